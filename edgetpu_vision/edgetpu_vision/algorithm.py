@@ -33,7 +33,7 @@ Outputs = Mapping[str, NDArray[Any]]
 
 
 class RunnableModel(Protocol):
-    """What runs inference: edgetpu_driver.Model, or any engine."""
+    """Runs inference: edgetpu_driver.Model, or any engine."""
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -51,7 +51,7 @@ class RunnableModel(Protocol):
 
 
 ModelLike = RunnableModel | str | Path | Sequence[str | Path]
-"""A model ready to run; or the file of a plain graph, or several segments of one, which run on the CPU."""
+"""A model ready to run, or files that run on the CPU: of a plain graph, or its segments."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class Frame:
     image_height: int
     """Size of the image, px."""
     placement: Placement
-    """Where the part of the image that the model sees lies in the model's input."""
+    """Position of the image part that the model sees in the model's input."""
     inputs: Mapping[str, NDArray[Any]]
     """The model's inputs by name; read-only."""
 
 
 class VisionResult(Protocol):
-    """What every result has."""
+    """The fields that every result has."""
 
     @property
     def valid(self) -> bool:
@@ -79,7 +79,7 @@ class VisionResult(Protocol):
 
     @property
     def confidence(self) -> float:
-        """0..1."""
+        """Confidence of the result, 0..1."""
         ...
 
 
@@ -87,12 +87,12 @@ Result = TypeVar("Result", bound=VisionResult)
 
 
 class VisionAlgorithm(ABC, Generic[Result]):
-    """A decoder: makes a result of each camera image, with one inference in between.
+    """A decoder: turns each camera image into a result, with one inference in between.
 
-    `update` does all of it on a model. If inference runs elsewhere, construct it without a model, call `bind`
-    with the model's tensors once, and for each image `preprocess`, the inference, and `postprocess`.
+    `update` does all of it on a model. If inference runs elsewhere, construct it without a model, call
+    `bind` with the model's tensors once, and for each image `preprocess`, the inference, and `postprocess`.
 
-    A subclass recognises its model by the outputs (`_recognise`) and makes results of them (`postprocess`).
+    A subclass recognises its model by the outputs (`_recognise`) and decodes them (`postprocess`).
     """
 
     default_fit: ClassVar[Fit] = "stretch"
@@ -102,7 +102,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
     region: Region
     """Part of the image to look at. Positions in results are those of the whole image."""
     min_confidence: float
-    """Results, or parts of them, with less confidence, 0..1, are left out."""
+    """Results, or parts of them, with less confidence than this, 0..1, are left out."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
         self.region = WHOLE
         self.min_confidence = min_confidence
         self.description = description or UNKNOWN
-        """What the model's files say; to be set before `bind`."""
+        """What the model's files say; must be set before `bind`."""
         self.labels: Labels | None = None
         """Names of the model's classes; None if unknown."""
         self._label_table = LabelTable(labels)
@@ -211,7 +211,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
         return self.default_fit
 
     def _normalisation_of(self, image: TensorSpec) -> Normalisation | None:
-        """What the user says, else the metadata, else the quantisation of a float input."""
+        """The normalisation that the user set, else that of the metadata, else of the quantisation."""
         if self._normalisation is not None:
             return self._normalisation
         of_metadata = self.description.normalisations.get(image.name)
@@ -221,7 +221,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
 
 
 def _loaded(files: str | Path | Sequence[str | Path]) -> Model:
-    """The model of these files, on the CPU; states of a recurrent one are fed back to it."""
+    """The model in these files, on the CPU; outputs that are states are fed back to it."""
     model = Model.load(files)
     feedback = likely_feedback(model.inputs, model.outputs) if len(model.inputs) > 1 else {}
     return Model.load(files, feedback=feedback) if feedback else model

@@ -12,7 +12,7 @@ from edgetpu_vision.errors import LabelsError
 from edgetpu_vision.labels.labels import Labels
 
 _SHOWN = 8
-"""Labels that a message lists."""
+"""Number of labels that a message lists."""
 
 
 def check_max_results(count: int) -> None:

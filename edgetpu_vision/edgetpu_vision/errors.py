@@ -10,8 +10,8 @@ class LabelsError(EdgeTpuError, ValueError):
 
 
 class OutputsError(EdgeTpuError, ValueError):
-    """The outputs of a model hold other shapes or values than the decoder was told."""
+    """The outputs of a model have other shapes or values than the decoder expects."""
 
 
 class UnknownClassError(InputError):
-    """A label that no class was taught under."""
+    """No class was taught under this label."""

@@ -1,4 +1,4 @@
-"""What the numbers of a model's output mean: real values, probabilities or logits."""
+"""The meaning of the numbers in a model's output: real values, probabilities or logits."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def scaled(outputs: Sequence[TensorSpec]) -> list[TensorSpec]:
 
 
 def unscaled_hint(outputs: Sequence[TensorSpec]) -> str:
-    """The end of a message about outputs that are not as expected; "" if the scale of none is missing."""
+    """The end of a message about unexpected outputs; "" unless one lacks a scale."""
     return "" if len(scaled(outputs)) == len(outputs) else _UNSCALED
 
 
 def real_range(spec: TensorSpec) -> tuple[float, float] | None:
-    """The least and greatest real value of a quantised output; None if it is not quantised."""
+    """The least and the largest real value of a quantised output; None if it is not quantised."""
     return spec.real_limits if is_quantised(spec) else None
 
 
@@ -48,12 +48,12 @@ def always_probabilities(spec: TensorSpec) -> bool | None:
 
 
 def within_0_and_1(values: NDArray[Any]) -> bool:
-    """Whether no value is outside 0..1, as logits of many classes hardly are; NaN is not."""
+    """Whether no value lies outside 0..1, as logits of many classes rarely do; NaN is ignored."""
     return not np.any(values < 0) and not np.any(values > 1)
 
 
 def holds_probabilities(spec: TensorSpec, values: NDArray[Any]) -> bool:
-    """Whether an output lies within 0..1: a quantised one by its range, others by the values at hand."""
+    """Whether an output lies within 0..1: a quantised one by its range, others by the present values."""
     always = always_probabilities(spec)
     return within_0_and_1(values) if always is None else always
 

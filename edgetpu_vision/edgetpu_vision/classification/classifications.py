@@ -14,7 +14,7 @@ class Classification:
     label: str
     """Name of the class; "" if unknown."""
     score: float
-    """0..1."""
+    """Probability, 0..1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Classifications:
 
     @property
     def valid(self) -> bool:
-        """Whether a class is probable enough."""
+        """Whether any class is probable enough."""
         return bool(self.classes)
 
     @property

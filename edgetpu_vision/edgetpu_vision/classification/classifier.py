@@ -24,9 +24,9 @@ from edgetpu_vision.output_values import (
 
 
 class Classifier(VisionAlgorithm[Classifications]):
-    """Tells what an image shows, by a model with one output of a value for each class.
+    """Classifies an image, by a model whose output has a value for each class.
 
-    Values within 0..1 are taken for probabilities; of others the softmax is.
+    Values within 0..1 are taken as probabilities, others as logits, to which softmax is applied.
     """
 
     max_results: int

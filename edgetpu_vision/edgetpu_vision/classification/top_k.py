@@ -1,4 +1,4 @@
-"""The greatest of many values."""
+"""The largest of many values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class GreatestValues:
-    """Finds the greatest of n values, the greatest first; of equal ones those that come first."""
+    """Finds the largest of n values, in descending order; equal values keep their order."""
 
     def __init__(self, size: int) -> None:
         """Prepare for arrays [size]."""
@@ -17,10 +17,10 @@ class GreatestValues:
         self._reversed = np.arange(size - 1, -1, -1)
 
     def of(self, values: NDArray[Any], count: int) -> list[int]:
-        """Indices of the `count` greatest of values [n]; fewer if there are NaN or fewer values."""
+        """Indices of the `count` largest of values [n]; fewer if there are fewer values or NaN among them."""
         if values.dtype.itemsize > 1:
             return _greatest(values, count)
-        # One integer for a value and its place, so that no two are equal and one partition finds all.
+        # One integer for value and index, so that no two are equal and one partition finds all.
         size = self._size
         keys = np.multiply(values, size, dtype=np.int64)
         keys += self._reversed
@@ -33,7 +33,7 @@ class GreatestValues:
 
 def _greatest(values: NDArray[Any], count: int) -> list[int]:
     if values.dtype.kind != "f":
-        values = values.astype(np.float64)  # the least integer has no negative
+        values = values.astype(np.float64)  # the least integer has no negation
     numbers = np.flatnonzero(values == values)  # not NaN
     if count >= numbers.size:
         chosen: NDArray[np.intp] = numbers

@@ -17,10 +17,10 @@ from edgetpu_vision.pose_estimation.poses import SKELETON, BodySegmentation, Pos
 from edgetpu_vision.segmentation.segmentation import Segmentation
 
 OVERLAY = 0.5
-"""Share of a class's colour in a segmented picture. A choice of taste."""
+"""Share of a class's colour in a segmented picture. Chosen by eye."""
 
 SHOWN_SCORE = 0.2
-"""Score from which a keypoint is drawn; hidden ones are guesses. A choice of taste."""
+"""Least score of a drawn keypoint; hidden keypoints are guesses. Chosen by eye."""
 
 
 def _palette() -> NDArray[np.uint8]:
@@ -124,12 +124,12 @@ def embedding_picture(image: Pixels, result: Embedding) -> Pixels:
 
 
 def _tinted(picture: Pixels, labels: NDArray[np.uint8] | NDArray[np.uint16]) -> Pixels:
-    """The pixels mixed with the colour of their label, those of label 0 as they are."""
+    """The pixels mixed with the colour of their label; pixels of label 0 are unchanged."""
     return _mixed(picture, PALETTE[np.where(labels > 0, 1 + labels % 255, 0)], labels > 0)
 
 
 def _mixed(picture: Pixels, colors: Pixels, where: NDArray[np.bool_]) -> Pixels:
-    """The pixels of a mask mixed with their colours, the others as they are."""
+    """The pixels of a mask mixed with their colours; other pixels are unchanged."""
     mixed = cv2.addWeighted(picture, 1 - OVERLAY, colors, OVERLAY, 0.0)
     return np.where(where[:, :, None], mixed, picture)
 

@@ -1,4 +1,4 @@
-"""Tells the output with the boxes from that with the classes where both have four channels."""
+"""Distinguishes the output with the boxes from that with the classes if both have four channels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgetpu_vision.detection.head import Table
 from edgetpu_vision.output_values import always_probabilities, real_range
 
 BOX = 4
-"""Coordinates of a box."""
+"""Number of coordinates of a box."""
 _LOGISTIC_SCALE = 1 / 256
 """Of the outputs of LOGISTIC in 8 bits, whose zero point is the least number: TFLite's specification."""
 _LEAST_PROBABILITY = -0.5
@@ -34,14 +34,14 @@ _Role = Literal["boxes", "classes"]
 
 @dataclass(frozen=True)
 class OutputRoles:
-    """What is known of a detector's outputs apart from their shapes and quantisation."""
+    """What is known about a detector's outputs apart from their shapes and quantisation."""
 
     boxes: str = ""
-    """Name of the output with the boxes; "" if the user does not tell."""
+    """Name of the output with the boxes; "" if the user did not name it."""
     probabilities: frozenset[str] = frozenset()
     """Names of outputs that SOFTMAX or LOGISTIC computed."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """What the metadata call the outputs."""
+    """Names of the outputs in the metadata."""
 
     def ordered(self, first: Table, second: Table, encoded: bool) -> tuple[Table, Table]:
         """The two tables as boxes and classes, one of which has four channels at least.
@@ -83,7 +83,7 @@ def are_logits(spec: TensorSpec) -> bool:
 
 
 def _by_range(spec: TensorSpec) -> _Role | None:
-    """Logits may be negative, coordinates not; coordinates in px are large."""
+    """The role of an output by its range: logits may be negative, coordinates not; those in px are large."""
     if are_logits(spec):
         return "classes"
     limits = real_range(spec)
@@ -91,5 +91,5 @@ def _by_range(spec: TensorSpec) -> _Role | None:
 
 
 def _by_encodings(spec: TensorSpec) -> _Role | None:
-    """Encodings may be negative; logits, too."""
+    """The role of an output by its range if boxes are encoded: encodings may be negative, as may logits."""
     return "classes" if always_probabilities(spec) else None

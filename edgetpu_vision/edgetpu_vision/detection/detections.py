@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 InstanceMap = NDArray[np.uint8] | NDArray[np.uint16]
-"""Numbers of objects, [rows, columns] of an image."""
+"""Instance numbers, [rows, columns] of an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +24,19 @@ class OrientedBox:
     height: float
     """Extent along its own y axis, px."""
     angle: float
-    """By which its x axis is turned from the image's x axis towards the image's y axis, rad."""
+    """Angle from the image's x axis to its x axis, towards the image's y axis, rad."""
 
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """One object. Its box is in px of the image; (0, 0) is the upper left corner of the first pixel."""
+    """One object, with its box in px of the image; (0, 0) is the upper left corner of the first pixel."""
 
     class_id: int
     """Number of the class as the model counts."""
     label: str
     """Name of the class; "" if unknown."""
     score: float
-    """0..1."""
+    """Score, 0..1."""
     x_min: float
     """Left edge, px."""
     y_min: float
@@ -46,21 +46,21 @@ class Detection:
     y_max: float
     """Lower edge, px."""
     oriented: OrientedBox | None = None
-    """The box as a model of oriented boxes gives it; the edges are then those of an upright box around it."""
+    """The box of a model of oriented boxes; the edges above are then those of an upright box around it."""
 
     @property
     def width(self) -> float:
-        """In px of the image."""
+        """Width of the box, px of the image."""
         return self.x_max - self.x_min
 
     @property
     def height(self) -> float:
-        """In px of the image."""
+        """Height of the box, px of the image."""
         return self.y_max - self.y_min
 
     @property
     def center(self) -> tuple[float, float]:
-        """Its x and y, px of the image."""
+        """Centre of the box, x and y, px of the image."""
         return (self.x_min + self.x_max) / 2, (self.y_min + self.y_max) / 2
 
 
@@ -71,9 +71,9 @@ class Detections:
     stamp: float
     """Time of the image, s."""
     image_width: int
-    """px."""
+    """Width of the image, px."""
     image_height: int
-    """px."""
+    """Height of the image, px."""
     detections: tuple[Detection, ...]
     instances: InstanceMap | None = field(default=None, compare=False, repr=False)
     """Of a model of instance segmentation, [image_height, image_width]: 1 where the first detection is, 2 for
@@ -81,7 +81,7 @@ class Detections:
 
     @property
     def valid(self) -> bool:
-        """Whether something was found."""
+        """Whether any object was found."""
         return bool(self.detections)
 
     @property

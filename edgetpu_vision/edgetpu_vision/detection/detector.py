@@ -19,7 +19,7 @@ from edgetpu_vision.preprocessing.image_fit import Fit
 
 
 class Detector(VisionAlgorithm[Detections]):
-    """Finds objects, by an SSD or a YOLO; see `recognise_head` for the outputs that it knows."""
+    """Detects objects with an SSD or a YOLO; see `recognise_head` for the supported outputs."""
 
     default_fit: ClassVar[Fit] = "letterbox"
 
@@ -99,7 +99,7 @@ class Detector(VisionAlgorithm[Detections]):
         return Detections(frame.stamp, frame.image_width, frame.image_height, detections, instances)
 
     def _in_image(self, found: Candidates, frame: Frame) -> dict[int, Detection]:
-        """The boxes in px of the image by their numbers, upright ones cut off at the edges of the region."""
+        """The boxes in px of the image by their numbers; upright ones are clipped to the region."""
         region, labels = frame.placement.region, self.labels
         left, top = region.x_offset, region.y_offset
         oriented, around = oriented_boxes(found, frame.placement)

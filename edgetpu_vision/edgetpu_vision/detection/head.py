@@ -17,7 +17,7 @@ from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import is_quantised, real_values
 
 LARGEST_PROBABILITY = 1.5
-"""Greater values are no probabilities: the range of a quantised output may exceed 1, as boxes do."""
+"""Largest value of a probability: the range of a quantised output may exceed 1 as that of boxes does."""
 
 
 class Head(ABC):
@@ -34,9 +34,9 @@ class Head(ABC):
     wanted: NDArray[np.intp] | None = None
     """Numbers of the classes to find; `candidates` may leave out others. None for all."""
     prototypes: Prototypes | None = None
-    """Of the masks of instance segmentation; with them, candidates have weights."""
+    """The output for masks of instance segmentation; with it, candidates have mask weights."""
     most: int | None = None
-    """Largest number of boxes that the model's own post-processing gives; None for any."""
+    """Largest number of boxes that the model's own post-processing gives; None: unlimited."""
 
     @abstractmethod
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
@@ -66,7 +66,7 @@ class Table:
         return real_values(values, self.spec)
 
     def least(self, real: float) -> float:
-        """What the model's own numbers have to reach to be at least a real value."""
+        """Least number of the model's output whose real value is at least this."""
         return least_value(self.spec, real)
 
 
@@ -82,7 +82,7 @@ def least_value(spec: TensorSpec, real: float) -> float:
 
 
 def reaching(values: NDArray[Any], least: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where values [anchors, channels] are at least so great: anchors and channels, of each place found."""
+    """Indices of anchors and of channels where values [anchors, channels] are at least this large."""
     if values.strides[0] < values.strides[1]:  # a transposed view: search it in the order of memory
         channels, anchors = reaching(values.T, least)
         return anchors, channels
@@ -100,6 +100,6 @@ def checked_scores(scores: NDArray[np.float32], name: str) -> NDArray[np.float32
 
 
 def logit(probability: float) -> float:
-    """What the sigmoid maps to a probability; infinite for 0 and 1."""
+    """The argument that the sigmoid maps to a probability; infinite for 0 and 1."""
     with np.errstate(divide="ignore"):
         return float(np.log(probability) - np.log1p(-probability))

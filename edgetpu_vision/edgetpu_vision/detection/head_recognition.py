@@ -27,9 +27,9 @@ one without, as YOLOv8 and later, also of oriented boxes or poses; "": to be rec
 HEAD_NAMES: tuple[HeadName, ...] = get_args(HeadName)
 
 _SCALES = (10.0, 10.0, 5.0, 5.0)
-"""Of SSD models whose files do not tell."""
+"""Scales of encoded boxes of SSD models whose files do not tell them."""
 _IOU_THRESHOLD = 0.6
-"""The same, for suppressing boxes: the threshold of the published SSD configurations."""
+"""Overlap for suppression in the same models: the threshold of the published SSD configurations."""
 _NEGATIVE_SHARE = 1 / 8
 """Of the range of encoded boxes, at least: offsets from anchors lie on both sides of 0. Coordinates may reach
 below it where a box exceeds the image."""
@@ -40,7 +40,7 @@ _ANCHORS_UNKNOWN = (
 
 
 def check_head_name(name: str) -> HeadName:
-    """Return `name` if it is one of HEAD_NAMES; else raise InputError."""
+    """Return `name` if it is one of HEAD_NAMES; otherwise raise InputError."""
     for known in HEAD_NAMES:
         if name == known:
             return known
@@ -110,14 +110,14 @@ def _ssd_head(
     roles: OutputRoles,
     named: bool,
 ) -> Head | None:
-    """For encoded boxes [1, n, 4] and scores [1, n, classes], in any order."""
+    """The head for encoded boxes [1, n, 4] and scores [1, n, classes], in any order."""
     options = description.post_process
     for pair in _box_and_score_lists(outputs):
         count = pair[0].anchors
         if options is None or len(options.anchors) != count:
             chosen = published_anchors(*size, count) if anchors is None else np.asarray(anchors, np.float32)
             if chosen is None and named:
-                chosen = ssd_anchors(*size, count)  # which tells what is missing
+                chosen = ssd_anchors(*size, count)  # which reports what is missing
             if chosen is None:
                 continue
             if chosen.shape != (count, 4):
@@ -133,7 +133,7 @@ def _ssd_head(
 
 
 def _may_be_encoded(spec: TensorSpec) -> bool:
-    """Whether the range of quantised boxes is not that of coordinates, which are hardly negative."""
+    """Whether the range of quantised boxes is not that of coordinates, which are hardly ever negative."""
     limits = real_range(spec)
     return limits is None or limits[0] < -_NEGATIVE_SHARE * limits[1]
 

@@ -21,7 +21,7 @@ from edgetpu_vision.output_values import real_values
 from edgetpu_vision.preprocessing.image_fit import Placement
 
 _MOST_IN_8_BITS = 255
-"""Instances that uint8 tells apart, as 0 is the background. With more the picture is uint16."""
+"""Largest number of instances in uint8, as 0 is the background; with more the picture is uint16."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Prototypes:
         if weights is None:
             return result
         grid = _Grid.of(frame.placement, *values.shape[:2])
-        for index in reversed(range(len(detections))):  # the best one last, over all others
+        for index in reversed(range(len(detections))):  # the one with the highest score last, over all others
             each = detections[index]
             columns = _pixels(each.x_min, each.x_max, frame.image_width)
             rows = _pixels(each.y_min, each.y_max, frame.image_height)
@@ -74,12 +74,12 @@ class Prototypes:
 
 @dataclass(frozen=True)
 class _Window:
-    """A part of the prototypes, and where pixels of the image lie in it."""
+    """A part of the prototypes, and the positions of the image's pixels in it."""
 
     rows: slice
     columns: slice
     to_window: NDArray[np.float64]
-    """[2, 3]: from pixels of a part of the image."""
+    """Affine matrix, [2, 3], from pixels of the part of the image."""
 
     def sampled(self, field: NDArray[np.float32], rows: slice, columns: slice) -> NDArray[np.float32]:
         """The values of this part, [rows, columns], at the pixels, interpolated linearly."""
@@ -93,20 +93,20 @@ class _Window:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Where the centres of an image's pixels lie among those of the prototypes' cells."""
+    """Positions of the centres of an image's pixels in the cells of the prototypes."""
 
     height: int
     width: int
     x_step: float
-    """Cells from pixel to pixel."""
+    """Cells per pixel."""
     y_step: float
     x_start: float
-    """Of pixel 0, cells."""
+    """Position of pixel 0, cells."""
     y_start: float
 
     @classmethod
     def of(cls, placement: Placement, height: int, width: int) -> _Grid:
-        """For prototypes of so many rows and columns."""
+        """The positions for prototypes of this many rows and columns."""
         region = placement.region
         x_cell, y_cell = width / placement.input_width, height / placement.input_height
         x_step = placement.width / region.width * x_cell
@@ -128,12 +128,12 @@ class _Grid:
 
 
 def _cells(first: float, last: float, count: int) -> slice:
-    """The cells of a row that are needed to interpolate from one place to another."""
+    """The cells of a row that are needed to interpolate between two positions."""
     begin = min(max(int(np.floor(first)), 0), count - 1)
     return slice(begin, min(max(int(np.ceil(last)), begin) + 1, count))
 
 
 def _pixels(low: float, high: float, count: int) -> slice:
-    """The pixels of a row whose centres lie between two places."""
+    """The pixels of a row whose centres lie between two positions."""
     begin = min(max(int(np.ceil(low - 0.5)), 0), count)
     return slice(begin, max(min(int(np.ceil(high - 0.5)), count), begin))

@@ -14,45 +14,45 @@ MOST_CANDIDATES = 4000
 """Most boxes, those of the highest scores, that suppression looks at. Limits the time of a frame in which the
 model finds objects everywhere; usual frames have fewer than 200."""
 _AT_FIRST = 2
-"""Boxes that suppression looks at first, for each that is wanted. Uncritical: too few are looked at again."""
+"""Boxes that suppression examines first, per wanted box. Uncritical: if too few are left it continues."""
 _MORE = 4
-"""Factor to the number of boxes that it looks at next. Uncritical, as its time grows faster than that."""
+"""Factor by which it increases the number of boxes then. Uncritical, as its time grows faster than that."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """n boxes."""
+    """n candidate boxes."""
 
     boxes: NDArray[np.float32]
     """float32[n, 4]: x_min, y_min, x_max, y_max, px of the model's input."""
     classes: NDArray[np.intp]
-    """[n]: numbers of the classes."""
+    """Class numbers, [n]."""
     scores: NDArray[np.float32]
-    """float32[n], 0..1."""
+    """Scores, float32[n], 0..1."""
     angles: NDArray[np.float32] | None = None
     """float32[n]: rad by which each box is turned about its centre, from x to y; None: none is turned."""
     mask_weights: NDArray[np.float32] | None = None
     """float32[n, 32]: of the prototypes of masks; None: the model has none."""
 
     def __len__(self) -> int:
-        """How many boxes there are."""
+        """Number of boxes."""
         return len(self.scores)
 
     def take(self, indices: NDArray[np.intp]) -> Candidates:
-        """Some of the boxes, in the order of their indices."""
+        """Some of the boxes, in the order of the given indices."""
         angles = None if self.angles is None else self.angles[indices]
         weights = None if self.mask_weights is None else self.mask_weights[indices]
         return Candidates(self.boxes[indices], self.classes[indices], self.scores[indices], angles, weights)
 
     def usable(self) -> Candidates:
-        """Those whose class, score and coordinates are finite, which float models may fail to give."""
+        """The boxes whose class, score and coordinates are finite; float models may give others."""
         usable = np.isfinite(self.boxes.sum(axis=1)) & (self.classes >= 0) & np.isfinite(self.scores)
         if self.angles is not None:
             usable &= np.isfinite(self.angles)
         return self if usable.all() else self.take(np.flatnonzero(usable))
 
     def highest(self, count: int) -> Candidates:
-        """At most so many boxes, the highest score first."""
+        """At most this many boxes, the highest score first."""
         return self.take(np.argsort(-self.scores, kind="stable")[:count])
 
     def suppressed(self, iou_threshold: float, per_class: bool, wanted: int) -> Candidates:
@@ -63,7 +63,7 @@ class Candidates:
         """
         best = self.highest(MOST_CANDIDATES)
         count = _AT_FIRST * wanted
-        # Whether a box is left depends on better ones alone, so that looking at these is enough.
+        # Whether a box is left depends on better ones alone, so that examining these is enough.
         while True:
             kept = best.highest(count)._apart(iou_threshold, per_class)
             if len(kept) >= wanted or count >= len(best):
@@ -71,13 +71,13 @@ class Candidates:
             count *= _MORE
 
     def _apart(self, iou_threshold: float, per_class: bool) -> Candidates:
-        """All boxes that `suppressed` leaves; these are sorted by their scores."""
+        """All boxes that remain after suppression; the input is sorted by score."""
         best = self
         if len(best) < 2:
             return best
         corners = best.boxes.astype(np.float64)
         if per_class:
-            # Each class apart from all others: what cv2.dnn.NMSBoxesBatched does, which OpenCV 4.6 lacks.
+            # Classes are suppressed separately, as by cv2.dnn.NMSBoxesBatched, which OpenCV 4.6 lacks.
             extent = corners.max() - corners.min() + 1
             corners += (best.classes * extent)[:, None]
         sizes = np.maximum(corners[:, 2:] - corners[:, :2], 0)
@@ -112,7 +112,7 @@ NONE = Candidates(np.empty((0, 4), np.float32), np.empty(0, np.intp), np.empty(0
 
 
 def joined(parts: Sequence[Candidates]) -> Candidates:
-    """All boxes of several parts."""
+    """The boxes of several parts together."""
     return Candidates(
         np.concatenate([NONE.boxes, *(part.boxes for part in parts)]),
         np.concatenate([NONE.classes, *(part.classes for part in parts)]),

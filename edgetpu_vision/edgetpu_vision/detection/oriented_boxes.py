@@ -1,4 +1,4 @@
-"""Boxes of a model's input, upright or turned, as boxes of the image."""
+"""Converts boxes of a model's input, upright or oriented, to boxes of the image."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def oriented_boxes(
     scale = np.array([placement.region.width / placement.width, placement.region.height / placement.height])
     sizes = boxes[:, 2:] - boxes[:, :2]
     axes = np.stack([[np.cos(angles), np.sin(angles)], [-np.sin(angles), np.cos(angles)]])  # [axis, x y, n]
-    axes = axes * scale[None, :, None] * sizes.T[:, None, :]  # from edge to edge, px of the image
+    axes = (
+        axes * scale[None, :, None] * sizes.T[:, None, :]
+    )  # vectors between opposite edges, px of the image
     widths, heights = np.hypot(axes[:, 0], axes[:, 1])
     turned = np.arctan2(axes[0, 1], axes[0, 0])
     centres = np.stack((x.mean(axis=1), y.mean(axis=1)), axis=1)

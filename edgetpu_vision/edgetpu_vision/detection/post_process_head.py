@@ -18,14 +18,14 @@ from edgetpu_vision.output_values import real_values
 
 _OPERATOR_OUTPUT = re.compile(r"TFLite_Detection_PostProcess(?::([0-3]))?")
 _BOXES, _CLASSES, _SCORES, _COUNT = range(4)
-"""Positions of the operator's outputs (TFLite_Detection_PostProcess)."""
+"""Indices of the operator's outputs (TFLite_Detection_PostProcess)."""
 _METADATA_NAMES = {
     "location": _BOXES,
     "category": _CLASSES,
     "score": _SCORES,
     "number of detections": _COUNT,
 }
-"""What TFLite metadata call the outputs."""
+"""Names of these outputs in TFLite metadata."""
 
 
 class PostProcessHead(Head):
@@ -54,7 +54,7 @@ class PostProcessHead(Head):
     def of(
         cls, outputs: Sequence[TensorSpec], description: ModelDescription, size: tuple[int, int]
     ) -> PostProcessHead | None:
-        """The head for these outputs; None if they are something else."""
+        """The head for these outputs; None if they are not those of a post-processing."""
         names = {spec.name for spec in outputs}
         options = description.post_process
         classes = (options.classes or None) if options is not None else None
@@ -105,13 +105,13 @@ class PostProcessHead(Head):
         if looks[0] > looks[1]:
             names.reverse()
             classes, scores = scores, classes
-        if looks[0] != looks[1]:  # it stays so for the next frames
+        if looks[0] != looks[1]:  # remembered for the next frames
             self._roles |= {_CLASSES: str(names[0]), _SCORES: str(names[1])}
         return [classes, scores]
 
 
 def _like_scores(values: NDArray[np.float32]) -> tuple[bool, bool, bool]:
-    """How much values look like scores rather than like classes, to be compared."""
+    """How much values look like scores rather than like classes, for comparison."""
     within = bool(np.all((values >= 0) & (values <= 1)))
     broken = bool(np.any(values != np.rint(values)))
     descending = bool(np.all(np.diff(values.reshape(-1)) <= 0))

@@ -1,4 +1,4 @@
-"""The anchors of SSD models that do not bring them along."""
+"""The anchors of SSD models whose files do not contain them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _LOWEST_SCALE = 0.1
 _ASPECT_RATIOS = (1.0, 2.0, 1 / 2, 3.0, 0.3333)
 _LOWEST_ASPECT_RATIOS = (2.0, 1 / 2)
 _STRIDE = 16
-"""Px of the input to a cell of the first feature map; each further map has half as many cells."""
+"""Px of the input per cell of the first feature map; each further map has half as many cells per axis."""
 
 # Those of multiscale_anchor_generator, which the published SSDs with a feature pyramid use (FPN, FPNLite).
 _PYRAMID_STRIDES = (8, 16, 32, 64, 128)
 _PYRAMID_SCALE = 4.0
 """Size of an anchor, in cells."""
 _OCTAVE = (1.0, sqrt(2.0))
-"""Factors of that size, for each aspect ratio."""
+"""Scales of that size, for each aspect ratio."""
 _PYRAMID_ASPECT_RATIOS = (1.0, 2.0, 1 / 2)
 
 
 def published_anchors(input_height: int, input_width: int, count: int) -> NDArray[np.float32] | None:
-    """The anchors of the published SSDs that have so many of them, see ssd_anchors; None if none has."""
+    """The anchors of the published SSD with this many; see ssd_anchors. None if there is none."""
     if count == ssd_anchor_count(input_height, input_width):
         return ssd_anchors(input_height, input_width, count)
     anchors = _pyramid_anchors(input_height, input_width)
@@ -59,7 +59,7 @@ def ssd_anchors(input_height: int, input_width: int, count: int) -> NDArray[np.f
 
 
 def ssd_anchor_count(input_height: int, input_width: int) -> int:
-    """How many anchors an SSD with six feature maps has."""
+    """Number of anchors of an SSD with six feature maps."""
     cells = [rows * columns for rows, columns in _map_sizes(input_height, input_width)]
     return cells[0] * (len(_LOWEST_ASPECT_RATIOS) + 1) + sum(cells[1:]) * (len(_ASPECT_RATIOS) + 1)
 
@@ -97,7 +97,7 @@ def _map_sizes(input_height: int, input_width: int) -> list[tuple[int, int]]:
 
 
 def _anchors_of_map(rows: int, columns: int, shapes: list[tuple[float, float]]) -> NDArray[np.float32]:
-    """Anchors of each cell, row by row; shapes: scale and aspect ratio of those of a cell."""
+    """Anchors of each cell, row by row. shapes: scale and aspect ratio of each anchor of a cell."""
     sizes = np.array([(scale / sqrt(ratio), scale * sqrt(ratio)) for scale, ratio in shapes])
     y, x = np.meshgrid((np.arange(rows) + 0.5) / rows, (np.arange(columns) + 0.5) / columns, indexing="ij")
     centres = np.stack((y, x), axis=-1).reshape(-1, 1, 2).repeat(len(sizes), axis=1)

@@ -15,11 +15,11 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.output_values import is_quantised, real_range
 
 MASKS = 32
-"""Masks that instance segmentation models add up."""
+"""Number of mask prototypes of instance segmentation models."""
 KEYPOINTS = 17
-"""Of a person, those of COCO."""
+"""Number of keypoints of a person in COCO."""
 KEYPOINT_CHANNELS = 3 * KEYPOINTS
-"""x, y and visibility of each keypoint (COCO)."""
+"""Values of each keypoint: x, y and visibility (COCO)."""
 _LARGEST_STEP = 1 / 32
 """Greatest step of quantised scores. Published 8-bit models have 1/256 to 1/100."""
 _LEAST_SCORE = -0.3
@@ -28,24 +28,24 @@ _LEAST_SCORE = -0.3
 
 @dataclass(frozen=True)
 class YoloHints:
-    """What is known of a YOLO model apart from its outputs."""
+    """What is known about a YOLO model apart from its outputs."""
 
     family: str = ""
     """"yolov5" with anchors and objectness, "yolov8" without; "" if unknown."""
     task: str = ""
-    """As exporters call it: "detect", "segment", "pose", "obb" ..; "" if unknown."""
+    """Task in the exporters' terms: "detect", "segment", "pose", "obb" ..; "" if unknown."""
     classes: int | None = None
     """Number of classes; None if unknown."""
     labels: int | None = None
-    """Number of labels that the user gave, right or wrong; None for none."""
+    """Number of labels that the user gave, whether they fit or not; None if none were given."""
     keypoint_channels: int = KEYPOINT_CHANNELS
-    """Of a model of poses."""
+    """Number of channels for keypoints, of a pose model."""
     anchors: NDArray[np.float32] | None = None
     """float32[grids, anchors of a cell, 2], width and height in px; None: those of the published models."""
 
 
 def keypoint_channels(shape: Any) -> int:
-    """The channels of keypoints of this shape, as exporters write it: [17, 3]."""
+    """Number of channels for keypoints of this shape, as exporters write it: [17, 3]."""
     usable = isinstance(shape, list | tuple) and all(isinstance(each, int) for each in shape)
     return prod(shape) if usable and shape else KEYPOINT_CHANNELS
 
@@ -55,7 +55,7 @@ class ClassChannels:
     """The channels after the box, and after the objectness if there is one."""
 
     classes: int
-    """How many of them, the first ones, are classes."""
+    """How many of them, from the first on, are classes."""
     angle: bool = False
     """Whether the last one is the angle of the box."""
 

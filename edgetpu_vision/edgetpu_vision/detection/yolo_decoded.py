@@ -67,10 +67,10 @@ class DecodedHead(Head):
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
         """The boxes whose best class has at least this score."""
         table, last = self._scores.of(outputs), self._first + (self.classes or 0)
-        if not self._checked:  # the range of a quantised output was looked at before
+        if not self._checked:  # the range of a quantised output was checked before
             self._check(table[:, self._first : last])
         least = self._scores.least(logit(min_score) if self._are_logits else min_score)
-        if self._objectness is not None:  # no score is above it
+        if self._objectness is not None:  # no score exceeds it
             anchors = np.flatnonzero(table[:, self._objectness] >= least)
         else:
             found, _ = reaching(table[:, self._first : last], least)
@@ -98,7 +98,7 @@ class DecodedHead(Head):
         return Candidates(boxes, classes[kept], scores[kept], angles, weights)
 
     def _check(self, probabilities: NDArray[Any]) -> None:
-        """Raise OutputsError for values of the first image that are no probabilities."""
+        """Raise OutputsError if values of the first image are no probabilities."""
         least = float(np.fmin.reduce(probabilities, axis=None, initial=0.0))
         if least < _LEAST_PROBABILITY and not self._are_logits:
             raise self._no_probability(least)
@@ -152,7 +152,7 @@ def corners(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def in_px(boxes: NDArray[np.float32], table: Table, size: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Coordinates [n, 4] in px of the input, whether they are that already or parts of it."""
+    """Coordinates [n, 4] in px of the input, from px or from parts of the input."""
     return boxes * px_of(boxes, table, size)
 
 

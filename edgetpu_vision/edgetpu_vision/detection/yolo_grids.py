@@ -28,7 +28,7 @@ class Grids:
 
     @property
     def cells(self) -> int:
-        """How many cells all grids have together."""
+        """Number of cells of all grids together."""
         return sum(rows * columns for rows, columns in self.sizes)
 
     def corners(self) -> NDArray[np.float32]:

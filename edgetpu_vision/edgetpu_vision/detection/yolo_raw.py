@@ -19,7 +19,7 @@ from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import always_probabilities, real_values, sigmoid, within_0_and_1
 
 _OBJECTNESS = 4
-"""Channel after the four of the box."""
+"""First channel after the four of the box."""
 
 YOLOV5_ANCHORS = (
     ((10, 13), (16, 30), (33, 23)),
@@ -68,7 +68,7 @@ class DistributionHead(Head):
     def _of_part(
         self, outputs: Outputs, boxes: Table, scores: Table, start: int, min_score: float
     ) -> Candidates:
-        """Those of an output that begins with the cell `start`."""
+        """The boxes of an output whose first cell is `start`."""
         values = scores.of(outputs)[:, self._first : self._first + (self.classes or 0)]
         probabilities = always_probabilities(scores.spec)
         if probabilities is None:
@@ -104,10 +104,10 @@ class AnchorMap:
     spec: TensorSpec
     cells: int
     anchors: int
-    """Anchors of each cell."""
+    """Number of anchors of each cell."""
     channels: int
     order: tuple[int, int, int]
-    """At which of its axes the cells, anchors and channels are, once rows and columns are one axis."""
+    """Axes of the cells, anchors and channels, once rows and columns are one axis."""
 
     def of(self, outputs: Outputs) -> NDArray[Any]:
         """The values as the model gives them, a view [cells, anchors, channels]."""
@@ -142,7 +142,7 @@ class AnchorMapsHead(Head):
         values = self._maps[number].of(outputs)
         spec = self._maps[number].spec
         least = least_value(spec, logit(min_score))
-        cells, shapes = np.nonzero(values[:, :, _OBJECTNESS] >= least)  # no score is above it
+        cells, shapes = np.nonzero(values[:, :, _OBJECTNESS] >= least)  # no score exceeds it
         rows = sigmoid(real_values(values[cells, shapes], spec))
         classes = rows[:, _OBJECTNESS + 1 :].argmax(axis=1)
         scores = rows[:, _OBJECTNESS] * rows[np.arange(len(rows)), _OBJECTNESS + 1 + classes]

@@ -25,20 +25,20 @@ from edgetpu_vision.detection.yolo_raw import YOLOV5_ANCHORS, AnchorMap, AnchorM
 from edgetpu_vision.output_values import always_probabilities, real_range
 
 _BINS = 16
-"""Bins of a distance's distribution in YOLOv8 and later."""
+"""Number of bins of a distance's distribution in YOLOv8 and later."""
 _DISTRIBUTIONS = BOX * _BINS
 _ANCHORS = 3
-"""Anchors of a cell in YOLOv5."""
+"""Number of anchors of a cell in YOLOv5."""
 _COCO = 80
-"""Classes of the published models."""
+"""Number of classes of the published models."""
 _MOST_END_TO_END = 1000
 """Largest number of boxes that an end-to-end model gives; exporters use 300."""
 _END_TO_END = BOX + 2
-"""Box, score and class."""
+"""Number of channels for box, score and class."""
 _ANGLE = 1
-"""A channel of oriented boxes."""
+"""Number of channels for the angle of oriented boxes."""
 _FURTHER = (0, _ANGLE, MASKS, KEYPOINT_CHANNELS)
-"""How many further channels end-to-end models have: none, an angle, weights of masks or keypoints."""
+"""Numbers of further channels of end-to-end models: none, an angle, weights of masks or keypoints."""
 
 
 def yolo_head(
@@ -112,7 +112,7 @@ def _list_without_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints:
 
 
 def _prototypes(outputs: Sequence[TensorSpec], further: int) -> Prototypes | None:
-    """Those of masks, if so many channels after the classes are their weights."""
+    """The output of mask prototypes, if this many channels after the classes are their weights."""
     return Prototypes.among(outputs) if further == MASKS else None
 
 

@@ -1,4 +1,4 @@
-"""Labels from whatever a user names: a file, a known set, or names as they are."""
+"""Labels from the source that a user names: a file, a known set, or the names themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LabelSource = str | Path | Sequence[str] | Mapping[int, str]
 """A file, the name of a known set, or the names by class number."""
 
 _LARGEST_FILE = 2**22
-"""Bytes. Uncritical: the labels of ImageNet take 22 kB."""
+"""Largest file, bytes. Uncritical: the labels of ImageNet take 22 kB."""
 
 
 class LabelTable:
@@ -29,7 +29,7 @@ class LabelTable:
 
     @property
     def count(self) -> int | None:
-        """How many labels there are; None if none are named, or as many as the model has classes."""
+        """Number of labels; None if none are named, or as many as the model has classes."""
         return len(self._own.names) if self._own is not None else None
 
     def labels(self, count: int | None, of_model: Labels | None) -> Labels | None:

@@ -25,9 +25,9 @@ _ITEM_NAMES = tuple(
 _YAML_NAMES = re.compile(r"^names[ \t]*:", re.MULTILINE)
 _QUOTED = re.compile(r"\"((?:[^\"]|\"\")*)\"|'([^']*)'")
 _LONGEST_YAML = 2**17
-"""Characters. Uncritical: 600 classes take 10 000; PyYAML reads 100 000 a second."""
+"""Longest text, characters. Uncritical: 600 classes take 10 000; PyYAML reads 100 000 a second."""
 _LONGEST_LABEL = 1000
-"""Characters. Uncritical: the longest of ImageNet has 121."""
+"""Longest label, characters. Uncritical: the longest of ImageNet has 121."""
 
 
 def parse_labels(data: bytes, source: str) -> Labels:
@@ -54,7 +54,7 @@ def parse_labels(data: bytes, source: str) -> Labels:
 
 
 def _unquoted(label: str) -> str:
-    """A label without quotes around the whole of it, where a doubled one stands for one, as in CSV."""
+    """A label without the quotes around it; inside, two quotes stand for one, as in CSV."""
     match = _QUOTED.fullmatch(label)
     if match is None:
         return label
@@ -95,7 +95,7 @@ def _json_labels(text: str, source: str) -> Labels:
 
 
 def _yaml_labels(text: str, source: str) -> Labels:
-    """The list or the mapping by class number under "names"; other keys are for others."""
+    """The list or mapping by class number under "names"; other keys are ignored."""
     if len(text) > _LONGEST_YAML:
         raise LabelsError(f"expected YAML of at most {_LONGEST_YAML} characters in {source}; got {len(text)}")
     try:
@@ -112,7 +112,7 @@ def _yaml_labels(text: str, source: str) -> Labels:
 
 
 def _label_map(items: list[str], source: str) -> Labels:
-    """Numbers in label maps count from 1, for 0 is the background; those of models count from 0."""
+    """Class numbers as models count them, from 0; label maps count from 1, for 0 is the background."""
     names: dict[int, str] = {}
     for item in items:
         number = _ITEM_ID.search(item)

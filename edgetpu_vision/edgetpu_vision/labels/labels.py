@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from edgetpu_vision.errors import LabelsError
 
 _BACKGROUND = ("background", "__background__", "_background_", "???", "bg")
-"""Names, in lower case, of a first label that stands for no object."""
+"""Names, in lower case, of a first label that stands for the background."""
 _MOST_CLASSES = 2**16
-"""Largest number of a class. Uncritical: it limits the memory."""
+"""Largest class number. Uncritical: it limits the memory."""
 
 
 class Labels:
@@ -31,7 +31,7 @@ class Labels:
         self.source = source
         self.numbered = numbered
         self.names = tuple(names.get(number, "") for number in range(high + 1))
-        """By class number; "" where there is none."""
+        """The labels by class number; "" for numbers without one."""
 
     def name(self, class_id: int) -> str:
         """The name of a class; LabelsError for a number beyond all labels."""
@@ -44,7 +44,7 @@ class Labels:
 
     @property
     def begins_with_background(self) -> bool:
-        """Whether the first label stands for no object."""
+        """Whether the first label stands for the background."""
         return self.names[0].strip().lower() in _BACKGROUND
 
     def without_background(self) -> Labels:

@@ -1,4 +1,4 @@
-"""A layer with a bias as the matrix of a Dense model, which has none."""
+"""Maps a layer with a bias to the matrix of a Dense model, which has no bias."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from edgetpu_vision.learning.linear_layer import LinearLayer
 from edgetpu_vision.learning.taught_examples import ExampleSet
 
 HEADROOM = ALWAYS
-"""Of the matrix, see `matrix.scaling`: an embedding of a class is nearly parallel to its row."""
+"""Headroom of the matrix, see `matrix.scaling`: an embedding of a class is nearly parallel to its row."""
 
 SIZES = (256, 512, 768, 1024)
-"""Dense models whose program is written here."""
+"""Sizes of Dense models whose program is generated here."""
 
 _MOST_BIAS_INPUTS = 8
 """More would make the weights of a bias no finer than the input's eight bits are."""
@@ -30,20 +30,20 @@ class DenseHead:
     """
 
     matrix: NDArray[np.float64]
-    """[classes, dimension + constant inputs]."""
+    """The matrix, [classes, dimension + constant inputs]."""
     constant: float
     """Value of the constant inputs."""
     host_bias: NDArray[np.float64]
-    """[classes]: what the host adds."""
+    """The part of the bias that the host adds, [classes]."""
 
     def inputs(self, vector: NDArray[np.floating]) -> NDArray[np.float64]:
-        """The embedding, [dimension], with the constant inputs after it."""
+        """The embedding, [dimension], followed by the constant inputs."""
         extended = np.full(self.matrix.shape[1], self.constant)
         extended[: vector.size] = vector
         return extended
 
     def outputs(self, product: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What the layer gives, of the matrix times the inputs: [classes]."""
+        """The outputs of the layer, [classes], from the product of the matrix and the inputs."""
         return product + self.host_bias
 
 

@@ -1,4 +1,4 @@
-"""How probable it is that an image shows one of the taught classes at all."""
+"""The probability that an image shows any of the taught classes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from edgetpu_vision.learning.taught_examples import ExampleSet
 _ASSUMED_KNOWN, _ASSUMED_UNKNOWN = 0.85, 0.57
 """Similarities assumed besides the measured ones: medians of MobileNet's embeddings of 26 photographs."""
 _ASSUMED_SPREAD = 0.1
-"""Standard deviation, of the same."""
+"""Standard deviation of the same embeddings."""
 _ASSUMED_COUNT = 2.0
-"""Measured similarities that an assumed one is worth: few, so that a dozen examples outweigh them."""
+"""Weight of an assumed similarity, in measured ones: small, so that a dozen examples outweigh it."""
 _LEAST_GAP = 0.02
-"""Between known and unknown, so that more similar images are never less probably known."""
+"""Least difference of known and unknown, so that more similar images are never less probably known."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,16 @@ class Familiarity:
     """The probability that an image is of a taught class, by its similarity to the most similar example."""
 
     threshold: float
-    """Cosine at which it is as probable as not."""
+    """Cosine at which known and unknown are equally probable."""
     slope: float
-    """Growth of the log-odds with the cosine."""
+    """Increase of the log-odds per unit of the cosine."""
     known: int
     """Number of similarities that were measured for taught classes; 0: one was assumed."""
     unknown: int
-    """The same for what is not taught."""
+    """Number of similarities that were measured between different classes; 0: one was assumed."""
 
     def probability(self, similarity: float) -> float:
-        """0..1, for a cosine."""
+        """Probability, 0..1, that an image with this cosine is known."""
         log_odds = self.slope * (similarity - self.threshold)
         return 1 / (1 + exp(-min(max(log_odds, -50.0), 50.0)))
 
@@ -61,6 +61,6 @@ def calibrate(examples: ExampleSet) -> Familiarity:
 
 
 def _mean(measured: NDArray[np.float64], assumed: float) -> tuple[float, float]:
-    """The mean with the assumed one, and the sum of the squared deviations from it."""
+    """The mean including the assumed value, and the sum of the squared deviations from it."""
     mean = (float(measured.sum()) + _ASSUMED_COUNT * assumed) / (measured.size + _ASSUMED_COUNT)
     return mean, float(np.square(measured - mean).sum()) + _ASSUMED_COUNT * (assumed - mean) ** 2

@@ -68,7 +68,7 @@ class Learner:
 
     @property
     def classifier(self) -> TaughtClassifier | None:
-        """What was learned; None while nothing has been taught."""
+        """The classifier that was learned; None while nothing has been taught."""
         return self._classifier
 
     def embed(self, image: ImageLike) -> NDArray[np.float32]:
@@ -101,13 +101,13 @@ class Learner:
         return len(paths)
 
     def forget(self, label: str) -> int:
-        """Forget a class and return how many examples it had; UnknownClassError for an unknown label."""
+        """Forget a class and return its number of examples; UnknownClassError for an unknown label."""
         forgotten = self.examples.forget(label)
         self.train()
         return forgotten
 
     def train(self) -> None:
-        """Learn from the examples and set the layer on its engine. Raises DeviceError."""
+        """Learn from the examples, and set the layer on its engine. Raises DeviceError."""
         if not len(self.examples):
             self._classifier = self._plan = None
             return
@@ -135,7 +135,7 @@ class Learner:
         return self._classifier.classify(vector, product, stamp, self.max_results, self.min_confidence)
 
     def save(self, path: str | Path) -> None:
-        """Write what was shown to a file; ArchiveError if it cannot be written."""
+        """Write all examples to a file; ArchiveError if it cannot be written."""
         self.examples.save(path)
 
     def load(self, path: str | Path) -> None:
@@ -154,7 +154,7 @@ class Learner:
 
 
 def nothing_known(stamp: float) -> Classifications:
-    """The result for an image that cannot be like anything taught."""
+    """The result for an image that resembles nothing taught."""
     return Classifications(stamp, (Classification(UNKNOWN_NUMBER, UNKNOWN, 1.0),))
 
 

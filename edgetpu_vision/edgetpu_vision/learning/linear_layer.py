@@ -20,16 +20,16 @@ PENALTY = 1e-3
 """
 
 _MEMORY = 10
-"""Steps that L-BFGS remembers. Usual; uncritical."""
+"""Number of steps that L-BFGS remembers. Usual; uncritical."""
 _MOST_STEPS = 200
-"""Five classes need 20."""
+"""Largest number of steps; five classes need 20."""
 _SMALL_GRADIENT = 1e-6
-"""At which the loss has its minimum: 1e-4 of a gradient at the start."""
+"""Gradient, relative to that at the start, at which the minimum is considered found."""
 _SHARPNESS = 2.0 ** np.arange(0, 5.5, 0.5)
 """What cosines may be multiplied by before the softmax. Examples that are told apart without an error would
 have any; with 32 a class whose cosine is 0.1 less than the best has 4 % of its probability."""
 _USUAL_SHARPNESS = 16.0
-"""Where no class has two examples: 20 % at 0.1 less than the best. Does not change which class that is."""
+"""Sharpness if no class has two examples: 20 % at 0.1 less than the best. Does not change the best class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +37,9 @@ class LinearLayer:
     """Logits of embeddings: `sharpness * (weights @ embedding + bias)`."""
 
     weights: Array
-    """[classes, dimension]."""
+    """Weights, [classes, dimension]."""
     bias: Array
-    """[classes]."""
+    """Bias, [classes]."""
     sharpness: float = 1.0
 
     def outputs(self, vectors: Array) -> Array:
@@ -104,7 +104,7 @@ def _span(vectors: Array) -> tuple[Array, Array]:
 
 
 def _minimum(loss: Callable[[Array], tuple[float, Array]], start: Array) -> Array:
-    """Where a smooth convex function is least, by L-BFGS (Nocedal and Wright, algorithm 7.5)."""
+    """The minimum of a smooth convex function, by L-BFGS (Nocedal and Wright, algorithm 7.5)."""
     point, (value, gradient) = start, loss(start)
     memory: deque[tuple[Array, Array, float]] = deque(maxlen=_MEMORY)
     for _ in range(_MOST_STEPS):
@@ -118,7 +118,7 @@ def _minimum(loss: Callable[[Array], tuple[float, Array]], start: Array) -> Arra
             if next_value <= value + 1e-4 * length * slope:
                 break
             length /= 2
-            if length < 1e-10:  # rounding: the value does not change any more
+            if length < 1e-10:  # rounding: the value no longer changes
                 return point
         step, change = following - point, next_gradient - gradient
         curvature = float(step @ change)
@@ -129,7 +129,7 @@ def _minimum(loss: Callable[[Array], tuple[float, Array]], start: Array) -> Arra
 
 
 def _direction(gradient: Array, memory: deque[tuple[Array, Array, float]]) -> Array:
-    """Down the function, as its curvature along the last steps has it."""
+    """A descent direction, with the curvature along the last steps."""
     direction: Array = -gradient
     shares: list[float] = []
     for step, change, curvature in reversed(memory):
@@ -145,12 +145,12 @@ def _direction(gradient: Array, memory: deque[tuple[Array, Array, float]]) -> Ar
 
 
 def _unit_rows(rows: Array) -> Array:
-    """Each row at length 1; rows of zeros stay."""
+    """Each row normalised to length 1; rows of zeros stay zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
 
 
 def _log_softmax(logits: Array) -> Array:
-    """Logarithms of the probabilities of each row."""
+    """Logarithms of the softmax of each row."""
     below = logits - logits.max(axis=-1, keepdims=True)
     return np.asarray(below - np.log(np.exp(below).sum(axis=-1, keepdims=True)))

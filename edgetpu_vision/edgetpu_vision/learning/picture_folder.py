@@ -1,4 +1,4 @@
-"""Pictures in a folder, which a class is taught from."""
+"""Pictures in a folder, as examples of a class."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from edgetpu_driver.images.encodings import Pixels, decode_compressed
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
 LARGEST_PICTURE = 64 << 20
-"""Bytes."""
+"""Largest file, bytes."""
 
 
 def pictures_in(folder: str | Path, most: int) -> list[Path]:
-    """The pictures of a folder, by name; folders in it are left out.
+    """The pictures of a folder, by name; subfolders are ignored.
 
     Raises InputError for a folder that cannot be read, one without pictures, and one with more than `most`.
     """

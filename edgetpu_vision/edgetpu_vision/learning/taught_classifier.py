@@ -17,12 +17,12 @@ from edgetpu_vision.learning.taught_examples import UNKNOWN, ExampleSet
 METHODS = {"regression": regress, "imprinting": imprint}
 
 UNKNOWN_NUMBER = -1
-"""Number of UNKNOWN, where classes have numbers."""
+"""Class number of UNKNOWN."""
 
 
 @dataclass(frozen=True, eq=False)
 class TaughtClassifier:
-    """A layer over embeddings with the examples that it was learned from."""
+    """A layer over embeddings, together with the examples that it was learned from."""
 
     examples: ExampleSet
     layer: LinearLayer

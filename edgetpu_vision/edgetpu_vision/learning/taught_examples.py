@@ -18,23 +18,23 @@ from edgetpu_vision.errors import UnknownClassError
 KIND = "edgetpu_vision examples 1"
 
 UNKNOWN = "unknown"
-"""What results call an image that is like nothing taught; no class can have this label."""
+"""Label of images that resemble nothing taught; no class can have it."""
 
 
 @dataclass(frozen=True, eq=False)
 class ExampleSet:
-    """Examples at one moment, which nothing changes any more."""
+    """The examples at one moment; immutable."""
 
     labels: tuple[str, ...]
-    """Of the classes, in the order in which they were first taught."""
+    """Labels of the classes, in the order in which they were first taught."""
     vectors: NDArray[np.float64]
-    """[examples, dimension], each of length 1."""
+    """Embeddings, [examples, dimension], each of length 1."""
     numbers: NDArray[np.intp]
-    """[examples]: the class of each, a place in `labels`."""
+    """The class of each example, [examples], an index into `labels`."""
 
     @property
     def counts(self) -> NDArray[np.intp]:
-        """[classes]: number of examples of each."""
+        """Number of examples of each class, [classes]."""
         return np.bincount(self.numbers, minlength=len(self.labels))
 
 
@@ -48,7 +48,7 @@ class TaughtExamples:
         """capacity: largest number of examples of all classes."""
         self.capacity = capacity
         self.model = ""
-        """What identifies the model of the embeddings, such as the SHA-256 of its file; "": unknown."""
+        """Identifies the model of the embeddings, such as the SHA-256 of its file; "": unknown."""
         self._labels: list[str] = []
         self._vectors: list[NDArray[np.float32]] = []
 
@@ -57,7 +57,7 @@ class TaughtExamples:
 
     @property
     def dimension(self) -> int:
-        """Number of values of an embedding; 0 while there is no example."""
+        """Number of values of an embedding; 0 without examples."""
         return self._vectors[0].size if self._vectors else 0
 
     @property
@@ -97,7 +97,7 @@ class TaughtExamples:
         return forgotten
 
     def at_present(self) -> ExampleSet:
-        """The examples as they are now."""
+        """The present examples."""
         labels = tuple(self.classes)
         numbers = np.array([labels.index(label) for label in self._labels], np.intp)
         vectors = np.array(self._vectors, np.float64).reshape(len(self), self.dimension)
@@ -142,7 +142,7 @@ class TaughtExamples:
         try:
             for label, embedding in zip(labels.tolist(), embeddings, strict=True):
                 examples.add(label, [embedding])
-        except ValueError as error:  # InputError is one
+        except ValueError as error:  # InputError is a ValueError
             raise ArchiveError(f"{path.name}: {error}") from error
         return examples
 

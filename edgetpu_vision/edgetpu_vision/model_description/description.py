@@ -16,22 +16,22 @@ from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
 @dataclass(frozen=True, eq=False)
 class ModelDescription:
-    """What is known of a model's inputs and outputs, by their names; everything may be unknown."""
+    """What is known about a model's inputs and outputs, by their names; everything may be unknown."""
 
     normalisations: Mapping[str, Normalisation] = field(default_factory=dict)
-    """Of image inputs, as the metadata say."""
+    """Normalisation of image inputs, from the metadata."""
     quantised_inputs: Mapping[str, Normalisation] = field(default_factory=dict)
     """Of float inputs that the graph quantises at once: what covers the range of the quantisation."""
     output_names: Mapping[str, str] = field(default_factory=dict)
-    """What the metadata call the outputs, such as "location", "category", "score"."""
+    """Meaning of outputs in the metadata, such as "location", "category", "score"."""
     labels: Labels | None = None
-    """Of the metadata."""
+    """Labels in the metadata."""
     exporter: Mapping[str, Any] = field(default_factory=dict)
-    """What an exporter of YOLO models says: "names", "task", "imgsz" .."""
+    """The exporter's description of a YOLO model: "names", "task", "imgsz" .."""
     post_process: PostProcess | None = None
     """Anchors and options of an SSD."""
     class_counts: Mapping[str, int] = field(default_factory=dict)
-    """For outputs that are the number of the greatest of several values: how many values."""
+    """Number of values whose argmax an output is, for outputs that are one."""
     probabilities: frozenset[str] = frozenset()
     """Outputs that SOFTMAX or LOGISTIC computed."""
 
@@ -73,7 +73,7 @@ def _describe_file(data: bytes) -> ModelDescription:
 
 
 def _joined(first: ModelDescription, second: ModelDescription) -> ModelDescription:
-    """Two segments of one model; where both say something, the later one counts."""
+    """The descriptions of two segments merged; if both have an entry, the later one is used."""
     return ModelDescription(
         {**first.normalisations, **second.normalisations},
         {**first.quantised_inputs, **second.quantised_inputs},

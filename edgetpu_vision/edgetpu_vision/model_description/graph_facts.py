@@ -1,4 +1,4 @@
-"""What a graph says about the meaning of its inputs and outputs: read from the operators at its ends."""
+"""The meaning of a graph's inputs and outputs, derived from the operators at its ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
 _POST_PROCESS = "TFLite_Detection_PostProcess"
 _TRANSPARENT = {"DEQUANTIZE", "QUANTIZE", "RESHAPE", "SQUEEZE", "EXPAND_DIMS", "CAST", "CONCATENATION"}
-"""Operators that keep what values mean."""
+"""Operators that do not change the meaning of values."""
 _PROBABILITIES = {"SOFTMAX", "LOGISTIC"}
 
 
@@ -27,31 +27,31 @@ class PostProcess:
     anchors: NDArray[np.float32]
     """float32[n, 4]: y and x of the centre, height and width, as parts of the image."""
     scales: tuple[float, float, float, float]
-    """y, x, height and width of box encodings are divided by these."""
+    """Divisors of y, x, height and width in box encodings."""
     classes: int
     """Number of classes without the background."""
     max_detections: int
     score_threshold: float
-    """Least score, before non-maximum suppression."""
+    """Least score of a box before non-maximum suppression."""
     iou_threshold: float
-    """Largest overlap of two boxes that are both kept, intersection over union."""
+    """Intersection over union above which one of two boxes is suppressed."""
     per_class: bool
-    """Whether suppression is done for each class by itself, rather than once for all."""
+    """Whether suppression is done for each class separately, rather than once for all."""
     classes_per_box: int
-    """How many classes a box may have if it is done for all."""
+    """Number of classes of a box, if suppression is done for all classes at once."""
     detections_per_class: int
-    """How many boxes a class may have if it is done for each."""
+    """Number of boxes of a class, if suppression is done for each class."""
     outputs: tuple[str, ...]
     """Names of the boxes, classes, scores and count among the outputs of the graph; "" for inner tensors."""
 
 
 @dataclass(frozen=True, eq=False)
 class GraphFacts:
-    """What is known of one graph."""
+    """What is known about one graph."""
 
     post_process: PostProcess | None = None
     class_counts: Mapping[str, int] = field(default_factory=dict)
-    """For outputs that are the number of the greatest of several values: how many values, by name."""
+    """Number of values whose argmax an output is, by its name."""
     probabilities: frozenset[str] = frozenset()
     """Names of outputs that SOFTMAX or LOGISTIC computed."""
     quantised_inputs: Mapping[str, Normalisation] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class GraphFacts:
 
 
 def graph_facts(graph: Subgraph) -> GraphFacts:
-    """Read a graph; facts that it does not tell are left out. ModelFormatError for malformed options."""
+    """Read a graph; unknown facts are left out. Raises ModelFormatError for malformed options."""
     made_by = {tensor: operator for operator in graph.operators for tensor in operator.outputs}
     output_names = dict(zip(graph.outputs, (spec.name for spec in graph.output_specs), strict=True))
     counts = {}
@@ -81,7 +81,7 @@ def graph_facts(graph: Subgraph) -> GraphFacts:
 
 
 def _source(tensor: int, made_by: Mapping[int, Operator]) -> Operator | None:
-    """The operator that computed a tensor, before others passed its values on."""
+    """The operator that computed a tensor, before others that only passed its values on."""
     seen: set[int] = set()
     while tensor in made_by and tensor not in seen:
         seen.add(tensor)

@@ -47,26 +47,26 @@ _LABEL_FILES = (2, 3)
 _LARGEST_FILE = 2**22
 """Largest associated file that is read, bytes. Uncritical: the labels of ImageNet take 22 kB."""
 _MOST_FILES = 64
-"""Associated files that are looked at. Uncritical: a model has one or two files of labels."""
+"""Largest number of associated files that are read. Uncritical: a model has one or two files of labels."""
 _LONGEST_DESCRIPTION = 2**17
 """Longest description by an exporter, characters. Uncritical: that of 600 classes has 20 000."""
 
 
 @dataclass(frozen=True)
 class TfliteMetadata:
-    """What the metadata of one file say; everything may be absent."""
+    """The content of one file's metadata; everything may be absent."""
 
     normalisations: tuple[Normalisation | None, ...] = ()
-    """For each input of the graph."""
+    """Normalisation of each input of the graph."""
     output_names: tuple[str, ...] = ()
-    """For each output of the graph, such as "location", "category", "score"; "" if unnamed."""
+    """Name of each output of the graph, such as "location", "category", "score"; "" if unnamed."""
     labels: Labels | None = None
     exporter: Mapping[str, Any] = field(default_factory=dict)
-    """What an exporter of YOLO models wrote: "names", "task", "imgsz" ..; empty if none did."""
+    """The exporter's description of a YOLO model: "names", "task", "imgsz" ..; empty without one."""
 
 
 def read_metadata(data: bytes) -> TfliteMetadata:
-    """Read the metadata of a .tflite file; whatever is absent or damaged is left out."""
+    """Read the metadata of a .tflite file; absent and damaged parts are left out."""
     files = _associated_files(data)
     exporter = _exporter_description(files)
     try:
@@ -114,7 +114,7 @@ def _labels(outputs: list[Table], files: Mapping[str, bytes]) -> Labels | None:
 
 
 def _associated_files(data: bytes) -> dict[str, bytes]:
-    """The files in the archive at the end; those that are too large or damaged are left out."""
+    """The files in the archive at the end; too large or damaged ones are left out."""
     return dict(_readable_files(data))
 
 

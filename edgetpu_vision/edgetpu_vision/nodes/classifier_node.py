@@ -20,7 +20,7 @@ from edgetpu_vision.nodes.vision_parameters import CLASSES, LABELS, OUTPUT, max_
 
 
 class ClassifierNode(VisionNode):
-    """Publishes what the image most probably shows."""
+    """Publishes the most probable classes of each image."""
 
     settings = vision_settings(
         "mobilenet_v2_1.0_224_quant", 0.1, LABELS, OUTPUT, CLASSES, max_results(5, "classes in a message")

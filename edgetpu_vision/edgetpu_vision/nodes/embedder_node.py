@@ -19,7 +19,7 @@ from edgetpu_vision.nodes.vision_parameters import OUTPUT, vision_settings
 
 
 class EmbedderNode(VisionNode):
-    """Publishes the image as a vector, for place_recognition for example."""
+    """Publishes the embedding of each image, for example for place_recognition."""
 
     settings = vision_settings("mobilenet_v1_1.0_224_quant_embedding_extractor", 0.0, OUTPUT)
     results = ResultTopic("embedding", EmbeddingMessage, ())

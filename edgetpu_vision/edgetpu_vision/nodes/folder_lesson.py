@@ -41,7 +41,7 @@ class FolderLesson:
         make_embedder: Callable[[], Embedder],
         done: Taught,
     ) -> None:
-        """most: number of pictures. make_embedder: one that is bound to the model; EdgeTpuError if it fails.
+        """most: number of pictures. make_embedder: makes one bound to the model; EdgeTpuError if that fails.
 
         Raises InputError for a folder without pictures, or with more.
         """
@@ -55,17 +55,17 @@ class FolderLesson:
         self._last_progress = time.monotonic()
 
     def check(self) -> None:
-        """End the lesson if nothing happens any more; to be called now and then."""
+        """End the lesson if there has been no progress for too long; called periodically."""
         if not self._ended and time.monotonic() - self._last_progress > PATIENCE:
             reason = self._client.problem or "the driver does not answer"
             self._end(UnavailableError(f"picture {len(self._vectors) + 1} of {len(self._paths)}: {reason}"))
 
     def close(self) -> None:
-        """End it with an error: its model is not the node's any more."""
+        """End the lesson with an error, because the node has another model."""
         self._end(UnavailableError("the model was changed, or the node is stopping"))
 
     def _next(self) -> None:
-        """Go on with the next picture; called again whenever the driver has loaded the model."""
+        """Continue with the next picture; called again whenever the driver has loaded the model."""
         if self._busy or self._ended:
             return
         self._last_progress = time.monotonic()
@@ -81,7 +81,7 @@ class FolderLesson:
         self._thread.submit(partial(self._read, self._paths[len(self._vectors)]))
 
     def _read(self, path: Path) -> None:
-        """Read a picture, in the thread for that."""
+        """Read a picture, in the thread of the lesson."""
         calls = executor_calls(self._node)
         try:
             pixels = read_picture(path)

@@ -47,9 +47,9 @@ from edgetpu_vision.nodes.vision_parameters import OUTPUT, max_results, vision_s
 PATIENCE = 5.0
 """Seconds for which ~/learn waits for an image, and then for the driver to have the new weights."""
 MOST_LESSONS = 8
-"""Calls of ~/learn that may wait for images or read pictures."""
+"""Largest number of calls of ~/learn that wait for images or read pictures."""
 _CHECK_PERIOD = 0.25
-"""Seconds between two looks for lessons that have waited too long."""
+"""Seconds between two checks for lessons that have waited too long."""
 
 _SETTINGS = (
     OUTPUT,
@@ -82,12 +82,12 @@ class _Lesson:
     request: Learn.Request
     respond: Respond
     until: float
-    """Time on the steady clock at which it ends without another image."""
+    """Steady time at which it ends without another image."""
     vectors: list[NDArray[np.float32]] = field(default_factory=list)
 
 
 class LearnerNode(VisionNode):
-    """Publishes which of the classes that it was shown an image is of, or "unknown"."""
+    """Publishes the class of each image, among those that it was taught, or "unknown"."""
 
     algorithm: Embedder
 
@@ -95,7 +95,7 @@ class LearnerNode(VisionNode):
     results = ResultTopic("classification", Classification, (), row=taught_row)
     rebuilt_by = ("fit", "input_range", "feedback", "output")
     has_labels = False
-    changes_model = True  # that of the layer, whose client is not made before anything is taught
+    changes_model = True  # that of the layer, whose client is made once something is taught
 
     def __init__(self, **options: Any) -> None:
         super().__init__("learner", **options)
@@ -107,11 +107,11 @@ class LearnerNode(VisionNode):
         self._kept = PersistentClasses(self)
         self._examples = self._kept.load() or self._examples_of_parameter()
         self._mismatch = ""
-        """Why the examples are of no use with the present model; empty if they are."""
+        """Why the examples cannot be used with the present model; empty if they can."""
         self._lessons: deque[_Lesson] = deque()
         self._folders: list[FolderLesson] = []
         self._finishing: list[tuple[float, Callable[[], None]]] = []
-        """Answers that wait for the driver to have the new weights, and until when."""
+        """Answers that wait for the driver to have the new weights, with their deadlines."""
         self._head = TaughtHead(self, self.values["driver"], self.values["model_dir"])
         self._classification = self.create_publisher(Classification, "~/classification", QOS_RESULTS)
         create_deferred_service(self, Learn, "~/learn", self._on_learn)
@@ -123,7 +123,7 @@ class LearnerNode(VisionNode):
         self._train()
 
     def _examples_of_parameter(self) -> TaughtExamples:
-        """The examples in the file that the parameter `classes` names; none without."""
+        """The examples in the file that the parameter `classes` names; empty without a file."""
         capacity, name = self.values["capacity"], self.values["classes"]
         if not name:
             return TaughtExamples(capacity)
@@ -137,7 +137,7 @@ class LearnerNode(VisionNode):
         return (Embedder(output=values["output"], **common),)
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-        """Set the model, and find out whether the examples are embeddings of it."""
+        """Set the model, and check whether the examples are embeddings of it."""
         super().bind(inputs, outputs)
         self._check_model()
 
@@ -183,11 +183,11 @@ class LearnerNode(VisionNode):
         self._classification.publish(Classification(header=header, results=hypotheses))
 
     def draw(self, image: Pixels, result: Classifications) -> Pixels:
-        """Write the labels and their scores."""
+        """Draw the labels and their scores."""
         return classification_picture(image, result)
 
     def destroy_node(self) -> None:
-        """Cancel what is under way and leave the graph."""
+        """Cancel all work and leave the graph."""
         head: TaughtHead | None = getattr(self, "_head", None)  # the constructor may have failed before
         if head is not None:
             head.close()
@@ -246,7 +246,7 @@ class LearnerNode(VisionNode):
         self._folders.append(lesson)
 
     def _new_embedder(self) -> Embedder:
-        """One for pictures, bound to the present model; without `roi`, which is of the camera's images."""
+        """An embedder for pictures, bound to the present model; `roi` applies to the camera alone."""
         if self._bound is None:
             raise UnavailableError("the model is not loaded any more")
         embedder, state = self._fitting({**self.values, "roi": [0, 0, 0, 0]}, *self._bound)
@@ -256,7 +256,7 @@ class LearnerNode(VisionNode):
         return embedder
 
     def _show(self, vector: NDArray[np.float32]) -> None:
-        """Hand the embedding of an image to the lesson that waits."""
+        """Give the embedding of an image to the lesson that waits for one."""
         lesson = self._lessons[0]
         lesson.vectors.append(vector)
         lesson.until = time.monotonic() + PATIENCE
@@ -267,7 +267,7 @@ class LearnerNode(VisionNode):
     def _end_lesson(
         self, request: Learn.Request, respond: Respond, vectors: Sequence[NDArray[np.float32]]
     ) -> None:
-        """Keep the examples, and answer once they can be used."""
+        """Keep the examples, and answer once they are in use."""
         try:
             if self._mismatch:
                 raise InputError(self._mismatch)
@@ -286,7 +286,7 @@ class LearnerNode(VisionNode):
         self._head.learn(self._examples.at_present(), self.values["method"], usable)
 
     def _check_model(self) -> None:
-        """Find out whether the examples are embeddings of the present model."""
+        """Check whether the examples are embeddings of the present model."""
         assert self._client is not None
         self._mismatch = ""
         try:
@@ -296,7 +296,7 @@ class LearnerNode(VisionNode):
             self.get_logger().warning(self._mismatch)
 
     def _check_lessons(self) -> None:
-        """End lessons that wait in vain, and answer those whose weights are not set for long."""
+        """End lessons that have waited too long, and answer those whose weights are still not set."""
         now = time.monotonic()
         for lesson in [each for each in self._lessons if each.until < now]:
             self._lessons.remove(lesson)
@@ -310,7 +310,7 @@ class LearnerNode(VisionNode):
             answer()
 
     def _answer_learn(self, respond: Respond, added: int, error: EdgeTpuError | None = None) -> None:
-        """Answer a call; calls after the first have no effect."""
+        """Answer a call; further calls have no effect."""
         message = (
             f"not on the driver yet: {self._head.problem}" if self._head.problem else self._calibration()
         )

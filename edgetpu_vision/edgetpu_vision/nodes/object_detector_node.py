@@ -35,7 +35,7 @@ from edgetpu_vision.tracking.object_tracker import START_CONFIDENCE, ObjectTrack
 
 
 class ObjectDetectorNode(VisionNode):
-    """Publishes the objects in the image."""
+    """Publishes the objects in each image."""
 
     settings = vision_settings(
         "ssd_mobilenet_v2_coco_quant_postprocess",
@@ -152,7 +152,7 @@ class ObjectDetectorNode(VisionNode):
         return detections_picture(image, result, self._ids)
 
     def _track(self, wanted: bool) -> None:
-        """Track from now on, from scratch, or do not."""
+        """Turn tracking on, with an empty tracker, or off."""
         start = max(START_CONFIDENCE, self.values["min_confidence"])
         self._tracker = ObjectTracker(start) if wanted else None
 

@@ -1,4 +1,4 @@
-"""The classes a learner was taught, which outlive a restart: one file for each node."""
+"""The taught classes of a learner, kept over a restart in a file for each node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PersistentClasses:
         return state_file(".".join(name for name in names if name))
 
     def load(self) -> TaughtExamples | None:
-        """Return what `save` was given last; None if there is nothing to start with."""
+        """Return the examples saved last; None if there are none."""
         if not self._enabled or not os.path.exists(self.path):
             return None
         try:
@@ -47,7 +47,7 @@ class PersistentClasses:
         return examples
 
     def save(self, examples: TaughtExamples) -> None:
-        """Keep the examples in place of the earlier ones; returns when they are on disk."""
+        """Replace the saved examples; returns once they are on disk."""
         if not self._enabled:
             return
         try:

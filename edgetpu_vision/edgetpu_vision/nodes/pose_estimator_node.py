@@ -23,11 +23,11 @@ from edgetpu_vision.pose_estimation.pose_estimator import PoseEstimator
 from edgetpu_vision.pose_estimation.poses import PART_NAMES, BodySegmentation, Poses
 
 SOMEBODY = 255
-"""In ~/people, a pixel of a person whom the model does not tell from the others."""
+"""Value in ~/people of a person whom the model does not distinguish from others."""
 
 
 class PoseEstimatorNode(VisionNode):
-    """Publishes the people in the image as named keypoints."""
+    """Publishes the people in each image as named keypoints."""
 
     settings = vision_settings(
         "movenet_single_pose_lightning_ptq", 0.2, max_results(20, "people in a message")
@@ -58,7 +58,7 @@ class PoseEstimatorNode(VisionNode):
         return BodyPix(**common), PoseEstimator(**common)
 
     def class_names(self) -> Sequence[str]:
-        """Return the names of the parts of bodies if the model tells them apart."""
+        """Return the names of the body parts, if the model distinguishes them."""
         return PART_NAMES if isinstance(self.algorithm, BodyPix) else ()
 
     def publish(self, header: Header, result: Poses | BodySegmentation) -> None:

@@ -11,7 +11,7 @@ from edgetpu_vision.learning.taught_examples import UNKNOWN
 
 
 def detections_row(message: Any) -> dict[str, float]:
-    """Of a vision_msgs/Detection2DArray: how many objects, and where the best one is."""
+    """The number of objects of a vision_msgs/Detection2DArray, and the position of the best one."""
     best = max(message.detections, key=lambda each: each.results[0].hypothesis.score, default=None)
     return {
         "valid": best is not None,
@@ -23,7 +23,7 @@ def detections_row(message: Any) -> dict[str, float]:
 
 
 def classification_row(message: Any) -> dict[str, float]:
-    """Of a vision_msgs/Classification: the most probable class."""
+    """The most probable class of a vision_msgs/Classification."""
     best = max(message.results, key=lambda each: each.score, default=None)
     return {
         "valid": best is not None,
@@ -33,7 +33,7 @@ def classification_row(message: Any) -> dict[str, float]:
 
 
 def segmentation_row(message: Any) -> dict[str, float]:
-    """Of a label image: how many classes are in view, and which one, 0 excepted, covers the most."""
+    """The number of classes in a label image, and the class other than 0 that covers most of it."""
     dtype = np.uint8 if message.encoding == "mono8" else np.dtype("<u2")
     counts = np.bincount(np.frombuffer(message.data, dtype))
     present = np.flatnonzero(counts[1:]) + 1
@@ -46,7 +46,7 @@ def segmentation_row(message: Any) -> dict[str, float]:
 
 
 def poses_row(message: Any) -> dict[str, float]:
-    """Of an edgetpu_msgs/PersonPoses: how many people, and where the nose of the best pose is."""
+    """The number of people of an edgetpu_msgs/PersonPoses, and the position of the nose of the best pose."""
     nose = message.people[0].keypoints[0] if message.people else None
     return {
         "valid": message.valid,
@@ -58,7 +58,7 @@ def poses_row(message: Any) -> dict[str, float]:
 
 
 def taught_row(message: Any) -> dict[str, float]:
-    """Of a learner's vision_msgs/Classification: whether the most probable class was taught."""
+    """Whether the most probable class of a learner's vision_msgs/Classification was taught."""
     best = max(message.results, key=lambda each: each.score, default=None)
     return {
         "valid": best is not None and best.class_id != UNKNOWN,

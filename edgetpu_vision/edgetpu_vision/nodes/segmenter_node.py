@@ -21,7 +21,7 @@ from edgetpu_vision.segmentation.segmenter import Segmenter
 
 
 class SegmenterNode(VisionNode):
-    """Publishes which class each pixel of the image belongs to."""
+    """Publishes the class of each pixel of an image."""
 
     settings = vision_settings("deeplabv3_mnv2_pascal_quant", 0.0, LABELS, OUTPUT)
     results = ResultTopic(

@@ -25,7 +25,7 @@ from edgetpu_vision.learning.taught_classifier import TaughtClassifier
 from edgetpu_vision.learning.taught_examples import ExampleSet
 
 WAITING_VECTORS = 2
-"""Embeddings that wait, for example while weights are set, before the oldest is dropped."""
+"""Number of embeddings that wait, for example while weights are set, before the oldest is dropped."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +33,9 @@ class Question:
     """An embedding to classify."""
 
     vector: NDArray[np.float32]
-    """[dimension], of length 1."""
+    """Unit vector, [dimension]."""
     stamp: float
-    """Of its image, s."""
+    """Stamp of its image, s."""
     max_results: int
     min_confidence: float
     done: Callable[[Classifications | EdgeTpuError], None]
@@ -57,11 +57,11 @@ class TaughtHead:
         self._client: MatrixClient | None = None
         self._size = 0
         self._trouble = ""
-        """Why there is no model for what was learned; empty if there is one."""
+        """Why there is no model for the layer; empty if there is one."""
         self._queue = WorkQueue[Question](self._start, WAITING_VECTORS, self._drop)
         self._when_usable: list[Callable[[], None]] = []
         self.classifier: TaughtClassifier | None = None
-        """What was learned last; None if there are no examples."""
+        """The classifier learned last; None without examples."""
         node.create_steady_timer(RETRY_PERIOD, self._queue.resume)
 
     @property
@@ -72,7 +72,7 @@ class TaughtHead:
         return self._client.problem
 
     def learn(self, examples: ExampleSet, method: str, usable: Callable[[], None]) -> None:
-        """Replace what was learned; `usable` is called once that, or what replaces it, can be used."""
+        """Replace the examples; `usable` is called once the result, or that of a later call, can be used."""
         self._latest += 1
         self._when_usable.append(usable)
         if not examples.labels:
@@ -99,7 +99,7 @@ class TaughtHead:
             executor_calls(self._node).add(partial(self._use, number, classifier, size))
 
     def _use(self, number: int, classifier: TaughtClassifier, size: int) -> None:
-        """Have the driver multiply by what was learned."""
+        """Have the driver multiply by the learned matrix."""
         if number != self._latest:
             return
         if self._client is None or size != self._size:

@@ -28,7 +28,7 @@ from edgetpu_vision.nodes.vision_parameters import feedback_pairs, model_files
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
 _MOST_LABELS = 2**16 - 1
-"""Numbers that fit into a vision_msgs/VisionClass, whose last one means no label."""
+"""Number of class numbers in a vision_msgs/VisionClass, whose last one means no label."""
 
 
 class VisionNode(ImageNode):
@@ -41,15 +41,15 @@ class VisionNode(ImageNode):
     algorithm: VisionAlgorithm[Any]
 
     rebuilt_by: ClassVar[tuple[str, ...]] = ("fit", "input_range", "feedback")
-    """Parameters that the algorithm is made of."""
+    """Parameters that the constructor of the algorithm takes."""
     has_labels: ClassVar[bool] = True
-    """Whether results name classes, so that there is ~/labels."""
+    """Whether results name classes, so that the node has ~/labels."""
 
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
         self._description = UNKNOWN
         self._described: tuple[str, ...] | None = None
-        """Paths and digest of the files that the description is of."""
+        """Paths and digest of the files that were described."""
         self._state = State((), LONGEST_GAP)
         """Outputs of a recurrent model that are inputs of its next run."""
         with self.destroyed_on_error():
@@ -79,7 +79,7 @@ class VisionNode(ImageNode):
 
     @property
     def model_name(self) -> str:
-        """The model as log messages name it."""
+        """The model's name in log messages."""
         return ", ".join(model_files(self.values["model"]))
 
     def model_to_load(self) -> ModelFile:
@@ -129,7 +129,7 @@ class VisionNode(ImageNode):
         return None
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-        """Set the model of the algorithm, which does not see the inputs that outputs are fed back to."""
+        """Set the model of the algorithm, without the inputs that outputs are fed back to."""
         self.algorithm, state = self._fitting(self.values, inputs, outputs)
         self._state = state
         for each in state.feedback:
@@ -140,7 +140,7 @@ class VisionNode(ImageNode):
     def _state_of(
         self, values: Mapping[str, Any], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
     ) -> State:
-        """The state of a recurrent model, at rest; InputError for pairs that cannot be."""
+        """The initial state of a recurrent model; InputError for impossible pairs."""
         pairs = feedback_pairs(values["feedback"])
         if not pairs and len(inputs) > 1:
             pairs = likely_feedback(inputs, outputs)
@@ -183,7 +183,7 @@ class VisionNode(ImageNode):
         self._publish_labels()
 
     def _describe(self) -> bool:
-        """Read what the model's files say beyond its tensors; return whether they are others than before."""
+        """Read the description of the model's files; returns whether they are others than before."""
         assert self._client is not None
         loaded = self._client.loaded
         identity = (*loaded.files, loaded.sha256)

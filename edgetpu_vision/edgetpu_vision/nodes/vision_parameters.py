@@ -26,7 +26,7 @@ def _no_model(value: Any) -> str | None:
 
 
 def model_setting(default: str) -> Setting:
-    """Describe `model` for a node whose model is that one unless the user has another."""
+    """Describe `model` for a node whose default is that model."""
     return Setting(
         "model",
         default,
@@ -98,7 +98,7 @@ INPUT_RANGE = Setting(
 
 
 def min_confidence(default: float) -> Setting:
-    """Describe `min_confidence` for a node whose results hold parts with scores, or have none at all."""
+    """Describe `min_confidence` for a node whose results have parts with scores, or none at all."""
     return Setting(
         "min_confidence",
         default,

@@ -24,7 +24,7 @@ _PARTS = len(PART_NAMES) - 1
 """Channels of the map of parts: every part but the background."""
 
 _PLACES = 4
-"""Places in a cell, along each axis, at which the most probable part of a body is looked for."""
+"""Positions in a cell, along each axis, at which the most probable part of a body is determined."""
 
 _FARTHEST = 0.25
 """Distance of a cell from a pose, in the size of its person, beyond which the cell is not part of it.
@@ -33,7 +33,7 @@ Matters for people whose pose was not found. Chosen so that a person beside anot
 """
 
 KNOWN = "logits of people [1, h, w, 1], if there are any also of parts of bodies [1, h, w, 24] (BodyPix)"
-"""The outputs that `BodyMaps.among` knows, for messages."""
+"""The outputs that `BodyMaps.among` recognises, for messages."""
 
 
 class Masks(NamedTuple):
@@ -41,7 +41,7 @@ class Masks(NamedTuple):
 
     people: NDArray[np.bool_]
     instances: NDArray[np.uint8]
-    """1 for the first pose, 2 for the second .., 0 for nobody or an unknown one."""
+    """1 for the first pose, 2 for the second ..; 0 for nobody or an unknown person."""
     parts: NDArray[np.uint8]
     """1..24 in PART_NAMES; 0 for nobody, and everywhere without parts."""
 
