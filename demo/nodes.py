@@ -24,10 +24,10 @@ class Value:
 
 @dataclass(frozen=True)
 class PerceptionNode:
-    """How to start a node that takes images and how to read what it publishes.
+    """How to start a node that takes images and how to read its results.
 
-    Every result message has `header`, and unless `row` makes them of it `valid`, `confidence` and the values
-    named here.
+    Every result message has `header` and, unless `row` derives them from it, `valid`, `confidence` and the
+    values named here.
     """
 
     name: str
@@ -96,7 +96,7 @@ TOLERANCES = {
     ("pattern_tracker", "x"): 2.0,
     ("pattern_tracker", "y"): 2.0,
 }
-"""How far from the truth a value may be and still count as right, by node and field, in the value's unit."""
+"""Tolerances of results that count as right, by node and field, in the unit of the field."""
 
 NODES = {node.name: node for node in map(described, node_table().values()) if node is not None}
 """The nodes of all installed packages that take images, by name."""

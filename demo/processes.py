@@ -96,7 +96,7 @@ def reserve_domain(domain: int) -> bool:
         lock = open(Path(tempfile.gettempdir()) / f"edgetpu_domain_{domain}", "w")  # noqa: SIM115
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return False  # somebody else's
+        return False  # another user's
     if domain_in_use(domain):
         lock.close()
         return False

@@ -57,7 +57,7 @@ class _Node:
         return set(self.diagnosis.split("; ")) <= IDLE
 
     def hear(self, status: DiagnosticStatus) -> None:
-        """Take its diagnostics."""
+        """Store a diagnostics message of the node."""
         self.diagnosis = status.message
         counters = {item.key: int(item.value) for item in status.values if item.key in WITHOUT_RESULT}
         self.malformed = counters.get("malformed", 0)
@@ -220,7 +220,7 @@ class Replay:
         )
 
     def _spin_until(self, deadline: float, done: Callable[[], bool] = lambda: False) -> None:
-        """Handle what arrives until `done` or the deadline, of time.monotonic()."""
+        """Process messages until `done` or the deadline, of time.monotonic()."""
         left = math.inf
         while left > 0 and not done():
             left = deadline - time.monotonic()
@@ -228,7 +228,7 @@ class Replay:
             self._check()
 
     def _missing(self) -> str:
-        """Say what the graph lacks; empty when it is complete."""
+        """Say what is missing in the graph; empty if it is complete."""
         if self._driver.state != DeviceStatus.READY:
             return f"waiting for {DRIVER}: {self._driver.message or 'it is starting'}"
         if self._images.get_subscription_count() < len(self._nodes):
@@ -275,7 +275,7 @@ def _message(record: Record) -> Any:
     """Deserialise a record; None if its bytes are not a message of its type."""
     try:
         return deserialize_message(record.cdr, _message_type(record.type))
-    except RuntimeError:  # rclpy's RMWError
+    except RuntimeError:  # an RMWError
         return None
 
 

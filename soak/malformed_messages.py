@@ -13,12 +13,12 @@ from edgetpu_msgs.msg import Tensor
 from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetWeights
 
 _LENGTH_OF_FRAME_ID = 12
-"""Its place in a serialised message that begins with a header."""
+"""Offset of the length of frame_id in a serialised message that begins with a header."""
 _NAN, _INFINITY = float("nan"), float("inf")
 
 
 def message_of(topic: str) -> Any:
-    """A message of the type of a topic, without damage."""
+    """A well-formed message of the type of a topic."""
     if topic.endswith("/image"):
         message = Image(height=24, width=32, encoding="rgb8", step=96, data=array.array("B", bytes(24 * 96)))
     elif topic.endswith("/camera_info"):

@@ -13,25 +13,25 @@ from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
 from soak.outcome_journal import Judgement, Outcome
 
 BLOCK = 64
-"""Samples in which the signal repeats, and of which a spectrum is made."""
+"""Period of the signal and length of a spectrum's block, samples."""
 PEAK_BIN, PEAK_AMPLITUDE = 8, 1.0
 _SECOND_BIN, _SECOND_AMPLITUDE = 3, 0.3
 
 PLACES, DIMENSION = 60, 48
 _SHARE_OF_NEXT = 0.3
-"""How much of the next place is in each embedding."""
+"""Share of the next place in each embedding."""
 
 AMPLITUDE_TOLERANCE = 0.03
 SCORE_TOLERANCE = 0.02
-"""The second best place differs by more than ten times that."""
+"""Tolerance of a score; the second best place differs by more than ten times as much."""
 PREDICTION_TOLERANCE = 0.15
 """Largest error for a signal between -1.3 and 1.3."""
 SETTLED_STEPS = 30
-"""Inputs without a gap after which the reservoir has forgotten one."""
+"""Number of inputs without a gap after which the reservoir has forgotten a gap."""
 
 
 def signal(index: int) -> float:
-    """The sample that comes with an image."""
+    """The sample that is published with an image."""
     turn = 2 * math.pi * (index % BLOCK) / BLOCK
     return PEAK_AMPLITUDE * math.sin(PEAK_BIN * turn) + _SECOND_AMPLITUDE * math.cos(_SECOND_BIN * turn)
 
@@ -57,14 +57,14 @@ def write_places(path: Path) -> None:
 
 
 def embedding(index: int, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The embedding that comes with an image: a view of the place `index` modulo PLACES."""
+    """The embedding that is published with an image: a view of the place `index` modulo PLACES."""
     view = (1 - _SHARE_OF_NEXT) * vectors[index % PLACES] + _SHARE_OF_NEXT * vectors[(index + 1) % PLACES]
     return np.asarray(view)
 
 
 @dataclass(frozen=True)
 class SpectrumResult:
-    """What is judged of a spectrum, free of ROS."""
+    """The judged values of a spectrum, free of ROS."""
 
     valid: bool
     sample_rate: float

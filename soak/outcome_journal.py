@@ -1,4 +1,4 @@
-"""How requests and results end, counted, and written as lines of JSON by the processes of a run."""
+"""Outcomes of requests and results: counted, and written as lines of JSON by the processes of a run."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from typing import IO, Any
 
 
 class Outcome(Enum):
-    """How a request, or a published result, ended."""
+    """How a request or a published result ended."""
 
     RIGHT = "right"
     WRONG = "wrong"
-    """It differs from what it must be, or was refused with an error that says the request was at fault."""
+    """It differs from the expected one, or was refused with an error that blames a correct request."""
     LOST = "lost"
-    """A request without an answer."""
+    """A request was not answered."""
     BUSY = "busy"
     EXPIRED = "expired"
-    """Only of a request with a deadline; without one it is wrong."""
+    """The deadline passed; wrong for a request without a deadline."""
     UNAVAILABLE = "unavailable"
-    """Refused because the driver or the device is not there, or failed."""
+    """Refused because the driver or the device was absent or had failed."""
     UNKNOWN_MODEL = "unknown_model"
     """The driver does not have the client's model: it was restarted or cleaned up."""
     NOT_VALID = "not_valid"
-    """A result that says that nothing was measured, where something could have been."""
+    """A result that nothing was measured, although something could have been."""
     NOT_JUDGED = "not_judged"
-    """A result for which no truth is known, such as in the frames after a restart."""
+    """A result with an unknown truth, such as in the frames after a restart."""
 
 
 Judgement = tuple[Outcome, str]
-"""How something ended, and what was expected and what came if it was wrong."""
+"""An outcome and, if it is wrong, what was expected and what came."""
 
 ANSWERS = (Outcome.RIGHT, Outcome.WRONG)
-"""Outcomes that were compared with what they must be."""
+"""Outcomes that were compared with the expected ones."""
 NEEDS_CAUSE = (Outcome.UNAVAILABLE, Outcome.UNKNOWN_MODEL, Outcome.LOST)
-"""Outcomes that chaos has to explain, or they count as lost."""
+"""Outcomes that count as lost unless chaos explains them."""
 NOTED = (Outcome.WRONG, *NEEDS_CAUSE)
-"""Outcomes that are logged one by one; the others are only counted."""
+"""Outcomes that are logged individually; the others are only counted."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Journal:
         self._written = self._clock()
 
     def add(self, outcome: Outcome, what: str, begin: float, detail: str = "") -> None:
-        """Count an outcome of `what`, a kind of request or a node; `begin`: when it was asked or stamped."""
+        """Count an outcome of `what`, a kind of request or a node. begin: when it was sent or stamped, s."""
         self._counts[f"{what} {outcome.value}"] += 1
         if outcome in NOTED:
             self._write(
@@ -92,7 +92,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class Counted:
-    """How often something ended in a way, in the second before `end`."""
+    """How often an outcome occurred in the second before `end`."""
 
     end: float
     what: str
@@ -119,7 +119,7 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         return
     lines = path.read_text().splitlines()
-    # Only the last line of a life of a process can be cut off.
+    # Only the last line that a process wrote can be incomplete.
     yield from (json.loads(line) for line in lines if line.endswith("}"))
 
 
@@ -130,7 +130,7 @@ class Disturbance:
     begin: float
     end: float
     ends_requests: bool
-    """Whether requests under way may remain without an answer: the driver was killed."""
+    """Whether requests in progress may remain unanswered: the driver was killed."""
     forgets_models: bool = False
     """Whether the driver has no models afterwards, which a client may notice much later."""
 
@@ -140,7 +140,7 @@ NOTICED_AFTER = 40.0
 
 
 def explains(disturbance: Disturbance, note: Note) -> bool:
-    """Whether the disturbance is a reason for the outcome."""
+    """Whether the disturbance explains the outcome."""
     end = disturbance.end
     if note.outcome is Outcome.LOST and not disturbance.ends_requests:
         return False
@@ -152,7 +152,7 @@ def explains(disturbance: Disturbance, note: Note) -> bool:
 
 
 def unexplained(notes: list[Note], disturbances: list[Disturbance]) -> list[Note]:
-    """The notes of NEEDS_CAUSE without a cause."""
+    """The notes in NEEDS_CAUSE that no disturbance explains."""
     return [
         note
         for note in notes

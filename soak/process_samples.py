@@ -17,12 +17,12 @@ _WINDOW = 15.0
 
 @dataclass(frozen=True)
 class Sample:
-    """What a process used at one time."""
+    """The resources that a process used at one time."""
 
     time: float
-    """Monotonic, s."""
+    """Monotonic time, s."""
     age: float
-    """Since the process was started, s."""
+    """Age of the process, s."""
     process: str
     pid: int
     pss: float
@@ -69,17 +69,17 @@ def _field(text: str, name: str) -> float:
 
 @dataclass(frozen=True)
 class Growth:
-    """How a figure of one process changed from SETTLED until its last sample."""
+    """The change of a figure of one process from SETTLED until its last sample."""
 
     process: str
     seconds: float
-    """Between the two."""
+    """Seconds between the two."""
     first: float
     last: float
 
     @property
     def percent(self) -> float:
-        """The change in percent of the first."""
+        """The change in percent of the first value."""
         return 100.0 * (self.last / self.first - 1.0)
 
 

@@ -22,17 +22,17 @@ class Command:
     name: str
     arguments: tuple[str, ...]
     is_node: bool = True
-    """A node of the suite, which may be killed; the others only measure."""
+    """Whether it is a node of the suite, which may be killed; the other processes only measure."""
     reads_input: bool = False
-    """Its standard input is a pipe."""
+    """Whether its standard input is a pipe."""
 
 
 @dataclass(frozen=True)
 class End:
-    """A process that ended although nobody had killed it."""
+    """A process that ended without having been killed."""
 
     time: float
-    """Monotonic, s."""
+    """Monotonic time, s."""
     process: str
     status: int
     last_words: str
@@ -80,7 +80,7 @@ class Processes:
         self._logs, self._environment = logs, environment
         self._running: dict[str, _Running] = {}
         self.restarts = 0
-        """Processes that were killed on purpose and started again."""
+        """Number of processes that were killed on purpose and restarted."""
         self.ends: list[End] = []
 
     def start(self, command: Command) -> None:
@@ -95,11 +95,11 @@ class Processes:
         return [name for name, each in self._running.items() if each.command.is_node]
 
     def pid(self, name: str) -> int:
-        """The process's present number."""
+        """The present process ID of the process."""
         return self._running[name].popen.pid
 
     def pids(self) -> dict[str, tuple[int, float]]:
-        """Number and start, monotonic s, of each process that runs."""
+        """Process ID and start, monotonic s, of each running process."""
         return {
             name: (each.popen.pid, each.started)
             for name, each in self._running.items()
@@ -107,7 +107,7 @@ class Processes:
         }
 
     def write(self, name: str, line: str) -> None:
-        """Write a line to the standard input of a process, unless it is just being started again."""
+        """Write a line to the standard input of a process, unless it is being restarted."""
         stdin = self._running[name].popen.stdin
         assert stdin is not None
         try:
@@ -117,7 +117,7 @@ class Processes:
             return
 
     def kill(self, name: str, restart_after: float) -> None:
-        """Kill a process, to be started again after so many seconds."""
+        """Kill a process; it is restarted after `after` seconds."""
         running = self._running[name]
         if running.popen.poll() is None:
             running.popen.kill()
@@ -163,7 +163,7 @@ def _stop(running: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
+    """The child processes of a process."""
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
         texts = [Path(f"/proc/{pid}/task/{task}/children").read_text() for task in tasks]

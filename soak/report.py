@@ -63,7 +63,7 @@ def write_report(path: Path, findings: Findings, rows: Sequence[Row], title: str
 
 
 def _lines(findings: Findings) -> list[str]:
-    """Everything that should not have been, a line each."""
+    """All unexpected events, one line each."""
     begin = findings.time.begin
     wrong = [note for note in findings.notes if note.outcome is Outcome.WRONG]
     return [
@@ -133,7 +133,7 @@ def _ends(panel: Axes, findings: Findings) -> None:
 
 
 def _curves(panel: Axes, findings: Findings, value: Callable[[Sample], float]) -> None:
-    """A curve for each process, broken where it was started again."""
+    """A curve for each process, interrupted where it was restarted."""
     lives: dict[str, dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
     for each in findings.samples:
         lives[each.process][each.pid].append(each)

@@ -11,9 +11,9 @@ from soak.process_samples import growths
 
 AREA = "soak"
 LARGEST_GROWTH = 5.0
-"""Percent of the memory that a process had a minute after its start."""
+"""Limit of the growth of memory, percent of what a process had a minute after its start."""
 LEAST_VALID = 0.9
-"""Share of the results that measured something, of those that could have."""
+"""Least share of results that measured something, among those that could have."""
 
 
 def rows(findings: Findings, case: str) -> Iterator[Row]:

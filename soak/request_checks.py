@@ -22,7 +22,7 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 
 class Refusal(Enum):
-    """Error codes of an answer that say nothing against the request; the numbers are those of ErrorCode."""
+    """Error codes that do not blame the request; the numbers are those of ErrorCode."""
 
     UNKNOWN_MODEL = 1
     UNAVAILABLE = 5
@@ -40,7 +40,7 @@ _OUTCOMES = {
 
 
 def judge_refusal(code: int, message: str, *, has_deadline: bool) -> Judgement:
-    """How a request without success ended; wrong if it was a good request that was called a bad one."""
+    """The outcome of a request without success; wrong if a correct request was blamed."""
     try:
         refusal = Refusal(code)
     except ValueError:
@@ -56,7 +56,7 @@ class ExpectedResults:
     _KEPT = 4
 
     def __init__(self, graph: bytes, weights_of: Callable[[int], NDArray[np.float32]]) -> None:
-        """`weights_of`: weights of a version from 1; version 0 are those of the file."""
+        """weights_of: weights of a version from 1; version 0 are those of the file."""
         self._graph, self._weights_of = graph, weights_of
         self._engines: OrderedDict[int, CpuEngine] = OrderedDict()
 
@@ -100,7 +100,7 @@ def compare(outputs: Arrays, expected: Arrays, what: str) -> Judgement:
 
 
 def judge_version(version: int, expected: int) -> Judgement:
-    """Whether a replacement of weights was given the number that follows the one before."""
+    """Whether a replacement of weights was given the next version number."""
     if version != expected:
         return Outcome.WRONG, f"the weights were counted as version {version}, expected {expected}"
     return Outcome.RIGHT, ""
@@ -113,7 +113,7 @@ class DenseScales:
     inputs: float
     outputs: float
     weights: float
-    """The smallest of its rows."""
+    """The smallest scale of its rows."""
 
 
 def product_bound(
@@ -144,7 +144,7 @@ def judge_product(
     vectors: NDArray[np.floating],
     bound: NDArray[np.floating],
 ) -> Judgement:
-    """Compare a product with that in float64: no value beyond its bound, and the error small as a whole."""
+    """Compare a product with that in float64: each error within its bound, and a small error in total."""
     true = np.asarray(vectors, np.float64) @ np.asarray(matrix, np.float64).T
     if outputs.size != true.size:
         return Outcome.WRONG, f"{outputs.size} outputs, expected {true.size}"

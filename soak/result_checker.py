@@ -23,11 +23,11 @@ from soak.seen_stamps import SeenStamps
 
 _DEPTH = 500
 _ENOUGH_SAMPLES = 150
-"""Training samples after which the reservoir's readout is trained."""
+"""Number of training samples after which the reservoir's readout is trained."""
 _ANSWER_SECONDS = 10.0
-"""After which the training is asked for again: the node may have been killed."""
+"""Seconds after which the training is requested again: the node may have been killed."""
 _LARGEST_RESIDUAL = 0.03
-"""Root mean square of the residual of a good training."""
+"""Largest root mean square of the residual of a good training."""
 
 
 class ResultChecker(Node):

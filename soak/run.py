@@ -17,24 +17,24 @@ from soak.processes import Processes
 from soak.run_setup import RESULT_CHECKER, SOURCES, Stage
 
 _STEP = 0.05
-"""Seconds between two looks at the schedule."""
+"""Seconds between two checks of the schedule."""
 _SAMPLE_PERIOD = 3.0
 """Seconds between two samples of memory, threads and descriptors."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to run."""
+    """The settings of a run."""
 
     seconds: float
     """Real time, s; in simulated time the longest it may take."""
     simulated_hours: float
-    """0: real time."""
+    """Simulated time, hours; 0: the run is in real time."""
     sticks: int
     seed: int
     output: Path
     calm: bool = False
-    """Without chaos."""
+    """Whether the run is without chaos."""
 
 
 def run(options: Options) -> Findings:
@@ -110,7 +110,7 @@ class _Run:
         return gather(journals, time_, planned, self._samples, self._chaos, self._processes)
 
     def _is_over(self) -> bool:
-        """Whether simulated time is."""
+        """Whether time is simulated."""
         return 0 < self._stage.images <= self._stage.images_done()
 
     def _sample(self) -> None:

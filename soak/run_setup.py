@@ -1,4 +1,4 @@
-"""What a run needs before it starts: files, the environment, and the commands of its processes."""
+"""Preparation of a run: files, the environment, and the commands of its processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PARAMETERS: Mapping[str, Mapping[str, object]] = {
     "spectrum": {**_MATRIX, "length": BLOCK},
     "place_recognition": {**_MATRIX, "places": _PLACES_FILE, "min_score": 0.8, "count": 2},
 }
-"""What each node is started with, besides its template and whether time is simulated."""
+"""Parameters of each node, besides its template and whether time is simulated."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Stage:
     sticks: int
     seed: int
     images: int
-    """In simulated time; 0 in real time, where images come until the end."""
+    """Number of images in simulated time; 0 in real time, where images come until the end."""
     start_ns: int
     environment: Mapping[str, str]
 
@@ -81,19 +81,19 @@ class Stage:
 
     @property
     def period_ns(self) -> int:
-        """Between two images."""
+        """Nanoseconds between two images."""
         return _SIMULATED_PERIOD_NS if self.images else _REAL_PERIOD_NS
 
     def journal(self, process: str) -> Path:
-        """The file in which a process notes its outcomes."""
+        """The file in which a process writes its outcomes."""
         return self.output / "journals" / f"{process}.jsonl"
 
     def journals(self) -> list[Path]:
-        """All of them."""
+        """The files with outcomes of all processes."""
         return sorted(self.journal("").parent.glob("*.jsonl"))
 
     def images_done(self) -> int:
-        """Images shown so far in simulated time."""
+        """Number of images shown so far in simulated time."""
         try:
             return int(self._progress.read_text())
         except (OSError, ValueError):

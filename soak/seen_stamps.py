@@ -1,4 +1,4 @@
-"""Stamps of results that have been seen: a second result for a stamp is wrong."""
+"""Stamps of results that were received: a second result for a stamp is wrong."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import OrderedDict
 
 
 class SeenStamps:
-    """Tells whether a stamp has been seen before, of the last few thousand."""
+    """Checks whether a stamp is among the last few thousand received."""
 
     def __init__(self, remembered: int = 2000) -> None:
         self._remembered = remembered
         self._seen: OrderedDict[int, None] = OrderedDict()
 
     def is_new(self, stamp_ns: int) -> bool:
-        """Remember the stamp; false if it was seen before."""
+        """Record the stamp; returns whether it is new."""
         if stamp_ns in self._seen:
             return False
         self._seen[stamp_ns] = None

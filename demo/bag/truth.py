@@ -1,4 +1,4 @@
-"""What the perception nodes should have measured, where it is known."""
+"""The true values that the perception nodes should measure, where they are known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = Mapping[str, object]  # one result: "stamp_ns", "valid" and the values of 
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far the measured values of one field are from the truth, in the unit of the field."""
+    """Errors of the measured values of one field, in the unit of the field."""
 
     field: str
     rmse: float
@@ -30,7 +30,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Judgement:
-    """How many results agree with the truth."""
+    """Number of results that agree with the truth."""
 
     right: int
     compared: int

@@ -18,13 +18,13 @@ class DebugFrames:
         self._frames: dict[str, dict[int, Frame]] = {}
 
     def shown(self, number: int, stamp_ns: int) -> bool:
-        """Note that an image is shown to the nodes; whether its debug images are wanted."""
+        """Note that an image is shown to the nodes; returns whether its debug images are wanted."""
         if number in self._wanted:
             self._numbers[stamp_ns] = number
         return number in self._wanted
 
     def received(self, node: str, message: Any) -> None:
-        """Take a sensor_msgs/Image of a node."""
+        """Store a sensor_msgs/Image of a node."""
         stamp_ns = message.header.stamp.sec * 1_000_000_000 + message.header.stamp.nanosec
         number = self._numbers.get(stamp_ns)
         if number is None:
@@ -37,7 +37,7 @@ class DebugFrames:
         self._frames.setdefault(node, {})[number] = frame
 
     def has(self, node: str, number: int) -> bool:
-        """Whether the debug image of that number has come."""
+        """Whether the debug image for that number has arrived."""
         return number in self._frames.get(node, {})
 
     def of(self, node: str) -> list[Frame]:

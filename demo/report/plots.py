@@ -136,7 +136,7 @@ def _latency(panel: Axes, times: Array, results: NodeResults) -> None:
 
 
 def _legend(panel: Axes) -> None:
-    """Above the panel, where it covers nothing."""
+    """A title above the panel, where it covers nothing."""
     panel.legend(loc="lower right", bbox_to_anchor=(1.0, 0.97), ncols=3, borderaxespad=0.0, borderpad=0.1)
 
 

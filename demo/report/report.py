@@ -28,7 +28,7 @@ ENOUGH_VALID = 0.9
 
 @dataclass(frozen=True)
 class Picture:
-    """A frame with what a node measured in it; positions in px of the frame."""
+    """A frame with the position that a node measured in it, in px of the frame."""
 
     frame: Frame
     true: tuple[float, float] | None
@@ -98,7 +98,7 @@ def _section(
 
 
 def _verdict(results: NodeResults, judgement: Judgement | None) -> str:
-    """Say in one word how many results are valid and, as far as the truth is known, right."""
+    """Summarise in one word how many results are valid and, as far as the truth is known, right."""
     if not results.valid:
         return "bad"
     share, enough = results.valid / len(results.rows), ENOUGH_VALID

@@ -1,4 +1,4 @@
-"""What a model of one Dense layer can multiply by: its size, its ranges and its weight scales."""
+"""The properties of a model with one Dense layer: its size, its ranges and its weight scales."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class DenseModel:
         return cls.of(engine.inputs, engine.outputs, tensor)
 
     def multiplies_like(self, other: DenseModel) -> bool:
-        """Whether plans for this model hold for the other one."""
+        """Whether plans for this model are valid for the other one."""
         same_tensors = (self.input, self.output) == (other.input, other.output)
         return same_tensors and np.array_equal(self.tensor.scales, other.tensor.scales)
 

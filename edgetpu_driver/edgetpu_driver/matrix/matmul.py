@@ -36,7 +36,7 @@ MAX_PASSES = 64
 
 
 _SMALL_PRODUCT = 16384
-"""Inputs times passes whose arithmetic takes less than about a millisecond."""
+"""Inputs times passes up to which the arithmetic takes less than about a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Product:
     input_scale: float
     """Real value of one input step in the first pass; the coarsest of a batch."""
     pass_rms: NDArray[np.float32]
-    """[passes]: root mean square of what each pass changed in the outputs."""
+    """Root mean square of the change of the outputs in each pass, [passes]."""
     weights_version: int
     """Version of the weights; see WeightResult."""
     saturated: int = 0
-    """Number of outputs that reached the end of their range, and may be farther out; 0 unless accepted."""
+    """Number of outputs at the end of their range, whose true values may lie beyond; 0 unless accepted."""
 
 
 class MatMul:
@@ -98,13 +98,13 @@ class MatMul:
 
     @property
     def most_tiles(self) -> int:
-        """How many tiles a matrix may have: as many as fit into the chip's parameter memory."""
+        """Largest number of tiles of a matrix: as many as fit into the chip's parameter memory."""
         fit = PARAMETER_MEMORY_BYTES // DenseLayout.bytes_of(*self.tile_shape)
         return max(1, fit) if self._takes_tiles else 1
 
     @property
     def largest_shape(self) -> tuple[int, int]:
-        """The largest matrix that is taken, of as many tiles in height as in width."""
+        """The largest matrix, with as many rows of tiles as columns of tiles."""
         side = isqrt(self.most_tiles)
         return side * self.tile_shape[0], side * self.tile_shape[1]
 
@@ -282,7 +282,7 @@ def _refuse_clipped(result: ProductBatch, input_scale: float | None) -> None:
 
 
 def _real(values: ArrayLike, what: str) -> NDArray[np.float32]:
-    """A copy; InputError for anything but real numbers. What is beyond float32 becomes infinite."""
+    """A copy as an array; InputError unless it has real numbers. Values beyond float32 become infinite."""
     array = real_array(values, what)
     with np.errstate(over="ignore"):
         return array.astype(np.float32)

@@ -24,7 +24,7 @@ from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
 _LARGEST = float(np.finfo(np.float32).max)
-"""Values beyond it would be infinite as the float32 that quantisation computes with."""
+"""Largest magnitude; beyond it values are infinite in float32, in which quantisation computes."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Tile:
     row_gains: NDArray[np.float64]
     """[rows]: what the weights (or, if rescaled, the outputs) are multiplied by on the model."""
     unit: NDArray[np.float64]
-    """[rows]: what a row of `part` has been divided by."""
+    """Divisors of the rows of `part`, [rows]."""
     longest: float
     """Length of the longest row on the model, in the model's unit."""
 
@@ -90,18 +90,18 @@ class Tile:
 
     @cached_property
     def gains(self) -> NDArray[np.float64]:
-        """[rows]: what the host divides outputs by."""
+        """Divisors of the outputs on the host, [rows]."""
         gains = self.row_gains / self.unit
         return gains if self.options.gains is not RowGains.ANY else self._corrected(gains)
 
     @cached_property
     def effective(self) -> NDArray[np.float64]:
-        """[rows, columns]: the matrix after rounding, as it is multiplied by."""
+        """The effective matrix, after rounding, [rows, columns]."""
         return self.model_weights / self.gains[:, np.newaxis]
 
     @cached_property
     def rounding_lengths(self) -> NDArray[np.float64]:
-        """[rows]: length of what rounding took from each row."""
+        """Length of the rounding error of each row, [rows]."""
         lost = self.effective - self.part * self.unit[:, np.newaxis]
         return np.asarray(np.linalg.norm(lost, axis=1))
 
@@ -119,9 +119,9 @@ class ColumnBlock:
 
     columns: slice
     typical_scale: float
-    """For which outputs with the headroom of the plan fill their range."""
+    """Input scales with which outputs with the headroom of the plan fill their range."""
     safe_scale: float
-    """For which no output leaves its range, by the Cauchy-Schwarz inequality."""
+    """Input scales with which no output leaves its range, by the Cauchy-Schwarz inequality."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,14 +135,14 @@ class MatrixPlan:
 
     @cached_property
     def effective(self) -> NDArray[np.float64]:
-        """[rows, columns]: the matrix after rounding, as it is multiplied by."""
+        """The effective matrix, after rounding, [rows, columns]."""
         whole = np.zeros(self.shape)
         for tile in self.tiles:
             whole[tile.rows, tile.columns] = tile.effective
         return whole
 
     def checked_vector(self, vector: ArrayLike) -> NDArray[np.float64]:
-        """A vector as float64 [columns]; InputError for another shape or what float32 does not hold."""
+        """A vector as float64 [columns]; InputError for another shape or values beyond float32."""
         values = real_array(vector, "a vector").astype(np.float64, copy=False)
         if values.shape != (self.shape[1],):
             raise InputError(f"expected a vector of {self.shape[1]} values; got shape {list(values.shape)}")

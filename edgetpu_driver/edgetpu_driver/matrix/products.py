@@ -56,18 +56,18 @@ Products: TypeAlias = Generator[Requests, Sequence[NDArray[Any]], "ProductBatch"
 
 @dataclass(frozen=True, eq=False)
 class RoundingErrors:
-    """What rounding may have added to the product of one vector."""
+    """Error bounds of the product of one vector, from rounding."""
 
     plan: MatrixPlan
     inputs: Array
-    """[columns]: the vector after rounding."""
+    """The vector after rounding, [columns]."""
     scales: Array
-    """[column blocks]: real value of one input step in the first pass."""
+    """Real value of one input step in the first pass, [column blocks]."""
     passes: int
 
     @cached_property
     def sigma(self) -> Array:
-        """[rows]: one standard deviation, from the rounding of outputs and weights."""
+        """One standard deviation, from the rounding of outputs and weights, [rows]."""
         variance = np.zeros(self.plan.shape[0])
         for tile, steps in self._output_steps():
             variance[tile.rows] += (steps**2).sum(axis=1) / 12 / self.passes**2
@@ -97,29 +97,29 @@ class RealProduct:
     """The matrix times one vector, in real units."""
 
     outputs: Array
-    """[rows]"""
+    """Outputs, [rows]."""
     inputs: Array
-    """[columns]: the vector after rounding."""
+    """The vector after rounding, [columns]."""
     errors: RoundingErrors
 
 
 @dataclass(frozen=True, eq=False)
 class ProductBatch:
-    """The means of all passes, vector by vector."""
+    """The means over all passes, for each vector of a batch."""
 
     plan: MatrixPlan
     outputs: Array
-    """[B, rows], in real units."""
+    """Outputs in real units, [B, rows]."""
     inputs: Array
-    """[B, columns]: the vectors after rounding."""
+    """The vectors after rounding, [B, columns]."""
     scales: Array
-    """[B, column blocks]: real value of one input step in the first pass."""
+    """Real value of one input step in the first pass, [B, column blocks]."""
     changes: Array
-    """[B, passes]: mean square of what each pass changed in the outputs."""
+    """Mean square of the change of the outputs in each pass, [B, passes]."""
     clipped: NDArray[np.int64]
-    """[B]: inputs beyond the range of the first pass."""
+    """Number of inputs beyond the range of the first pass, [B]."""
     saturated: NDArray[np.int64]
-    """[B]: outputs at the end of their range, in the worst pass."""
+    """Number of outputs at the end of their range, in the worst pass, [B]."""
 
     @property
     def only(self) -> RealProduct:
@@ -128,7 +128,7 @@ class ProductBatch:
         return RealProduct(self.outputs[0], self.inputs[0], errors)
 
     def replace(self, which: NDArray[np.bool_], other: ProductBatch) -> None:
-        """Take those vectors from another batch."""
+        """Replace the given vectors by those of another batch."""
         for name in _BY_VECTOR:
             getattr(self, name)[which] = getattr(other, name)
 

@@ -31,7 +31,7 @@ The largest of 256 Gaussian values is 3.0 standard deviations in the median, tha
 """
 
 ALWAYS = float("inf")
-"""Headroom with which no input whatsoever saturates an output."""
+"""Headroom with which no input saturates an output."""
 
 _SMALLEST_ROW = 1e-26  # length; below it the quantiser's float32 scales underflow, and outputs are 0
 _SMALLEST_SQUARE = 1e-30  # sum of squares below which float32 loses digits
@@ -40,10 +40,10 @@ _CAPS = 2.0 ** np.arange(0, 6.25, 0.25)
 
 
 class RowGains(Enum):
-    """Which gains the rows of a matrix may get."""
+    """The gains that the rows of a matrix may have."""
 
     ONE = "one"
-    """None: weights are set as they are."""
+    """No gains: weights are set unchanged."""
     IN_RANGE = "in range"
     """The best ones, but 1 for a row with weights beyond the model's range, which stay beyond it."""
     ANY = "any"

@@ -12,7 +12,7 @@ from edgetpu_driver.matrix.scaling import ALWAYS
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
 
 HEADROOM = ALWAYS
-"""See `matrix.scaling`: a query that is like a row has an output far above the RMS of all."""
+"""Headroom, see `matrix.scaling`: a query similar to a row has an output far above the RMS of all."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class PlaceSearch:
         return self._rows, changed
 
     def forget_rounding(self) -> None:
-        """Discard what is known of the rounding of rows, which may have changed."""
+        """Discard the rounding errors of the rows, which may have changed."""
         self._errors = None
 
     def find(

@@ -21,12 +21,12 @@ ACTIVATIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
 """Activation functions by name."""
 
 LARGEST_SIZE = 1024
-"""Most neurons: 16 tiles of dense_256, 1 MB of the chip's 8."""
+"""Largest number of neurons: 16 tiles of dense_256, 1 MB of the chip's 8."""
 
 
 _SQUARINGS = 16  # of the matrix: k = 2^16 in Gelfand's formula, for which the error is below 1 in 10 000
 _LARGEST = float(np.finfo(np.float32).max)
-"""Values beyond it would be infinite as float32, the type of what goes to the stick."""
+"""Largest magnitude; beyond it values are infinite in float32, the type of what is sent to the stick."""
 
 
 def spectral_radius(matrix: NDArray[np.float64]) -> float:

@@ -21,7 +21,7 @@ part alone, without the residual, is of no use.
 """
 
 PERIOD = 64
-"""Vectors that mean and directions are computed from, and between two such computations."""
+"""Number of vectors from which mean and directions are computed, and between two such computations."""
 
 Array = NDArray[np.float64]
 
@@ -31,9 +31,9 @@ class Split:
     """A vector as the sum of its part in the host subspace and a residual."""
 
     residual: Array
-    """[columns]: the part that is still to be multiplied."""
+    """The residual, which is still to be multiplied, [columns]."""
     product: Array
-    """[rows]: the matrix times the part in the host subspace."""
+    """Product of the matrix and the part in the host subspace, [rows]."""
 
 
 class HostSubspace:

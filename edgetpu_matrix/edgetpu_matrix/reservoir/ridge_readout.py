@@ -14,10 +14,10 @@ from edgetpu_driver.weights.real_arrays import real_array
 from edgetpu_matrix.errors import NotTrainedError
 
 BATCH = 32
-"""Samples that are added to the sums at a time: one matrix product instead of 32 outer products."""
+"""Number of samples added to the sums at a time: one matrix product instead of 32 outer products."""
 
 MOST_SAMPLES = 2**53
-"""Number of samples that a float64 counts exactly."""
+"""Largest number of samples that a float64 counts exactly."""
 
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -48,9 +48,9 @@ class RidgeReadout:
     def __init__(self, features: int, outputs: int) -> None:
         self.features, self.outputs = features, outputs
         self.weights: NDArray[np.float64] | None = None
-        """[outputs, features]; None until the first `solve`."""
+        """Weights, [outputs, features]; None until the first `solve`."""
         self.residual_rms = np.full(outputs, np.nan)
-        """[outputs]: root mean square of the residual of the last `solve`; NaN before."""
+        """Root mean square of the residual of the last `solve`, [outputs]; NaN before."""
         self.clear()
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""Telling a broken sample from a signal: one that is larger than those before it by orders of magnitude."""
+"""Rejects broken samples: those larger than all before them by orders of magnitude."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import InputError
 
 LARGEST_JUMP = 2.0**26
-"""Derived: sums of squares in float64 keep nothing of values that are smaller by this factor than another."""
+"""Derived: a float64 sum loses values that are smaller than another one by this factor."""
 
 IN_A_ROW = 16
-"""Samples of such a size after which they are the signal."""
+"""Number of successive samples of such a size that are accepted as the signal."""
 
 
 class SignalScale:
@@ -23,12 +23,12 @@ class SignalScale:
 
     def __init__(self) -> None:
         self._largest = 0.0
-        """Largest absolute value so far, of the vectors that were not refused."""
+        """Largest absolute value of the vectors accepted so far."""
         self._refused = 0
-        """Vectors that were refused in a row."""
+        """Number of successive vectors that were refused."""
 
     def check(self, values: NDArray[np.float64]) -> None:
-        """Take note of a vector of finite numbers; InputError if it is to be left out."""
+        """Check a vector of finite numbers; InputError if it is to be left out."""
         size = float(np.abs(values).max(initial=0.0))
         if self._largest and size > LARGEST_JUMP * self._largest and self._refused < IN_A_ROW:
             self._refused += 1

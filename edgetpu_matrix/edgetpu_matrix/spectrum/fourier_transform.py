@@ -32,7 +32,7 @@ WINDOWS: dict[str, Callable[[int], NDArray[np.float64]]] = {
 """Windows by name; periodic, with the length of the block as period."""
 
 LARGEST_LENGTH = 1024
-"""Samples of a block at most; its matrix has as many columns, and the models written here have up to 1024."""
+"""Largest number of samples of a block, and of columns of its matrix: models written here have up to 1024."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class AmplitudeSpectrum:
     """One standard deviation of an amplitude, over all bins, from rounding to eight bits. Of a signal that is
     periodic within the block most of the error is in few bins."""
     peak_frequency: float
-    """Hz of the strongest line above 0 Hz, interpolated between bins by a parabola."""
+    """Frequency of the strongest line above 0 Hz, Hz, interpolated between bins by a parabola."""
     peak_amplitude: float
-    """Amplitude of the bin of that line."""
+    """Amplitude of the bin of that line, in the unit of the signal."""
 
 
 class SpectrumTransform:

@@ -24,14 +24,14 @@ LARGEST = 1e37
 
 
 class Timing(IntEnum):
-    """How the samples of a block became evenly spaced."""
+    """Why the samples of a block are evenly spaced."""
 
     EVEN = 0
-    """They are, by their stamps or because the sample rate is given."""
+    """By their stamps, or because the sample rate is given."""
     RESAMPLED = 1
-    """Interpolated from their stamps, which have jitter."""
+    """They were interpolated from their stamps, which have jitter."""
     SPREAD = 2
-    """Taken to be, because their stamps do not say when each was taken: bursts, or times of arrival."""
+    """They are assumed to be: their stamps, in bursts or times of arrival, do not say when each was taken."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class SampleBlock:
     """Consecutive samples of a signal, evenly spaced."""
 
     samples: NDArray[np.float64]
-    """[length], oldest first."""
+    """Samples, [length], oldest first."""
     sample_rate: float
-    """Hz."""
+    """Sample rate, Hz."""
     sequence: int
     """Number of blocks since the last `reset`."""
     timing: Timing = Timing.EVEN
@@ -65,9 +65,9 @@ class SampleBlocks:
             raise InputError("expected blocks of at least 2 samples where the sample rate is measured; got 1")
         self.length, self.hop, self.sample_rate = length, hop, sample_rate
         self.arrival_stamps = False
-        """Whether stamps are times of arrival: samples may come late, and are taken to be evenly spaced."""
+        """Whether stamps are times of arrival: samples may be late, and are assumed to be evenly spaced."""
         self.gaps = 0
-        """Times the stream was restarted because samples were missing or time went back."""
+        """Number of restarts of the stream because samples were missing or time went back."""
         self.reset()
 
     def reset(self) -> None:

@@ -1,4 +1,4 @@
-"""How the stamps of a block of samples are spaced: evenly, with jitter, in bursts, or with gaps."""
+"""The spacing of the stamps of a block of samples: even, with jitter, in bursts, or with gaps."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ MISSING = 0.5
 """Lateness in sample intervals, not made up for by the stamps that follow, that means a missing sample."""
 
 CATCH_UP = 4
-"""Stamps, or bursts, within which a late one has to be made up for."""
+"""Number of stamps, or bursts, within which lateness has to be made up for."""
 
 SHORT = 0.25
-"""A share of the usual interval: samples that follow each other faster were delivered together."""
+"""Share of the usual interval: samples that follow each other faster were delivered together."""
 
 LEAST_SHORT = 0.1
 """Share of all intervals that are short where stamps come in bursts."""
 
 LEAST_BURSTS = 3
-"""Complete bursts that show how many samples a burst has."""
+"""Number of complete bursts from which the size of a burst is known."""
 
 INTERPOLATION_POINTS = 6
-"""Samples around a time that its value is interpolated from."""
+"""Number of samples from which a value between them is interpolated."""
 
 LEAST_DISTANCE = 0.05
 """Intervals between two samples of which the later is interpolated through; with less it would add noise."""
@@ -36,13 +36,13 @@ class StampTiming:
     """The spacing of consecutive stamps."""
 
     interval: float
-    """Seconds per sample."""
+    """Sample interval, s."""
     bursts: bool
     """Whether samples are delivered several at a time, so that stamps do not say when each was taken."""
     jitter: float
     """RMS deviation of the stamps from even spacing, in intervals."""
     grid: Floats
-    """[samples] evenly spaced times, s, fitted to the stamps."""
+    """Evenly spaced times fitted to the stamps, [samples], s."""
     first_after_gap: int
     """Index of the first sample after missing ones; 0 if none is missing."""
 
@@ -118,7 +118,7 @@ def _first_after_gap(stamps: Floats, tails: NDArray[np.int64], usual: float, mos
         after = lateness[late + 1 : late + 1 + CATCH_UP].min()
         if after - before > limit:
             return int(tails[late]) + 1
-    first = int(tails[-1]) + 1  # of the burst that may go on in the next block
+    first = int(tails[-1]) + 1  # of the burst that may continue in the next block
     if first < len(stamps) and stamps[first] - stamps[first - 1] > usual * np.diff(tails).max() + limit:
         return first
     return 0

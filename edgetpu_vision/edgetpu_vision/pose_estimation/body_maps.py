@@ -55,11 +55,11 @@ class BodyMaps:
     parts: TensorSpec | None
     """Logits of parts of bodies, [1, h, w, 24]."""
     pose_masks: TensorSpec | None
-    """The mask of each pose that the model's decoder found, [1, n, h, w]."""
+    """Masks of the poses that the model's decoder found, [1, n, h, w]."""
     long_offsets: TensorSpec | None
-    """[1, h, w, 34], px."""
+    """Long offsets, [1, h, w, 34], px."""
     stride: float
-    """px of the model's input between cells of the maps."""
+    """Distance of the cells of the maps, px of the model's input."""
 
     @classmethod
     def among(cls, image: TensorSpec, outputs: Sequence[TensorSpec]) -> BodyMaps | None:
@@ -106,7 +106,7 @@ class BodyMaps:
         return Masks(people, instances, parts)
 
     def _instance_masks(self, outputs: Outputs, poses: PoseArrays) -> NDArray[np.float32]:
-        """A mask of each pose, 0 or 1, [n, h, w]; of none if the model does not tell people apart."""
+        """A mask of each pose, 0 or 1, [n, h, w]; n is 0 if the model does not tell people apart."""
         if self.pose_masks is not None:
             masks: NDArray[np.float32] = read_real(outputs, self.pose_masks)[0]
             return np.take(masks, poses.order, axis=0)

@@ -16,9 +16,9 @@ from edgetpu_vision.pose_estimation.poses import BodySegmentation
 
 
 class BodyPix(PoseAlgorithm[BodySegmentation]):
-    """Tells with a BodyPix model which pixels are people, whose they are, and which part of a body.
+    """Segments people and the parts of their bodies with a BodyPix model.
 
-    What of this the model does not give is empty in the result.
+    Fields of the result for which the model has no output are empty.
     """
 
     min_mask_confidence: ClassVar[float] = 0.5

@@ -16,9 +16,9 @@ from edgetpu_vision.preprocessing.image_fit import Fit
 
 _KEYPOINTS = len(KEYPOINT_NAMES)
 _MULTIPOSE = 3 * _KEYPOINTS + 5
-"""Values of a person: y, x and score of each keypoint, a box and its score."""
+"""Number of values of a person: y, x and score of each keypoint, a box and its score."""
 FLOAT_RANGE = (0.0, 255.0)
-"""What a model whose input is not quantised takes for black and white."""
+"""Default normalisation of a model whose input is not quantised."""
 
 
 class MoveNetOutputs:
@@ -33,7 +33,7 @@ class MoveNetOutputs:
 
     @classmethod
     def among(cls, image: TensorSpec, outputs: Sequence[TensorSpec]) -> MoveNetOutputs | None:
-        """The output [1, 1, 17, 3]."""
+        """The decoder if the outputs are one tensor [1, 1, 17, 3]; otherwise None."""
         keypoints = of_shape(outputs, lambda shape: shape == (1, 1, _KEYPOINTS, 3))
         return None if keypoints is None else cls(image, keypoints)
 
@@ -56,7 +56,7 @@ class MultiPoseOutputs:
 
     @classmethod
     def among(cls, image: TensorSpec, outputs: Sequence[TensorSpec]) -> MultiPoseOutputs | None:
-        """The output [1, n, 56]."""
+        """The decoder if the outputs are one tensor [1, n, 56]; otherwise None."""
         people = of_shape(outputs, lambda shape: len(shape) == 3 and shape[::2] == (1, _MULTIPOSE))
         return None if people is None else cls(image, people)
 

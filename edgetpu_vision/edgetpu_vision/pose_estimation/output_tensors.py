@@ -25,7 +25,7 @@ def maps(outputs: Sequence[TensorSpec], channels: int) -> list[TensorSpec]:
 
 
 def read(outputs: Outputs, spec: TensorSpec) -> NDArray[Any]:
-    """One output as it is; OutputsError if it is missing or not as its spec says."""
+    """One output, unchanged; OutputsError if it is missing or does not match its spec."""
     array = output(outputs, spec.name)
     if array.shape != spec.shape or array.dtype != spec.dtype:
         raise OutputsError(f"expected the output {spec}; got {array.dtype.name}{list(array.shape)}")

@@ -1,4 +1,4 @@
-"""Poses in px of a model's input, as arrays: what every kind of model's outputs are decoded to."""
+"""Poses in px of a model's input, as arrays: the form that all decoders of poses produce."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class PoseArrays(NamedTuple):
     """n poses; the highest score first."""
 
     x: NDArray[np.float64]
-    """[n, 17], px of the model's input, right positive."""
+    """x of the keypoints, [n, 17], px of the model's input, right positive."""
     y: NDArray[np.float64]
-    """[n, 17], px of the model's input, down positive."""
+    """y of the keypoints, [n, 17], px of the model's input, down positive."""
     keypoint_scores: NDArray[Any]
-    """[n, 17], 0..1."""
+    """Scores of the keypoints, [n, 17], 0..1."""
     scores: NDArray[Any]
-    """[n], 0..1."""
+    """Scores of the poses, [n], 0..1."""
     order: NDArray[np.intp]
-    """[n], which one of the model's poses each one is."""
+    """Index of each pose among the model's poses, [n]."""
 
     @classmethod
     def of(cls, y_x: NDArray[Any], keypoint_scores: NDArray[Any], scores: NDArray[Any]) -> PoseArrays:
@@ -33,7 +33,7 @@ class PoseArrays(NamedTuple):
         return cls(positions[..., 1], positions[..., 0], keypoint_scores[order], scores[order], order)
 
     def best(self, most: int, min_confidence: float) -> PoseArrays:
-        """At most so many poses, those with at least this score."""
+        """At most this many poses, those with at least this score."""
         count = min(most, int(np.count_nonzero(self.scores >= min_confidence)))
         return PoseArrays(
             self.x[:count],

@@ -19,19 +19,19 @@ from edgetpu_vision.preprocessing.image_fit import Fit
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
 MAX_POSES = 20
-"""Poses in a result at most, unless another number is asked for."""
+"""Default of the largest number of poses in a result."""
 MIN_CONFIDENCE = 0.2
 """Score of a pose that is reported, unless another is asked for. A higher one loses people, a lower one adds
 chance finds."""
 
 
 class PoseAlgorithm(VisionAlgorithm[Result]):
-    """What PoseEstimator and BodyPix share: the poses in a model's outputs."""
+    """The common part of PoseEstimator and BodyPix: the poses in a model's outputs."""
 
     truncates: ClassVar[bool] = True  # as for the vendor's reference poses: scores depend on it by up to 0.05
 
     max_poses: int
-    """The poses with the highest scores, so many at most."""
+    """The poses with the highest scores, at most this many."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class PoseAlgorithm(VisionAlgorithm[Result]):
         self._poses = recognise(image, scaled(outputs))
 
     def _decoded(self, outputs: Outputs) -> PoseArrays:
-        """The poses wanted, in px of the model's input; none from a model without poses."""
+        """The wanted poses, in px of the model's input; empty for a model without poses."""
         if self._poses is None:
             return PoseArrays.of(np.zeros((0, 17, 2)), np.zeros((0, 17)), np.zeros(0))
         with np.errstate(invalid="ignore", over="ignore"):

@@ -1,4 +1,4 @@
-"""Finds out where a model's outputs hold poses, by their shapes."""
+"""Recognises the outputs with poses by their shapes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KNOWN = (
     "[1, h, w, 32] (PoseNet without its decoder); keypoints [1, 1, 17, 3] or people [1, n, 56] (MoveNet); "
     "boxes with keypoints [1, 56, n] or [1, n, 57] (YOLO)"
 )
-"""The outputs that `recognise` knows, for messages."""
+"""The outputs that `recognise` supports, for messages."""
 
 
 class PoseOutputs(Protocol):
@@ -27,12 +27,12 @@ class PoseOutputs(Protocol):
 
     @property
     def float_range(self) -> tuple[float, float]:
-        """What such a model takes for black and white if its input is not quantised."""
+        """Default normalisation of such a model if its input is not quantised."""
         ...
 
     @property
     def fit(self) -> Fit:
-        """How such a model's input is made of images unless the user says otherwise."""
+        """Default fit of images to such a model's input."""
         ...
 
     def decode(self, outputs: Outputs, min_confidence: float) -> PoseArrays:

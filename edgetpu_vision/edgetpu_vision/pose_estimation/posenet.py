@@ -24,15 +24,15 @@ from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.preprocessing.image_fit import Fit
 
 _NMS_RADIUS = 0.625
-"""Cells within which two keypoints are the same: 10 px at a stride of 16 px, as Coral's models have it."""
+"""Radius, in cells, within which keypoints are the same: 10 px at a stride of 16 px, as in Coral's models."""
 _MOST_POSES = 20
-"""Poses that the decoder gives at most."""
+"""Largest number of poses that the decoder gives."""
 FLOAT_RANGE = (-1.0, 1.0)
-"""What a model whose input is not quantised takes for black and white."""
+"""Default normalisation of a model whose input is not quantised."""
 _LEAST_SCORE = 0.01
-"""Of a root; without a limit every cell would be one."""
+"""Least score of a root; without a limit every cell would be one."""
 _STRIDES = (2, 4, 8, 16, 32, 64)
-"""Px of the input between cells after one to six layers that halve the size."""
+"""Px of the input per cell after one to six layers that halve the size."""
 
 
 class DecodedPoseOutputs:
@@ -130,10 +130,10 @@ def stride_of(image: TensorSpec, field: TensorSpec) -> float:
 
 
 def short_and_long(outputs: Sequence[TensorSpec]) -> list[TensorSpec]:
-    """The outputs with short and, after them, long offsets, as many as there are."""
+    """The outputs with short offsets, then those with long offsets."""
     return _named_first(maps(outputs, SHORT_CHANNELS), "short", "long")
 
 
 def _named_first(specs: list[TensorSpec], first: str, last: str) -> list[TensorSpec]:
-    """Outputs with the first word in their name before others, those with the last word at the end."""
+    """Outputs with the first word in their name first, those with the last word last."""
     return sorted(specs, key=lambda spec: (last in spec.name.lower()) - (first in spec.name.lower()))

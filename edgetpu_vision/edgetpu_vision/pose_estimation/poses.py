@@ -20,7 +20,7 @@ SKELETON = (
     *((5, 6), (5, 7), (7, 9), (6, 8), (8, 10)),
     *((5, 11), (6, 12), (11, 12), (11, 13), (13, 15), (12, 14), (14, 16)),
 )
-"""Pairs of keypoints that a drawing joins, by number."""
+"""Pairs of keypoints that a drawing connects, by number."""
 
 PART_NAMES = (
     "background",
@@ -32,7 +32,7 @@ PART_NAMES = (
     *("left_lower_leg_front", "left_lower_leg_back", "right_lower_leg_front", "right_lower_leg_back"),
     *("left_foot", "right_foot"),
 )
-"""Names of BodyPix's 24 body parts by label; 0 is whatever is nobody."""
+"""Names of BodyPix's 24 body parts by label; 0 stands for no person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Keypoint:
     name: str
     """One of `KEYPOINT_NAMES`."""
     x: float
-    """px, right positive."""
+    """Right positive, px."""
     y: float
-    """px, down positive."""
+    """Down positive, px."""
     score: float
-    """0..1; a hidden keypoint has a low one, and its position is a guess."""
+    """Score, 0..1; a hidden keypoint has a low one, and its position is a guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Pose:
     """One person."""
 
     score: float
-    """0..1."""
+    """Score, 0..1."""
     keypoints: tuple[Keypoint, ...]
     """All 17, in the order of `KEYPOINT_NAMES`."""
 
@@ -73,9 +73,9 @@ class Poses:
     stamp: float
     """Time of the image, s."""
     image_width: int
-    """px."""
+    """Width of the image, px."""
     image_height: int
-    """px."""
+    """Height of the image, px."""
     poses: tuple[Pose, ...]
 
     @property

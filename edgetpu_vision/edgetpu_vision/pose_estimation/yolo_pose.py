@@ -18,14 +18,14 @@ from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.preprocessing.image_fit import Fit
 
 _BOX, _SCORE = 4, 1
-"""Channels of a person before the keypoints."""
+"""Number of channels of a person before the keypoints."""
 _IOU_THRESHOLD = 0.7
 """Intersection over union of two boxes, above which they are the same person; as its authors use it."""
 _FAR = 1e6
 """Rows with a value beyond, px or parts of the image, or NaN are left out. Uncritical: it keeps products
 finite."""
 _MOST_PEOPLE = 1000
-"""More than an image shows, and the greatest max_results of the node."""
+"""Largest number of people: more than an image shows, and the largest max_results of the node."""
 _MOST_END_TO_END = 1000
 """Largest number of people that an end-to-end model gives; exporters use 300."""
 
@@ -83,7 +83,7 @@ class YoloPoseOutputs:
         return PoseArrays.of(positions, np.clip(keypoints[kept, :, 2], 0, 1), scores[kept])
 
     def _kept(self, boxes: NDArray[np.float32], scores: NDArray[np.float32]) -> NDArray[np.intp]:
-        """The rows of different people."""
+        """The rows that remain after suppression, one for each person."""
         numbers = np.arange(len(scores))
         if self._end_to_end:
             return numbers

@@ -1,1 +1,1 @@
-"""From an image to the input that a model asks for, and from its coordinates back to the image."""
+"""Converts images to the input that a model expects, and its coordinates back to the image."""

@@ -1,4 +1,4 @@
-"""Letterbox or stretch: an image's place in a model's input, and coordinates from there back to the image."""
+"""Letterbox or stretch: an image's position in a model's input, and coordinates back to the image."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Coordinates = TypeVar("Coordinates", float, NDArray[np.float32], NDArray[np.floa
 
 
 def check_fit(fit: str) -> Fit:
-    """Return `fit` if it is one of FITS; else raise InputError."""
+    """Return `fit` if it is one of FITS; otherwise raise InputError."""
     for known in FITS:
         if fit == known:
             return known
@@ -36,15 +36,15 @@ class Placement:
     """
 
     region: Region
-    """The part of the image, px of the image."""
+    """Part of the image that is used, px of the image."""
     left: int
     """First column of the input that the region fills, px of the input."""
     top: int
-    """First row."""
+    """First row of the input that the region fills, px of the input."""
     width: int
-    """Columns that it fills."""
+    """Number of columns that it fills."""
     height: int
-    """Rows that it fills."""
+    """Number of rows that it fills."""
     input_width: int
     """Size of the whole input, px."""
     input_height: int

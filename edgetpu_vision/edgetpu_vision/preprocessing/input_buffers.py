@@ -1,4 +1,4 @@
-"""Memory for the inputs of a model, its padding already in it, which image after image is written into."""
+"""Reused memory for the inputs of a model, with its padding, into which images are written."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from edgetpu_vision.preprocessing.image_fit import Placement
 from edgetpu_vision.preprocessing.pixel_scaling import PixelScaling
 
 _KEPT = 3
-"""Buffers that are kept: one being filled, one that the model runs on, one that waits for it."""
+"""Number of buffers kept: one being filled, one that the model runs on, one that waits for it."""
 
 
 class InputBuffer:
-    """One input, and where the pixels of an image go in it."""
+    """One input, and the position of the image's pixels in it."""
 
     def __init__(
         self, spec: TensorSpec, placement: Placement, scaling: PixelScaling, padding: NDArray[Any]
     ) -> None:
-        """`padding`: [channels], what is around the image, in the input's dtype."""
+        """padding: [channels], the values around the image, in the input's dtype."""
         _, height, width, channels = spec.shape
         spare = scaling.spare_rows
         self._memory = np.empty((1, height + spare, width, channels), spec.dtype)
@@ -33,23 +33,23 @@ class InputBuffer:
         bottom, right = top + placement.height, left + placement.width
         self.numbers = self._memory[0, top : bottom + spare, left:right]
         """The input where the image is, and the `spare_rows` below: [rows, columns, channels]."""
-        # Pixels get where they belong at once if their dtype allows it.
+        # Pixels are written where they belong at once if their dtype allows it.
         pixels = self.numbers.view(np.uint8) if scaling.in_place else np.empty(self.numbers.shape, np.uint8)
         self.pixels = pixels
         """Grey levels for `numbers`, of the same shape: uint8; the same memory if `in_place`."""
         self.target = pixels if scaling.flips else self.numbers
         """What `PixelScaling.apply` writes to: `numbers`, as uint8 if it `flips`."""
         self.image = pixels[: placement.height]
-        """Those of them that are the image's, without spare rows."""
+        """The part of `pixels` that belongs to the image, without spare rows."""
         self._spoilt = self._memory[0, bottom : bottom + spare] if spare and bottom < height else None
-        """Padding that the spare rows lie on."""
+        """Padding to be restored where the spare rows lie."""
         self._padding = None if self._spoilt is None else self._spoilt.copy()
         # No local name may refer to the memory here: it would be counted.
         self._own_references = self._references()
 
     @property
     def free(self) -> bool:
-        """Whether nobody else has an array of this memory."""
+        """Whether no one else holds an array of this memory."""
         return self._references() == self._own_references
 
     def input(self) -> NDArray[Any]:
@@ -67,12 +67,12 @@ class InputBuffers:
     """The buffers of a model's input for one placement at a time. May be used by several threads."""
 
     def __init__(self, spec: TensorSpec, scaling: PixelScaling, padding: NDArray[Any]) -> None:
-        """`padding`: [channels], what is around the image, in the input's dtype."""
+        """padding: [channels], the values around the image, in the input's dtype."""
         self._spec, self._scaling, self._padding = spec, scaling, padding
         self._kept: tuple[Placement | None, deque[InputBuffer]] = None, deque()
 
     def take(self, placement: Placement) -> InputBuffer:
-        """A buffer that is free, for the caller alone until it gives it back."""
+        """A free buffer, which the caller owns until it gives it back."""
         kept_for, kept = self._kept
         if kept_for is not placement:
             kept = deque(maxlen=_KEPT)
@@ -80,7 +80,7 @@ class InputBuffers:
         for _ in range(len(kept)):
             try:
                 buffer = kept.popleft()
-            except IndexError:  # other threads took them
+            except IndexError:  # other threads have taken them
                 break
             if buffer.free:
                 return buffer

@@ -1,4 +1,4 @@
-"""From the grey levels of pixels to the numbers that a model's input takes."""
+"""Converts the grey levels of pixels to the numbers that a model's input takes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _LEVELS = 256
-"""Of a pixel of 8 bits."""
+"""Largest value of an 8-bit pixel."""
 _FLIP = np.uint8(0x80)
 """A grey level with this bit flipped is, as int8, the grey level less 128."""
 
 _DEPTHS = {np.dtype(np.uint8): cv2.CV_8U, np.dtype(np.int8): cv2.CV_8S, np.dtype(np.float32): cv2.CV_32F}
-"""OpenCV's numbers for the dtypes of inputs."""
+"""OpenCV's type numbers for the dtypes of inputs."""
 
 _TIE = 1e-3
 """Distance to the middle between two integers within which float32 may round otherwise than float64. Twenty
@@ -34,9 +34,9 @@ class Normalisation:
     """What a model takes for the grey level g of a channel: (g - mean) / std, before any quantisation."""
 
     mean: tuple[float, ...]
-    """Grey levels: one for all channels, or one for each."""
+    """Subtracted grey levels: one for all channels, or one for each."""
     std: tuple[float, ...]
-    """Grey levels: as many."""
+    """Divisors: one for all channels, or one for each."""
 
     @classmethod
     def of(cls, mean: float | Sequence[float], std: float | Sequence[float]) -> Normalisation:
@@ -116,7 +116,7 @@ class PixelScaling:
             np.bitwise_xor(pixels, _FLIP, result)
 
     def of_level(self, level: int, channels: int) -> NDArray[Any]:
-        """What one grey level becomes, [channels]."""
+        """The values of one grey level, [channels]."""
         pixels = np.full((1 + self.spare_rows, 2, channels), level, np.uint8)
         result = pixels.view(self.dtype) if self.in_place else np.empty(pixels.shape, self.dtype)
         self.apply(pixels, pixels if self.flips else result)
@@ -140,7 +140,7 @@ def covers(spec: TensorSpec, normalisation: Normalisation) -> bool:
 
 
 def _real_levels(normalisation: Normalisation, channels: int) -> NDArray[np.float64]:
-    """What each grey level becomes before any quantisation, [256, channels]."""
+    """The value of each grey level before any quantisation, [256, channels]."""
     levels = np.arange(_LEVELS, dtype=np.float64)[:, None]
     real = (levels - np.array(normalisation.mean)) / np.array(normalisation.std)
     return np.broadcast_to(real, (_LEVELS, channels))
@@ -153,7 +153,7 @@ def _table(spec: TensorSpec, real: NDArray[np.float64]) -> NDArray[Any] | None:
     if spec.dtype == np.float32:
         return np.ascontiguousarray(real[None], np.float32)
     if not spec.scale > 0:
-        return None  # not quantised: it takes integers as they are
+        return None  # not quantised: it takes integers unchanged
     table = spec.quantise(real)
     plain = np.arange(_LEVELS) + np.iinfo(spec.dtype).min
     # A table made of other constants may differ by a level here and there from the plain one.

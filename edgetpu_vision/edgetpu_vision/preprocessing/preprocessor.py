@@ -1,4 +1,4 @@
-"""Makes a model's input from an image: cropped, resized and in the numbers that the model takes."""
+"""Makes a model's input from an image: cropped, resized and converted to the input's dtype."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROUNDING_ERROR = np.float32(2e-5)
 
 
 _KINDS: dict[Hashable, int] = {}
-"""A number for each kind of input, by which images keep those made of them."""
+"""Numbers for kinds of inputs, by which images cache the inputs made of them."""
 
 
 class Preprocessor:
@@ -58,7 +58,7 @@ class Preprocessor:
         self._key = _KINDS.setdefault(kind, len(_KINDS))
 
     def place(self, region: Region) -> Placement:
-        """Where a region, as `Region.within` returns it, lies in the input."""
+        """The position of a region, as `Region.within` returns it, in the input."""
         return Placement.of(region, self.width, self.height, self.fit)
 
     def fill(self, image: CameraImage, placement: Placement) -> NDArray[Any]:
@@ -74,7 +74,7 @@ class Preprocessor:
             x, y, width, height = placement.region
             part = image.pixels[y : y + height, x : x + width]
             if self._scaling.reads_anywhere and part.shape == buffer.image.shape:
-                self._scaling.apply(part, buffer.target)  # no pixel is resized
+                self._scaling.apply(part, buffer.target)  # pixels are not resized
             else:
                 self._resize(part, buffer.image)
                 self._scaling.apply(buffer.pixels, buffer.target)

@@ -1,4 +1,4 @@
-"""Label maps of maps with a value for each class."""
+"""Label maps from maps with a value for each class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.output_values import holds_probabilities, is_quantised
 
 LabelMap = NDArray[np.uint8] | NDArray[np.uint16]
-"""Numbers of classes, [rows, columns]."""
+"""Class numbers, [rows, columns]."""
 
 _FINE = 2
 """Maps with at least 1/2 of the input's rows and columns are not interpolated. Uncritical: their labels are
@@ -59,7 +59,7 @@ def resized_labels(labels: LabelMap, height: int, width: int) -> LabelMap:
 
 @lru_cache(maxsize=16)
 def _sources(extent: int, new_extent: int) -> NDArray[np.intp]:
-    """Of each new row the old one, as OpenCV rounds."""
+    """For each new row the old one, as OpenCV rounds."""
     found: NDArray[np.intp] = np.floor(np.arange(new_extent) * (1 / (new_extent / extent))).astype(np.intp)
     np.minimum(found, extent - 1, out=found)
     return found
@@ -73,6 +73,6 @@ def _interpolated(plane: NDArray[Any], size: tuple[int, ...]) -> NDArray[np.floa
 
 
 def _threshold(spec: TensorSpec, values: NDArray[Any]) -> float:
-    """What separates the two classes of a single value, in the output's own numbers."""
+    """The threshold between the two classes of a single value, in the output's own numbers."""
     real = 0.5 if holds_probabilities(spec, values) else 0.0
     return real / spec.scale + spec.zero_point if is_quantised(spec) else real

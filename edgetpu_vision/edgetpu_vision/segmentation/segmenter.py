@@ -21,9 +21,9 @@ from edgetpu_vision.segmentation.segmentation import Segmentation
 _MOST_DISTORTED = 0.25
 """Logarithm of the factor by which a map's aspect ratio may differ from the input's: rounding."""
 _MOST_UINT8 = 256
-"""Classes whose numbers fit into uint8."""
+"""Number of classes whose numbers fit into uint8."""
 _MOST_UINT16 = 2**16
-"""Classes whose numbers fit into uint16; a model with more is refused."""
+"""Number of classes whose numbers fit into uint16; a model with more is refused."""
 
 
 class Segmenter(VisionAlgorithm[Segmentation]):
@@ -69,7 +69,7 @@ class Segmenter(VisionAlgorithm[Segmentation]):
         return Segmentation(frame.stamp, _of_image(labels, frame), self._names)
 
     def _narrow(self, labels: NDArray[Any]) -> LabelMap:
-        """The same labels in 8 bits if they fit, else in 16."""
+        """The same labels in 8 bits if they fit, otherwise in 16."""
         if labels.dtype == np.uint8:
             return labels
         if self._count is not None:
@@ -87,7 +87,7 @@ def _cast(labels: NDArray[Any], count: int) -> LabelMap:
 
 
 def _of_image(labels: LabelMap, frame: Frame) -> LabelMap:
-    """A map of the model's input as one of the image."""
+    """A map of the model's input resized to the image."""
     placement, size = frame.placement, (frame.image_width, frame.image_height)
     region = placement.region
     part = _filled_part(labels, placement)

@@ -1,4 +1,4 @@
-"""Gives the objects in a stream of images identifiers that last, by ByteTrack of edgefirst-tracker."""
+"""Gives the objects in a stream of images lasting identifiers, by ByteTrack of edgefirst-tracker."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MEMORY = 1.0
 """Seconds for which an object that is out of sight keeps its identifier."""
 
 MIN_OVERLAP = 0.25
-"""Intersection over union of a box with where its object is expected."""
+"""Intersection over union of a box and the predicted box of its object."""
 
 START_CONFIDENCE = 0.5
 """Score from which a new object is tracked; known ones are followed at any score."""
 
 
 class ObjectTracker:
-    """Follows detected objects by the overlap of their boxes, each class for itself."""
+    """Tracks detected objects by the overlap of their boxes, each class separately."""
 
     def __init__(self, start_confidence: float = START_CONFIDENCE, memory: float = MEMORY) -> None:
         """Start without objects; see the constants for defaults. DependencyMissingError without ByteTrack."""
@@ -34,7 +34,7 @@ class ObjectTracker:
         self._kind = _byte_track()
         self._by_class: dict[int, Any] = {}
         self._numbers: dict[str, int] = {}
-        """From the library's identifiers of the objects that are tracked now to ours."""
+        """Our identifiers by the library's, for the objects that are tracked now."""
         self._count = 0
         self._last: float | None = None
         """Time of the last image, s."""
