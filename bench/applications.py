@@ -214,7 +214,7 @@ class _Spectra(NamedTuple):
     ideal_errors: Array
     """Errors of a transform with 8-bit matrix, inputs and outputs at the best static scales."""
     sigmas: Array
-    """As the transform gives them, [blocks]."""
+    """The outputs of the transform, [blocks]."""
 
 
 def _spectra(transform: SpectrumTransform, matrix: EngineMatrix, passes: int, name: str) -> _Spectra:

@@ -42,7 +42,7 @@ def source_graph(parts: int = 2) -> bytes:
 
 @cache
 def compiled_graph(parts: int = 2, name: str = "parts") -> bytes:
-    """The same, with every matrix compiled for the Edge TPU."""
+    """The graph with every matrix compiled for the Edge TPU."""
     source = source_graph(parts)
     builder = GraphBuilder("compiled")
     value = builder.input("image", (1, SIZE), np.uint8, scale=SCALE, zero_point=128)

@@ -30,7 +30,7 @@ def by_litert(graph: bytes, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArra
 
 
 def check_same(outputs: Any, expected: dict[str, NDArray[Any]]) -> None:
-    """The same outputs in the same order."""
+    """Check that a result has the expected outputs, in the same order."""
     assert list(outputs) == list(expected)
     for name, values in expected.items():
         np.testing.assert_array_equal(outputs[name], values)

@@ -63,14 +63,14 @@ class Exchange:
         self._publisher.publish(message)
 
     def wait(self, count: int = 1) -> list[Any]:
-        """So many results, which are then forgotten."""
+        """Wait for a number of results, and remove and return them."""
         self._graph.spin_until(lambda: len(self.results) >= count)
         found: list[Any] = self.results[:count]
         del self.results[:count]
         return found
 
     def ask(self, message: Any) -> Any:
-        """Publish, and wait for what comes of it."""
+        """Publish, and wait for the results."""
         self.results.clear()
         self.say(message)
         return self.wait()[0]

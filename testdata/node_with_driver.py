@@ -1,4 +1,4 @@
-"""A perception node beside a driver of its own."""
+"""A perception node with a driver of its own."""
 
 from __future__ import annotations
 

@@ -53,6 +53,6 @@ def maps(height: int, width: int, people: Sequence[NDArray[np.float64]]) -> tupl
 
 
 def quantised(field: Field, scale: float, zero_point: int) -> Field:
-    """The same map in uint8."""
+    """The map in uint8."""
     steps = np.rint(field.values / scale) + zero_point
     return Field(np.clip(steps, 0, 255).astype(np.uint8), scale, zero_point)

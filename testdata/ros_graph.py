@@ -1,4 +1,4 @@
-"""Nodes in processes of their own, and the test's own node beside them."""
+"""Nodes in processes of their own, and the test's own node."""
 
 from __future__ import annotations
 

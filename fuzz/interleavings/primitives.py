@@ -14,7 +14,7 @@ from fuzz.interleavings.thread_controller import ControlledThread, ThreadControl
 
 
 class Lock:
-    """As threading.Lock, and as threading.RLock if it is reentrant."""
+    """Replaces threading.Lock, and threading.RLock if it is reentrant."""
 
     def __init__(self, controller: ThreadController, reentrant: bool = False) -> None:
         self._controller = controller
@@ -48,7 +48,7 @@ class Lock:
 
 
 class Event:
-    """As threading.Event."""
+    """Replaces threading.Event."""
 
     def __init__(self, controller: ThreadController) -> None:
         self._controller = controller
@@ -73,7 +73,7 @@ class Event:
 
 
 class SimpleQueue:
-    """As queue.SimpleQueue."""
+    """Replaces queue.SimpleQueue."""
 
     def __init__(self, controller: ThreadController) -> None:
         self._controller = controller
@@ -97,7 +97,7 @@ class SimpleQueue:
 
 
 class Thread:
-    """As threading.Thread."""
+    """Replaces threading.Thread."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Thread:
 
 
 class Timer(Thread):
-    """As threading.Timer."""
+    """Replaces threading.Timer."""
 
     def __init__(self, controller: ThreadController, interval: float, function: Callable[[], None]) -> None:
         super().__init__(controller, self._run, "timer")

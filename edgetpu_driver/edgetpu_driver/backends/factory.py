@@ -150,7 +150,7 @@ def _connected() -> tuple[str, ...]:
 
 
 def _connected_or_none() -> tuple[str, ...]:
-    """The same; none if they cannot be listed, which opening one will tell about."""
+    """See the function above; empty if the devices cannot be listed, as opening one reports the error."""
     try:
         return _connected()
     except EdgeTpuError:

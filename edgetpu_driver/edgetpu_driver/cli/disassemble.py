@@ -26,11 +26,11 @@ _TFLITE = b"TFL3"
 class _Bitstream:
     file: Path
     executable: str
-    """Its type; empty for a bare bitstream."""
+    """Type of the executable; empty for a bare bitstream."""
     chunk: int
     data: bytes
     parts: Chunk
-    """The same, cut into operations."""
+    """The bitstream, cut into operations."""
 
     @property
     def title(self) -> str:

@@ -18,9 +18,9 @@ EXIT_FAILURE = 1
 EXIT_DEVICE = 3
 """Exit status if no stick can be used."""
 EXIT_INTERRUPTED = 130
-"""As shells tell the end by SIGINT: 128 + 2."""
+"""Exit code in shells after SIGINT: 128 + 2."""
 EXIT_BROKEN_PIPE = 141
-"""As shells tell the end by SIGPIPE: 128 + 13."""
+"""Exit code in shells after SIGPIPE: 128 + 13."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -76,7 +76,7 @@ def _target(rows: Sequence[_Row], compiler: object) -> str:
 
 
 def _read_graphs(paths: Iterable[Path]) -> tuple[dict[Path, bytes], list[Path]]:
-    """The graphs among files, and the files beside them that are compiled already, as *.tflite finds both."""
+    """The graphs among files, and compiled files next to them, as *.tflite matches both."""
     graphs = {path: read_model(path) for path in paths}
     compiled = [path for path, data in graphs.items() if _is_compiled(data)]
     if len(compiled) == len(graphs):

@@ -39,7 +39,7 @@ class Direction(IntEnum):
 
 
 class Position(IntEnum):
-    """Which half of a 64-bit address an address field holds."""
+    """Half of a 64-bit address that an address field holds."""
 
     LOWER_32BIT = 0
     UPPER_32BIT = 1

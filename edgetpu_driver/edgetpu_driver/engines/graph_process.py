@@ -266,7 +266,7 @@ def _end(process: subprocess.Popen[bytes], connection: socket.socket, owner: int
 
 
 def _memory(size: int) -> int:
-    """A descriptor of so many bytes of memory without a name, which nobody can make smaller."""
+    """A descriptor of anonymous memory of this many bytes, sealed against shrinking."""
     if hasattr(os, "memfd_create"):
         import fcntl
 

@@ -146,7 +146,7 @@ class Table:
         return bytes(self.view(field))
 
     def view(self, field: str) -> memoryview:
-        """The same without a copy, for a FlatBuffer within this one."""
+        """The bytes without a copy, for a FlatBuffer within this one."""
         return self._vector(field, 1)
 
     def vector(self, field: str, item_size: int) -> memoryview:

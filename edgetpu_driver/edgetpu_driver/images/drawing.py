@@ -161,7 +161,7 @@ def tag(image: Pixels, x: float, y: float, text: str, color: tuple[int, int, int
 
 
 def _shortened(text: str, scale: float, most: int) -> str:
-    """As much of a text as fits into a number of px, with two dots where the end is missing."""
+    """A text, cut to a width in px, with two dots if its end is missing."""
 
     def fits(shown: str) -> bool:
         return bool(cv2.getTextSize(shown, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)[0][0] <= most)

@@ -1,4 +1,4 @@
-"""Which of several drivers the clients of a node use: the first in the node's order that answers."""
+"""Chooses the driver that the clients of a node use: the first in the node's order that answers."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SETTLING = 0.35
 
 @dataclass(frozen=True)
 class Interfaces:
-    """Full names and types of what a node opens, those that rclpy opens for every node included."""
+    """Full names and types of the interfaces of a node, including those that rclpy opens for every node."""
 
     name: str
     """Name of the node."""

@@ -64,7 +64,7 @@ def tell_failed_start(error: BaseException) -> None:
 
 
 def say(line: str) -> None:
-    """Write a line to standard error, unless nobody reads it any more or its disk is full."""
+    """Write a line to standard error; does nothing if it is closed or its disk is full."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 

@@ -51,7 +51,7 @@ class LoadResult:
     files_without_weights: bytes = b""
     """What these files say apart from their weights, see `weightless_files`; empty if that is not told."""
     parts: tuple[PartTensors, ...] = ()
-    """Its parts for the Edge TPU, in order; the model itself if one device runs all of it."""
+    """The parts for the Edge TPU, in order; the model itself if one device runs all of it."""
 
     def inputs_of(self, part: int) -> tuple[TensorSpec, ...]:
         """The inputs of the part of that number, from 1; of the whole model for 0. Raises InputError."""

@@ -64,12 +64,12 @@ class Graph:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Its tensors."""
+        """The tensors of the graph."""
         return tuple(self._tensors)
 
     @property
     def operators(self) -> tuple[OperatorRecord, ...]:
-        """Its operators, in the order in which they run."""
+        """The operators of the graph, in the order in which they run."""
         return tuple(self._operators)
 
     def replace_operators(self, operators: Sequence[OperatorRecord]) -> None:

@@ -27,9 +27,9 @@ class TensorChange:
 
     name: str | None = None
     quantization: Quantization | None = None
-    """As many scales as before."""
+    """New quantisation; must have as many scales as before."""
     data: bytes | None = None
-    """As many bytes as before."""
+    """New content; must have as many bytes as before."""
 
 
 class GraphEdit:

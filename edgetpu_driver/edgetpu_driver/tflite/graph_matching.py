@@ -1,4 +1,4 @@
-"""Which tensors of a graph are those of one that was made from it, with some operators replaced by one."""
+"""Matches the tensors of a graph with those of a graph made from it, with operators replaced by one."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _form(tensor: Tensor) -> TensorSpec:
 
 
 def _operator_form(graph: Subgraph, operator: Operator) -> _OperatorForm:
-    """Its name, and shape and dtype of what it takes and gives."""
+    """Name of an operator, with shape and dtype of its operands and results."""
     operands = tuple(
         None if index == ABSENT else (graph.tensors[index].shape, graph.tensors[index].dtype)
         for index in (*operator.inputs, *operator.outputs)

@@ -27,7 +27,7 @@ def extract(data: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> bytes
 
 
 def extract_between(data: bytes, graph: Subgraph, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
-    """The same for tensors by their index in the graph that was read from the file."""
+    """Extract as above, with tensors by their index in the graph that was read from the file."""
     return cut(data, _needed(graph, inputs, outputs), inputs, outputs)
 
 

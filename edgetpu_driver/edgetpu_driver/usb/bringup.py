@@ -30,7 +30,7 @@ _SLEEP, _LEAVE_SLEEP = 3, 2  # of FORCE_SLEEP
 _RUNNING, _ASLEEP = 0, 2  # of POWER_STATE
 _GATED_BY_HARDWARE, _NEVER_GATED = 1, 2  # of GATED_GCB
 _ALL_TILES = 0x7F
-"""As the tile's number in tileconfig0: a broadcast."""
+"""Tile number in tileconfig0 that addresses all tiles."""
 _RUN, _HALT = 1, 2
 """Values of the engines' run control registers."""
 _SLEEP_DELAYS = 0x1E02  # 30 cycles to wake, 2 to sleep

@@ -52,7 +52,7 @@ IMPATIENT_MS = 100
 POLL_SECONDS = 0.5
 """Seconds to poll a register; the chip changes it within microseconds."""
 POLL_INTERVAL = 0.001
-"""Seconds between two readings of a register that is polled: long beside a transfer of 0.1 ms."""
+"""Seconds between two readings of a polled register: long compared with a transfer of 0.1 ms."""
 
 # Request types: registers are written and read by requests of the vendor; and what names the serial number
 # (USB 2.0, 9.3 and 9.4.3).

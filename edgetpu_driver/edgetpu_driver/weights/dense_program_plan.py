@@ -256,7 +256,7 @@ def _fitted(layer: _Layer, zero_point: int, of_rows: NDArray[np.float32]) -> tup
 
 
 def _size_of(rows: int, columns: int) -> int:
-    """The smallest program for a matrix."""
+    """Size of the smallest program that holds a matrix."""
     return next(size for size in SIZES if size >= max(rows, columns))
 
 

@@ -37,7 +37,7 @@ class LayerWeights:
         self.section.encode(self.weights, out)
 
     def decode(self, data: NDArray[np.uint8]) -> LayerWeights:
-        """The same layer with the weights in uint8[size]; ModelFormatError if the bytes do not fit it."""
+        """The layer with the weights in uint8[size]; ModelFormatError if the bytes do not fit it."""
         multipliers = None
         weights = self.section.decode(data)
         if self.section.header.multipliers:
@@ -74,7 +74,7 @@ class ParameterLayout:
         return Parameters(_encode(self.cached), _encode(self.streamed))
 
     def decode(self, parameters: Parameters) -> ParameterLayout:
-        """The same layout with the weights in the parameter bytes; ModelFormatError if they do not fit it."""
+        """The layout with the weights in the parameter bytes; ModelFormatError if they do not fit it."""
         return ParameterLayout(
             _decode(self.cached, parameters.cached, "cached"),
             _decode(self.streamed, parameters.streamed, "streamed"),

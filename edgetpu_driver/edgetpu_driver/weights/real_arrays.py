@@ -19,7 +19,7 @@ def array_of(values: ArrayLike, what: str) -> NDArray[Any]:
 
 
 def real_array(values: ArrayLike, what: str) -> NDArray[Any]:
-    """The same; InputError for anything but real numbers too."""
+    """The values as an array of real numbers; otherwise InputError."""
     array = array_of(values, what)
     if array.dtype.kind not in "fiub":
         raise InputError(f"expected {what} of real numbers; got {array.dtype.name}")

@@ -14,7 +14,7 @@ from edgetpu_driver.darwinn.instructions.operations import MESH_OPERATIONS, Oper
 IS_CONSTANT = 727, 727
 """Whether a constant is written instead of what another tile has."""
 CONSTANT = 728, 759
-"""Its four bytes."""
+"""First and last bit of the four bytes of the constant."""
 _FOUR_TIMES = 0x01010101
 """Repeats a byte in each of the four of a word."""
 

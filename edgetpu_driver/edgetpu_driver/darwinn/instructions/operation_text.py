@@ -71,7 +71,7 @@ def decoded_fields(operation: Operation) -> dict[str, int]:
 
 
 def comment_on(operation: Operation) -> str:
-    """What an operation does, as far as that can be said; else empty."""
+    """Description of what an operation does; empty if that is not known."""
     if operation.kind.scalar and operation.words == 1:
         return meaning(Instruction.decode(operation.encode()))
     if not requantises(operation):

@@ -108,7 +108,7 @@ class Operation(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """Its opcode, and whether it is for the scalar core."""
+        """The opcode, and whether the operation is for the scalar core."""
         return _kind(self.value)
 
     @property
@@ -128,7 +128,7 @@ class Operation(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Its consecutive number, modulo 1024, if it is numbered."""
+        """The consecutive number, modulo 1024, of an operation that has one."""
         return self.field(*_number_bits(self.opcode))
 
     @property
@@ -143,7 +143,7 @@ class Operation(NamedTuple):
         return (self.value >> first) & ((1 << (last - first + 1)) - 1)
 
     def with_field(self, first: int, last: int, value: int) -> Operation:
-        """The same with other bits from `first` to `last`; InputError unless the value fits."""
+        """The operation with other bits from `first` to `last`; InputError unless the value fits."""
         width = last - first + 1
         if not 0 <= value < 1 << width:
             raise InputError(f"bits {first} to {last} do not hold {value:#x}")
@@ -151,11 +151,11 @@ class Operation(NamedTuple):
         return self._replace(value=self.value & ~(mask << first) | value << first)
 
     def numbered_as(self, number: int) -> Operation:
-        """The same with that consecutive number, modulo 1024."""
+        """The operation with that consecutive number, modulo 1024."""
         return self.with_field(*_number_bits(self.opcode), number % NUMBERS)
 
     def encode(self) -> bytes:
-        """Its words."""
+        """The words of the operation."""
         return self.value.to_bytes(WORD_BYTES * self.words, "little")
 
 

@@ -19,7 +19,7 @@ from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from edgetpu_driver.errors import ModelUnsupportedError
 
 REGISTERS = 32
-"""Their numbers have 5 bits in an instruction."""
+"""Number of scalar registers: instructions have 5 bits for them."""
 PREDICATES = 8
 """One-bit registers that instructions may depend on."""
 

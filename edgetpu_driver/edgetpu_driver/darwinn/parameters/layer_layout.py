@@ -50,7 +50,7 @@ LEAST_CONVOLUTION_LANES, _LEAST_MATRIX_LANES = 4, 16
 
 @dataclass(frozen=True)
 class HeaderRows:
-    """Which rows precede the weights of each group, in the order of the fields."""
+    """The header rows that precede the weights of each group, in the order of the fields."""
 
     multipliers: bool = False
     """float32: input scale * weight scale / output scale. Present if the channels have different scales."""

@@ -1,4 +1,4 @@
-"""Which real values a model with inputs of floating-point numbers expects there."""
+"""The real values that a model expects in its floating-point inputs."""
 
 from __future__ import annotations
 

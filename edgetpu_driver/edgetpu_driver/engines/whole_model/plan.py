@@ -27,7 +27,7 @@ class Operand:
     value: int
     """Number of the value; two operands with the same number are the same array."""
     spec: TensorSpec
-    """Its name among the step's own inputs or outputs, its shape and dtype."""
+    """Name among the step's own inputs or outputs, with shape and dtype."""
 
 
 @dataclass(frozen=True, eq=False)
