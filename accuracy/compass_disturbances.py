@@ -37,6 +37,9 @@ STATIC_PARTS = (
 MIDDLE_STARTS = (0, 60, 120, 200)
 """First frames of further runs in the middle of the picture."""
 
+SLOW_STARTS = (60, 0, 120, 200)
+"""The same at 2 Hz, of which the first one is the worst."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -67,6 +70,11 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
         rows += _static_rows(
             "middle of the static camera's picture, people fill much of it, 5 Hz",
             [_run(engine, static_camera(frames, MIDDLE, start, 2)) for start in starts],
+        )
+        starts = SLOW_STARTS[:1] if quick else SLOW_STARTS
+        rows += _crossing_rows(
+            "middle of the static camera's picture, 2 Hz",
+            [_run(engine, static_camera(frames, MIDDLE, start, 5)) for start in starts],
         )
     names = [*available(), *SCENES]
     still = _crossings(names, (0.0, 0.0, 0.0))

@@ -17,6 +17,7 @@ from edgetpu_perception.visual_compass.measured_turn import (
     DirectComparison,
     MeasuredTurn,
     by_keyframe,
+    turns_on,
 )
 from edgetpu_perception.visual_compass.rotation_alignment import Alignment, RotationAligner, View
 from edgetpu_perception.visual_compass.rotations import to_matrix
@@ -131,3 +132,19 @@ def test_while_they_disagree_every_turn_is_compared(
     comparison, disagreeing = DirectComparison(aligner), replace(alignment, tail=2.0)
     wrong = replace(turn, vector=turn.vector + 0.004, influence=np.zeros_like(turn.influence))
     assert all(comparison.improve(wrong, last, this, disagreeing) is not wrong for _ in range(5))
+
+
+@pytest.mark.parametrize(("jump_deg", "interval", "goes_on"), [(10, 1 / 30, True), (10, 0.5, False)])
+def test_a_jump_that_no_jolt_explains_needs_far_more_support(
+    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+    jump_deg: float,
+    interval: float,
+    goes_on: bool,
+) -> None:
+    *_, alignment, _ = measured
+    # The jump is supported by all of the picture, going on by two thirds.
+    used = alignment.agreement.used.copy()
+    used[::3] = 0.0
+    course = replace(alignment, similarity=0.3, agreement=replace(alignment.agreement, used=used))
+    jump = replace(alignment, similarity=0.9)
+    assert turns_on(course, jump, math.radians(jump_deg), interval) == goes_on

@@ -48,6 +48,30 @@ def test_an_object_that_crosses_is_not_followed(rate: int) -> None:
     assert math.degrees(result.yaw) == pytest.approx(rate * index * FRAME, abs=0.15)
 
 
+def test_an_object_with_most_of_the_visible_texture_is_no_jolt_of_the_camera() -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    errors = []
+    for index in range(44):
+        dim = np.rint(128 + 0.2 * (world.image(90 * index * FRAME, noise=0) - 128.0)).astype(np.uint8)
+        left = 76 - 2 * index
+        if index > 5:
+            dim = with_checks(dim, left, 27)
+        noisy = np.clip(dim + world.random.normal(0, 2, dim.shape), 0, 255).astype(np.uint8)
+        errors.append(math.degrees(compass.update(noisy, index * FRAME).yaw) - 90 * index * FRAME)
+    assert np.nanmax(np.abs(errors)) < 0.5
+    assert np.isfinite(errors[1:20]).all()
+
+
+def with_checks(image: IMAGE, left: int, width: int) -> IMAGE:
+    """The image with random checks of high contrast in front, 48 px high, clipped."""
+    crossed = image.copy()
+    checks = np.random.default_rng(3).choice([20, 235], (12, width // 3 + 1)).repeat(4, 0).repeat(3, 1)
+    begin, end = max(left, 0), min(left + width, 64)
+    if begin < end:
+        crossed[8:56, begin:end] = checks[:, begin - left : end - left]
+    return crossed
+
+
 def test_the_sigma_grows_when_a_part_of_the_picture_disagrees() -> None:
     def sigma(hidden: int) -> float:
         world, compass = World(), VisualCompass(camera=CAMERA)

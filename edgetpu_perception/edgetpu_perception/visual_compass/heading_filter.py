@@ -15,7 +15,6 @@ from edgetpu_perception.confidence import ramp
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.heading_filter_limits import (
     CERTAIN_SIMILARITY_SHARE,
-    JUMP_SIMILARITY_SHARE,
     KNOWN_SIMILARITY_SHARE,
     LOST_AFTER_S,
     LOST_RATE_SIGMA,
@@ -31,7 +30,6 @@ from edgetpu_perception.visual_compass.heading_filter_limits import (
     SAME_ORIENTATION,
     SIGMA_RANGE_CELLS,
     SIMILARITY_RANGE,
-    SUDDEN_SIMILARITY_SHARE,
     SYSTEMATIC_RATE_ERROR,
     SYSTEMATIC_TURN_ERROR,
     TRIES_WHEN_LOST,
@@ -47,7 +45,6 @@ from edgetpu_perception.visual_compass.heading_filter_state import (
     TrackedPose,
 )
 from edgetpu_perception.visual_compass.keyframes import (
-    WORN_SIMILARITY_SHARE,
     Keyframe,
     KeyframeRule,
     Keyframes,
@@ -55,7 +52,11 @@ from edgetpu_perception.visual_compass.keyframes import (
 from edgetpu_perception.visual_compass.measured_turn import (
     DirectComparison,
     MeasuredTurn,
+    better,
     by_keyframe,
+    initial_similarity,
+    is_good,
+    turns_on,
 )
 from edgetpu_perception.visual_compass.rotation_alignment import (
     MAX_GUESS_ERROR_CELLS,
@@ -162,13 +163,14 @@ class HeadingFilter:
         """Align a view to the present keyframe, from up to three guesses."""
         align, key, orientation = self._aligner.align, last.pose.keyframe.key, last.pose.keyframe.orientation
         best = first = align(key, view, _extrapolated_orientation(last, stamp).T.dot(orientation))
-        if not _is_good(best, last.pose):
-            best = _better(best, align(key, view, last.pose.orientation.T @ orientation))
-        if not _is_good(best, last.pose):
-            best = _better(best, align(key, view, self._aligner.search(key, view)))
-        if key.standing is not None and first.similarity > JUMP_SIMILARITY_SHARE * best.similarity:
-            jump = angle_between(best.rotation, first.rotation) * self._aligner.cells_per_radian
-            return first if jump > MAX_GUESS_ERROR_CELLS else best
+        if not is_good(best, last.pose):
+            best = better(best, align(key, view, last.pose.orientation.T @ orientation))
+        if not is_good(best, last.pose):
+            best = better(best, align(key, view, self._aligner.search(key, view)))
+        if key.standing is not None:
+            jump = angle_between(best.rotation, first.rotation)
+            if jump * self._aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS:
+                return first if turns_on(first, best, jump, stamp - last.pose.stamp) else best
         return best
 
     def _extrapolate(self, view: View, stamp: float) -> TrackedPose:
@@ -273,14 +275,16 @@ class HeadingFilter:
         variance_between = self._variance_between(found, known)
         least = (
             CERTAIN_SIMILARITY_SHARE if variance_between > UNCERTAIN_SIGMA**2 else KNOWN_SIMILARITY_SHARE
-        ) * _initial_similarity(known)
+        ) * initial_similarity(known)
         alignment = self._aligner.align(known.key, view, expected.T @ known.orientation)
         max_correction = MAX_CORRECTION_SIGMAS * math.sqrt(variance_between) + SAME_ORIENTATION
         if (
             alignment.similarity < least
             and max_correction * self._aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
         ):
-            alignment = self._aligner.align(known.key, view, self._aligner.search(known.key, view))
+            # Few people who happen to look alike elsewhere outvote no scene that stands where it should.
+            found_again = self._aligner.align(known.key, view, self._aligner.search(known.key, view))
+            alignment = better(alignment, found_again)
         if alignment.similarity < least or not self._confidence(alignment):
             return None
         pose = self._pose_of(found.stamp, known, alignment)
@@ -376,25 +380,3 @@ def _extrapolated_orientation(last: TrackedPose, stamp: float) -> Matrix:
     turn = to_matrix(last.measured_velocity * min(stamp - last.pose.stamp, MAX_EXTRAPOLATION_S))
     ahead: Matrix = last.pose.orientation.dot(turn)
     return ahead
-
-
-def _initial_similarity(keyframe: Keyframe) -> float:
-    """Similarity of the first view aligned to a keyframe, or the typical one."""
-    return TYPICAL_SIMILARITY if math.isnan(keyframe.similarity) else keyframe.similarity
-
-
-def _is_good(alignment: Alignment, before: Pose) -> bool:
-    """Whether an alignment is as similar to the keyframe as the last pose lets expect."""
-    recent = max(SUDDEN_SIMILARITY_SHARE * before.similarity, SIMILARITY_RANGE[0])
-    return alignment.converged and alignment.similarity >= min(
-        recent, WORN_SIMILARITY_SHARE * _initial_similarity(before.keyframe)
-    )
-
-
-def _better(one: Alignment, other: Alignment) -> Alignment:
-    """The alignment that more of the picture supports, at the smaller noise of both.
-
-    What is out of view supports none: few people who happen to look like others outvote no scene.
-    """
-    noise = min(one.agreement.noise, other.agreement.noise)
-    return max(one, other, key=lambda each: each.agreement.measure(noise)[2])

@@ -1,14 +1,26 @@
-"""The turn from one view to the next: by a common keyframe, and directly where the scene is not far away."""
+"""The turn from one view to the next: by a common keyframe, and directly where the scene is not far away.
+
+Of several alignments the one is chosen that shows how the camera turned.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.visual_compass.angular_velocity_filter import ACCELERATION_SIGMAS
+from edgetpu_perception.visual_compass.heading_filter_limits import (
+    JUMP_SIMILARITY_SHARE,
+    SIMILARITY_RANGE,
+    SUDDEN_SIMILARITY_SHARE,
+    TYPICAL_SIMILARITY,
+)
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
+from edgetpu_perception.visual_compass.keyframes import WORN_SIMILARITY_SHARE, Keyframe
 from edgetpu_perception.visual_compass.rotation_alignment import (
     TAIL_RANGE,
     Alignment,
@@ -130,3 +142,39 @@ class DirectComparison:
         self._products += weight * (difference[:, np.newaxis] * difference - self._products)
         self._expected += weight * (both - self._expected)
         return MeasuredTurn(vector, influence, difference, _NO_COVARIANCE)
+
+
+def initial_similarity(keyframe: Keyframe) -> float:
+    """Similarity of the first view aligned to a keyframe, or the typical one."""
+    return TYPICAL_SIMILARITY if math.isnan(keyframe.similarity) else keyframe.similarity
+
+
+def is_good(alignment: Alignment, before: Pose) -> bool:
+    """Whether an alignment is as similar to the keyframe as the last pose lets expect."""
+    recent = max(SUDDEN_SIMILARITY_SHARE * before.similarity, SIMILARITY_RANGE[0])
+    return alignment.converged and alignment.similarity >= min(
+        recent, WORN_SIMILARITY_SHARE * initial_similarity(before.keyframe)
+    )
+
+
+def turns_on(first: Alignment, other: Alignment, jump: float, interval: float) -> bool:
+    """Whether the camera has turned on as extrapolated, while a thing that moves by itself shows a jump, rad.
+
+    It has if the picture supports that nearly as well, or more than the jump, times how likely a jolt is to
+    turn the camera that far from its course in `interval` s.
+    """
+    if first.similarity > JUMP_SIMILARITY_SHARE * other.similarity:
+        return True
+    noise = min(first.agreement.noise, other.agreement.noise)
+    supports, contradicts = (each.agreement.measure(noise)[2] for each in (first, other))
+    jolts = jump / (ACCELERATION_SIGMAS[-1] * interval**2)
+    return supports > contradicts * math.exp(-0.5 * jolts * jolts)
+
+
+def better(one: Alignment, other: Alignment) -> Alignment:
+    """The alignment that more of the picture supports, at the smaller noise of both.
+
+    What is out of view supports none: few people who happen to look like others outvote no scene.
+    """
+    noise = min(one.agreement.noise, other.agreement.noise)
+    return max(one, other, key=lambda each: each.agreement.measure(noise)[2])
