@@ -24,6 +24,7 @@ EYES ?=
 
 # make fuzz: all are optional
 INPUTS ?= 24000
+SEQUENCES ?= 100
 SEED ?=
 MESSAGES ?= 6000
 ORDERS ?= 3000
@@ -75,8 +76,8 @@ accuracy: setup ## measure the perception algorithms; results and a report go to
 regressions: setup ## compare the accuracy on a few scenes with the figures on record, in two minutes
 	@$(RUN) python3 -m accuracy --quick --compare
 
-fuzz: setup ## damaged files, damaged messages, the driver's threads in many orders (INPUTS=, MESSAGES=, ORDERS=, SEED=)
-	@$(RUN) python3 -m fuzz --inputs "$(INPUTS)" --messages "$(MESSAGES)" --orders "$(ORDERS)" $(if $(SEED),--seed "$(SEED)")
+fuzz: setup ## damaged files and messages, odd images, the driver's threads in many orders (INPUTS=, SEQUENCES=, MESSAGES=, ORDERS=, SEED=)
+	@$(RUN) python3 -m fuzz --inputs "$(INPUTS)" --sequences "$(SEQUENCES)" --messages "$(MESSAGES)" --orders "$(ORDERS)" $(if $(SEED),--seed "$(SEED)")
 
 soak: setup ## run the graph under faults and restarts, every result checked (MINUTES=, HOURS=, STICKS=, SEED=)
 	@$(RUN) python3 -m soak --minutes "$(MINUTES)" --hours "$(HOURS)" --sticks "$(STICKS)" $(if $(SEED),--seed "$(SEED)")

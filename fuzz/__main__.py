@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from fuzz.harness import Tally, fuzz
 from fuzz.targets import Target, targets
 
-GRAPH, THREADS = "graph", "threads"
+GRAPH, THREADS, SEQUENCES = "graph", "threads", "sequences"
 _SECONDS_BETWEEN_LINES = 10.0
 EXIT_FINDING, EXIT_INTERRUPTED = 1, 130
 
@@ -26,22 +26,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--orders", type=int, default=3_000, help="in which the driver's threads are run (default: 3000)"
     )
+    parser.add_argument(
+        "--sequences", type=int, default=100, help="of images to the perception algorithms (default: 100)"
+    )
     parser.add_argument("--seed", type=int, help="repeat an earlier run; a new one by default")
     parser.add_argument(
-        "--target", help=f"only this one; {GRAPH}: the nodes, {THREADS}: the driver's threads"
+        "--target",
+        help=f"only this one; {GRAPH}: the nodes, {THREADS}: the driver's threads, "
+        f"{SEQUENCES}: the perception algorithms",
     )
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed
     chosen = [target for target in targets() if options.target in (None, target.name)]
-    if not chosen and options.target not in (GRAPH, THREADS):
+    if not chosen and options.target not in (GRAPH, THREADS, SEQUENCES):
         names = ", ".join(target.name for target in targets())
-        parser.error(f"no target {options.target}; there are {names}, {GRAPH}, {THREADS}")
+        parser.error(f"no target {options.target}; there are {names}, {GRAPH}, {THREADS}, {SEQUENCES}")
     print(
         f"[fuzz] {options.inputs} inputs, seed {seed}; again with: python -m fuzz --seed {seed}", flush=True
     )
     whole = sum(target.share for target in chosen)
     try:
         found = [_run(target, round(options.inputs * target.share / whole), seed) for target in chosen]
+        if options.target in (None, SEQUENCES):
+            found.append(_run_sequences(options.sequences, seed))
         if options.target in (None, THREADS):
             found.append(_run_threads(options.orders, seed))
         if options.target in (None, GRAPH):
@@ -72,6 +79,27 @@ def _run(target: Target, inputs: int, seed: int) -> bool:
     for outcome, count in target.outcomes.most_common():
         print(f"[fuzz] {target.name}: {count} {outcome}", flush=True)
     return False
+
+
+def _run_sequences(count: int, seed: int) -> bool:
+    """Show sequences of images to the perception algorithms; returns whether something was found."""
+    from fuzz.image_sequences import run_sequence
+
+    advance, begin = _counter(SEQUENCES, count), time.monotonic()
+    results = findings = 0
+    for number in range(seed, seed + count):
+        try:
+            results += run_sequence(number)
+        except AssertionError as error:
+            findings += 1
+            print(f"[fuzz] {SEQUENCES}: FINDING {error}", flush=True)
+        advance()
+    print(
+        f"[fuzz] {SEQUENCES}: {count} sequences of images, {results} results, {findings} findings, "
+        f"{time.monotonic() - begin:.0f} s",
+        flush=True,
+    )
+    return bool(findings)
 
 
 def _run_threads(orders: int, seed: int) -> bool:

@@ -11,6 +11,7 @@ pytest.importorskip("hypothesis", reason="it draws the inputs (pip install hypot
 
 from fuzz.corpus import Sample
 from fuzz.harness import FuzzError, Tally, check, fuzz
+from fuzz.image_sequences import run_sequence
 from fuzz.targets import Target, targets
 
 INPUTS = 30
@@ -89,6 +90,11 @@ def test_graphs_that_pass_the_checks_run_in_a_process_of_their_own(by_name: dict
     fuzz(target, INPUTS, 1, Tally(), lambda: None)
     assert target.outcomes["refused by the checks"] > 0
     assert target.outcomes["ran"] > 0
+
+
+def test_the_perception_algorithms_take_any_image_at_any_time() -> None:
+    pytest.importorskip("ai_edge_litert", reason="the CPU engine needs ai-edge-litert")
+    assert run_sequence(1) > 100
 
 
 def test_messages_have_values_at_the_edges_and_follow_from_the_seed() -> None:
