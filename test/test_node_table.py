@@ -52,10 +52,11 @@ def robot_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         del sys.modules[name]
 
 
-def test_the_suite_offers_seventeen_nodes_beside_the_driver() -> None:
+def test_the_suite_offers_eighteen_nodes_beside_the_driver() -> None:
     assert {name: entry.package for name, entry in node_table().items()} == {
         "contact_guard": "edgetpu_control",
         "heading_hold": "edgetpu_control",
+        "policy": "edgetpu_control",
         "visual_servo": "edgetpu_control",
         "place_recognition": "edgetpu_matrix",
         "reservoir": "edgetpu_matrix",

@@ -31,6 +31,9 @@ EXECUTABLES = {
 # The tables show the root namespace; here nodes of other tests may still be known by these names.
 NAMESPACE = "/readme"
 
+# Nodes that share no parameters with the others of their package.
+ALONE = {"policy"}
+
 # What rclpy gives every node.
 ROS_TOPICS = re.compile(r"/(parameter_events|rosout|[a-z_]+/transition_event)")
 ROS_SERVICES = re.compile(r"(rcl_interfaces|lifecycle_msgs|type_description_interfaces)/")
@@ -53,7 +56,7 @@ def parameters(node: str) -> dict[str, str]:
         "edgetpu_vision": "Every vision node",
         "edgetpu_control": "Every control node",
     }
-    section = shared.get(EXECUTABLES[node][0])
+    section = None if node in ALONE else shared.get(EXECUTABLES[node][0])
     return {**(table(section, "parameter") if section else {}), **table(node, "parameter")}
 
 
@@ -155,6 +158,7 @@ def test_the_configuration_states_the_defaults(node: str) -> None:
 # What the policies allow and a node opens with other parameters only.
 OPTIONAL = {"/clock", "/image/compressed"}
 OPTIONAL_OF = {
+    "policy": {"/policy/cmd_vel"},
     "contact_guard": {"/odom", "/object_detector/detections"},
     "visual_servo": {"/pattern_tracker/match", "/object_detector/detections", "/camera_info"},
 }

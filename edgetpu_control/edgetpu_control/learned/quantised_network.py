@@ -1,0 +1,301 @@
+"""A network in 8 bits: one graph for the stick, what crosses into it and out, and the error of each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_control.learned.network import MOST_UNITS, Array, Layer, Network
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+
+INT8_MAX = 127
+INPUT, OUTPUT = "observation", "command"
+"""Names of the graph's input and output."""
+_IN_SCALE = 1 / INT8_MAX
+_LEAST_RANGE = 1e-6
+"""Range given to units that are never active."""
+_EXPONENTS = (0.0, 0.5, 1.0)
+"""How far units of a layer are brought to one range: not at all, by the root, fully. The best counts."""
+_DAMPING = 0.01
+"""Share of the mean square of the inputs that is added to each, as GPTQ proposes."""
+_BIAS_LIMITS = -(2**30), 2**30
+"""Leaves room for the products in sums of 32 bits."""
+_OUTPUT_HEADROOM = 1.02
+"""Range of the last layer over that of the commands, whose ends it then has in spite of rounding."""
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """What 8 bits cost in a layer, over the RMS of its outputs."""
+
+    units: int
+    own: float
+    """Of this layer alone, given the exact outputs of the one before."""
+    total: float
+    """Of this layer and all before it."""
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedLayer:
+    """A layer as the stick has it."""
+
+    weights: NDArray[np.int8]
+    """int8[outputs, inputs], with copies."""
+    scales: Array
+    """Real value of one step of the weights, float64[outputs]."""
+    bias: NDArray[np.int32]
+    """In steps of the inputs times those of the weights, int32[outputs]."""
+    scale: float
+    """Real value of one step of the outputs."""
+    zero_point: int
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedNetwork:
+    """A network whose layers are 8-bit, run for `batch` inputs at a time as one graph.
+
+    Where a layer of the program has room for several copies of its units, each copy is rounded by another
+    fraction of a step. The next layer adds them up, so that what rounding takes from one, another has.
+    """
+
+    network: Network
+    """In float64, with units scaled so that they use their range; what it computes is the same."""
+    layers: tuple[QuantisedLayer, ...]
+    copies: tuple[int, ...]
+    """Of the inputs, then of the units of every layer."""
+    widths: tuple[int, ...]
+    """Values of the input, then of every layer, with copies and padding."""
+    batch: int
+
+    def encode(self, inputs: Array) -> NDArray[np.uint8]:
+        """Return the graph's input for inputs, float64[batch, n]; those beyond their range are clipped."""
+        steps = np.clip(self.network.inputs.normalise(inputs), -1, 1) * INT8_MAX
+        copies = self.copies[0]
+        encoded = np.full((self.batch, self.widths[0]), 128, np.uint8)
+        fractions = np.tile(_fractions(copies)[:, np.newaxis], (1, steps.shape[1])).ravel()
+        rounded = np.rint(np.tile(steps, (1, copies)) + fractions)
+        encoded[:, : rounded.shape[1]] = np.clip(rounded, -INT8_MAX, INT8_MAX) + 128
+        return encoded.reshape(self.shape_of(self.widths[0]))
+
+    def decode(self, output: NDArray[np.uint8]) -> Array:
+        """Return the outputs, float64[batch, m], within their ranges, of the graph's output."""
+        steps = output.reshape(self.batch, self.widths[-1]).astype(np.float64) - 128
+        return self._restored(steps)
+
+    def shape_of(self, channels: int) -> tuple[int, ...]:
+        """Shape of the graph's tensors: [1, channels], or an image that has a pixel for each of the batch."""
+        if self.batch == 1:
+            return (1, channels)
+        height = next(n for n in range(isqrt(self.batch), 0, -1) if self.batch % n == 0)
+        return (1, height, self.batch // height, channels)
+
+    def graph(self) -> bytes:
+        """Return the .tflite graph: uint8 in, Dense layers or 1x1 convolutions on int8, uint8 out."""
+        graph = GraphBuilder("network")
+        shape = self.shape_of(self.widths[0])
+        x = graph.input(INPUT, shape, np.uint8, scale=_IN_SCALE, zero_point=128)
+        x = graph.quantize(x, np.int8, scale=_IN_SCALE, zero_point=0, name="steps")
+        for number, layer in enumerate(self.layers, 1):
+            multiply = graph.fully_connected if self.batch == 1 else graph.conv_2d
+            weights = layer.weights if self.batch == 1 else layer.weights[:, np.newaxis, np.newaxis, :]
+            x = multiply(
+                x,
+                weights,
+                layer.scales,
+                scale=layer.scale,
+                zero_point=layer.zero_point,
+                bias=layer.bias,
+                activation="NONE" if number == len(self.layers) else "RELU",
+                name=f"layer_{number}",
+            )
+        graph.output(graph.quantize(x, np.uint8, scale=self.layers[-1].scale, zero_point=128, name=OUTPUT))
+        return graph.build()
+
+    def reference(self, inputs: Array) -> Array:
+        """Return what the stick computes for inputs, float64[count, n], by the documented arithmetic."""
+        several = QuantisedNetwork(self.network, self.layers, self.copies, self.widths, len(inputs))
+        steps = several.encode(inputs).reshape(len(inputs), -1).astype(np.float64) - 128
+        scale, zero_point = _IN_SCALE, 0
+        for layer in self.layers:
+            steps = _run(layer, steps - zero_point, scale)
+            scale, zero_point = layer.scale, layer.zero_point
+        return self._restored(steps)
+
+    @cached_property
+    def layer_errors(self) -> tuple[LayerError, ...]:
+        """The errors of every layer, over the network's samples."""
+        inputs = self.network.inputs.normalise(self.network.inputs.clip(self.network.samples))
+        exact = self.network.activations(inputs)
+        several = QuantisedNetwork(self.network, self.layers, self.copies, self.widths, len(inputs))
+        steps = several.encode(self.network.samples).reshape(len(inputs), -1).astype(np.float64) - 128
+        scale, zero_point = _IN_SCALE, 0
+        errors = []
+        for number, layer in enumerate(self.layers, 1):
+            ideal = np.zeros((len(inputs), self.widths[number - 1]))
+            spread = np.tile(exact[number - 1], (1, self.copies[number - 1])) / scale
+            ideal[:, : spread.shape[1]] = spread
+            own = _run(layer, ideal, scale)
+            steps = _run(layer, steps - zero_point, scale)
+            scale, zero_point = layer.scale, layer.zero_point
+            limit = 1.0 if number == len(self.layers) else np.inf  # commands end at their range
+            wanted, *found = (
+                np.clip(each, -limit, limit)
+                for each in (
+                    exact[number],
+                    *(self._mean(each - zero_point, number) * scale for each in (own, steps)),
+                )
+            )
+            errors.append(
+                LayerError(self.network.sizes[number], *(_relative(each, wanted) for each in found))
+            )
+        return tuple(errors)
+
+    def _mean(self, steps: Array, number: int) -> Array:
+        """Mean of the copies of each unit of a layer."""
+        units, copies = self.network.sizes[number], self.copies[number]
+        mean: Array = steps[:, : units * copies].reshape(-1, copies, units).mean(axis=1)
+        return mean
+
+    def _restored(self, steps: Array) -> Array:
+        normal = self._mean(steps, len(self.layers)) * self.layers[-1].scale
+        outputs = self.network.outputs
+        return outputs.clip(outputs.restore(normal))
+
+
+def quantise(
+    network: Network, *, width: int = 0, batch: int = 1, row_scales: bool = True
+) -> QuantisedNetwork:
+    """Quantise a network to 8 bits; ranges are those that its samples need.
+
+    width: units of every layer of the program; what a layer leaves free is filled with copies of its units,
+    the rest is zero. 0: no copies. batch: inputs run at a time. row_scales: whether weights have a scale for
+    each row instead of one for the layer. InputError for a width below the largest layer.
+    """
+    widest = max(network.sizes)
+    if width and not widest <= width <= MOST_UNITS:
+        raise InputError(f"expected a width of {widest} to {MOST_UNITS}, or 0; got {width}")
+    if batch < 1:
+        raise InputError(f"expected a batch of at least 1; got {batch}")
+    copies = tuple(max(1, width // size) for size in network.sizes)
+    widths = tuple(width or size for size in network.sizes)
+    found = [
+        QuantisedNetwork(each, _layers(each, copies, widths, row_scales=row_scales), copies, widths, batch)
+        for each in _distinct(_equalised(network, exponent) for exponent in _EXPONENTS)
+    ]
+    return min(found, key=lambda each: each.layer_errors[-1].total)
+
+
+def _distinct(networks: Iterable[Network]) -> list[Network]:
+    """Without hidden layers there is nothing to scale."""
+    found = list(networks)
+    return found if len(found[0].layers) > 1 else found[:1]
+
+
+def _equalised(network: Network, exponent: float) -> Network:
+    """Scale hidden units, and what weighs them, so that their largest values come closer to one another.
+
+    ReLU lets a positive factor pass, so the outputs stay (Nagel et al., 2019).
+    """
+    largest = _largest(network)
+    layers, before = [], np.ones(network.sizes[0])
+    for number, layer in enumerate(network.layers):
+        last = number == len(network.layers) - 1
+        gain = np.ones(layer.bias.size) if last else (largest[number].max() / largest[number]) ** exponent
+        layers.append(Layer(gain[:, np.newaxis] * layer.weights / before, gain * layer.bias))
+        before = gain
+    return replace(network, layers=tuple(layers))
+
+
+def _largest(network: Network) -> list[Array]:
+    """Largest magnitudes of the units of every layer over the samples."""
+    normal = network.inputs.normalise(network.inputs.clip(network.samples))
+    found = [np.abs(each).max(axis=0) for each in network.activations(normal)[1:]]
+    # Units that are hardly ever active need no range of their own.
+    return [np.maximum(each, max(_LEAST_RANGE, 1e-2 * float(each.max()))) for each in found]
+
+
+def _layers(
+    network: Network, copies: Sequence[int], widths: Sequence[int], *, row_scales: bool
+) -> tuple[QuantisedLayer, ...]:
+    ranges = [float(each.max()) for each in _largest(network)]
+    encoder = QuantisedNetwork(network, (), tuple(copies), tuple(widths), len(network.samples))
+    steps = encoder.encode(network.samples).reshape(len(network.samples), -1).astype(np.float64) - 128
+    layers, in_scale = [], _IN_SCALE
+    for number, layer in enumerate(network.layers):
+        last = number == len(network.layers) - 1
+        scale = _OUTPUT_HEADROOM * min(ranges[number], 1.0) / INT8_MAX if last else ranges[number] / 255
+        form = copies[number], copies[number + 1], widths[number + 1]
+        found = _quantised(layer, form, steps, (in_scale, scale), row_scales=row_scales)
+        layers.append(replace(found, zero_point=0 if last else -128))
+        steps, in_scale = _run(layers[-1], steps, in_scale) - layers[-1].zero_point, scale
+    return tuple(layers)
+
+
+def _quantised(
+    layer: Layer, form: tuple[int, int, int], steps: Array, ends: tuple[float, float], *, row_scales: bool
+) -> QuantisedLayer:
+    """Quantise a layer.
+
+    form: copies of its inputs and outputs, then the outputs with padding. steps: typical inputs, with copies
+    and padding, float64[count, columns]. ends: real values of a step of the inputs and of the outputs.
+    """
+    sources, results, rows = form
+    units, inputs = layer.weights.shape
+    largest = np.abs(layer.weights).max(axis=1) / sources
+    if not row_scales:
+        largest = np.full(units, largest.max())
+    sizes = np.maximum(largest, _LEAST_RANGE) / INT8_MAX
+    weights = np.zeros((rows, steps.shape[1]), np.int8)
+    bias = np.zeros(rows, np.int32)
+    scales = np.full(rows, sizes.max())
+    exact = np.tile(layer.weights / (sources * sizes[:, np.newaxis]), (1, sources))
+    used = steps[:, : sources * inputs]
+    rounded = _rounded(exact, used)
+    lost = ((exact - rounded) @ used.mean(axis=0)).T
+    for result, offset in enumerate(_fractions(results)):
+        out = slice(result * units, (result + 1) * units)
+        weights[out, : sources * inputs] = rounded
+        shift = (layer.bias + offset * ends[1]) / (ends[0] * sizes) + lost
+        bias[out] = np.clip(np.rint(shift), *_BIAS_LIMITS)
+        scales[out] = sizes
+    return QuantisedLayer(weights, scales, bias, ends[1], 0)
+
+
+def _rounded(exact: Array, inputs: Array) -> Array:
+    """Round weights, in steps, one column after the other; later columns make up for what earlier ones lost.
+
+    As much as typical inputs allow, after Frantar et al., "GPTQ" (2022).
+    """
+    products = inputs.T @ inputs
+    products += _DAMPING * max(float(np.mean(np.diag(products))), 1.0) * np.eye(len(products))
+    feedback = np.linalg.cholesky(np.linalg.inv(products)).T
+    left, rounded = exact.copy(), np.empty_like(exact)
+    for column in range(exact.shape[1]):
+        rounded[:, column] = np.clip(np.rint(left[:, column]), -INT8_MAX, INT8_MAX)
+        lost = (left[:, column] - rounded[:, column]) / feedback[column, column]
+        left[:, column + 1 :] -= np.outer(lost, feedback[column, column + 1 :])
+    return rounded
+
+
+def _fractions(copies: int) -> Array:
+    """Parts of a step, evenly spaced about zero, that copies are shifted by before they are rounded."""
+    return (np.arange(copies) + 0.5) / copies - 0.5
+
+
+def _run(layer: QuantisedLayer, steps: Array, in_scale: float) -> Array:
+    """Outputs in steps of inputs in steps without their zero point; clamped as ReLU and int8 do."""
+    sums = steps @ layer.weights.T.astype(np.float64) + layer.bias
+    rounded = np.rint(sums * (in_scale * layer.scales / layer.scale)) + layer.zero_point
+    clamped: Array = np.clip(rounded, -128, INT8_MAX)
+    return clamped
+
+
+def _relative(found: Array, exact: Array) -> float:
+    size = max(float(np.mean(exact**2)), _LEAST_RANGE**2)
+    return float(np.sqrt(float(np.mean((found - exact) ** 2)) / size))

@@ -1,0 +1,104 @@
+"""Training of a network from what a teacher does, by Adam, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgetpu_control.learned.network import MOST_SAMPLES, Interval, Layer, Network, random_network
+from edgetpu_driver.errors import InputError
+
+_MEMORY, _SQUARES_MEMORY, _SMALLEST = 0.9, 0.999, 1e-8
+"""Of Adam, as Kingma and Ba (2015) propose."""
+_LEAST_RANGE = 1e-6
+"""Half-width given to a quantity that never changes."""
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """How long and how fast a network learns."""
+
+    hidden: Sequence[int] = (64, 64)
+    """Units of the layers before the last."""
+    epochs: int = 60
+    batch: int = 64
+    rate: float = 5e-3
+    """Adam's step at the start; it falls to zero with a cosine."""
+    seed: int = 0
+
+
+def train(inputs: ArrayLike, outputs: ArrayLike, plan: TrainingPlan | None = None) -> Network:
+    """Return a network that gives these outputs, float[count, m], for these inputs, float[count, n].
+
+    Ranges are those of the samples. InputError for arrays that do not fit each other, or are not finite.
+    """
+    plan = plan or TrainingPlan()
+    given, wanted = (np.asarray(each, np.float64) for each in (inputs, outputs))
+    if given.ndim != 2 or wanted.ndim != 2 or len(given) != len(wanted) or not given.size or not wanted.size:
+        raise InputError(
+            f"expected inputs [count, n] and outputs [count, m]; got {list(given.shape)} and "
+            f"{list(wanted.shape)}"
+        )
+    if not (np.all(np.isfinite(given)) and np.all(np.isfinite(wanted))):
+        raise InputError("expected finite samples; got NaN or infinity")
+    random = np.random.default_rng(plan.seed)
+    kept = given[random.permutation(len(given))[:MOST_SAMPLES]]
+    sizes = (given.shape[1], *plan.hidden, wanted.shape[1])
+    network = random_network(sizes, _ranges(given), _ranges(wanted), kept, random)
+    x, y = network.inputs.normalise(given), network.outputs.normalise(wanted)
+    layers = _fit(network, x.astype(np.float32), y.astype(np.float32), plan, random)
+    return Network(layers, network.inputs, network.outputs, kept)
+
+
+def _ranges(samples: NDArray[np.float64]) -> Interval:
+    low, high = samples.min(axis=0), samples.max(axis=0)
+    narrow = (high - low) < 2 * _LEAST_RANGE
+    return Interval(low - narrow * _LEAST_RANGE, high + narrow * _LEAST_RANGE)
+
+
+def _fit(
+    network: Network,
+    x: NDArray[np.float32],
+    y: NDArray[np.float32],
+    plan: TrainingPlan,
+    random: np.random.Generator,
+) -> tuple[Layer, ...]:
+    parameters = [a.astype(np.float32) for each in network.layers for a in (each.weights, each.bias)]
+    first, second = ([np.zeros_like(each) for each in parameters] for _ in range(2))
+    batches = max(1, len(x) // plan.batch)
+    steps, step = plan.epochs * batches, 0
+    for _ in range(plan.epochs):
+        order = random.permutation(len(x))
+        for batch in np.array_split(order, batches):
+            gradients = _gradients(parameters, x[batch], y[batch])
+            step += 1
+            rate = plan.rate * 0.5 * (1 + np.cos(np.pi * step / steps))
+            rate *= np.sqrt(1 - _SQUARES_MEMORY**step) / (1 - _MEMORY**step)
+            for value, gradient, mean, square in zip(parameters, gradients, first, second, strict=True):
+                mean += (1 - _MEMORY) * (gradient - mean)
+                square += (1 - _SQUARES_MEMORY) * (gradient * gradient - square)
+                value -= (rate * mean / (np.sqrt(square) + _SMALLEST)).astype(np.float32)
+    pairs = zip(parameters[::2], parameters[1::2], strict=True)
+    return tuple(Layer(weights.astype(np.float64), bias.astype(np.float64)) for weights, bias in pairs)
+
+
+def _gradients(
+    parameters: list[NDArray[np.float32]], x: NDArray[np.float32], y: NDArray[np.float32]
+) -> list[NDArray[np.float32]]:
+    """Gradients of half the mean squared error."""
+    values = [x]
+    last = len(parameters) // 2 - 1
+    for number in range(last + 1):
+        sums = values[-1] @ parameters[2 * number].T + parameters[2 * number + 1]
+        values.append(sums if number == last else np.maximum(sums, 0.0))
+    error: NDArray[np.float32] = (values[-1] - y) / np.float32(len(x))
+    found: list[NDArray[np.float32]] = []
+    for number in range(last, -1, -1):
+        of_bias: NDArray[np.float32] = error.sum(axis=0, dtype=np.float32)
+        found[:0] = [np.asarray(error.T @ values[number], np.float32), of_bias]
+        if number:
+            error = (error @ parameters[2 * number]) * (values[number] > 0)
+    return found

@@ -1,0 +1,245 @@
+"""The base of nodes that command by a network on the stick: observations in, commands out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
+from geometry_msgs.msg import Twist
+from numpy.typing import NDArray
+from std_msgs.msg import Float64MultiArray
+
+from edgetpu_control.learned.network import Array, Network, load_network
+from edgetpu_control.learned.quantised_network import QuantisedNetwork
+from edgetpu_control.nodes.control_node import QOS_COMMANDS
+from edgetpu_control.nodes.control_parameters import live
+from edgetpu_control.nodes.network_on_driver import NetworkOnDriver
+from edgetpu_control.observation import ObservationBuffer, ObservedFields, parse_fields
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.files.file_access import user_path
+from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.dense_graph_files import MODEL_DIR
+from edgetpu_driver.node_kit.driver_choice import DRIVER_SETTING
+from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.parameters import QOS_RELIABILITY, Setting, merge_settings
+from edgetpu_driver.node_kit.qos_profiles import subscription_qos
+from edgetpu_matrix.nodes.signal_messages import SignalReader, message_type
+
+_LOOKS = 4
+"""Looks in each `timeout` whether commands have ended."""
+
+
+def learned_settings(*own: Setting) -> tuple[Setting, ...]:
+    """Return the parameters of every node that commands by a network, and those of one."""
+    return merge_settings(
+        (
+            DRIVER_SETTING,
+            MODEL_DIR,
+            Setting(
+                "observations",
+                "observation std_msgs/msg/Float32MultiArray data",
+                "Sources of the observation, separated by semicolons, in order: of each the topic, type and "
+                "fields, separated by commas. A message of the first makes a command.",
+            ),
+            Setting(
+                "twist",
+                False,
+                "Whether commands are published as velocities, too: linear x, m/s, and angular z, rad/s.",
+            ),
+            live(
+                "timeout",
+                0.25,
+                "Age at which the numbers of a source are too old, and time without a command after which a "
+                "standstill is published on cmd_vel, s.",
+                0.01,
+                10.0,
+            ),
+            QOS_RELIABILITY,
+            Setting("qos_depth", 1, "Queue depth of the subscriptions, messages.", 1, 10000),
+        ),
+        own,
+    )
+
+
+class LearnedNode(BaseNode):
+    """Has the newest observation commanded by a network; a subclass says which, and what it commands.
+
+    A subclass calls `super().__init__(name)`, then `start`.
+    """
+
+    settings: ClassVar[tuple[Setting, ...]] = learned_settings()
+    subject: ClassVar[str] = "observations"
+    file_parameter: ClassVar[str]
+    """Parameter that names the file of the network."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.server: NetworkOnDriver | None = None
+        self._waiting: NDArray[Any] | None = None
+        self._driving = False
+        self._commanded_at = 0.0
+
+    @abstractmethod
+    def quantised(self, network: Network) -> QuantisedNetwork:
+        """Quantise a network; in a thread of its own."""
+
+    @abstractmethod
+    def checked(self, network: Network) -> Network:
+        """Return the network; InputError if it does not suit the parameters."""
+
+    @abstractmethod
+    def observation_size(self) -> int:
+        """Return how many numbers an observation has; the present network is there."""
+
+    @abstractmethod
+    def command(self, observation: Array) -> None:
+        """Begin to make a command, and call `advance` when another one can be made."""
+
+    @property
+    def free(self) -> bool:
+        """Whether a command can be begun now."""
+        return self.server is not None and self.server.ready
+
+    @property
+    def now(self) -> float:
+        """The node's time, s."""
+        return 1e-9 * float(self.get_clock().now().nanoseconds)
+
+    def start(self) -> None:
+        """Subscribe, and command from now on."""
+        try:
+            sources = [parse_fields(each) for each in self.values["observations"].split(";")]
+        except InputError as error:
+            raise FatalError(f"parameter observations of {self.full_name}: {error}") from None
+        self._topics = [each.topic for each in sources]
+        self._buffer = ObservationBuffer(len(sources), self.values["timeout"])
+        self._commands = self.create_publisher(Float64MultiArray, "~/command", QOS_COMMANDS)
+        self._velocities = None
+        if self.values["twist"]:
+            self._velocities = self.create_publisher(Twist, "~/cmd_vel", QOS_COMMANDS)
+        self.server = NetworkOnDriver(self, self.quantised, self.advance)
+        if self.values[self.file_parameter]:
+            self._replace(self.values[self.file_parameter])
+        for number, source in enumerate(sources):
+            self._subscribe(number, source)
+        self.create_steady_timer(self.values["timeout"] / _LOOKS, self._stop_when_late)
+        self.start_diagnostics()
+
+    def refuse_parameter(self, name: str, value: Any) -> str | None:
+        """Refuse a file without a network that suits."""
+        if name == self.file_parameter and value:
+            try:
+                self.checked(load_network(user_path(value)))
+            except InputError as error:
+                return str(error)
+        return super().refuse_parameter(name, value)
+
+    def on_parameter(self, name: str, value: Any) -> None:
+        """Apply a new value; another network as soon as the driver has loaded it."""
+        super().on_parameter(name, value)
+        if name == "timeout":
+            self._buffer.timeout = value
+        if name == self.file_parameter and value:
+            self._replace(value)
+
+    def problems(self) -> list[str]:
+        """Return what keeps this node from commands."""
+        missing = ", ".join(self.resolve_topic_name(self._topics[n]) for n in self._buffer.missing(self.now))
+        server = self.server.problem if self.server is not None else ""
+        return [each for each in (server, f"no recent numbers on {missing}" if missing else "") if each]
+
+    def diagnostic(self) -> DiagnosticStatus:
+        """Add to the node's entry of /diagnostics what 8 bits cost in each layer."""
+        status = super().diagnostic()
+        network = self.server.network if self.server is not None else None
+        if network is not None:
+            status.values = [
+                *status.values,
+                *(
+                    KeyValue(
+                        key=f"error of layer {n}", value=f"{each.own:.4f} alone, {each.total:.4f} in all"
+                    )
+                    for n, each in enumerate(network.layer_errors, 1)
+                ),
+            ]
+        return status
+
+    def destroy_node(self) -> None:
+        """Give up the request under way and leave the graph."""
+        if self.server is not None:
+            self.server.close()
+        super().destroy_node()
+
+    def advance(self) -> None:
+        """Command by the observation that waits, if nothing else is under way."""
+        if self._waiting is None or not self.free:
+            return
+        observation, self._waiting = self._waiting, None
+        expected = self.observation_size()
+        if observation.size == expected:
+            self.command(observation)
+            return
+        self.counters.malformed += 1
+        self.complain_once(
+            (expected, observation.size),
+            f"expected observations of {expected} numbers; got {observation.size}",
+        )
+
+    def publish_command(self, command: Array) -> None:
+        """Publish a command, float64[m]."""
+        self._commands.publish(Float64MultiArray(data=command.tolist()))
+        if self._velocities is not None:
+            self._drive(float(command[0]), float(command[1]))
+        self._commanded_at = self.now
+        self.counters.results += 1
+
+    def fail(self, error: Exception | None) -> None:
+        """Count a request that the driver refused or did not answer; log it."""
+        self.counters.failed += 1
+        self.get_logger().warning(f"no command: {error}", throttle_duration_sec=5.0)
+
+    def _replace(self, file: str) -> None:
+        assert self.server is not None
+        try:
+            self.server.replace(self.checked(load_network(user_path(file))))
+        except InputError as error:
+            raise FatalError(f"parameter {self.file_parameter} of {self.full_name}: {error}") from None
+
+    def _subscribe(self, number: int, source: ObservedFields) -> None:
+        kind = message_type(source.message_type)
+        reader = SignalReader(kind, source.fields)
+
+        def on_message(message: Any) -> None:
+            self.counters.received += number == 0
+            try:
+                self._buffer.put(number, reader.values(message), self.now)
+            except ValueError as error:  # InputError is one
+                self.counters.malformed += 1
+                topic = self.resolve_topic_name(source.topic)
+                self.complain_once((number, type(error)), f"message on {topic} skipped: {error}")
+                return
+            if number == 0:
+                self._observe()
+
+        self.create_subscription(kind, source.topic, on_message, subscription_qos(self.values))
+
+    def _observe(self) -> None:
+        observation = self._buffer.observation(self.now)
+        if observation is None:
+            self.counters.dropped += 1
+            return
+        self.counters.dropped += self._waiting is not None  # only the newest counts
+        self._waiting = observation
+        self.advance()
+
+    def _drive(self, linear: float, angular: float) -> None:
+        assert self._velocities is not None
+        twist = Twist()
+        twist.linear.x, twist.angular.z = linear, angular
+        self._velocities.publish(twist)
+        self._driving = bool(linear or angular)
+
+    def _stop_when_late(self) -> None:
+        if self._driving and not 0 <= self.now - self._commanded_at <= self.values["timeout"]:
+            self._drive(0.0, 0.0)

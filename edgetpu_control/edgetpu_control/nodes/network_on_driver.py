@@ -1,0 +1,156 @@
+"""A quantised network on the driver, replaced by another one between two of its answers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+
+from edgetpu_control.learned.network import Array, Network
+from edgetpu_control.learned.quantised_network import INPUT, OUTPUT, QuantisedNetwork
+from edgetpu_driver.errors import EdgeTpuError, reason_of
+from edgetpu_driver.files.default_paths import default_model_dir
+from edgetpu_driver.files.file_access import user_path, write_file
+from edgetpu_driver.host.background_thread import BackgroundThread
+from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.driver_choice import driver_names
+from edgetpu_driver.node_kit.executor_calls import executor_calls
+from edgetpu_driver.node_kit.model_client import ModelClient
+from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
+from edgetpu_msgs.srv import Invoke, LoadModel
+
+Done = Callable[[Array | None, InferenceResult], None]
+"""Called with the outputs, or None and the error in the result."""
+
+
+class NetworkOnDriver:
+    """Quantises networks in a thread of its own, writes their graphs for the driver, and runs them there.
+
+    While another network is quantised and loaded, the present one goes on answering.
+    """
+
+    def __init__(
+        self,
+        node: BaseNode,
+        quantise: Callable[[Network], QuantisedNetwork],
+        on_ready: Callable[[], None],
+    ) -> None:
+        """on_ready: called each time that a network has been loaded."""
+        self._node = node
+        self._quantise = quantise
+        self._on_ready = on_ready
+        self._calls = executor_calls(node)
+        self._thread = BackgroundThread("networks")
+        self._present: tuple[QuantisedNetwork, ModelClient] | None = None
+        self._next: tuple[QuantisedNetwork, ModelClient] | None = None
+        self._retired: list[ModelClient] = []
+        self._number = 0
+        self._problem = "no network was given yet"
+        for driver in driver_names(node.values["driver"]):
+            # The same clients whether a network is given now or later, for the security policy.
+            node.create_client(LoadModel, f"{driver}/load_model", qos_profile=QOS_SERVICE)
+            node.create_client(Invoke, f"{driver}/invoke", qos_profile=QOS_SERVICE)
+
+    @property
+    def network(self) -> QuantisedNetwork | None:
+        """The present one; None until the first is loaded."""
+        return self._present[0] if self._present is not None else None
+
+    @property
+    def problem(self) -> str:
+        """Why there are no results, or no other network although one was asked for; empty if all is well."""
+        if self._next is not None:
+            return self._next[1].problem
+        return self._problem or (self._present[1].problem if self._present is not None else "")
+
+    @property
+    def ready(self) -> bool:
+        """Whether an input can be run now."""
+        return self._present is not None and self._present[1].ready and not self._present[1].busy
+
+    def replace(self, network: Network) -> None:
+        """Use this network as soon as the driver has loaded it; the newest call counts."""
+        self._number += 1
+        self._thread.submit(partial(self._prepare, network, self._number))
+
+    def run(self, inputs: Array, done: Done) -> bool:
+        """Run the network for inputs, float64[batch, n]; False, with `done` never called, unless `ready`."""
+        if self._present is None:
+            return False
+        network, client = self._present
+
+        def finish(result: InferenceResult) -> None:
+            self._let_go()
+            outputs = None if result.error is not None else network.decode(result.outputs[OUTPUT])
+            done(outputs, result)
+
+        return client.invoke({INPUT: network.encode(inputs)}, finish, still_wanted=lambda: False)
+
+    def close(self) -> None:
+        """Stop looking for the driver."""
+        self._number += 1
+        for client in (
+            *self._retired,
+            *(each[1] for each in (self._present, self._next) if each is not None),
+        ):
+            client.close()
+        self._retired, self._present, self._next = [], None, None
+
+    def _prepare(self, network: Network, number: int) -> None:
+        """In the thread: quantise, and write the graph under a name that its content decides."""
+        try:
+            quantised = self._quantise(network)
+            graph = quantised.graph()
+            stem = f"network_{hashlib.sha256(graph).hexdigest()[:16]}"
+            write_file(
+                user_path(self._node.values["model_dir"] or default_model_dir()) / f"{stem}.tflite", graph
+            )
+        except (EdgeTpuError, OSError) as error:
+            self._calls.add(partial(self._fail, number, f"the network cannot be used: {reason_of(error)}"))
+            return
+        self._calls.add(partial(self._load, quantised, stem, number))
+
+    def _fail(self, number: int, problem: str) -> None:
+        if number == self._number:
+            self._problem = problem
+            self._node.get_logger().error(problem)
+
+    def _load(self, quantised: QuantisedNetwork, stem: str, number: int) -> None:
+        if number != self._number:
+            return
+        if self._next is not None:
+            self._next[1].close()
+        self._problem = ""
+        client = ModelClient(
+            self._node,
+            stem,
+            # Two take turns: the one in use stays as it is while the other is loaded.
+            name=f"{self._node.full_name}/network_{number % 2}",
+            driver=self._node.values["driver"],
+            on_ready=partial(self._loaded, number),
+            sets_weights=False,
+        )
+        self._next = quantised, client
+
+    def _loaded(self, number: int) -> None:
+        if self._next is not None and number == self._number:
+            if self._present is not None:
+                self._retired.append(self._present[1])
+            self._present, self._next = self._next, None
+            self._tell(self._present[0])
+            self._calls.add(self._let_go)
+        self._on_ready()
+
+    def _let_go(self) -> None:
+        """Close the clients of former networks that have no request under way."""
+        for client in [each for each in self._retired if not each.busy]:
+            self._retired.remove(client)
+            client.close()
+
+    def _tell(self, quantised: QuantisedNetwork) -> None:
+        errors = ", ".join(
+            f"{number}: {each.own:.2%} alone, {each.total:.2%} in all"
+            for number, each in enumerate(quantised.layer_errors, 1)
+        )
+        self._node.get_logger().info(f"a network is in use; errors of its layers by 8 bits: {errors}")

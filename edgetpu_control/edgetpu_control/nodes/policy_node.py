@@ -1,0 +1,71 @@
+"""The policy as a node: numbers of messages in, commands of a network on the stick out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edgetpu_control.learned.network import MOST_UNITS, Array, Network
+from edgetpu_control.learned.quantised_network import QuantisedNetwork, quantise
+from edgetpu_control.nodes.learned_node import LearnedNode, learned_settings
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.node_kit.parameters import Setting
+
+
+class PolicyNode(LearnedNode):
+    """Runs a network for each observation, and publishes what it commands."""
+
+    settings = learned_settings(
+        Setting(
+            "policy",
+            "",
+            "File of the network, .npz, as train_policy writes it. Another file replaces it without a gap. "
+            "Empty: none.",
+            read_only=False,
+        ),
+        Setting(
+            "width",
+            256,
+            "What the network leaves free of this many units in each layer is filled with copies, which "
+            "lessen the error of 8 bits. 0: as many as the network has.",
+            0,
+            MOST_UNITS,
+        ),
+    )
+    file_parameter = "policy"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("policy", **options)
+        with self.destroyed_on_error():
+            self.start()
+
+    def quantised(self, network: Network) -> QuantisedNetwork:
+        """Quantise a network with as many copies as the width has room for."""
+        width: int = self.values["width"]
+        return quantise(network, width=max(width, *network.sizes) if width else 0)
+
+    def checked(self, network: Network) -> Network:
+        """Return the network; InputError for one without two outputs where these are a velocity."""
+        if self.values["twist"] and network.sizes[-1] != 2:
+            raise InputError(f"expected a network of 2 outputs, a velocity; got {network.sizes[-1]}")
+        return network
+
+    def observation_size(self) -> int:
+        """Return the number of inputs of the present network."""
+        assert self.server is not None
+        assert self.server.network is not None
+        return self.server.network.network.sizes[0]
+
+    def command(self, observation: Array) -> None:
+        """Run the network."""
+        assert self.server is not None
+        self.server.run(observation[np.newaxis], self._on_outputs)
+
+    def _on_outputs(self, outputs: Array | None, result: InferenceResult) -> None:
+        if outputs is None:
+            self.fail(result.error)
+        else:
+            self.publish_command(outputs[0])
+        self.advance()

@@ -1,0 +1,206 @@
+"""Learned networks: their file, their training, and what 8 bits make of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_control.learned.network import Interval, Layer, Network, load_network
+from edgetpu_control.learned.quantised_network import INPUT, OUTPUT, QuantisedNetwork, quantise
+from edgetpu_control.learned.train_policy import main
+from edgetpu_control.learned.training import TrainingPlan, train
+from edgetpu_driver.errors import InputError
+
+LIMITS = np.array([2.0, 4.0, 3.0])
+
+
+def states(count: int) -> NDArray[np.float64]:
+    return np.random.default_rng(count).uniform(-1, 1, (count, 3)) * LIMITS
+
+
+def teacher(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A feedback with a nonlinear part, as a policy would learn it."""
+    return np.stack([-2 * x[:, 0] - x[:, 1] + 3 * np.sin(x[:, 2]), x[:, 1] * np.cos(x[:, 2])], axis=1)
+
+
+def rms(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.sqrt(np.mean(np.square(values), axis=0))
+
+
+@pytest.fixture(scope="module")
+def learned() -> Network:
+    x = states(3000)
+    return train(x, teacher(x), TrainingPlan((32, 32), epochs=40))
+
+
+@pytest.fixture(scope="module")
+def wide(learned: Network) -> QuantisedNetwork:
+    """The network in a program of 256 units a layer."""
+    return quantise(learned, width=256)
+
+
+@pytest.fixture(scope="module")
+def narrow(learned: Network) -> QuantisedNetwork:
+    """The network without copies."""
+    return quantise(learned)
+
+
+def tiny(**changes: object) -> Network:
+    """Two inputs, a hidden layer of two, one output: 0.5 |a| - b."""
+    parts: dict[str, object] = {
+        "layers": (
+            Layer(np.array([[1.0, 0.0], [-1.0, 0.0]]), np.zeros(2)),
+            Layer(np.array([[0.5, 0.5]]), np.array([0.25])),
+        ),
+        "inputs": Interval(np.array([-2.0, -2.0]), np.array([2.0, 2.0])),
+        "outputs": Interval(np.array([-10.0]), np.array([10.0])),
+        "samples": np.array([[-2.0, 1.0], [2.0, -1.0], [0.0, 0.0]]),
+    }
+    return Network(**parts | changes)  # type: ignore[arg-type]
+
+
+class TestNetwork:
+    def test_computes_in_ranges(self) -> None:
+        # |1| of the normalised 1 / 2 is weighed by 0.5, plus 0.25, of a range of 10.
+        assert tiny()([[1.0, 0.0], [-2.0, 0.0]]).tolist() == [[5.0], [7.5]]
+
+    def test_ends_at_its_ranges(self) -> None:
+        assert tiny()([[1e9, 0.0]]).tolist() == [[7.5]]
+
+    def test_comes_back_from_its_file(self, tmp_path: Path, learned: Network) -> None:
+        learned.save(tmp_path / "policy.npz")
+        found = load_network(tmp_path / "policy.npz")
+        assert found.sizes == (3, 32, 32, 2)
+        assert np.allclose(found(states(50)), learned(states(50)), atol=1e-4)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"layers": ()}, "at least one layer"),
+            (
+                {"layers": (Layer(np.ones((1, 3)), np.ones(1)),)},
+                r"layer 1: expected weights \[1 to 1024, 2\]",
+            ),
+            ({"layers": (Layer(np.full((1, 2), np.nan), np.ones(1)),)}, "finite"),
+            ({"samples": np.zeros((0, 2))}, r"expected samples \[count, 2\]"),
+            ({"outputs": Interval(np.ones(1), np.ones(1))}, "outputs: expected ranges with low below high"),
+            ({"inputs": Interval(np.zeros(3), np.ones(3))}, "layer 1"),
+        ],
+    )
+    def test_refuses_what_does_not_fit(self, changes: dict[str, object], message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            tiny(**changes)
+
+    @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 broken", b"nothing"])
+    def test_refuses_other_files(self, tmp_path: Path, content: bytes) -> None:
+        (tmp_path / "other.npz").write_bytes(content)
+        with pytest.raises(InputError, match=r"other\.npz: expected a learned network"):
+            load_network(tmp_path / "other.npz")
+
+    def test_refuses_a_file_without_its_arrays(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "other.npz", weights_1=np.ones((1, 1)))
+        with pytest.raises(InputError, match="got no kind"):
+            load_network(tmp_path / "other.npz")
+
+
+class TestTraining:
+    def test_learns_from_a_teacher(self, learned: Network) -> None:
+        x = states(500)
+        wanted = teacher(x)
+        assert np.all(rms(learned(x) - wanted) < 0.1 * rms(wanted))
+
+    def test_gives_the_same_network_again(self) -> None:
+        x = states(100)
+        first, second = (train(x, teacher(x), TrainingPlan((4,), epochs=2)) for _ in range(2))
+        assert np.array_equal(first.layers[0].weights, second.layers[0].weights)
+
+    def test_takes_a_quantity_that_never_changes(self) -> None:
+        x = states(100)
+        x[:, 1] = 7.0
+        assert np.all(np.isfinite(train(x, teacher(x), TrainingPlan((4,), epochs=2))(x)))
+
+    @pytest.mark.parametrize(
+        ("x", "y"),
+        [(np.ones((3, 2)), np.ones((4, 1))), (np.ones(3), np.ones(3)), (np.ones((0, 2)), np.ones((0, 1)))],
+    )
+    def test_refuses_samples_that_do_not_fit(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+        with pytest.raises(InputError, match="expected inputs"):
+            train(x, y)
+
+    def test_refuses_samples_that_are_not_finite(self) -> None:
+        with pytest.raises(InputError, match="NaN or infinity"):
+            train(np.full((2, 1), np.nan), np.ones((2, 1)))
+
+
+class TestEightBits:
+    def test_cost_at_most_2_percent_of_the_commands(self, learned: Network, wide: QuantisedNetwork) -> None:
+        x = states(500)
+        wanted = learned(x)
+        assert np.all(rms(wide.reference(x) - wanted) < 0.02 * rms(wanted))
+
+    def test_cost_less_with_copies(self, narrow: QuantisedNetwork, wide: QuantisedNetwork) -> None:
+        assert wide.layer_errors[-1].total < narrow.layer_errors[-1].total / 2
+
+    def test_cost_is_told_of_every_layer(self, narrow: QuantisedNetwork) -> None:
+        errors = narrow.layer_errors
+        assert [each.units for each in errors] == [32, 32, 2]
+        assert all(0 < each.own < 0.05 for each in errors)
+        assert errors[-1].total > errors[-1].own
+
+    def test_copies_fill_the_program(self, wide: QuantisedNetwork) -> None:
+        assert wide.copies == (85, 8, 8, 128)
+        assert wide.widths == (256,) * 4
+        assert wide.encode(states(1)).shape == (1, 256)
+
+    @pytest.mark.parametrize(("batch", "copied"), [(1, False), (1, True), (12, False), (64, False)])
+    def test_the_graph_computes_the_reference(
+        self, narrow: QuantisedNetwork, wide: QuantisedNetwork, tmp_path: Path, batch: int, copied: bool
+    ) -> None:
+        pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+        from edgetpu_driver.engines.cpu_engine import CpuEngine
+
+        network = replace(wide if copied else narrow, batch=batch)
+        (tmp_path / "network.tflite").write_bytes(network.graph())
+        engine = CpuEngine(tmp_path / "network.tflite")
+        x = states(batch)
+        found = network.decode(engine.run({INPUT: network.encode(x)})[OUTPUT])
+        # LiteRT's kernels differ by a step of a layer at most.
+        step = network.layers[-1].scale * network.network.outputs.half
+        assert np.all(np.abs(found - network.reference(x)) <= step)
+
+    @pytest.mark.parametrize(("width", "batch"), [(31, 1), (1025, 1), (0, 0)])
+    def test_refuses_programs_it_does_not_fit(self, learned: Network, width: int, batch: int) -> None:
+        with pytest.raises(InputError, match=r"expected a (width|batch)"):
+            quantise(learned, width=width, batch=batch)
+
+
+def test_three_layers_of_256_take_less_than_a_millisecond_on_usb_3(wide: QuantisedNetwork) -> None:
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+    from edgetpu_driver import CompiledModel, EdgeTpu, VirtualEdgeTpu
+    from edgetpu_driver.virtual.graph_packer import pack
+
+    model = CompiledModel.parse(pack(wide.graph(), name="policy"), "policy")
+    stick = VirtualEdgeTpu().register_model(model, wide.graph())
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        for _ in range(2):  # the first uploads the parameters
+            tpu.run(model, {INPUT: wide.encode(states(1))})
+        assert stick.last_inference_time < 1e-3
+
+
+class TestCommandLine:
+    def test_trains_and_tells_the_errors(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        x = states(200)
+        np.savez(tmp_path / "samples.npz", observations=x, commands=teacher(x))
+        files = [str(tmp_path / "samples.npz"), str(tmp_path / "policy.npz")]
+        assert main([*files, "--hidden", "8", "--epochs", "2"]) == 0
+        assert load_network(tmp_path / "policy.npz").sizes == (3, 8, 2)
+        assert "error of layer 2 by 8 bits" in capsys.readouterr().out
+
+    def test_refuses_other_files(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        np.savez(tmp_path / "samples.npz", observations=np.ones((2, 2)))
+        assert main([str(tmp_path / "samples.npz"), str(tmp_path / "policy.npz")]) == 2
+        assert "expected an .npz file with observations and commands" in capsys.readouterr().err

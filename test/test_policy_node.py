@@ -1,0 +1,165 @@
+"""The policy node beside a driver with a virtual stick: commands, other policies, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+from geometry_msgs.msg import Twist
+from nav_msgs.msg import Odometry
+from rcl_interfaces.srv import SetParameters
+from rclpy.parameter import Parameter
+from std_msgs.msg import Float32MultiArray, Float64MultiArray
+
+from edgetpu_control.learned.network import Interval, Layer, Network
+
+PACKAGE = "edgetpu_control"
+
+
+def policy(folder: Path, name: str, gain: float, outputs: int = 2, inputs: int = 2) -> Path:
+    """Commands of `gain` times the first observation; observations and commands are of -1 to 1."""
+    weights = np.zeros((outputs, 2))
+    weights[:, 0], weights[:, 1] = gain, -gain
+    hidden = np.zeros((2, inputs))
+    hidden[0, 0], hidden[1, 0] = 1.0, -1.0
+
+    def ranges(count: int) -> Interval:
+        return Interval(-np.ones(count), np.ones(count))
+
+    layers = (Layer(hidden, np.zeros(2)), Layer(weights, np.zeros(outputs)))
+    samples = np.random.default_rng(0).uniform(-1, 1, (64, inputs))
+    file = folder / f"{name}.npz"
+    Network(layers, ranges(inputs), ranges(outputs), samples).save(file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("policies")
+
+
+@pytest.fixture(scope="module")
+def node(start_node: Callable[..., Any], folder: Path) -> Any:
+    """A policy of one odometry and one array, with gain 0.5, and a driver."""
+    start_node("edgetpu_driver", "edgetpu_node", backend="virtual", model_dirs=f"['{folder}']")
+    return start_node(
+        PACKAGE,
+        "policy",
+        model_dir=folder,
+        policy=policy(folder, "half", 0.5),
+        width=16,
+        twist=True,
+        timeout=10.0,
+        qos_reliability="reliable",
+        qos_depth=10,
+        observations="odom nav_msgs/msg/Odometry twist.twist.linear.x; "
+        "extra std_msgs/msg/Float32MultiArray data[0]",
+    )
+
+
+class Partner:
+    """Publishes observations and collects commands."""
+
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+        self._odometry = graph.node.create_publisher(Odometry, "odom", 10)
+        self._extra = graph.node.create_publisher(Float32MultiArray, "extra", 10)
+        self.commands = graph.collect(Float64MultiArray, "/policy/command")
+        self.velocities = graph.collect(Twist, "/policy/cmd_vel")
+        self._client = graph.node.create_client(SetParameters, "/policy/set_parameters")
+
+    def observe(self, value: float) -> None:
+        message = Odometry()
+        message.twist.twist.linear.x = value
+        self._extra.publish(Float32MultiArray(data=[0.3]))
+        self._odometry.publish(message)
+
+    def command(self, value: float, wanted: float) -> None:
+        """Observe again and again until this command comes."""
+        self.commands.clear()
+
+        def came() -> bool:
+            self.observe(value)
+            return any(abs(each.data[0] - wanted) < 0.02 for each in self.commands)
+
+        self.graph.spin_until(came)
+
+    def set_policy(self, file: Path | str) -> str:
+        """Set the parameter; the reason why it was refused."""
+        future = self._client.call_async(
+            SetParameters.Request(parameters=[Parameter("policy", value=str(file)).to_parameter_msg()])
+        )
+        self.graph.spin_until(future.done)
+        return str(future.result().results[0].reason)
+
+
+@pytest.fixture(scope="module")
+def partner(graph: Any, node: Any) -> Partner:  # noqa: ARG001
+    return Partner(graph)
+
+
+def test_commands_what_the_network_gives(partner: Partner) -> None:
+    partner.command(0.8, 0.4)
+    partner.command(-0.8, -0.4)
+    assert partner.commands[-1].data[1] == pytest.approx(-0.4, abs=0.02)
+
+
+def test_publishes_commands_as_velocities(partner: Partner) -> None:
+    partner.velocities.clear()
+    partner.command(0.8, 0.4)
+    partner.graph.spin_until(lambda: any(abs(each.angular.z - 0.4) < 0.02 for each in partner.velocities))
+
+
+def test_another_policy_takes_over_without_a_gap(partner: Partner, folder: Path) -> None:
+    partner.command(0.8, 0.4)
+    assert partner.set_policy(policy(folder, "full", 1.0)) == ""
+    partner.commands.clear()
+    answered = 0
+    while not any(abs(each.data[0] - 0.8) < 0.02 for each in partner.commands):
+        partner.observe(0.8)
+        answered += 1
+        partner.graph.spin_until(lambda: len(partner.commands) >= answered)  # noqa: B023
+    # Every observation was answered, by one policy or the other.
+    assert all(min(abs(each.data[0] - 0.4), abs(each.data[0] - 0.8)) < 0.02 for each in partner.commands)
+
+
+def test_refuses_a_file_that_is_no_policy(partner: Partner, folder: Path) -> None:
+    (folder / "other.npz").write_bytes(b"nothing")
+    assert "other.npz: expected a learned network" in partner.set_policy(folder / "other.npz")
+
+
+def test_refuses_a_policy_that_makes_no_velocity(partner: Partner, folder: Path) -> None:
+    file = policy(folder, "three", 1.0, outputs=3)
+    assert partner.set_policy(file) == "policy: expected a network of 2 outputs, a velocity; got 3"
+
+
+def test_tells_the_error_of_each_layer(node: Any, partner: Partner) -> None:
+    partner.command(0.1, 0.1)
+    assert "errors of its layers by 8 bits: 1: " in node.output
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            {"observations": "odom"},
+            "parameter observations of policy: expected a topic, a type and fields",
+        ),
+        ({"observations": "odom nav_msgs/msg/Odometry pose.speed"}, "expected the path of a field"),
+        ({"policy": "/nowhere/none.npz"}, "expected a file /nowhere/none.npz"),
+    ],
+)
+def test_ends_with_a_line_for_bad_parameters(
+    start_node: Callable[..., Any], parameters: dict[str, str], message: str
+) -> None:
+    process = start_node(PACKAGE, "policy", **parameters)
+    assert process.wait() != 0
+    assert message in process.output
+    assert "Traceback" not in process.output
