@@ -101,7 +101,7 @@ def topics(graph: Any, node: str) -> list[tuple[str, list[str]]]:
     return [(name.removeprefix(NAMESPACE), types) for name, types in [*published, *subscribed]]
 
 
-def test_topics(node: str, graph: Any) -> None:
+def test_a_node_has_the_topics_of_the_readme(node: str, graph: Any) -> None:
     documented = table(node, "topic")
 
     def offered() -> dict[str, str]:
@@ -111,7 +111,7 @@ def test_topics(node: str, graph: Any) -> None:
     assert offered() == documented
 
 
-def test_services(node: str, graph: Any) -> None:
+def test_a_node_has_the_services_of_the_readme(node: str, graph: Any) -> None:
     services = graph.node.get_service_names_and_types_by_node(node, NAMESPACE)
     offered = {
         name.removeprefix(NAMESPACE): types[0] for name, types in services if not ROS_SERVICES.match(types[0])
@@ -120,14 +120,14 @@ def test_services(node: str, graph: Any) -> None:
     assert offered == documented
 
 
-def test_parameters(node: str, graph: Any) -> None:
+def test_a_node_has_the_parameters_of_the_readme_and_of_the_config(node: str, graph: Any) -> None:
     names = graph.call(ListParameters, f"{NAMESPACE}/{node}/list_parameters").result.names
     declared = {name for name in names if name not in ROS_PARAMETERS and not name.startswith("qos_overrides")}
     assert declared == parameters(node).keys()
     assert declared == parameters_of_config(node).keys()
 
 
-def test_defaults(node: str, graph: Any, home: Path) -> None:
+def test_a_node_has_the_defaults_of_the_readme(node: str, graph: Any, home: Path) -> None:
     documented = parameters(node)
     models = str(home / "edgetpu" / "models")
     in_words = {"edgetpu/models` in `$ROS_HOME` or `~/.ros": f"[{models}]", "none": "[]"}

@@ -75,7 +75,9 @@ def test_run_shows_events_and_registers(program: Path, capsys: pytest.CaptureFix
     assert core["predicates"] == [0, 0, 0, 1, 0, 0, 0, 0]
 
 
-def test_run_in_text(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_prints_output_events_and_registers_as_text(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     capsys.readouterr()
     assert main(["program", "run", str(program), "--backend", "virtual"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -188,7 +190,9 @@ def test_a_program_that_sends_less_than_asked_for_ends_in_time(
         ("--backend", "cpu"),
     ],
 )
-def test_wrong_usage(arguments: tuple[str, ...], program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_arguments_that_do_not_fit_are_named(
+    arguments: tuple[str, ...], program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as left:
         main(["program", "run", str(program), *arguments])
     assert left.value.code == 2

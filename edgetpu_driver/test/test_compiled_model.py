@@ -98,7 +98,7 @@ def compiled(*executables: Executable) -> CompiledModel:
     return CompiledModel.parse(container(options(*executables)), "sample")
 
 
-def test_dense_256(golden: ModelFolder) -> None:
+def test_a_golden_model_is_read_as_its_tensors_layers_and_programs(golden: ModelFolder) -> None:
     path = golden.model("dense_256_edgetpu.tflite")
     model = CompiledModel.load(path)
     assert (model.name, model.path) == ("dense_256", path)

@@ -24,7 +24,7 @@ class Stubborn(VirtualEdgeTpu):
         raise USBError("Entity not found", errno=errno.ENOENT)
 
 
-def test_no_stick() -> None:
+def test_without_a_stick_the_message_says_to_plug_it_in() -> None:
     stick = VirtualEdgeTpu()
     stick.unplug()
     with pytest.raises(DeviceNotFoundError, match=r"no Edge TPU is on the bus; plug it in.*18d1:9302"):
@@ -32,7 +32,9 @@ def test_no_stick() -> None:
 
 
 @pytest.mark.parametrize("boot_mode", [False, True])
-def test_no_access(monkeypatch: pytest.MonkeyPatch, boot_mode: bool) -> None:
+def test_without_access_the_message_names_the_udev_rule(
+    monkeypatch: pytest.MonkeyPatch, boot_mode: bool
+) -> None:
     def refuse(_: Any) -> None:
         raise USBError("Access denied (insufficient permissions)", errno=errno.EACCES)
 
@@ -43,7 +45,7 @@ def test_no_access(monkeypatch: pytest.MonkeyPatch, boot_mode: bool) -> None:
         EdgeTpu.open(usb_backend=stick, firmware=IMAGE)
 
 
-def test_a_busy_stick() -> None:
+def test_of_a_busy_stick_the_message_names_the_other_process() -> None:
     stick = VirtualEdgeTpu()
     says = "claiming the stick at 2-1: Resource busy; another process is using the stick; stop it or"
     with EdgeTpu.open(usb_backend=stick), pytest.raises(DeviceBusyError, match=says):

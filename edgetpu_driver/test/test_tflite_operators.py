@@ -63,7 +63,7 @@ def windows(image: Real, kernel: int, stride: int) -> Real:
 @pytest.mark.parametrize("weight_scale", [0.013, [0.013, 0.02, 0.007]])
 @pytest.mark.parametrize(("stride", "padding"), [(1, "SAME"), (2, "SAME"), (1, "VALID"), (3, "VALID")])
 @pytest.mark.parametrize(("activation", "ceiling"), [("NONE", None), ("RELU", np.inf), ("RELU6", 6.0)])
-def test_conv_2d(
+def test_conv_2d_computes_its_definition(
     weight_scale: Any, stride: int, padding: Any, activation: Any, ceiling: float | None
 ) -> None:
     graph = GraphBuilder()
@@ -102,7 +102,7 @@ def test_depthwise_conv_2d_with_a_multiplier(weight_scale: Any, stride: int, pad
 
 @pytest.mark.parametrize("weight_scale", [0.002, np.linspace(0.001, 0.003, 5)])
 @pytest.mark.parametrize("bias", [None, [100, -200, 300, -400, 500]])
-def test_fully_connected(weight_scale: Any, bias: Any) -> None:
+def test_fully_connected_computes_its_definition(weight_scale: Any, bias: Any) -> None:
     graph = GraphBuilder()
     x = graph.input("x", (1, 40), np.int8, scale=0.05, zero_point=11)
     matrix = int8s(5, 40)
@@ -116,7 +116,7 @@ def test_fully_connected(weight_scale: Any, bias: Any) -> None:
 
 
 @pytest.mark.parametrize(("stride", "padding"), [(2, "VALID"), (1, "SAME"), (3, "SAME")])
-def test_max_pool_2d(stride: int, padding: Any) -> None:
+def test_max_pool_2d_computes_its_definition(stride: int, padding: Any) -> None:
     graph = GraphBuilder()
     x = graph.input("x", (1, 9, 10, 2), np.int8, scale=0.05, zero_point=11)
     y = graph.max_pool_2d(x, 2, stride=stride, padding=padding)
@@ -139,7 +139,9 @@ def test_average_pool_2d_counts_only_what_lies_in_the_image(size: int, stride: A
     ("operator", "definition"), [("add", np.add), ("sub", np.subtract), ("mul", np.multiply)]
 )
 @pytest.mark.parametrize("activation", ["NONE", "RELU"])
-def test_elementwise_operators(operator: str, definition: Any, activation: Any) -> None:
+def test_elementwise_operators_compute_their_definition(
+    operator: str, definition: Any, activation: Any
+) -> None:
     graph = GraphBuilder()
     a = graph.input("a", (1, 6, 7, 3), np.int8, scale=0.05, zero_point=11)
     b = graph.input("b", (1, 6, 7, 3), np.int8, scale=0.031, zero_point=-60)
@@ -162,7 +164,7 @@ def test_an_operand_of_one_row_is_broadcast() -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), [(np.uint8, np.int8), (np.int8, np.uint8), (np.int8, np.int8)])
-def test_quantize(source: Any, target: Any) -> None:
+def test_quantize_gives_the_nearest_values(source: Any, target: Any) -> None:
     graph = GraphBuilder()
     limits = np.iinfo(source)
     x = graph.input("x", (1, 256), source, scale=0.05, zero_point=3)
@@ -178,7 +180,7 @@ def test_reshape_keeps_the_values() -> None:
     np.testing.assert_array_equal(run(graph, graph.reshape(x, (2, 24)), {x: values}), values.reshape(2, 24))
 
 
-def test_concatenation() -> None:
+def test_concatenation_joins_along_an_axis() -> None:
     graph = GraphBuilder()
     a = graph.input("a", (1, 4, 2), np.int8, scale=0.05, zero_point=3)
     b = graph.input("b", (1, 4, 3), np.int8, scale=0.05, zero_point=3)
@@ -188,7 +190,7 @@ def test_concatenation() -> None:
 
 
 @pytest.mark.parametrize("beta", [1.0, 0.25])
-def test_softmax(beta: float) -> None:
+def test_softmax_computes_its_definition(beta: float) -> None:
     graph = GraphBuilder()
     x = graph.input("x", (1, 30), np.int8, scale=0.05, zero_point=3)
     y = graph.softmax(x, beta=beta)

@@ -68,7 +68,7 @@ def test_a_step_is_the_equation_of_the_docstring() -> None:
 @pytest.mark.parametrize(
     ("activation", "function"), [("relu", lambda x: np.maximum(x, 0)), ("identity", lambda x: x)]
 )
-def test_activations(activation: str, function: Callable[[Array], Array]) -> None:
+def test_the_activation_is_applied_to_the_state(activation: str, function: Callable[[Array], Array]) -> None:
     drive = np.arctanh(EchoStateNetwork(20, seed=5).advance(np.zeros(20), [3.0]))
     state = EchoStateNetwork(20, activation=activation, seed=5).advance(np.zeros(20), [3.0])
     assert state == pytest.approx(function(drive))

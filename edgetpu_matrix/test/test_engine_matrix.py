@@ -89,7 +89,7 @@ def test_the_graph_of_a_compiled_model_takes_a_matrix(golden: ModelFolder) -> No
     assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.errors.bound).all()
 
 
-def test_a_spectrum() -> None:
+def test_a_spectrum_has_the_frequency_and_amplitude_of_a_sine() -> None:
     transform = SpectrumTransform(64)
     matrix = EngineMatrix([engine()])
     matrix.set(transform.matrix())

@@ -26,7 +26,7 @@ def later(stamps: NDArray[np.float64], first: int, by: float, last: int = COUNT)
     return result
 
 
-def test_even_stamps() -> None:
+def test_even_stamps_have_no_jitter_bursts_or_gaps() -> None:
     timing = stamp_timing(EVEN)
     assert timing.interval == pytest.approx(INTERVAL, rel=1e-9)
     assert timing.grid == pytest.approx(EVEN, abs=1e-9)

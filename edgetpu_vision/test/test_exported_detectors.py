@@ -24,18 +24,18 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
 
 @pytest.mark.parametrize("transposed", [True, False], ids=["[1,84,n]", "[1,n,84]"])
-def test_yolov8_and_11(tmp_path: Path, transposed: bool) -> None:
+def test_the_rows_of_yolov8_and_11_are_decoded(tmp_path: Path, transposed: bool) -> None:
     values = rows(CELLS, 84)
     values = values.T if transposed else values
     check(detector(tmp_path, {"Identity": Values(values[None], STEP)}).update(IMAGE).detections)
 
 
-def test_yolov8_at_its_usual_size(tmp_path: Path) -> None:
+def test_yolov8_is_decoded_at_its_usual_size(tmp_path: Path) -> None:
     outputs = {"Identity": Values(rows(8400, 84).T[None], STEP)}
     check(detector(tmp_path, outputs, 640, labels="coco").update(IMAGE).detections)
 
 
-def test_yolov5(tmp_path: Path) -> None:
+def test_scores_of_yolov5_are_multiplied_by_the_objectness(tmp_path: Path) -> None:
     values = rows(3 * CELLS, 85, first=5)
     values[:, 4] = 0.8 * (values[:, 5:].max(axis=1) > 0)
     objects = [(class_id, score * 0.8, box) for class_id, score, box in (CAT, DOG)]
@@ -43,7 +43,7 @@ def test_yolov5(tmp_path: Path) -> None:
     check(found, objects)
 
 
-def test_end_to_end_boxes(tmp_path: Path) -> None:
+def test_end_to_end_boxes_are_taken_as_corners(tmp_path: Path) -> None:
     objects = ((0, 0.9, (0.3, 0.5, 0.2, 0.2)), (1, 0.6, (0.7, 0.3, 0.4, 0.4)))
     values = np.zeros((1, 300, 6))
     values[0, :2] = corners_of(objects)

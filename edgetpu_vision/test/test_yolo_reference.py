@@ -133,7 +133,9 @@ def test_boxes_and_probabilities_in_two_outputs(
 @pytest.mark.parametrize("in_px", [False, True], ids=["normalised", "px"])
 @pytest.mark.parametrize("transposed", [False, True], ids=["channels last", "channels first"])
 @pytest.mark.parametrize("objectness", [True, False], ids=["yolov5", "yolov8"])
-def test_rows_in_float(objectness: bool, transposed: bool, in_px: bool) -> None:
+def test_rows_in_float_are_decoded_as_by_the_definition(
+    objectness: bool, transposed: bool, in_px: bool
+) -> None:
     size = SIZES[1]
     count = cells_of(size) * (3 if objectness else 1)
     rows = random_rows(count, 7, objectness, seed=3)
@@ -150,7 +152,9 @@ def test_rows_in_float(objectness: bool, transposed: bool, in_px: bool) -> None:
 @pytest.mark.parametrize("channels_first", [False, True])
 @pytest.mark.parametrize("classes", CLASSES)
 @pytest.mark.parametrize("size", SIZES[:2], ids=str)
-def test_maps_of_anchors(size: tuple[int, int], classes: int, channels_first: bool, dtype: Any) -> None:
+def test_maps_of_anchors_are_decoded_as_by_the_definition(
+    size: tuple[int, int], classes: int, channels_first: bool, dtype: Any
+) -> None:
     rng = np.random.default_rng(classes)
     outputs: dict[str, Any] = {}
     maps = []
@@ -170,7 +174,9 @@ def test_maps_of_anchors(size: tuple[int, int], classes: int, channels_first: bo
 @pytest.mark.parametrize("channels_first", [False, True])
 @pytest.mark.parametrize("classes", CLASSES)
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_maps_of_distributions(size: tuple[int, int], classes: int, channels_first: bool, dtype: Any) -> None:
+def test_maps_of_distributions_are_decoded_as_by_the_definition(
+    size: tuple[int, int], classes: int, channels_first: bool, dtype: Any
+) -> None:
     rng = np.random.default_rng(classes)
     outputs: dict[str, Any] = {}
     boxes, logits = [], []

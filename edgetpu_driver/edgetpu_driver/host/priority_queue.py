@@ -108,10 +108,6 @@ class RequestQueue(Generic[_Entry]):
         """Number of requests of a client."""
         return self._waiting.get(client, 0)
 
-    def cost_of(self, client: str) -> float:
-        """Expected engine time of all requests of a client, s."""
-        return self._costs.get(client, 0.0)
-
     @property
     def cost(self) -> float:
         """Expected engine time of all requests, s."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from edgetpu_driver.darwinn.chip_geometry import CELLS, TILES_PER_SIDE
 from edgetpu_driver.darwinn.executable import Description, FieldOffset, InstructionBitstream, Position
-from edgetpu_driver.darwinn.instructions.instruction_fields import LENGTH, WORD_BITS, WORD_BYTES
+from edgetpu_driver.darwinn.instructions.instruction_fields import LENGTH, WORD_BITS
 from edgetpu_driver.darwinn.instructions.operations import Operation, join
 from edgetpu_driver.darwinn.instructions.tensor_operation import requantises, write_requantisation
 from edgetpu_driver.darwinn.requantisation import Requantisation
@@ -27,16 +27,13 @@ SIZES = (256, 512, 768, 1024)
 
 _TEMPLATE = Path(__file__).with_name("dense_256.txt")
 _UNIT = 64
-"""Bytes that many fields count in."""
+"""Number of bytes that many fields count as one."""
 _HEADER_UNITS = 8
 """Header of a tile's parameters, in _UNIT bytes: multipliers and zero points."""
 _ADDRESS_BIT = 70
 """First bit of the immediate operand of an instruction, where half an address is patched in."""
-_EXECUTION_WORDS, _EXECUTION_WORDS_OF_A_TILE, _CONVERSION_WORDS = 144, 30, 7
-"""Words of the program that multiplies: 144 for any size, 7 of which are the QUANTIZE at the end, and 30 more
-for each tile. The lengths of the compiler's programs of 256, 512 and 1024 rows show it."""
 _LOOP = 1024
-"""Units that one loop counts at most; another loop around it counts these."""
+"""Most units that one loop counts; an outer loop counts these."""
 _MOST_UNITS = 2048
 """Units of the ring through which parameters arrive; a field stays there where a program uploads more."""
 
@@ -80,12 +77,6 @@ class DenseProgram:
     def narrow_memory_bytes_per_tile(self) -> int:
         """Memory that the execution takes besides the parameters."""
         return self.size + 576
-
-    @property
-    def execution_bytes(self) -> int:
-        """Bytes of the program that multiplies."""
-        fixed = _EXECUTION_WORDS if self.converts_output else _EXECUTION_WORDS - _CONVERSION_WORDS
-        return WORD_BYTES * (fixed + _EXECUTION_WORDS_OF_A_TILE * self.tiles)
 
     @property
     def _units_of_a_tile(self) -> int:
