@@ -24,7 +24,7 @@ from sensor_msgs.msg import CameraInfo, Image
 WIDTH, HEIGHT = 640, 480
 FOCAL_LENGTH = 520.0
 FRAMES = 120
-"""Images of one turn of the scene, after which it begins again."""
+"""Number of images of one turn of the scene, which then repeats."""
 
 
 class Part(NamedTuple):
@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 
 TEMPLATE = Part(100, 100, 160)
-"""What the pattern tracker looks for, in the first image of the scene."""
+"""The pattern for the pattern tracker, in the first image of the scene."""
 
 _AMPLITUDE = 40
 _SPOT_CENTRE, _SPOT_RADIUS = (330, 250), 20
@@ -95,7 +95,7 @@ class Camera(Node):
         self._publishers_in: dict[str, tuple[Publisher, Publisher]] = {}
 
     def show(self, namespace: str, rate: float, seconds: float) -> int:
-        """Publish for so many seconds; the number of images."""
+        """Publish for a number of seconds; returns the number of images."""
         if namespace not in self._publishers_in:
             self._publishers_in[namespace] = (
                 self.create_publisher(Image, f"{namespace}/image", qos_profile_sensor_data),

@@ -37,22 +37,22 @@ one run of the flood's model, a tenth of a millisecond. Nothing is asked of a fl
 prepares a graph for some milliseconds, and a request waits for one at most."""
 _RATIO_REACH = 1.5
 _ANSWER_REACH = 50.0
-"""Longest answer of what does not need the device, ms."""
+"""Limit of the answer time of requests that do not need the device, ms."""
 _CALLS = 3
 _DISCOVERY_SECONDS = 0.2
-"""Until a service knows a new client."""
+"""Seconds until a service knows a new client."""
 
 
 @dataclass
 class _Turns:
-    """What the client saw in all turns of one kind."""
+    """Measurements of the client in all turns of one kind."""
 
     driver: list[float] = field(default_factory=list)
-    """Seconds from a request being taken to its answer being sent."""
+    """Seconds from receiving each request to sending its answer, in the driver."""
     total: list[float] = field(default_factory=list)
-    """Seconds from a request to its answer, at the client."""
+    """Seconds from each request to its answer, at the client."""
     lost: int = 0
-    """Requests without a result."""
+    """Number of requests without a result."""
 
     def p99(self, seconds: list[float]) -> float:
         return 1e3 * float(np.percentile(seconds, 99)) if seconds else float("inf")
@@ -112,7 +112,7 @@ class _TimedClient:
         invoke.call_async(self._request)
 
     def elapsed(self, kind: Any, service: str, request: Any) -> float:
-        """Seconds from a request to its answer, whatever that is."""
+        """Seconds from a request to its answer, whatever the answer is."""
         client = self._node.create_client(kind, service)
         client.wait_for_service(_PATIENCE)
         self._spin_until(time.perf_counter() + _DISCOVERY_SECONDS)

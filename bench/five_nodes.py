@@ -29,10 +29,10 @@ _PAIRS = 10
 _PAIR_SECONDS = 2.0
 _WARM_UP = 60, 3.0  # Hz, s
 _PROCESSES_RATE = 30.0
-"""Hz shown to nodes in processes of their own, which two slow cores hold."""
+"""Rate of images, Hz, for nodes in processes of their own, which two slow cores can hold."""
 
 Measured = tuple[Turn, Turn]
-"""Turns of the suite and of the plain graph."""
+"""A turn of the suite and one of the plain graph."""
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
@@ -174,7 +174,7 @@ def _plain_process(names: Iterable[str]) -> list[str]:
 
 
 def _directories(models: Path) -> dict[str, str]:
-    """Where the nodes put their models and the driver looks for them; nothing outlives a run."""
+    """Where the nodes put their models and the driver looks for them; removed at the end of a run."""
     return {"model_dirs": f"['{models}']", "model_dir": str(models), "keep_state": "false"}
 
 

@@ -24,7 +24,7 @@ _ANSWER_TIMEOUT = 10.0  # s
 
 
 class Counter:
-    """What was counted; `value` is None until the count has ended, and where nothing was counted."""
+    """The result of a count; `value` is None until it has ended, and if nothing was counted."""
 
     value: float | None = None
 
@@ -104,7 +104,7 @@ class _Perf:
         os.read(self._answers, 64)
 
     def end(self) -> str:
-        """End perf; the text that it wrote."""
+        """End perf; returns its output."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait()
         return self._output.read_text() if self._output.is_file() else ""

@@ -32,7 +32,7 @@ _THREADS = "OPENBLAS_NUM_THREADS"
 _CLASSES, _EXAMPLES = 6, 10
 _VALUES = 1001
 _USABLE_SECONDS = 0.2
-"""After showing a class it is usable."""
+"""Seconds within which a class is usable after it was shown."""
 
 
 def rows() -> Iterator[Row]:

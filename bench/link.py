@@ -27,7 +27,7 @@ _TIMEOUT_MS = 6000
 
 
 class InstantStick(VirtualEdgeTpu):
-    """Is brought up like a stick, takes all data and has every answer ready."""
+    """Behaves like a stick at bring-up, accepts all data and has every answer ready."""
 
     def __init__(self, output_bytes: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class InstantStick(VirtualEdgeTpu):
         return self._output_bytes
 
     def recorded(self, work: Callable[[], object]) -> list[tuple[int, int]]:
-        """Do some work; the endpoint and size of each bulk transfer that it made."""
+        """Call the work; returns the endpoint and size of each bulk transfer that it made."""
         transfers = self.transfers = []
         work()
         self.transfers = None

@@ -28,10 +28,10 @@ AREA = "perception"
 _SIZE = 64
 _PERIOD = 1 / 60  # s between two frames
 _CORNERS, _CORNER_QUALITY, _CORNER_DISTANCE = 200, 0.01, 8
-"""Arguments of cv2.goodFeaturesToTrack as tutorials have them."""
+"""Arguments of cv2.goodFeaturesToTrack as in tutorials."""
 _SPOT_THRESHOLD = 230  # grey levels
 _WHITE_HSV = (0, 0, 180), (180, 60, 255)
-"""Least and largest hue, saturation and value of white as tutorials have them."""
+"""Least and largest hue, saturation and value of white, as in tutorials."""
 
 Frames = list[NDArray[np.uint8]]
 
@@ -104,7 +104,7 @@ def _in_turn(frames: Frames, work: Callable[[NDArray[np.uint8], NDArray[np.uint8
 
 
 def _phase_correlation(frames: Frames) -> Work:
-    """The shift between two frames; each is made float32 once."""
+    """The shift between two frames; each is converted to float32 once."""
     reals: list[NDArray[np.float32]] = [frames[-1].astype(np.float32)]
 
     def work(_previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:

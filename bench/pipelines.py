@@ -97,15 +97,15 @@ def _throughput(graph: bytes, count: int) -> tuple[float, int]:
 
 @dataclass(frozen=True)
 class _Compilation:
-    """How a detector and the graphs of the perception nodes are compiled."""
+    """How the graphs of a detector and of the perception nodes are compiled."""
 
     title: str
     together: tuple[str, ...]
-    """The graphs that are compiled in one go; the others each by itself."""
+    """The graphs that are compiled together; the others are compiled separately."""
     share: bool
     """Whether the driver may run the models of the perception nodes as one graph."""
     uploads: int
-    """Least number of uploads in a frame."""
+    """Least number of uploads per frame."""
 
 
 _JOINT = joint_name(sorted(set(PERCEPTION_MODELS)))
@@ -163,7 +163,7 @@ def _frame(
 
 
 def _run(host: ModelHost, requests: Sequence[tuple[str, _Inputs, RequestTerms]], in_flight: int) -> int:
-    """Answer all requests, of which some are always under way; how many got no result."""
+    """Answer all requests, several of which are always in progress; returns the number without a result."""
     answers: SimpleQueue[Any] = SimpleQueue()
     free = threading.Semaphore(in_flight)
 

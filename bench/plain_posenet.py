@@ -18,7 +18,7 @@ class Keypoint(NamedTuple):
     """A keypoint of a pose, or the root of one."""
 
     yx: Array
-    """Cells."""
+    """Cells within which keypoints are the same."""
     score: float
 
 
@@ -99,7 +99,7 @@ def _moved(offsets: Array, yx: Array, channels: list[int]) -> Array:
 
 
 def _sample(values: Array, yx: Array, channels: list[int]) -> Array:
-    """Interpolated linearly."""
+    """A value of the map, interpolated linearly."""
     height, width, _ = values.shape
     top, left = np.floor(yx).astype(int)
     bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)

@@ -22,7 +22,7 @@ from bench.compared_nodes import MODELS, result_topic
 _ROOT = Path(__file__).resolve().parents[1]
 _START_TIMEOUT = 30.0  # s until every node has answered
 _SETTLE_SECONDS = 1.0
-"""Time after the last image in which all results come."""
+"""Seconds after the last image within which all results arrive."""
 _RESULT_QUEUE = 5000
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _STAMP = struct.Struct("<4xiI")
@@ -31,16 +31,16 @@ _STAMP = struct.Struct("<4xiI")
 
 @dataclass(frozen=True)
 class Turn:
-    """What one graph did with the images of one turn."""
+    """Figures of one graph for the images of one turn."""
 
     published: int
-    """Images of the camera."""
+    """Number of images from the camera."""
     lost: int
-    """Images without a result from the node that lost most."""
+    """Number of images without a result from the node that lost most."""
     p99: float
     """The largest 99th percentile of the nodes' delays from stamp to result, s; infinite without results."""
     cpu_seconds: float
-    """Processor time that the processes of the graph used."""
+    """Processor time of the graph's processes, s."""
 
 
 class Graph:
@@ -58,7 +58,7 @@ class Graph:
 
     @property
     def pids(self) -> list[int]:
-        """Ids of its processes."""
+        """Process IDs of the graph."""
         return [process.pid for process in self._processes]
 
     @property
@@ -67,7 +67,7 @@ class Graph:
         return all(self.delays.values())
 
     def cpu_seconds(self) -> float:
-        """User and system time of all processes so far."""
+        """User and system time of all processes so far, s."""
         ticks = 0
         for pid in self.pids:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -42,7 +42,7 @@ _MOBILENET_GRAPH = "vision/mobilenet_v1_0.25_128_quant.tflite"
 _CLASSES = 1001
 _VECTORS = 30
 _SWAP_REACH = {256: (6.0, 15.0), 512: (6.0, 12.0), 1024: (5.0, 7.0)}
-"""Times of the plain swap that a swap may take, by matrix size: through an engine, through MatMul."""
+"""Limits of the time of a swap, as multiples of a plain swap, by matrix size: for an engine, for MatMul."""
 
 
 def rows() -> Iterator[Row]:

@@ -38,14 +38,14 @@ class ParsedModel:
     parameter_bytes: int
     caching_token: int
     source: Any
-    """The backend's own form of the model."""
+    """The model in the backend's own form."""
     unsupported_reason: str = ""
-    """Why it cannot run on this backend, as far as the files tell; empty if nothing speaks against it."""
+    """Why it cannot run on this backend, as far as its files tell; empty if it can."""
     sidecars: SidecarFiles | None = None
-    """Tell where it keeps its weights; None for the files next to its own."""
+    """The sidecar files, which tell where it keeps its weights; None for those next to its own file."""
     region: int = 0
-    """Rows of the chip's memory that its cached parameters fill, as bits; models in common ones displace each
-    other."""
+    """Rows of the chip's memory that its cached parameters fill, as bits; models with common rows displace
+    each other."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Readings:
     bus_path: str = ""
     """"<bus>-<port>[.<port>...]"."""
     link_speed: float = 0.0
-    """Mbit/s."""
+    """Speed of the link, Mbit/s."""
     firmware: str = ""
     clock_preset: str = ""
     temperature: float = float("nan")
-    """Degrees Celsius."""
+    """Temperature of the die, degrees Celsius."""
     sram_used: int = 0
     sram_total: int = 0
     """Bytes of parameter memory."""
@@ -71,9 +71,9 @@ class Readings:
     retries: int = 0
     recoveries: int = 0
     thermal_warnings: int = 0
-    """Readings that found a new temperature warning of the chip."""
+    """Number of readings with a new temperature warning of the chip."""
     warm: bool = False
-    """Whether this reading found one."""
+    """Whether this reading has a new temperature warning."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Backend(Protocol):
         ...
 
     def adopt(self, model: ParsedModel) -> None:
-        """Make known to this backend what another one of its kind has parsed; raises as `parse`."""
+        """Make a model known that another backend of the same kind has parsed; raises as `parse`."""
         ...
 
     @property

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Graph:
-    """A graph that was read, and the engine that was made to see whether it runs."""
+    """A graph with the engine that was made to check whether it runs."""
 
     data: bytes
     unused: CpuEngine | None
-    """For the first that attaches the model."""
+    """The engine, for the first caller that attaches the model."""
 
 
 class CpuBackend(HostProcessor):
@@ -47,7 +47,7 @@ class CpuBackend(HostProcessor):
         )
 
     def parse_part(self, model: CompiledModel) -> ParsedModel:
-        """Refuse it: there is no Edge TPU."""
+        """Raise ModelUnsupportedError: there is no Edge TPU."""
         path = model.path or Path(f"{model.name}_edgetpu.tflite")
         raise ModelUnsupportedError(_compiled_reason(path))
 

@@ -25,22 +25,22 @@ from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 @dataclass
 class _PreparedStep:
-    """A step, and the engine that was made to see whether it runs."""
+    """A step with the engine that was made to check whether it runs."""
 
     step: Step
     unused: CpuStepEngine | None = None
-    """For the first that attaches it."""
+    """The engine, for the first caller that attaches it."""
 
 
 class CpuPartsBackend(HostProcessor):
     """Runs steps of plans: parts for LiteRT under its limits, and operators of this package."""
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:  # noqa: ARG002
-        """Refuse it: `parse_step` is what this backend has."""
+        """Raise ModelUnsupportedError: this backend has `parse_step` instead."""
         raise ModelUnsupportedError(f"expected a step of a plan; got {path.name}")
 
     def parse_part(self, model: CompiledModel) -> ParsedModel:
-        """Refuse it: there is no Edge TPU."""
+        """Raise ModelUnsupportedError: there is no Edge TPU."""
         raise ModelUnsupportedError(f"'{model.name}' is a part for the Edge TPU; there is none")
 
     def parse_step(self, step: Step) -> ParsedModel:

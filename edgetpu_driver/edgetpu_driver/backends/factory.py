@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BACKENDS = ("usb", "virtual", "cpu")
 """The names of the backends."""
 ALL_DEVICES = "all"
-"""Stands for all sticks that are connected."""
+"""Device name that stands for all connected sticks."""
 BUS_PATH = re.compile(r"\d+-\d+(\.\d+)*")
 
 

@@ -1,4 +1,4 @@
-"""The host's processor as the device of a backend: always there, with nothing to read or to set."""
+"""The host's processor as the device of a backend: always present, without state or settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class HostProcessor:
-    """What backends that run everything on the host's processor have in common; see Backend."""
+    """The common base of backends that run everything on the host's processor; see Backend."""
 
     name = "cpu"
     compiled = False
@@ -23,28 +23,28 @@ class HostProcessor:
         self._limits = limits
 
     def adopt(self, model: ParsedModel) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     @property
     def simulated_time(self) -> None:
         """None: nothing is simulated."""
 
     def open(self, on_phase: OnPhase | None = None) -> None:  # noqa: ARG002
-        """Load LiteRT now, not with the first model; DependencyMissingError without it."""
+        """Load LiteRT now rather than with the first model; DependencyMissingError without it."""
         from edgetpu_driver.engines.litert_interpreter import interpreter_class
 
         interpreter_class()
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing."""
 
     def set_clock(self, preset: str) -> None:
-        """Nothing to set."""
+        """Do nothing."""
 
     def read(self) -> Readings:
         """Nothing to read."""
         return Readings()
 
     def registers(self) -> tuple[RegisterValue, ...]:
-        """None."""
+        """Always empty."""
         return ()

@@ -1,4 +1,4 @@
-"""On which backends a whole model runs, as far as its files tell."""
+"""Which backends can run a whole model, as far as its files tell."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Usability:
     """Whether a backend can run a model."""
 
     obstacle: str = ""
-    """Why it cannot; empty where nothing speaks against it."""
+    """Why it cannot; empty if it can."""
     remark: str = ""
-    """Says if it runs something else than the file, or elsewhere; empty otherwise."""
+    """A note if it runs something other than the file, or elsewhere; otherwise empty."""
 
 
 def usable_backends(files: Sequence[tuple[Path, bytes]]) -> dict[str, Usability]:

@@ -35,7 +35,7 @@ class StickBackend:
         self._open_device = open_device
         self._tpu: EdgeTpu | None = None
         self._copies: dict[tuple[str, int], ModelCopies] = {}
-        """By the SHA-256 of the model file, and the operator in it."""
+        """Attached models by the SHA-256 of the model file and the index of the operator."""
         self._earlier = Readings()
         self._last = Readings()
 
@@ -68,7 +68,7 @@ class StickBackend:
         )
 
     def adopt(self, model: ParsedModel) -> None:
-        """Nothing to do: a stick gets all it needs with the transfers of a model."""
+        """Do nothing: a stick gets all that it needs with the transfers of a model."""
 
     @property
     def simulated_time(self) -> Callable[[], float] | None:
@@ -116,7 +116,7 @@ class StickBackend:
             raise
 
     def _rest(self, model: CompiledModel) -> None:
-        """Called when no engine uses a model any more; a real stick holds nothing of it."""
+        """Called when no engine uses a model any more; a real stick keeps nothing of it."""
 
     def _find_copy(self, model: ParsedModel, number: int) -> CompiledModel | None:
         """The copy of that number, from 1, compiled together with the model from the same graph, if any."""
@@ -134,7 +134,7 @@ class StickBackend:
         ]
         if same[0] != same[1] or not source.parameter_caching_token:
             return None
-        return replace(copy, path=source.path)  # the files next to that one tell where the weights are
+        return replace(copy, path=source.path)  # the files next to the other model tell where the weights are
 
     def set_clock(self, preset: str) -> None:
         """Change the clock of the chip. Raises DeviceError."""
