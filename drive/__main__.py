@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from demo.errors import GraphError
-from demo.processes import PARAMETERS, Graph, Process, isolate
+from demo.processes import PARAMETERS, Process, isolate
 from drive.contact_scenarios import PassBy, Wall
+from drive.dock_scenario import DockAtBall, DockAtLamp
+from drive.fault_scenario import Faults
 from drive.follow_scenario import Follow
 from drive.report import write_report
 from drive.scenario import Outcome, Scenario
@@ -21,7 +23,9 @@ from edgetpu_driver.node_kit.node_table import all_nodes
 from measured_figures.row import Row, line, write_rows
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "drive"
-SCENARIOS: dict[str, type[Scenario]] = {each.name: each for each in (Wall, PassBy, Turn, Follow)}
+SCENARIOS: dict[str, type[Scenario]] = {
+    each.name: each for each in (Wall, PassBy, Turn, Follow, DockAtBall, DockAtLamp, Faults)
+}
 EXIT_MISSED, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 
 
@@ -75,7 +79,7 @@ def _outcomes(scenario: Scenario, seeds: range, output: Path) -> tuple[list[Outc
     try:
         for kind, topic in scenario.watched:
             robot.watch(kind, topic)
-        with Graph(_processes(scenario), output / "logs" / scenario.name):
+        with scenario.start(_processes(scenario), output / "logs" / scenario.name):
             world = World(0, [])
             robot.enter(world)
             robot.await_results()

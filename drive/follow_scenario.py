@@ -45,7 +45,7 @@ class Follow(Scenario):
             side = width * math.sin(0.3 / width * tick * PERIOD + phase)
             world.place(0, distance, side)
             robot.advance()
-            trace.append((tick * PERIOD, _bearing(world, distance, side), robot.velocity[1]))
+            trace.append((tick * PERIOD, bearing_from(world, distance, side), robot.velocity[1]))
         world.close()
         bearings = [abs(bearing) for seconds, bearing, _ in trace if seconds > FINDING]
         return Outcome(seed, {"mean": float(np.mean(bearings)), "worst": max(bearings)}, tuple(trace))
@@ -62,7 +62,7 @@ class Follow(Scenario):
         ]
 
 
-def _bearing(world: World, x: float, y: float) -> float:
+def bearing_from(world: World, x: float, y: float) -> float:
     """Direction from the camera to a place, left positive, degrees."""
     robot_x, robot_y, yaw = world.pose
     eye = robot_x + CAMERA_X * math.cos(yaw), robot_y + CAMERA_X * math.sin(yaw)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from demo.processes import Graph, Process
 from drive.simulated_robot import SimulatedRobot
 from measured_figures.row import Row
 
@@ -38,6 +41,10 @@ class Scenario(ABC):
     """Of nodes, beside the defaults, as a command line has them."""
     quantities: ClassVar[tuple[str, ...]]
     """Of the traces, with their units."""
+
+    def start(self, processes: Sequence[Process], logs: Path) -> AbstractContextManager[Any]:
+        """Start the nodes, the driver first, with a log each in a folder."""
+        return Graph(processes, logs)
 
     @abstractmethod
     def run(self, robot: SimulatedRobot, seed: int) -> Outcome:

@@ -25,6 +25,8 @@ LATENCY_IMAGES = 2
 """Periods from an image to its arrival, 67 ms: exposure, readout and transport of a webcam."""
 FIRST_SECOND = 1000
 """Of simulated time; 0 means "no time" in ROS."""
+BASE_TIMEOUT = 0.5
+"""Seconds; cmd_vel_timeout of ros2_control's diff_drive_controller."""
 START_SECONDS = 60.0
 """Real time that the nodes have for their first results."""
 
@@ -54,7 +56,7 @@ class SimulatedRobot:
         self.node.create_subscription(Twist, cmd_vel, self._on_velocity, 1)
         self._publishers: dict[str, Any] = {}
         self._velocity = (0.0, 0.0)
-        self._ticks = 0
+        self._ticks = self._told_at = 0
         self._waiting: deque[tuple[Header, Image]] = deque()
         self._world: World | None = None
         self._answered: dict[str, int] = {}
@@ -62,6 +64,12 @@ class SimulatedRobot:
         """Images that results were waited for, and those without all of them in time."""
         self.results: dict[str, Any] = {}
         """The latest result, by topic."""
+        self.real_time = False
+        """Whether the world never goes faster than real time; then it waits for no result, and its base
+        stops it without a velocity for BASE_TIMEOUT."""
+        self.stalled = False
+        """Whether the camera gives no images."""
+        self._due = 0.0
 
     def close(self) -> None:
         """Leave the graph."""
@@ -112,6 +120,8 @@ class SimulatedRobot:
     def advance(self) -> None:
         """Drive for a period, publish an image, and wait for what the nodes make of it."""
         world = self.world
+        if self.real_time and self._ticks - self._told_at > BASE_TIMEOUT / PERIOD:
+            self._velocity = 0.0, 0.0
         world.step(PERIOD, *self._velocity)
         self._ticks += 1
         header = self._header()
@@ -121,6 +131,14 @@ class SimulatedRobot:
         if len(self._waiting) <= LATENCY_IMAGES:
             return
         late, image = self._waiting.popleft()
+        if not self.stalled:
+            self._give(late, image)
+        if self.real_time:
+            self._due = max(self._due + PERIOD, time.monotonic())
+            self._spin(self._due - time.monotonic(), lambda: False)
+
+    def _give(self, late: Header, image: Image) -> None:
+        """Publish an image that has arrived, and wait for its results, unless in real time."""
         self._infos.publish(
             CameraInfo(
                 header=late,
@@ -134,6 +152,9 @@ class SimulatedRobot:
         self._images.publish(image)
         stamp = late.stamp.sec * 10**9 + late.stamp.nanosec
         self.images += 1
+        if self.real_time:
+            self.missing += min(self._answered.values()) < stamp - round(1e9 * PERIOD)
+            return
         self.missing += not self._spin(PERIOD, lambda: min(self._answered.values()) >= stamp)
 
     def publish(self, topic: str, message: Any) -> None:
@@ -157,6 +178,7 @@ class SimulatedRobot:
 
     def _on_velocity(self, message: Twist) -> None:
         self._velocity = message.linear.x, message.angular.z
+        self._told_at = self._ticks
 
     def _spin(self, seconds: float, done: Callable[[], bool]) -> bool:
         """Run callbacks until the condition holds, or for so long; whether it holds."""

@@ -54,6 +54,8 @@ class Box:
     """Without texture and shading, 0 to 1 each."""
     bottom: float = 0.0
     """Height of its lower side, m."""
+    ball: bool = False
+    """A ball with the radius half_width, not a box."""
 
 
 class World:
@@ -187,7 +189,8 @@ class World:
         if box.color is not None:
             look = 'rgba="{} {} {} 1"'.format(*box.color)
         collides = "" if box.bottom == 0 and not box.moves else ' contype="0" conaffinity="0"'
-        geom = f'<geom name="g{number}" type="box" size="{size}" {look}{collides}/>'
+        shape, size = ("sphere", f"{box.half_width}") if box.ball else ("box", size)
+        geom = f'<geom name="g{number}" type="{shape}" size="{size}" {look}{collides}/>'
         mocap = ' mocap="true"' if box.moves else ""
         turned = f'euler="0 0 {math.degrees(box.yaw)}"'
         return f'<body name="b{number}" pos="{position}" {turned}{mocap}>{geom}</body>'

@@ -104,6 +104,23 @@ class TestVisualServo:
         graph.spin_until(complained)
         assert partner.velocities == []
 
+    def test_drives_up_to_a_spot_that_it_has_searched_for(
+        self, start_node: Callable[..., Any], graph: Any
+    ) -> None:
+        partner = self.servo(
+            start_node, graph, "dock", source="spot", wanted_size=0.5, search_speed=0.8, turn_deadband=0.1
+        )
+        seen: list[Detection2D] = []
+
+        def messages() -> dict[str, Any]:
+            detections = Detection2DArray(header=partner.header(), detections=seen)
+            return {"/dock/camera_info": INFO, "/dock/spot_tracker/detections": detections}
+
+        velocity = partner.send_until(messages, lambda velocity: velocity.angular.z > 0.79)
+        assert velocity.linear.x == 0
+        seen.append(detection("red", 0.9, 319.5))
+        partner.send_until(messages, lambda velocity: velocity.linear.x > 0.4)
+
     def test_drives_up_to_a_pattern(self, start_node: Callable[..., Any], graph: Any) -> None:
         partner = self.servo(start_node, graph, "match", source="match", wanted_size=0.5)
         velocity = partner.send_until(

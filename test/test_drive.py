@@ -16,6 +16,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 
 from drive import world as worlds
 from drive.contact_scenarios import PassBy, Wall
+from drive.dock_scenario import DockAtBall
 from drive.report import write_report
 from drive.scenario import Outcome
 from drive.textures import SIZE, noise_texture
@@ -49,6 +50,19 @@ class TestFigures:
         found = figures(PassBy().rows([outcome(stops=1, passed=1), outcome(stops=0, passed=1)]))
         assert found == {"drives with a false stop": 50, "4 m driven": 100}
 
+    def test_of_docking(self) -> None:
+        good = outcome(reached=1, seconds=5.0, collided=0, bearing=0.5, distance_error=0.1)
+        lost = outcome(reached=0, seconds=math.inf, collided=1, bearing=math.nan, distance_error=math.nan)
+        found = figures(DockAtBall().rows([good, lost]))
+        assert found == {
+            "reached": 50,
+            "collisions": 50,
+            "followed within 2 deg in the mean": 50,
+            "bearing, mean": 0.5,
+            "distance while it moves, error": 0.1,
+            "time to reach it": 5.0,
+        }
+
     def test_of_turns(self) -> None:
         found = figures(Turn().rows([outcome(error=-0.5), outcome(error=3.0)]))
         assert found == {"within 1 deg": 50, "error, median": 1.75, "error, largest": 3}
@@ -77,7 +91,10 @@ def test_bad_arguments_are_refused_in_a_line(arguments: list[str]) -> None:
         [sys.executable, "-m", "drive", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
-    assert "expected scenarios of wall, pass_by, turn, follow, and a seed at least" in done.stderr
+    assert (
+        "expected scenarios of wall, pass_by, turn, follow, dock_ball, dock_lamp, faults, and a seed"
+        in done.stderr
+    )
 
 
 @needs_mujoco
@@ -116,6 +133,15 @@ class TestAWorld:
         assert far.shape == (worlds.HEIGHT, worlds.WIDTH, 3)
         # The centre of projection stays; what is beside it moves outwards.
         assert np.abs(far.astype(int) - near).mean() > 3
+
+    def test_has_balls(self) -> None:
+        world = World(1, [Box(2.0, 0.0, 0.0, 0.1, 0.1, 0.2, color=(1.0, 0.0, 0.0), bottom=0.1, ball=True)])
+        seen = world.image(noise=0.0).astype(int)
+        red = seen[:, :, 0] - seen[:, :, 1:].max(axis=2) > 100
+        diameter = 0.2 / 2.0 * worlds.FOCAL_LENGTH
+        assert math.sqrt(4 * red.sum() / math.pi) == pytest.approx(diameter, rel=0.05)
+        assert world.gap(0) == pytest.approx(2.0 - 0.1 - worlds.HULL_RADIUS, abs=1e-3)
+        world.close()
 
     def test_moves_a_mover(self) -> None:
         world = World(1, [Box(2.0, 0.0, 0.0, 0.1, 0.1, moves=True)])

@@ -160,7 +160,12 @@ OPTIONAL = {"/clock", "/image/compressed"}
 OPTIONAL_OF = {
     "policy": {"/policy/cmd_vel"},
     "contact_guard": {"/odom", "/object_detector/detections"},
-    "visual_servo": {"/pattern_tracker/match", "/object_detector/detections", "/camera_info"},
+    "visual_servo": {
+        "/spot_tracker/detections",
+        "/pattern_tracker/match",
+        "/object_detector/detections",
+        "/camera_info",
+    },
 }
 
 

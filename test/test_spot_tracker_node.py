@@ -16,6 +16,7 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 from rcl_interfaces.msg import Log
 from rcl_interfaces.srv import DescribeParameters
 from sensor_msgs.msg import CameraInfo, Image
+from vision_msgs.msg import Detection2DArray
 
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import UnloadModel
@@ -44,6 +45,21 @@ def test_every_encoding_gives_the_same_position(tracker: Tracker) -> None:
     for encoding, image in (("bgr8", bgr), ("mono16", spot().astype("<u2") * 257)):
         result = tracker.show(image_message(8, image, encoding))
         assert values(result) == values(expected)
+
+
+def test_a_reader_of_detections_gets_the_square_around_the_spot(tracker: Tracker, graph: Any) -> None:
+    found = graph.collect(Detection2DArray, f"/{tracker.name}/detections")
+
+    def told() -> bool:
+        tracker.show(image_message(11, spot()))
+        return bool(found)
+
+    graph.spin_until(told)
+    (detection,) = found[-1].detections
+    assert found[-1].header == detection.header == header(11)
+    assert (detection.bbox.center.position.x, detection.bbox.center.position.y) == pytest.approx((41.5, 21.5))
+    area = 4 * 4  # px of the spot
+    assert detection.bbox.size_x == detection.bbox.size_y == pytest.approx(math.sqrt(4 * area / math.pi))
 
 
 def test_without_a_spot_the_numbers_are_nan(tracker: Tracker) -> None:

@@ -58,6 +58,8 @@ class ServoGains:
     """Relative error of the size within which the robot does not drive."""
     approach_angle: float = 0.35
     """rad; a target further aside is turned to before the robot drives."""
+    search_speed: float = 0.0
+    """rad/s with which the robot turns while images come in which there is no target; 0: it stands still."""
 
 
 class VisualServo(Controller):
@@ -75,6 +77,13 @@ class VisualServo(Controller):
         self.gains = gains
         self._size = math.nan
         self._direction: _TargetDirection | None = None
+        self._side = 1.0
+        """1 if the target was last seen on the left, -1: on the right."""
+        self._looked_at = -math.inf
+
+    def look(self, stamp: float) -> None:
+        """Take note that a target was looked for in the image of this time, s, found or not."""
+        self._looked_at = max(self._looked_at, stamp)
 
     def measure(self, target: Target, stamp: float) -> None:
         """Take a measurement in the image of this time, s; one older than the last is ignored."""
@@ -86,6 +95,8 @@ class VisualServo(Controller):
             self._direction = _TargetDirection(target.bearing, stamp)
         else:
             known.update(target.bearing, self.turned(known.stamp, stamp), stamp)
+        self._side = math.copysign(1.0, -target.bearing)
+        self.look(stamp)
 
     def command(self, now: float) -> Velocity | None:
         """Return the velocity from now on, s; None while there is no target and the robot stands.
@@ -93,14 +104,23 @@ class VisualServo(Controller):
         The first call after the clock was set back forgets the target.
         """
         if now < self._now:
-            self._direction = None
+            self._direction, self._looked_at = None, -math.inf
         seconds = self._advance(now)
         direction = self._direction
         if direction is not None and now - direction.stamp > self.timeout:
             direction = None
-        if direction is None and self.velocity == STANDSTILL:
+        if direction is not None:
+            return self._approach(self._wanted(direction), seconds)
+        search = self._search()
+        if search == self.velocity == STANDSTILL:
             return None
-        return self._approach(STANDSTILL if direction is None else self._wanted(direction), seconds)
+        return self._approach(search, seconds)
+
+    def _search(self) -> Velocity:
+        """Return the velocity without a target: a turn to the side where it was last, while images come."""
+        if self._now - self._looked_at > self.timeout:
+            return STANDSTILL
+        return Velocity(0.0, self._side * self.gains.search_speed)
 
     def _wanted(self, direction: _TargetDirection) -> Velocity:
         gains = self.gains

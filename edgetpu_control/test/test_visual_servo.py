@@ -67,6 +67,43 @@ class TestACommand:
         assert servo.command(1.25) == Velocity(0.0, -0.5)
 
 
+class TestASearch:
+    GAINS = replace(GAINS, search_speed=0.6)
+
+    def servo(self) -> VisualServo:
+        """One that has looked for a target at 1.0 s."""
+        servo = VisualServo(self.GAINS, SUDDEN, TIMEOUT)
+        servo.command(0.9)
+        servo.look(1.0)
+        return servo
+
+    def test_turns_to_the_left_at_first(self) -> None:
+        assert self.servo().command(1.0) == Velocity(0.0, 0.6)
+
+    def test_ends_at_a_target(self) -> None:
+        servo = self.servo()
+        servo.measure(Target(0.0), 1.0)
+        assert servo.command(1.0) == STANDSTILL
+
+    @pytest.mark.parametrize(("bearing", "turn"), [(0.3, -0.6), (-0.3, 0.6)])
+    def test_turns_to_where_the_target_was_lost(self, bearing: float, turn: float) -> None:
+        servo = self.servo()
+        servo.measure(Target(bearing), 1.0)
+        servo.look(1.5)
+        assert servo.command(1.5) == Velocity(0.0, turn)
+
+    def test_stops_when_no_images_come(self) -> None:
+        servo = self.servo()
+        servo.command(1.0)
+        assert servo.command(1.0 + TIMEOUT + 0.01) == STANDSTILL
+        assert servo.command(1.0 + TIMEOUT + 0.02) is None
+
+    def test_is_off_unless_asked_for(self) -> None:
+        servo = VisualServo(GAINS, SUDDEN, TIMEOUT)
+        servo.look(1.0)
+        assert servo.command(1.0) is None
+
+
 class TestWithoutMeasurements:
     def test_it_brakes_and_then_falls_silent(self) -> None:
         servo = VisualServo(GAINS, LIMITS, TIMEOUT)

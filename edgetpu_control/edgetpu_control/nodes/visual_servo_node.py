@@ -20,6 +20,7 @@ from edgetpu_perception.nodes.perception_parameters import RECTIFIED
 
 SOURCES = {
     "servo_error": "spot_tracker/servo_error",
+    "spot": "spot_tracker/detections",
     "match": "pattern_tracker/match",
     "detections": "object_detector/detections",
 }
@@ -49,7 +50,7 @@ class VisualServoNode(ControlNode):
             "wanted_size",
             _GAINS.wanted_size,
             "Width of the target, as a share of the image's, at which the robot stops. 0: it only turns. "
-            "Results of the spot tracker have no size.",
+            "With servo_error, which has no size, it only turns.",
             0.0,
             1.0,
         ),
@@ -66,6 +67,13 @@ class VisualServoNode(ControlNode):
             "Bearing up to which the robot drives, rad.",
             0.0,
             math.pi / 2,
+        ),
+        live(
+            "search_speed",
+            _GAINS.search_speed,
+            "Angular velocity while results come without a target, rad/s. 0: it waits.",
+            0.0,
+            50.0,
         ),
     )
 
@@ -87,7 +95,7 @@ class VisualServoNode(ControlNode):
             )
         if source == "match":
             self.subscribe_result(PatternMatch, topic, self._on_match)
-        if source == "detections":
+        if source in ("spot", "detections"):
             self.subscribe_result(Detection2DArray, topic, self._on_detections)
         self.start("~/cmd_vel")
 
@@ -116,9 +124,11 @@ class VisualServoNode(ControlNode):
             values["wanted_size"],
             values["size_deadband"],
             values["approach_angle"],
+            values["search_speed"],
         )
 
     def _on_servo_error(self, message: ServoError, stamp: float) -> None:
+        self._servo.look(stamp)
         if not is_valid(message) or message.confidence < self.values["min_confidence"]:
             return
         if math.isnan(message.bearing_x):
@@ -131,11 +141,13 @@ class VisualServoNode(ControlNode):
         self._servo.measure(Target(message.bearing_x), stamp)
 
     def _on_match(self, message: PatternMatch, stamp: float) -> None:
+        self._servo.look(stamp)
         usable = is_valid(message, message.x, message.y) and not message.ambiguous
         if usable and message.confidence >= self.values["min_confidence"]:
             self._measure(message.x, message.y, message.width, stamp)
 
     def _on_detections(self, message: Detection2DArray, stamp: float) -> None:
+        self._servo.look(stamp)
         wanted = [each for each in message.detections if self._score(each) >= self.values["min_confidence"]]
         if wanted:
             box = max(wanted, key=self._score).bbox

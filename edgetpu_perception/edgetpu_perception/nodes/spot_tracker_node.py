@@ -1,8 +1,9 @@
-"""The spot tracker as a node: subscribes image, publishes ~/servo_error."""
+"""The spot tracker as a node: subscribes image, publishes ~/servo_error and ~/detections."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from std_msgs.msg import Header
+from vision_msgs.msg import (
+    BoundingBox2D,
+    Detection2D,
+    Detection2DArray,
+    ObjectHypothesis,
+    ObjectHypothesisWithPose,
+    Point2D,
+    Pose2D,
+)
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, reason_of
 from edgetpu_driver.images import drawing
@@ -92,6 +102,7 @@ class SpotTrackerNode(WeightUpdatingNode):
         self._color: Color | None = None
         """The colour whose weights the model is to be given; None: the weights in its file are right."""
         self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
+        self._detections = self.create_publisher(Detection2DArray, "~/detections", QOS_RESULTS)
         create_deferred_service(self, SetColor, "~/set_color", self._on_set_color)
         self._kept = PersistentState(self, "color", "model")
         color = self.values["color"]
@@ -136,8 +147,28 @@ class SpotTrackerNode(WeightUpdatingNode):
         return None if self._color is None else color_filter(self._color)
 
     def publish(self, header: Header, result: SpotResult) -> None:
-        """Publish the result on ~/servo_error."""
+        """Publish the result on ~/servo_error and, with its size, on ~/detections when that has readers."""
         self._servo_error.publish(ServoError(header=header, **scalar_fields(ServoError, result)))
+        if self._tracker.measure_size:
+            self._detections.publish(Detection2DArray(header=header, detections=self._boxes(header, result)))
+        self._tracker.measure_size = self._detections.get_subscription_count() > 0
+
+    def _boxes(self, header: Header, result: SpotResult) -> list[Detection2D]:
+        """The square around the spot; none without a spot, or while its size is not known."""
+        if not (result.valid and math.isfinite(result.diameter)):
+            return []
+        color = self._tracker.color
+        name = color if isinstance(color, str) else "spot"
+        hypothesis = ObjectHypothesis(class_id=name, score=float(result.confidence))
+        center = Pose2D(position=Point2D(x=float(result.u), y=float(result.v)))
+        size = float(result.diameter)
+        return [
+            Detection2D(
+                header=header,
+                results=[ObjectHypothesisWithPose(hypothesis=hypothesis)],
+                bbox=BoundingBox2D(center=center, size_x=size, size_y=size),
+            )
+        ]
 
     def draw(self, image: Pixels, result: SpotResult) -> Pixels:
         """Draw the position with its trail, and the numbers."""

@@ -22,6 +22,7 @@ from edgetpu_perception.spot_tracker.coordinate_decoder import CoordinateDecoder
 from edgetpu_perception.spot_tracker.evidence_decoder import EvidenceDecoder
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, SpotDecoder
 from edgetpu_perception.spot_tracker.spot_motion import SpotMotion
+from edgetpu_perception.spot_tracker.spot_size import spot_diameter
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,12 @@ class SpotResult:
     bearing_x_sigma: float = math.nan
     """One standard deviation, rad."""
     bearing_y_sigma: float = math.nan
+    u: float = math.nan
+    """`x` in px of the image; (0, 0) is the centre of the first pixel."""
+    v: float = math.nan
+    """`y` in px of the image."""
+    diameter: float = math.nan
+    """That of a disc of the spot's area, px of the image; NaN if not measured, see `measure_size`."""
 
 
 class SpotTracker(PerceptionAlgorithm[SpotResult]):
@@ -80,6 +87,8 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         self._fixed = engine is not None
         self._decoder: SpotDecoder | None = None
         self._motion = SpotMotion()
+        self.measure_size = False
+        """Whether results have a diameter, which takes longer."""
         self._use_engine(engine)
 
     @property
@@ -140,7 +149,25 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
             return SpotResult(frame.stamp, False, spot.confidence)
         self._motion.update(frame.stamp, spot)
         at = frame.position(image, spot.x, spot.y, spot.x_sigma, spot.y_sigma, self.camera)
-        return SpotResult(frame.stamp, True, spot.confidence, at.x, at.y, at.x_sigma, at.y_sigma, *at.bearing)
+        return SpotResult(
+            frame.stamp,
+            True,
+            spot.confidence,
+            at.x,
+            at.y,
+            at.x_sigma,
+            at.y_sigma,
+            *at.bearing,
+            at.u,
+            at.v,
+            self._diameter(frame, at.u, at.v),
+        )
+
+    def _diameter(self, frame: Frame, u: float, v: float) -> float:
+        if not self.measure_size or frame.image is None:
+            return math.nan
+        weights = None if self._color is None else color_filter(self._color).ravel()
+        return spot_diameter(frame.image, frame.region, u, v, weights)
 
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         """Accept an evidence map of the input's size, as of the suite's own graphs, or two coordinates.
