@@ -28,8 +28,10 @@ class Sample:
     pss: float
     """Proportional set size, MB."""
     own: float
-    """Memory that no file backs, MB: without the share of libraries, which grows when others that have
-    them mapped end."""
+    """Memory of the process alone, MB."""
+    shared: float
+    """Its share of the middleware's shared memory, MB. Segments of 16 MB are filled bit by bit, and the share
+    grows when others that have them mapped end."""
     threads: int
     files: int
     """Open file descriptors."""
@@ -47,9 +49,9 @@ def sample(process: str, pid: int, time: float, started: float) -> Sample | None
     pss = _field(rollup, "Pss:")
     if not pss:
         return None
-    own = _field(rollup, "Pss_Anon:") + _field(rollup, "Pss_Shmem:")
+    own, shared = _field(rollup, "Pss_Anon:"), _field(rollup, "Pss_Shmem:")
     threads = int(_field(status, "Threads:"))
-    return Sample(time, time - started, process, pid, pss / 1024, own / 1024, threads, files)
+    return Sample(time, time - started, process, pid, pss / 1024, own / 1024, shared / 1024, threads, files)
 
 
 def write_samples(path: Path, samples: Sequence[Sample]) -> None:

@@ -51,8 +51,12 @@ def write_report(path: Path, findings: Findings, rows: Sequence[Row], title: str
                 _svg(lambda panel: _ends(panel, findings), 1.6),
             ),
             (
-                "Memory (PSS) that no file backs, MB",
+                "Memory of the process alone, MB",
                 _svg(lambda panel: _curves(panel, findings, lambda s: s.own), 4.0),
+            ),
+            (
+                "Share of the middleware's shared memory, MB",
+                _svg(lambda panel: _curves(panel, findings, lambda s: s.shared), 3.0),
             ),
             ("Memory (PSS), MB", _svg(lambda panel: _curves(panel, findings, lambda s: s.pss), 4.0)),
             ("Threads", _svg(lambda panel: _curves(panel, findings, lambda s: s.threads), 3.0)),

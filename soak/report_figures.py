@@ -45,6 +45,9 @@ def _growth_rows(findings: Findings, case: str) -> Iterator[Row]:
         yield Row(
             AREA, case, metric, growth.percent, "%", LARGEST_GROWTH, "lower", growth.first, baseline_unit="MB"
         )
+    for growth in growths(findings.samples, lambda each: each.shared):
+        metric = f"{growth.process}: shared memory against a minute after its start"
+        yield Row(AREA, case, metric, growth.last, "MB", None, "lower", growth.first, baseline_unit="MB")
     for growth in growths(findings.samples, lambda each: each.threads):
         metric = f"{growth.process}: threads against a minute after its start"
         yield Row(AREA, case, metric, growth.last, "", None, "lower", growth.first)

@@ -311,7 +311,7 @@ def test_one_wrong_one_lost_or_one_silent_node_is_a_missed_figure():
 
 def test_memory_is_compared_with_that_a_minute_after_each_start():
     samples = [
-        Sample(t, t, "looming", 5, 150.0, 100.0 if t < 80 else 106.0, 9, 20)
+        Sample(t, t, "looming", 5, 150.0, 100.0 if t < 80 else 106.0, 10.0 + t, 9, 20)
         for t in np.arange(0.0, 120.0, 3.0)
     ]
     assert [g.percent for g in growths(samples, lambda each: each.own)] == [pytest.approx(6.0)]
