@@ -34,11 +34,15 @@ MINUTES ?= 10
 HOURS ?= 0
 STICKS ?= 3
 
+# make live: all are optional
+CAMERA ?= scene
+PORT ?= 8080
+
 # make drive: all are optional
 SCENARIO ?=
 SEEDS ?= 5
 
-.PHONY: help setup demo test lint types pytest bench accuracy regressions fuzz soak drive pictures parameters policies docs format schema clean
+.PHONY: help setup demo test lint types pytest bench accuracy regressions fuzz soak live drive pictures parameters policies docs format schema clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -81,6 +85,9 @@ fuzz: setup ## damaged files and messages, odd images, the driver's threads in m
 
 soak: setup ## run the graph under faults and restarts, every result checked (MINUTES=, HOURS=, STICKS=, SEED=)
 	@$(RUN) python3 -m soak --minutes "$(MINUTES)" --hours "$(HOURS)" --sticks "$(STICKS)" $(if $(SEED),--seed "$(SEED)")
+
+live: setup ## show the suite in a browser, at http://127.0.0.1:8080 (NODES=, CAMERA=, BACKEND=, PORT=); installs NiceGUI
+	@$(RUN) tools/run_live.sh --backend "$(BACKEND)" --camera "$(CAMERA)" --port "$(PORT)" $(if $(NODES),--nodes "$(NODES)")
 
 drive: setup ## let a simulated robot drive by the real graph (SCENARIO=, SEEDS=); installs MuJoCo
 	@$(RUN) tools/run_drive.sh $(SCENARIO) --seeds "$(SEEDS)"

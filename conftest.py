@@ -14,6 +14,7 @@ import pytest
 os.environ.update({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENCV_FOR_THREADS_NUM": "1"})
 
 import edgetpu_control  # noqa: F401
+import edgetpu_dashboard  # noqa: F401
 import edgetpu_driver  # noqa: F401
 import edgetpu_matrix  # noqa: F401
 import edgetpu_perception  # noqa: F401

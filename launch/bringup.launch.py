@@ -58,6 +58,13 @@ ARGUMENTS = (
     ("namespace", "", "namespace of all nodes", None),
     ("nodes", "spot_tracker", "nodes to start beside the driver, separated by commas; none: it alone", None),
     (
+        "camera",
+        "",
+        "source of the suite's own camera: webcam, file, scene or a pattern; empty: not started",
+        None,
+    ),
+    ("dashboard", "false", "true: start the dashboard, too, a page at http://127.0.0.1:8080", TRUTHS),
+    (
         "image_transport",
         "",
         "raw or compressed (image_topic/compressed); empty: what the parameter file says",
@@ -177,6 +184,18 @@ def _params_file(context: LaunchContext) -> str:
     return path
 
 
+def _with_camera(names: list[str], source: str) -> list[str]:
+    """The nodes asked for, and the camera if it has a source; RuntimeError for one that there is not."""
+    if not source:
+        return names
+    (setting,) = (each for each in node_table()["camera"].load().settings if each.name == "source")
+    if source not in setting.choices:
+        raise RuntimeError(
+            f"camera: expected one of {', '.join(setting.choices)}, or nothing; got '{source}'"
+        )
+    return [*names, *(["camera"] if "camera" not in names else [])]
+
+
 def _parameters(context: LaunchContext, names: list[str]) -> dict[str, dict[str, bool | str]]:
     """Parameters from the command line of the driver and of these nodes, by node."""
     texts = {name: _value(context, name) for name in ("image_transport", "qos_reliability")}
@@ -186,6 +205,8 @@ def _parameters(context: LaunchContext, names: list[str]) -> dict[str, dict[str,
     parameters = {name: _overrides_of(name, overrides) for name in (DRIVER, *names)}
     if backend := _value(context, "backend"):
         parameters[DRIVER] = {**parameters[DRIVER], "backend": backend}
+    if source := _value(context, "camera"):
+        parameters["camera"] = {**parameters["camera"], "source": source}
     return parameters
 
 
@@ -252,7 +273,10 @@ def _options_of_each_node(
 
 
 def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
-    names, params_file = _nodes(_value(context, "nodes")), _params_file(context)
+    names = _with_camera(_nodes(_value(context, "nodes")), _value(context, "camera"))
+    if _is_true(context, "dashboard") and "dashboard" not in names:
+        names = [*names, "dashboard"]
+    params_file = _params_file(context)
     _respawn_delay(_value(context, "respawn_delay"))  # refused before a node is imported
     parameters = _parameters(context, names)
     discovery = discovery_range(_value(context, "dds_scope"), context.environment)

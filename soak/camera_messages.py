@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sensor_msgs.msg import CameraInfo, Image
 
-from demo.scene.scene import Scene, render
+from edgetpu_dashboard.scene.scene import Scene, render
 
 Frames = NDArray[np.uint8]
 """[frames, height, width, 3], RGB."""

@@ -25,7 +25,7 @@ from rclpy.qos import QoSProfile
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image, JointState
 
-from demo.scene.scene import Scene
+from edgetpu_dashboard.scene.scene import Scene
 from soak.camera_messages import camera_info, image_message
 from soak.matrix_checks import embedding, place_vectors, signal
 from soak.perception_checks import CAMERAS, DRIVING, LOOKING

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from demo.scene.room import HIGH
-from demo.scene.scene import Scene
 from demo.scene.scene_truth import Columns, mean_displacement, truth_of
+from edgetpu_dashboard.scene.room import HIGH
+from edgetpu_dashboard.scene.scene import Scene
 from soak.outcome_journal import Judgement, Outcome
 from soak.scenes import FRAMES, Driving, LookingAround, Stamps
 from soak.seen_stamps import SeenStamps

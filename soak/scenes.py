@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from demo.scene.scene import Pose, Scene
+from edgetpu_dashboard.scene.scene import Pose, Scene
 
 FRAMES = 60
 """Frames of one turn of each scene."""

@@ -14,7 +14,8 @@ PERCEPTION = ROOT / "edgetpu_perception" / "edgetpu_perception"
 MATRIX = ROOT / "edgetpu_matrix" / "edgetpu_matrix"
 VISION = ROOT / "edgetpu_vision" / "edgetpu_vision"
 CONTROL = ROOT / "edgetpu_control" / "edgetpu_control"
-PACKAGES = DRIVER, PERCEPTION, MATRIX, VISION, CONTROL
+DASHBOARD = ROOT / "edgetpu_dashboard" / "edgetpu_dashboard"
+PACKAGES = DRIVER, PERCEPTION, MATRIX, VISION, CONTROL, DASHBOARD
 TOOLS = tuple(ROOT / name for name in ("accuracy", "bench", "demo", "drive", "fuzz", "soak"))
 
 ROS = (
@@ -70,6 +71,7 @@ FORBIDDEN = {
         "edgetpu_matrix",
         "edgetpu_vision",
         "edgetpu_control",
+        "edgetpu_dashboard",
     ),
     MATRIX: (
         "edgetpu_driver.usb",
@@ -79,6 +81,7 @@ FORBIDDEN = {
         "edgetpu_perception",
         "edgetpu_vision",
         "edgetpu_control",
+        "edgetpu_dashboard",
     ),
     VISION: (
         "edgetpu_driver.usb",
@@ -88,14 +91,29 @@ FORBIDDEN = {
         "edgetpu_perception",
         "edgetpu_matrix",
         "edgetpu_control",
+        "edgetpu_dashboard",
     ),
     CONTROL: (
         "edgetpu_driver.usb",
         "edgetpu_driver.darwinn",
         "edgetpu_driver.stick",
         "edgetpu_driver.virtual",
+        "edgetpu_dashboard",
     ),
-    DRIVER: ("edgetpu_perception", "edgetpu_matrix", "edgetpu_vision", "edgetpu_control"),
+    DASHBOARD: (
+        "edgetpu_driver.usb",
+        "edgetpu_driver.darwinn",
+        "edgetpu_driver.stick",
+        "edgetpu_driver.virtual",
+        "edgetpu_control",
+    ),
+    DRIVER: (
+        "edgetpu_perception",
+        "edgetpu_matrix",
+        "edgetpu_vision",
+        "edgetpu_control",
+        "edgetpu_dashboard",
+    ),
 }
 
 ROS_PARTS = (DRIVER / "node_kit", *(package / "nodes" for package in PACKAGES))

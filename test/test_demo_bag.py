@@ -12,8 +12,8 @@ from rosbags.typesys import Stores, get_typestore
 
 from demo.bag.image_bag import CAMERA_INFO, COMPRESSED_IMAGE, IMAGE, ImageBag, header_stamp
 from demo.errors import BagError
-from demo.scene.scene import Scene
 from demo.scene.scene_bag import write_scene
+from edgetpu_dashboard.scene.scene import Scene
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
 

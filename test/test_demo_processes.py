@@ -19,8 +19,8 @@ from rosbags.typesys import Stores, get_typestore
 from demo.bag.image_bag import IMAGE
 from demo.errors import GraphError
 from demo.processes import Graph, Process, find_executable, isolate
-from demo.scene.scene import Scene
 from demo.scene.scene_bag import write_scene
+from edgetpu_dashboard.scene.scene import Scene
 
 ROOT = Path(__file__).parents[1]
 FAKE = Path(__file__).with_name("demo_fake_node.py")

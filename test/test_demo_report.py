@@ -17,8 +17,8 @@ from demo.bag.truth import Truth, load_truth
 from demo.nodes import NODES
 from demo.report.report import write_report
 from demo.report.results import NodeResults, Row
-from demo.scene.scene import Scene
 from demo.scene.scene_bag import write_scene
+from edgetpu_dashboard.scene.scene import Scene
 
 NODE = NODES["spot_tracker"]
 

@@ -20,8 +20,8 @@ from demo.bag.image_bag import ImageBag
 from demo.bag.truth import load_truth
 from demo.errors import UsageError
 from demo.nodes import NODES, OWN_MODEL
-from demo.scene.scene import Scene
 from demo.scene.scene_bag import write_scene
+from edgetpu_dashboard.scene.scene import Scene
 from edgetpu_vision import Classifier
 from testdata import GOLDEN
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from demo.bag.truth import load_truth
-from demo.scene.scene import RAMP, Scene, camera_from_world, render
 from demo.scene.scene_bag import write_scene
 from demo.scene.scene_truth import truth_of
+from edgetpu_dashboard.scene.scene import RAMP, Scene, camera_from_world, render
 
 QUIET = Scene(frames=25, noise=0.0)
 WHOLE = Scene()

@@ -150,6 +150,7 @@ def test_the_embedder_feeds_place_recognition(node: Node) -> None:
         (["nodes:=spot_tracker,spot_tracker"], "nodes: expected each of "),
         (["params_file:=nowhere.yaml"], "params_file: expected a file; there is no 'nowhere.yaml'"),
         (["backend:=gpu"], 'Argument "backend" provided value "gpu" is not valid'),
+        (["camera:=radio"], "camera: expected one of webcam, file, scene, "),
         (["respawn_delay:=0"], "respawn_delay: expected seconds, 0.1 or more; got '0'"),
         (["dds_scope:=world"], 'Argument "dds_scope" provided value "world" is not valid'),
     ],

@@ -52,12 +52,14 @@ def robot_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         del sys.modules[name]
 
 
-def test_the_suite_offers_eighteen_nodes_beside_the_driver() -> None:
+def test_the_suite_offers_twenty_nodes_beside_the_driver() -> None:
     assert {name: entry.package for name, entry in node_table().items()} == {
         "contact_guard": "edgetpu_control",
         "heading_hold": "edgetpu_control",
         "policy": "edgetpu_control",
         "visual_servo": "edgetpu_control",
+        "camera": "edgetpu_dashboard",
+        "dashboard": "edgetpu_dashboard",
         "place_recognition": "edgetpu_matrix",
         "reservoir": "edgetpu_matrix",
         "spectrum": "edgetpu_matrix",

@@ -11,5 +11,5 @@ if [ "$(cat $tools/.complete 2>/dev/null)" != "$wanted" ]; then
   printf '%s\n' "$wanted" >$tools/.complete
 fi
 
-PYTHONPATH="$tools${PYTHONPATH:+:$PYTHONPATH}" python3 tools/make_docs.py build/docs edgetpu_driver edgetpu_perception edgetpu_matrix edgetpu_vision edgetpu_control
+PYTHONPATH="$tools${PYTHONPATH:+:$PYTHONPATH}" python3 tools/make_docs.py build/docs edgetpu_driver edgetpu_perception edgetpu_matrix edgetpu_vision edgetpu_control edgetpu_dashboard
 echo "[docs] build/docs/index.html"

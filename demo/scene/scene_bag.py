@@ -16,8 +16,8 @@ from rosbags.typesys.store import Typestore
 
 from demo.bag.image_bag import CAMERA_INFO, IMAGE
 from demo.bag.truth import TRUTH_FILE
-from demo.scene.scene import Scene, render
 from demo.scene.scene_truth import truth_of
+from edgetpu_dashboard.scene.scene import Scene, render
 
 TOPIC = "/camera/image_raw"
 INFO_TOPIC = "/camera/camera_info"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from demo.scene.room import HIGH
-from demo.scene.scene import RAMP, Scene
+from edgetpu_dashboard.scene.room import HIGH
+from edgetpu_dashboard.scene.scene import RAMP, Scene
 
 Value = float | bool | None
 Columns = dict[str, list[Value]]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from demo.scene.room import LAMP, LAMP_RADIUS, POSTER, Room, on_wall_ahead, pixel_rays
+from edgetpu_dashboard.scene.room import LAMP, LAMP_RADIUS, POSTER, Room, on_wall_ahead, pixel_rays
 
 Array = npt.NDArray[np.float64]
 
@@ -155,18 +155,27 @@ def camera_from_world(yaw: float, tilt: float) -> Array:
     return np.asarray(nod @ turn, dtype=np.float64)
 
 
-def render(scene: Scene) -> Iterator[npt.NDArray[np.uint8]]:
-    """Yield the frames, [height, width, 3] uint8 RGB; two are rendered at a time."""
-    room = Room(scene.seed)
-    rays = pixel_rays(scene.width, scene.height, scene.focal_length)
+class SceneRenderer:
+    """Takes the pictures of a scene."""
 
-    def picture(frame: int) -> npt.NDArray[np.uint8]:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._room = Room(scene.seed)
+        self._rays = pixel_rays(scene.width, scene.height, scene.focal_length)
+
+    def picture(self, frame: int) -> npt.NDArray[np.uint8]:
+        """Render a frame by its number, [height, width, 3] uint8 RGB."""
+        scene = self._scene
         time = scene.time(frame)
         pose = scene.pose(time)
-        pixels = room.render(pose.camera_from_world, pose.position, scene.lit(time), rays)
+        pixels = self._room.render(pose.camera_from_world, pose.position, scene.lit(time), self._rays)
         random = np.random.default_rng((scene.seed, frame))
         pixels += np.float32(scene.noise) * random.standard_normal(pixels.shape, np.float32)
         return np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
 
+
+def render(scene: Scene) -> Iterator[npt.NDArray[np.uint8]]:
+    """Yield the frames, [height, width, 3] uint8 RGB; two are rendered at a time."""
+    renderer = SceneRenderer(scene)
     with ThreadPoolExecutor(2) as pool:
-        yield from pool.map(picture, range(scene.frames))
+        yield from pool.map(renderer.picture, range(scene.frames))

@@ -1,0 +1,93 @@
+"""Pictures from a file: a picture, a folder of pictures or a video."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from edgetpu_dashboard.camera.source import NoPictureError, Pixels
+from edgetpu_driver.errors import reason_of
+from edgetpu_driver.files.file_access import read_file, user_path
+
+PICTURES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+"""Endings of the files of a folder that are taken for pictures."""
+
+
+class FileSource:
+    """The picture, the pictures of the folder by name, or the frames of the video, one a call."""
+
+    waits = False
+
+    def __init__(self, path: str, size: tuple[int, int], *, loop: bool = True) -> None:
+        """size: of the pictures, px; others are resized; 0: their own. Raises NoPictureError."""
+        self._path = user_path(path)
+        self._size = size
+        self._loop = loop
+        self._video: cv2.VideoCapture | None = None
+        self._pictures = self._open()
+        self._last: Pixels | None = None
+
+    def read(self, seconds: float) -> Pixels:  # noqa: ARG002 - one after another, whatever the time
+        """Return the next picture; after the last one the first, or the last for ever."""
+        picture = next(self._pictures, None)
+        if picture is None and self._loop:
+            self.close()
+            self._pictures = self._open()
+            picture = next(self._pictures, None)
+        if picture is not None:
+            self._last = picture
+        if self._last is None:
+            raise NoPictureError(f"{self._path}: expected a video or pictures; it has none that can be read")
+        return self._last
+
+    def close(self) -> None:
+        """Close the video."""
+        if self._video is not None:
+            self._video.release()
+            self._video = None
+
+    def _open(self) -> Iterator[Pixels]:
+        try:
+            if self._path.is_dir():
+                files = sorted(each for each in self._path.iterdir() if each.suffix.lower() in PICTURES)
+                return (self._load(each) for each in files)
+            if not stat.S_ISREG(self._path.stat().st_mode):
+                raise NoPictureError(f"{self._path}: expected a file or a folder")
+        except (OSError, ValueError) as error:
+            raise NoPictureError(reason_of(error)) from None
+        if self._path.suffix.lower() in PICTURES:
+            self._loop = False  # shown for ever, but read once
+            return iter([self._load(self._path)])
+        self._video = cv2.VideoCapture(str(self._path))
+        return self._frames(self._video)
+
+    def _load(self, path: Path) -> Pixels:
+        """Read a picture with OpenCV, which says nothing of what is wrong with it."""
+        try:
+            data = np.frombuffer(read_file(path), np.uint8)
+        except OSError as error:
+            raise NoPictureError(reason_of(error)) from None
+        picture = cv2.imdecode(data, cv2.IMREAD_COLOR) if data.size else None
+        if picture is None:
+            raise NoPictureError(f"{path}: expected a picture; OpenCV cannot read it")
+        return self._resized(picture)
+
+    def _frames(self, video: cv2.VideoCapture) -> Iterator[Pixels]:
+        while True:
+            found, frame = video.read()
+            if not found:
+                return
+            yield self._resized(frame)
+
+    def _resized(self, picture: Pixels) -> Pixels:
+        """RGB of the wanted size from BGR."""
+        height, width = picture.shape[:2]
+        wanted = self._size[0] or width, self._size[1] or height
+        if wanted != (width, height):
+            way = cv2.INTER_AREA if wanted[0] < width else cv2.INTER_LINEAR
+            picture = cv2.resize(picture, wanted, interpolation=way)
+        return np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), np.uint8)

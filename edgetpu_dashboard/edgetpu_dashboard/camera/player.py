@@ -1,0 +1,133 @@
+"""Takes pictures at a rate in a thread of its own, whatever goes wrong with their source."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from edgetpu_dashboard.camera.files import FileSource
+from edgetpu_dashboard.camera.patterns import DEFAULT_SIZE, PATTERNS, PatternSource
+from edgetpu_dashboard.camera.source import CameraSettings, NoPictureError, Pixels, Source
+from edgetpu_dashboard.camera.webcam import Webcam
+from edgetpu_dashboard.scene.scene_source import SceneSource
+
+SOURCES = ("webcam", "file", "scene", *PATTERNS)
+"""What pictures can be taken from."""
+
+RETRY = 1.0
+"""Seconds until a source that failed is opened again."""
+
+
+def open_source(settings: CameraSettings, horizontal_fov: float = math.radians(60.0)) -> Source:
+    """Open what the settings name; horizontal_fov: of the rendered scene, rad. Raises NoPictureError."""
+    if settings.source == "webcam":
+        return Webcam(settings)
+    if settings.source == "file":
+        return FileSource(settings.path, (settings.width, settings.height), loop=settings.loop)
+    width, height = settings.width or DEFAULT_SIZE[0], settings.height or DEFAULT_SIZE[1]
+    if settings.source == "scene":
+        return SceneSource(width, height, horizontal_fov)
+    return PatternSource(settings.source, width, height)
+
+
+class Player:
+    """Hands over pictures, one a period, until it is closed."""
+
+    def __init__(
+        self,
+        settings: CameraSettings,
+        show: Callable[[Pixels], None],
+        open_source: Callable[[CameraSettings], Source] = open_source,
+    ) -> None:
+        """show: gets each picture, in the player's thread."""
+        self.problem = ""
+        """Why there are no pictures; empty: there are."""
+        self._settings = settings
+        self._show = show
+        self._open_source = open_source
+        self._changed = threading.Condition()
+        self._reopen, self._paused, self._closed = False, False, False
+        self._steps = 0
+        self._seconds = 0.0
+        self._thread = threading.Thread(target=self._run, name="camera", daemon=True)
+        self._thread.start()
+
+    @property
+    def settings(self) -> CameraSettings:
+        """Which pictures are wanted; new settings open the source again."""
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: CameraSettings) -> None:
+        with self._changed:
+            self._settings, self._reopen = settings, True
+            self._changed.notify()
+
+    @property
+    def paused(self) -> bool:
+        """Whether pictures are taken by `step` only."""
+        return self._paused
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        with self._changed:
+            self._paused, self._steps = paused, 0
+            self._changed.notify()
+
+    def step(self) -> None:
+        """Take one picture while paused; its time is a period after the last one's."""
+        with self._changed:
+            self._steps += 1
+            self._changed.notify()
+
+    def close(self, seconds: float = 2.0) -> None:
+        """Stop; wait for the thread, but not for a device that hangs."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._reopen = False
+            try:
+                source = self._open_source(self._settings)
+                try:
+                    self._play(source)
+                finally:
+                    source.close()
+            except NoPictureError as error:
+                self.problem = str(error)
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closed or self._reopen, RETRY)
+
+    def _play(self, source: Source) -> None:
+        due = last = time.monotonic()
+        while self._wait(due):
+            period = 1.0 / self._settings.frame_rate
+            now = time.monotonic()
+            # A pause does not count; neither do the pictures that were missed while the machine was busy.
+            self._seconds += period if self._paused else now - last
+            due, last = max(due + period, now - period), now
+            picture = source.read(self._seconds)
+            self.problem = ""
+            if source.waits and time.monotonic() < due - period / 2:
+                continue  # a webcam that is faster than asked for
+            self._show(picture)
+            if source.waits:
+                due = time.monotonic()
+
+    def _wait(self, due: float) -> bool:
+        """Wait until it is time for a picture; False: the source is to be closed."""
+        with self._changed:
+            while not (self._closed or self._reopen):
+                if self._paused and self._steps:
+                    self._steps -= 1
+                    return True
+                left = due - time.monotonic()
+                if not self._paused and left <= 0:
+                    return True
+                self._changed.wait(None if self._paused else left)
+        return False

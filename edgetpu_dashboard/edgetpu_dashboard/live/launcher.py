@@ -1,0 +1,84 @@
+"""Starts and stops processes of nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from edgetpu_driver.errors import EdgeTpuError
+
+STOP_SECONDS = 5.0
+"""Until a node that was interrupted is killed, as `ros2 launch` has it."""
+
+
+class LaunchError(EdgeTpuError):
+    """A node cannot be started or stopped; the message says why."""
+
+
+class Launcher:
+    """The processes of nodes that were started here. Safe to use from any thread."""
+
+    def __init__(self, ros_arguments: Sequence[str] = ()) -> None:
+        """ros_arguments: what each process gets, as after --ros-args."""
+        self._ros_arguments = list(ros_arguments)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+
+    def started(self, name: str) -> bool:
+        """Whether this launcher started a process of that name that still runs."""
+        process = self._processes.get(name)
+        return process is not None and process.poll() is None
+
+    def start(
+        self, name: str, package: str, executable: str, parameters: Mapping[str, str] | None = None
+    ) -> None:
+        """Start a node with parameters, by name, in YAML. Raises LaunchError."""
+        # With the node's name: otherwise the section of the node in a parameter file would win.
+        pairs = [f"{name}:{key}:={value}" for key, value in (parameters or {}).items()]
+        arguments = [*self._ros_arguments, *(part for pair in pairs for part in ("-p", pair))]
+        command = [str(_executable(package, executable)), "--ros-args", *arguments]
+        with self._lock:
+            if self.started(name):
+                raise LaunchError(f"{name} runs already")
+            try:
+                # A session of its own: Ctrl-C on a terminal reaches only this process, which stops it.
+                self._processes[name] = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, start_new_session=True
+                )
+            except OSError as error:
+                raise LaunchError(f"{name}: {error.strerror}") from None
+
+    def stop(self, name: str) -> None:
+        """Stop a node that was started here, at most STOP_SECONDS later. Raises LaunchError."""
+        if not self.started(name):
+            raise LaunchError(f"{name} was not started from here: stop it where it was started")
+        self._stop([self._processes[name]])
+
+    def stop_all(self, seconds: float = STOP_SECONDS) -> None:
+        """Stop all nodes that were started here."""
+        self._stop([process for process in self._processes.values() if process.poll() is None], seconds)
+
+    @staticmethod
+    def _stop(processes: Sequence[subprocess.Popen[bytes]], seconds: float = STOP_SECONDS) -> None:
+        for process in processes:
+            process.send_signal(signal.SIGINT)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and any(process.poll() is None for process in processes):
+            time.sleep(0.02)
+        for process in processes:
+            process.kill()  # does nothing to one that has ended
+            process.wait()
+
+
+def _executable(package: str, name: str) -> Path:
+    """Find an executable in the sourced ROS environment, as `ros2 run` does."""
+    for prefix in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep):
+        path = Path(prefix, "lib", package, name)
+        if prefix and os.access(path, os.X_OK):
+            return path
+    raise LaunchError(f"{package}/{name} is not installed: build the workspace and source its install tree")

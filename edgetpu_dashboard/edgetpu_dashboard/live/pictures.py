@@ -1,0 +1,78 @@
+"""Pictures for the browser: as small as it shows them, as JPEG or PNG."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from edgetpu_driver.errors import InputError
+
+Pixels = npt.NDArray[np.uint8]
+
+JPEG_QUALITY = 80
+"""Block edges are hard to see; the default of OpenCV, 95, takes three times the bytes."""
+
+
+def jpeg(picture: Pixels, widest: int = 0) -> bytes:
+    """Encode uint8 [H, W] or [H, W, 3] RGB, made smaller if it is wider than `widest` px; 0: as it is."""
+    return _encoded(".jpg", _narrowed(picture, widest), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
+
+
+def png(picture: Pixels) -> bytes:
+    """Encode uint8 [H, W] or [H, W, 3] RGB without loss."""
+    return _encoded(".png", picture, [])
+
+
+def color_at(picture: Pixels, x: float, y: float, radius: int = 3) -> tuple[int, int, int]:
+    """Return the median colour, RGB, around a point given as shares of width and height, 0..1."""
+    height, width = picture.shape[:2]
+    column, row = (min(max(int(share * size), 0), size - 1) for share, size in ((x, width), (y, height)))
+    part = picture[max(row - radius, 0) : row + radius + 1, max(column - radius, 0) : column + radius + 1]
+    if part.ndim == 2:
+        part = np.repeat(part[..., None], 3, axis=2)
+    red, green, blue = (int(value) for value in np.median(part.reshape(-1, 3), axis=0))
+    return red, green, blue
+
+
+def box_of(
+    corners: tuple[float, float, float, float], width: int, height: int, least: int = 2
+) -> tuple[int, int, int, int]:
+    """Return x, y, width and height, px, of a box given by two corners as shares; InputError if too small."""
+    xs = sorted(min(max(round(share * width), 0), width) for share in (corners[0], corners[2]))
+    ys = sorted(min(max(round(share * height), 0), height) for share in (corners[1], corners[3]))
+    box = xs[0], ys[0], xs[1] - xs[0], ys[1] - ys[0]
+    if box[2] < least or box[3] < least:
+        raise InputError(f"expected a box of at least {least} x {least} px; got {box[2]} x {box[3]}")
+    return box
+
+
+def error_picture(weights: npt.NDArray[np.float32], row_scales: npt.NDArray[np.float32]) -> Pixels:
+    """Show by how much of a step each weight is rounded: white none, blue down, red up by half a step.
+
+    weights: [rows, columns]. row_scales: the step of each row, as the driver answers.
+    """
+    steps = weights / np.where(row_scales > 0, row_scales, 1.0)[:, None]
+    off = np.clip(2.0 * (np.rint(steps) - steps), -1.0, 1.0)
+    clipped = np.abs(steps) > 128
+    strength = np.abs(off)[..., None]
+    tint = np.where(off[..., None] > 0, np.array([214.0, 39.0, 40.0]), np.array([31.0, 119.0, 180.0]))
+    picture = 255.0 * (1 - strength) + tint * strength
+    picture[clipped] = (0.0, 0.0, 0.0)
+    return np.asarray(np.rint(picture), np.uint8)
+
+
+def _narrowed(picture: Pixels, widest: int) -> Pixels:
+    height, width = picture.shape[:2]
+    if not widest or width <= widest:
+        return picture
+    size = widest, max(1, round(height * widest / width))
+    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def _encoded(kind: str, picture: Pixels, options: list[int]) -> bytes:
+    pixels = picture if picture.ndim == 2 else cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
+    done, data = cv2.imencode(kind, pixels, options)
+    if not done:
+        raise InputError(f"expected a picture; OpenCV cannot encode one of {picture.shape}")
+    return bytes(data)

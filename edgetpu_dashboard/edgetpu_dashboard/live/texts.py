@@ -1,0 +1,69 @@
+"""Values of parameters as text that a user can type, and back."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from edgetpu_driver.errors import InputError
+
+Value = bool | int | float | str | list[bool] | list[int] | list[float] | list[str]
+
+
+def text_of(value: Value | None) -> str:
+    """Write a value as `value_of` reads it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return json.dumps(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def value_of(text: str, like: Value) -> Value:
+    """Read a value of the type of another one; InputError says what was expected.
+
+    Numbers are decimal; lists are JSON; a string is taken as it is.
+    """
+    try:
+        if isinstance(like, bool):
+            return {"true": True, "false": False}[text.strip().lower()]
+        if isinstance(like, int):
+            return int(text)
+        if isinstance(like, float):
+            number = float(text)
+            if math.isnan(number):
+                raise ValueError
+            return number
+        if isinstance(like, list):
+            return _list(text, like)
+    except (ValueError, KeyError):
+        raise InputError(f"expected {_expected(like)}; got '{text}'") from None
+    return text
+
+
+def _list(text: str, like: list[bool] | list[int] | list[float] | list[str]) -> Value:
+    found = json.loads(text or "[]")
+    kind = type(like[0]) if like else str
+    if not isinstance(found, list):
+        raise ValueError
+    if kind is float:
+        found = [float(each) for each in found]
+    if any(type(each) is not kind for each in found):
+        raise ValueError
+    # An empty list of strings has no type in ROS.
+    return found or [""] if kind is str else found
+
+
+def _expected(like: Value) -> str:
+    if isinstance(like, bool):
+        return "true or false"
+    if isinstance(like, int):
+        return "a whole number"
+    if isinstance(like, float):
+        return "a number"
+    kind = {bool: "truth values", int: "whole numbers", float: "numbers"}.get(
+        type(like[0]) if like else str, "strings"
+    )
+    return f"a list of {kind}, such as {json.dumps(like)}"

@@ -1,0 +1,1 @@
+"""The nodes of this package: the ROS interface of the camera."""

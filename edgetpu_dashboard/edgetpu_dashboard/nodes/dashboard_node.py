@@ -1,0 +1,159 @@
+"""The dashboard as a node: serves a page in which the graph can be seen and set."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from typing import Any, Protocol
+
+from rclpy.timer import Timer
+
+from edgetpu_dashboard.live.launcher import Launcher, LaunchError
+from edgetpu_dashboard.nodes.graph_calls import GraphCalls
+from edgetpu_dashboard.nodes.graph_view import GraphView
+from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
+from edgetpu_driver.node_kit.parameters import Setting
+
+_START_DELAY = 0.5
+"""Seconds until the page is served and nodes are started: the node has told everybody of itself by then."""
+_REFRESH = 1.0
+"""Seconds between two looks at which nodes run."""
+
+MISSING = (
+    "no page: NiceGUI is not installed; `make live` installs it, elsewhere "
+    "`pip install -r requirements-live.txt`"
+)
+"""What is said where the page cannot be served."""
+
+
+class PageServer(Protocol):
+    """What serves the page."""
+
+    def close(self) -> None:
+        """Stop serving."""
+
+
+class DashboardNode(BaseNode):
+    """Shows the nodes of its namespace in a browser."""
+
+    settings = (
+        Setting(
+            "host",
+            "127.0.0.1",
+            "Address to serve the page on. One that other computers reach, such as 0.0.0.0, needs a token.",
+        ),
+        Setting("port", 8080, "TCP port of the page.", 1, 65535),
+        Setting(
+            "token",
+            "",
+            "Secret that the page asks for, as ?token=... of its address. Empty: none, this computer only.",
+        ),
+        Setting("start", [], "Nodes to start with the dashboard, which can then stop them, too."),
+        Setting(
+            "picture_rate",
+            10.0,
+            "Most pictures per second for each browser, Hz; fewer if it takes fewer.",
+            0.5,
+            60.0,
+            read_only=False,
+        ),
+        Setting(
+            "picture_width", 640, "Greatest width of pictures for browsers, px.", 64, 4096, read_only=False
+        ),
+    )
+
+    subject = "messages"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("dashboard", **options)
+        self._server: PageServer | None = None
+        self._problem = ""
+        self.launcher = Launcher(ros_arguments(sys.argv))
+        with self.destroyed_on_error():
+            self._check_address()
+            self.view = GraphView(self)
+            self.calls = GraphCalls(self, self.view.full_name)
+            self.start_diagnostics()
+            self.create_steady_timer(_REFRESH, self.view.refresh)
+            self._begin: Timer = self.create_steady_timer(_START_DELAY, self._serve)
+
+    def destroy_node(self) -> None:
+        """Stop serving, stop the nodes that were started from here, then destroy the node."""
+        if self._server is not None:
+            self._server.close()
+        self.launcher.stop_all(seconds=1.5)  # before the limit of spin.STOP_DEADLINE
+        super().destroy_node()
+
+    def problems(self) -> list[str]:
+        """Return why there is no page."""
+        return [self._problem] if self._problem else []
+
+    def start_node(self, name: str, **parameters: str) -> None:
+        """Start a node of the table with parameters in YAML; LaunchError."""
+        entry = all_nodes().get(name)
+        if entry is None:
+            raise LaunchError(f"no installed package offers a node {name}")
+        self.launcher.start(name, entry.package, "edgetpu_node" if name == DRIVER else name, parameters)
+
+    def _check_address(self) -> None:
+        host, token = self.values["host"], self.values["token"]
+        try:
+            local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            raise FatalError(
+                f"host: expected an address such as 127.0.0.1 or 0.0.0.0; got '{host}'"
+            ) from None
+        if not local and not token:
+            raise FatalError(f"host: {host} can be reached by others, which needs a token; got none")
+
+    def _start_or_complain(self, name: str) -> None:
+        try:
+            self.start_node(name)
+        except LaunchError as error:
+            self.get_logger().error(f"start: {error}")
+
+    def _serve(self) -> None:
+        self._begin.cancel()
+        for name in self.values["start"]:
+            self._start_or_complain(name)
+        try:
+            from edgetpu_dashboard.web.server import serve
+        except ImportError as error:
+            self._problem = (
+                MISSING if (error.name or "").startswith(("nicegui", "fastapi", "uvicorn")) else str(error)
+            )
+            self.get_logger().error(self._problem)
+            return
+        host, port = self.values["host"], self.values["port"]
+        try:
+            self._server = serve(self, host, port, self.values["token"])
+        except OSError as error:
+            self._problem = f"no page: {host}:{port}: {error.strerror}"
+            self.get_logger().error(self._problem)
+            return
+        self.get_logger().info(f"http://{host}:{port}/{'?token=...' if self.values['token'] else ''}")
+
+
+def ros_arguments(arguments: list[str]) -> list[str]:
+    """Return the ROS arguments of a command line that hold for other nodes of the graph, too.
+
+    All but names and parameters given with -p, which are this node's own.
+    """
+    found: list[str] = []
+    if "--ros-args" not in arguments:
+        return found
+    rest = iter(arguments[arguments.index("--ros-args") + 1 :])
+    for argument in rest:
+        if argument == "--":
+            break
+        if argument in ("-p", "--param"):
+            next(rest, None)
+        elif argument in ("-r", "--remap"):
+            rule = next(rest, "")
+            if not rule.startswith(("__node:=", "__name:=")):
+                found += [argument, rule]
+        elif argument != "--ros-args":
+            found.append(argument)
+    return found

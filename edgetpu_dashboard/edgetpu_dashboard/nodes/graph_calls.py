@@ -1,0 +1,243 @@
+"""Calls of services of the graph from another thread's event loop: parameters, models, what a hand does."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from rcl_interfaces.msg import ParameterDescriptor
+from rcl_interfaces.srv import DescribeParameters, GetParameters, ListParameters, SetParameters
+from rclpy.node import Node
+from rclpy.parameter import Parameter, parameter_value_to_python
+from sensor_msgs.msg import Image
+from std_msgs.msg import Header
+from std_srvs.srv import Trigger
+
+from edgetpu_dashboard.live.pictures import Pixels, error_picture
+from edgetpu_dashboard.live.texts import Value, value_of
+from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.node_kit.image_messages import message_from_labels, message_from_rgb
+from edgetpu_driver.node_kit.node_table import DRIVER
+from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
+from edgetpu_msgs.srv import (
+    AddPlace,
+    ListModels,
+    LoadModel,
+    SetColor,
+    SetTemplate,
+    SetWeights,
+    TrainReadout,
+    UnloadModel,
+)
+
+DISCOVERY = 3.0
+"""Seconds to wait for a service to be there."""
+ANSWER = 10.0
+"""Seconds to wait for an answer."""
+MODEL_ANSWER = 60.0
+"""Seconds for the answer to loading a model, which may be compiled and uploaded first."""
+_POLL = 0.05
+
+_T = TypeVar("_T")
+
+
+class RefusedError(EdgeTpuError):
+    """A node refused a request; the message is the node's."""
+
+
+@dataclass(frozen=True)
+class ShownParameter:
+    """A parameter of a running node."""
+
+    name: str
+    value: Value | None
+    description: str
+    limits: str
+    """The range or the choices in words; empty: none."""
+    choices: tuple[str, ...]
+    read_only: bool
+
+
+class GraphCalls:
+    """Requests to the nodes beside this one; every method is for an event loop in another thread."""
+
+    def __init__(self, node: Node, full_name: Callable[[str], str]) -> None:
+        self._node = node
+        self._full_name = full_name
+        self._callers: dict[str, Any] = {}
+
+    async def in_executor(self, work: Callable[[], _T]) -> _T:
+        """Run a function in the thread of the node's executor and return what it returns."""
+        done: Future[_T] = Future()
+
+        def run() -> None:
+            if not done.set_running_or_notify_cancel():
+                return  # nobody waits any more
+            try:
+                done.set_result(work())
+            except Exception as error:
+                done.set_exception(error)
+
+        self._node.executor.create_task(run)
+        return await asyncio.wait_for(asyncio.wrap_future(done), ANSWER)
+
+    async def ask(self, kind: Any, node: str, service: str, seconds: float = ANSWER, **fields: Any) -> Any:
+        """Call a service of a node of the table; EdgeTpuError without an answer, or with a refusal."""
+        name = f"{self._full_name(node)}/{service}"
+        client = await self.in_executor(lambda: self._client(kind, name))
+        for _ in range(round(DISCOVERY / _POLL)):
+            if client.service_is_ready():
+                break
+            await asyncio.sleep(_POLL)
+        else:
+            raise UnavailableError(f"{node} does not run: there is no {name}")
+        done: Future[Any] = Future()
+
+        def finish(future: Any) -> None:
+            if not done.set_running_or_notify_cancel():
+                return
+            if future.exception() is not None:
+                done.set_exception(future.exception())
+            else:
+                done.set_result(future.result())
+
+        await self.in_executor(lambda: client.call_async(kind.Request(**fields)).add_done_callback(finish))
+        try:
+            answer = await asyncio.wait_for(asyncio.wrap_future(done), seconds)
+        except asyncio.TimeoutError:
+            raise UnavailableError(f"{name} did not answer within {seconds:g} s") from None
+        if getattr(answer, "success", True) is False:
+            raise RefusedError(answer.message or f"{name} refused")
+        return answer
+
+    async def trigger(self, node: str, service: str) -> str:
+        """Call a service without arguments; what it says."""
+        return str((await self.ask(Trigger, node, service)).message) or "done"
+
+    async def parameters(self, node: str) -> list[ShownParameter]:
+        """Ask for all parameters of a node, sorted by name."""
+        listed = await self.ask(ListParameters, node, "list_parameters")
+        names = sorted(listed.result.names)
+        described = await self.ask(DescribeParameters, node, "describe_parameters", names=names)
+        values = await self.ask(GetParameters, node, "get_parameters", names=names)
+        return [
+            _shown(name, parameter_value_to_python(value), descriptor)
+            for name, value, descriptor in zip(names, values.values, described.descriptors, strict=True)
+        ]
+
+    async def set_parameter(self, node: str, name: str, text: str, like: Value) -> Value:
+        """Set a parameter to what a user typed, of the type of another value; the value that was set."""
+        return await self.set_value(node, name, value_of(text, like))
+
+    async def set_value(self, node: str, name: str, value: Value) -> Value:
+        """Set a parameter. RefusedError with the node's reason."""
+        message = Parameter(name, value=value).to_parameter_msg()
+        answer = await self.ask(SetParameters, node, "set_parameters", parameters=[message])
+        (result,) = answer.results
+        if not result.successful:
+            raise RefusedError(result.reason)
+        return value
+
+    async def set_color(self, node: str, rgb: tuple[int, int, int]) -> str:
+        """Have a spot tracker look for a colour."""
+        total = max(sum(rgb), 1)
+        await self.ask(SetColor, node, "set_color", rgb=[value / total for value in rgb])
+        return f"tracks the colour {rgb}"
+
+    async def set_template(self, node: str, view: Pixels, box: tuple[int, int, int, int]) -> str:
+        """Have a pattern tracker look for a part of a picture: x, y, width and height, px."""
+        x, y, width, height = box
+        patch = np.ascontiguousarray(view[y : y + height, x : x + width])
+        answer = await self.ask(
+            SetTemplate, node, "set_template", patch=_image(patch), view=_image(view), accept_ambiguous=True
+        )
+        doubt = "; it resembles another part of the picture" if answer.ambiguous else ""
+        return f"looks for a patch of {width} x {height} px{doubt}"
+
+    async def train(self, node: str, regularization: float, forget: bool) -> str:
+        """Train the readout of a reservoir."""
+        answer = await self.ask(
+            TrainReadout,
+            node,
+            "train_readout",
+            MODEL_ANSWER,
+            regularization=regularization,
+            forget=forget,
+        )
+        rms = ", ".join(f"{value:.4g}" for value in answer.residual_rms)
+        return f"trained on {answer.samples} samples; residual {rms}"
+
+    async def add_place(self, node: str, label: str, replace: bool) -> str:
+        """Name the place that is seen now."""
+        answer = await self.ask(AddPlace, node, "add_place", label=label, replace=replace)
+        return f"{label}: {answer.places} places are known, by {answer.embeddings} views"
+
+    async def models(self) -> Any:
+        """Ask the driver for its models: the answer of ~/list_models."""
+        return await self.ask(ListModels, DRIVER, "list_models")
+
+    async def load_model(self, model: str, name: str) -> str:
+        """Load a model that everybody may use."""
+        answer = await self.ask(
+            LoadModel, DRIVER, "load_model", MODEL_ANSWER, model=model, name=name, shared=True, wait=True
+        )
+        return f"{answer.info.name} is loaded"
+
+    async def unload_model(self, name: str) -> str:
+        """Unload a model."""
+        await self.ask(UnloadModel, DRIVER, "unload_model", name=name)
+        return f"{name} is unloaded"
+
+    async def set_weights(
+        self, model: str, tensor: str, weights: npt.NDArray[np.float32]
+    ) -> tuple[str, Pixels]:
+        """Swap the weights of a model; what the driver says of their errors, in words and as a picture."""
+        if weights.ndim != 2 or not np.isfinite(weights).all():
+            raise InputError(f"expected a matrix of finite numbers; got an array of shape {weights.shape}")
+        answer = await self.ask(
+            SetWeights,
+            DRIVER,
+            "set_weights",
+            MODEL_ANSWER,
+            model=model,
+            tensor=tensor,
+            weights=weights.ravel().tolist(),
+            shape=list(weights.shape),
+            accept_clipping=True,
+        )
+        text = (
+            f"version {answer.weights_version} of {model}: largest error {answer.worst_error:.3g}, "
+            f"RMS {answer.rms_error:.3g}, {answer.clipped} clipped"
+        )
+        scales = np.asarray(answer.row_scales, np.float32)
+        return text, error_picture(weights, np.resize(scales, len(weights)))
+
+    def _client(self, kind: Any, name: str) -> Any:
+        if name not in self._callers:
+            self._callers[name] = self._node.create_client(kind, name, qos_profile=QOS_SERVICE)
+        return self._callers[name]
+
+
+def _shown(name: str, value: Any, descriptor: ParameterDescriptor) -> ShownParameter:
+    limits = descriptor.additional_constraints
+    for span in (*descriptor.floating_point_range, *descriptor.integer_range):
+        limits = f"{span.from_value:.10g} to {span.to_value:.10g}"
+    choices: tuple[str, ...] = ()
+    if isinstance(value, str) and descriptor.additional_constraints.startswith("one of "):
+        names = descriptor.additional_constraints.removeprefix("one of ").split(", ")
+        choices = tuple("" if each == "'' (nothing)" else each for each in names)
+    if isinstance(value, array.array):
+        value = value.tolist()
+    return ShownParameter(name, value, descriptor.description, limits, choices, descriptor.read_only)
+
+
+def _image(picture: Pixels) -> Image:
+    if picture.ndim == 2:
+        return message_from_labels(Header(), picture)
+    return message_from_rgb(Header(), picture)

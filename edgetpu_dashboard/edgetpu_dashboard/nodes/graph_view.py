@@ -1,0 +1,197 @@
+"""What runs in the graph and what it says: nodes by the node table, results, diagnostics, pictures.
+
+The executor's thread writes and the server's thread reads, under one lock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from rclpy.node import Node
+from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from sensor_msgs.msg import Image
+
+from edgetpu_dashboard.live.curves import ResultLog
+from edgetpu_dashboard.live.pictures import Pixels
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.images.encodings import ImageError
+from edgetpu_driver.node_kit.image_messages import image_from_message
+from edgetpu_driver.node_kit.node_table import DRIVER, NodeEntry, all_nodes, node_table
+from edgetpu_driver.node_kit.qos_profiles import QOS_LATCHED
+from edgetpu_driver.node_kit.result_topics import ResultTopic
+from edgetpu_driver.node_kit.serialized_image import read_image
+from edgetpu_msgs.msg import DeviceStatus
+
+CAMERA_VIEW = "camera image"
+"""In place of a node's name: the images that the nodes get."""
+
+_NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+_TRIGGER = "std_srvs/srv/Trigger"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One entry of /diagnostics."""
+
+    name: str
+    level: str
+    """`ok`, `warning`, `error` or `stale`."""
+    message: str
+    values: Mapping[str, str]
+
+
+@dataclass
+class ViewedNode:
+    """A node of the table, and what it said."""
+
+    entry: NodeEntry
+    running: bool = False
+    triggers: tuple[str, ...] = ()
+    """Names of its services without arguments, such as reset."""
+    has_picture: bool = False
+    result: ResultTopic | None = None
+    log: ResultLog | None = None
+    diagnostics: dict[str, Diagnostic] = field(default_factory=dict)
+
+
+class PictureTap:
+    """The newest picture of a topic, received while somebody looks."""
+
+    def __init__(self) -> None:
+        self.lookers = 0
+        self.number = 0
+        """Of the newest picture."""
+        self._message = b""
+        self.subscription: Any = None
+
+    def put(self, message: bytes) -> None:
+        """Keep a serialised image."""
+        self._message, self.number = message, self.number + 1
+
+    def picture(self) -> Pixels:
+        """Decode the newest picture, [H, W] or [H, W, 3] RGB; InputError if there is none."""
+        if not self.number:
+            raise InputError("there is no picture yet")
+        try:
+            return image_from_message(read_image(self._message))
+        except ImageError as error:
+            raise InputError(str(error)) from None
+
+
+class GraphView:
+    """The nodes beside this one, in its namespace."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._namespace = node.get_namespace().rstrip("/")
+        self.lock = threading.RLock()
+        self.nodes: dict[str, ViewedNode] = {}
+        self.status: DeviceStatus | None = None
+        self._taps: dict[str, PictureTap] = {}
+        self._subscriptions: dict[str, Any] = {}
+        node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
+        node.create_subscription(DeviceStatus, f"{DRIVER}/status", self._on_status, QOS_LATCHED)
+
+    def full_name(self, name: str) -> str:
+        """The full name of a node of the table."""
+        return f"{self._namespace}/{name}"
+
+    def refresh(self) -> None:
+        """Look which nodes run, and subscribe to the results of those that are new."""
+        found = set(self._node.get_node_names_and_namespaces())
+        entries = all_nodes()
+        names = [DRIVER, *node_table()]
+        with self.lock:
+            for name in names:
+                viewed = self.nodes.setdefault(name, ViewedNode(entries[name]))
+                viewed.running = (name, self._namespace or "/") in found
+            for name in self.nodes.keys() - set(names):  # its package was removed
+                del self.nodes[name]
+            running = [viewed for viewed in self.nodes.values() if viewed.running]
+        for viewed in running:
+            self._look_at(viewed)
+
+    def look(self, view: str) -> PictureTap:
+        """Begin to receive the pictures of a node, or the camera's; in the executor's thread."""
+        tap = self._taps.setdefault(view, PictureTap())
+        tap.lookers += 1
+        if tap.subscription is None:
+            topic = "image" if view == CAMERA_VIEW else f"{view}/debug_image"
+            qos = qos_profile_sensor_data if view == CAMERA_VIEW else _NEWEST
+            tap.subscription = self._node.create_subscription(Image, topic, tap.put, qos, raw=True)
+        return tap
+
+    def look_away(self, view: str) -> None:
+        """End what `look` began; in the executor's thread."""
+        tap = self._taps[view]
+        tap.lookers -= 1
+        if not tap.lookers and tap.subscription is not None:
+            self._node.destroy_subscription(tap.subscription)
+            tap.subscription = None
+
+    def _look_at(self, viewed: ViewedNode) -> None:
+        """Find the services of a running node, and subscribe to its results."""
+        name = viewed.entry.name
+        prefix = f"{self.full_name(name)}/"
+        services = self._node.get_service_names_and_types_by_node(name, self._namespace or "/")
+        topics = self._node.get_publisher_names_and_types_by_node(name, self._namespace or "/")
+        with self.lock:
+            viewed.triggers = tuple(
+                sorted(each.removeprefix(prefix) for each, types in services if _TRIGGER in types)
+            )
+            viewed.has_picture = f"{prefix}debug_image" in {topic for topic, _ in topics}
+        if name in self._subscriptions or name == DRIVER:
+            return
+        result: ResultTopic | None = viewed.entry.load().results
+        self._subscriptions[name] = None
+        if result is None:
+            return
+        with self.lock:
+            viewed.result = result
+            viewed.log = ResultLog({value.field: value.sigma for value in result.values})
+        self._subscriptions[name] = self._node.create_subscription(
+            result.message_type,
+            f"{name}/{result.topic}",
+            lambda message: self._on_result(viewed, message),
+            qos_profile_sensor_data,
+        )
+
+    def _on_result(self, viewed: ViewedNode, message: Any) -> None:
+        assert viewed.result is not None
+        assert viewed.log is not None
+        row = viewed.result.row(message) if viewed.result.row else _row(viewed.result, message)
+        stamp = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
+        latency = 1e-9 * self._node.get_clock().now().nanoseconds - stamp
+        with self.lock:
+            viewed.log.add(time.monotonic(), row, latency)
+
+    def _on_status(self, status: DeviceStatus) -> None:
+        with self.lock:
+            self.status = status
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        prefix = self._namespace.lstrip("/")
+        with self.lock:
+            for status in message.status:
+                node, _, _ = status.name.partition(":")
+                name = node.strip().removeprefix(f"{prefix}/" if prefix else "")
+                if name in self.nodes:
+                    self.nodes[name].diagnostics[status.name] = _diagnostic(status)
+
+
+def _row(result: ResultTopic, message: Any) -> dict[str, float]:
+    """The numbers of a flat message: validity, confidence, values and their standard deviations."""
+    fields = ["valid", "confidence"]
+    fields += [name for value in result.values for name in (value.field, value.sigma) if name]
+    return {name: getattr(message, name) for name in fields if hasattr(message, name)}
+
+
+def _diagnostic(status: DiagnosticStatus) -> Diagnostic:
+    number = int.from_bytes(status.level, "little") if isinstance(status.level, bytes) else status.level
+    level = ("ok", "warning", "error", "stale")[min(number, 3)]
+    return Diagnostic(status.name, level, status.message, {each.key: each.value for each in status.values})

@@ -1,0 +1,24 @@
+"""The rendered scene as pictures of a camera, over and over."""
+
+from __future__ import annotations
+
+from edgetpu_dashboard.camera.source import Pixels
+from edgetpu_dashboard.scene.scene import Scene, SceneRenderer
+
+
+class SceneSource:
+    """What the camera of the scene sees; after its end it starts again."""
+
+    waits = False
+
+    def __init__(self, width: int, height: int, horizontal_fov: float) -> None:
+        """width, height: px. horizontal_fov: rad."""
+        self._scene = Scene(width=width, height=height, field_of_view=horizontal_fov)
+        self._renderer = SceneRenderer(self._scene)
+
+    def read(self, seconds: float) -> Pixels:
+        """Render the view at this time since the start."""
+        return self._renderer.picture(int(seconds * self._scene.rate) % self._scene.frames)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to release."""

@@ -1,0 +1,79 @@
+"""Who may open the page: a token for other computers, and no foreign page's requests in any case."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+COOKIE = "edgetpu_token"
+
+Scope = MutableMapping[str, Any]
+App = Callable[[Scope, Any, Any], Awaitable[None]]
+
+_REFUSAL = b"expected the token of the dashboard, as ?token=... of the address\n"
+_FOREIGN = b"expected a request of the dashboard's own page\n"
+
+
+class Access:
+    """An ASGI application that lets through to another one who has the token.
+
+    A browser sends cookies, and requests to 127.0.0.1, for any page that asks it to. So the name of the host
+    must be one that leads here, and the origin of a WebSocket must be the page itself.
+    """
+
+    def __init__(self, app: App, token: str, *, local: bool) -> None:
+        """local: whether only this computer reaches the server."""
+        self._app = app
+        self._token = token
+        self._local = local
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        """Handle a request."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+        given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[0]
+        if not self._own(headers):
+            await _refuse(scope, send, _FOREIGN)
+        elif self._token and not self._knows(given, headers):
+            await _refuse(scope, send, _REFUSAL)
+        elif self._token and given and scope["type"] == "http":
+            await self._app(scope, receive, self._with_cookie(send))
+        else:
+            await self._app(scope, receive, send)
+
+    def _own(self, headers: dict[str, str]) -> bool:
+        host = headers.get("host", "")
+        name = urlsplit(f"//{host}").hostname or ""
+        if self._local and name not in ("localhost", "::1") and not name.startswith("127."):
+            return False
+        origin = headers.get("origin", "")
+        return not origin or urlsplit(origin).netloc == host
+
+    def _knows(self, given: str, headers: dict[str, str]) -> bool:
+        cookies: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
+        kept = cookies[COOKIE].value if COOKIE in cookies else ""
+        return any(secrets.compare_digest(text.encode(), self._token.encode()) for text in (given, kept))
+
+    def _with_cookie(self, send: Any) -> Any:
+        cookie = f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Strict".encode("latin-1")
+
+        async def send_with_cookie(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), (b"set-cookie", cookie)]
+            await send(message)
+
+        return send_with_cookie
+
+
+async def _refuse(scope: Scope, send: Any, text: bytes) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 4403, "reason": text.decode().strip()})
+        return
+    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    await send({"type": "http.response.start", "status": 403, "headers": headers})
+    await send({"type": "http.response.body", "body": text})

@@ -1,0 +1,220 @@
+"""The driver: its sticks, its models, their weights, and any Coral model on the live picture."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from typing import Any
+
+import numpy as np
+from nicegui import ui
+
+from edgetpu_dashboard.live.pictures import png
+from edgetpu_dashboard.web.told import told
+from edgetpu_driver.errors import EdgeTpuError, InputError
+
+STATES = ("absent", "boot", "starting", "ready", "recovering", "failed", "closed", "inactive")
+"""Of DeviceStatus, by their numbers."""
+
+_MODELS_PERIOD = 3.0
+"""Seconds between two looks at the loaded models."""
+
+KINDS = ("object_detector", "classifier", "segmenter", "pose_estimator", "embedder")
+"""Nodes that run a Coral model of the user."""
+
+
+def driver_panel(page: Any) -> None:
+    """Sticks, temperature, queue, residents, utilisation and errors."""
+
+    @ui.refreshable
+    def state() -> None:
+        with page.view.lock:
+            status = page.view.status
+        if status is None:
+            ui.label("no driver has been heard of").classes("hint")
+            return
+        ui.label(f"{status.backend}: {STATES[status.state]}").classes("font-medium").props(
+            "data-id=driver_state"
+        )
+        if status.message:
+            ui.label(status.message).classes("refusal")
+        _facts(
+            {
+                "firmware": status.firmware or "none",
+                "latency p50, p99": f"{1e3 * status.latency_p50:.2f}, {1e3 * status.latency_p99:.2f} ms",
+                "inferences": status.inferences,
+                "uploads": status.uploads,
+                "sent, received": f"{status.bytes_sent / 1e6:.1f}, {status.bytes_received / 1e6:.1f} MB",
+                "retries, recoveries": f"{status.retries}, {status.recoveries}",
+                "dropped, expired, refused": f"{status.dropped}, {status.expired}, {status.refused}",
+                "heat warnings": status.thermal_warnings,
+            }
+        )
+        for number, stick in enumerate(status.sticks):
+            title = f"stick {stick.serial or stick.bus_path or number + 1}: {STATES[stick.state]}"
+            ui.label(title).classes("font-medium q-mt-md")
+            if stick.message:
+                ui.label(stick.message).classes("refusal")
+            ui.linear_progress(round(float(stick.utilisation), 3), show_value=False).props("rounded")
+            warmth = "unknown" if math.isnan(stick.temperature) else f"{stick.temperature:.1f} °C"
+            _facts(
+                {
+                    "utilisation": f"{100 * stick.utilisation:.0f} %",
+                    "temperature": warmth + (", throttled" if stick.throttled else ""),
+                    "queue": f"{stick.waiting} waiting",
+                    "throughput": f"{stick.throughput:.0f} /s",
+                    "clock": stick.clock_preset or "none",
+                    "link": f"{stick.link_speed:.0f} Mbit/s" if stick.link_speed else "none",
+                    "SRAM": f"{stick.sram_used / 1e6:.2f} of {stick.sram_total / 1e6:.2f} MB",
+                    "residents": ", ".join(stick.resident_models) or "none",
+                    "failed checks": stick.failed_checks,
+                }
+            )
+
+    state()
+    ui.timer(1.0, state.refresh)
+
+
+def _facts(facts: dict[str, Any]) -> None:
+    with ui.element("dl").classes("facts"):
+        for name, value in facts.items():
+            with ui.element("dt"):
+                ui.label(name)
+            with ui.element("dd"):
+                ui.label(str(value))
+
+
+def models_panel(page: Any) -> None:
+    """Load and unload models, swap weights, run a Coral model."""
+    ui.label("Loaded models").classes("font-medium")
+    column = ui.column().classes("w-full gap-1").props("data-id=loaded_models")
+    shown: list[Any] = []
+
+    async def look() -> None:
+        try:
+            models = list((await page.calls.models()).models)
+        except (EdgeTpuError, TimeoutError):
+            models = []
+        facts = [(each.name, each.weights_version, each.state, each.message) for each in models]
+        if facts == shown and facts:
+            return
+        shown[:] = facts
+        column.clear()
+        with column:
+            for model in models:
+                _model(page, model, look)
+            if not models:
+                ui.label("no model is loaded, or no driver runs").classes("hint")
+
+    ui.timer(_MODELS_PERIOD, look)
+    _load(page, look)
+    _weights(page)
+    _run_model(page)
+
+
+def _model(page: Any, model: Any, changed: Any) -> None:
+    async def unload() -> None:
+        async with told():
+            ui.notify(await page.calls.unload_model(model.name), type="positive")
+        await changed()
+
+    with ui.row().classes("items-center w-full no-wrap gap-2"):
+        with ui.column().classes("gap-0 grow shrink"):
+            ui.label(model.name).classes("name")
+            where = ("on the CPU", "in SRAM", "streamed")[model.placement]
+            size = f"{model.parameter_bytes / 1e3:.0f} kB, {where}, weights {model.weights_version}"
+            ui.label(model.message or size).classes("hint")
+        ui.button(icon="eject", on_click=unload).props(
+            f"flat round dense data-id=unload_{model.name} aria-label='unload {model.name}'"
+        )
+
+
+def _load(page: Any, changed: Any) -> None:
+    with ui.row().classes("items-center w-full no-wrap gap-2 q-mt-sm"):
+        model = ui.input("model file or name").props("dense outlined data-id=model_to_load").classes("grow")
+        name = ui.input("as").props("dense outlined data-id=model_name").classes("short")
+
+        async def load() -> None:
+            async with told():
+                text = await page.calls.load_model(str(model.value or ""), str(name.value or ""))
+                ui.notify(text, type="positive")
+            await changed()
+
+        ui.button("load", on_click=load).props("outline dense no-caps data-id=load_model")
+
+
+def _weights(page: Any) -> None:
+    ui.separator().classes("q-my-md")
+    ui.label("Swap weights").classes("font-medium")
+    with ui.row().classes("items-center w-full no-wrap gap-2"):
+        model = ui.input("model").props("dense outlined data-id=weights_model").classes("grow")
+        tensor = ui.input("tensor, if several").props("dense outlined data-id=weights_tensor").classes("grow")
+    answer = ui.label().classes("hint").props("data-id=weights_answer")
+    picture = ui.image().classes("errors").props("data-id=weights_errors no-spinner")
+    picture.set_visibility(False)
+
+    async def swap(event: Any) -> None:
+        async with told():
+            weights = read_npy(await event.file.read())
+            text, errors = await page.calls.set_weights(
+                str(model.value or ""), str(tensor.value or ""), weights
+            )
+            answer.text = f"{text}. Blue: rounded down, red: up, by half a step at most; black: clipped."
+            picture.set_source(f"data:image/png;base64,{base64.b64encode(png(errors)).decode()}")
+            picture.set_visibility(True)
+
+    ui.upload(label="a matrix as .npy", auto_upload=True, on_upload=swap, max_files=1000).props(
+        "accept=.npy flat bordered data-id=weights_file"
+    ).classes("w-full")
+
+
+def read_npy(data: bytes) -> Any:
+    """Read a matrix from the bytes of a .npy file; InputError for anything else."""
+    try:
+        weights = np.load(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"expected a .npy file with a matrix of numbers: {error}") from None
+    if not isinstance(weights, np.ndarray) or weights.dtype.kind not in "fiub" or weights.ndim != 2:
+        shape = getattr(weights, "shape", "none")
+        raise InputError(f"expected a .npy file with a matrix of numbers; got one of shape {shape}")
+    return weights.astype(np.float32)
+
+
+def _run_model(page: Any) -> None:
+    ui.separator().classes("q-my-md")
+    ui.label("Run a Coral model on the live picture").classes("font-medium")
+    kind = ui.select(list(KINDS), value=KINDS[0], label="what it does").props(
+        "dense outlined data-id=run_kind"
+    )
+    path = ui.input("model file").props("dense outlined data-id=run_path").classes("w-full")
+    labels = (
+        ui.input("labels: a file, coco, or nothing")
+        .props("dense outlined data-id=run_labels")
+        .classes("w-full")
+    )
+
+    async def run() -> None:
+        async with told():
+            name = str(kind.value)
+            if not path.value:
+                raise InputError("expected the path of a model file")
+            if page.dashboard.launcher.started(name):
+                import asyncio
+
+                await asyncio.to_thread(page.dashboard.launcher.stop, name)
+            parameters = {"model": _quoted(path.value)}
+            if labels.value:
+                parameters["labels"] = _quoted(labels.value)
+            page.dashboard.start_node(name, **parameters)
+            ui.notify(f"{name} starts with {path.value}", type="positive")
+            page.select(name)
+
+    for each in (kind, path, labels):
+        each.classes("q-mb-xs")
+    ui.button("run", icon="play_arrow", on_click=run).props("outline dense no-caps data-id=run_model")
+
+
+def _quoted(text: str) -> str:
+    """A string as YAML has it."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,186 @@
+"""What can be set and done with one node: its parameters, and what a hand does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nicegui import ui
+
+from edgetpu_dashboard.live.texts import Value, text_of
+from edgetpu_dashboard.web.told import told
+from edgetpu_driver.errors import EdgeTpuError, reason_of
+
+_VALUES_PERIOD = 3.0
+"""Seconds between two looks at the values of parameters, which others may change."""
+
+
+@ui.refreshable
+def parameters_panel(page: Any) -> None:
+    """Every parameter of the node: description, range, value, and a field to change it."""
+    node = page.node
+    if not page.view.nodes[node].running:
+        ui.label(f"{node} does not run").classes("hint")
+        return
+    with ui.column().classes("w-full gap-0") as column:
+        ui.spinner()
+    rows: dict[str, _Row] = {}
+
+    async def look() -> None:
+        try:
+            parameters = await page.calls.parameters(node)
+        except (EdgeTpuError, TimeoutError):
+            return  # the node has stopped, which the list of nodes says, or is busy
+        if not rows:
+            column.clear()
+        with column:
+            for each in sorted(parameters, key=lambda each: (each.read_only, each.name)):
+                if each.name in rows:
+                    rows[each.name].show(each.value)
+                else:
+                    rows[each.name] = _Row(page, node, each)
+
+    ui.timer(_VALUES_PERIOD, look)
+
+
+class _Row:
+    """One parameter."""
+
+    def __init__(self, page: Any, node: str, parameter: Any) -> None:
+        self._page, self._node, self._parameter = page, node, parameter
+        self._value: Value | None = parameter.value
+        with ui.element("div").classes("parameter").props(f"data-id=parameter_{parameter.name}"):
+            with ui.row().classes("items-center w-full no-wrap gap-2"):
+                ui.label(parameter.name).classes("name")
+                ui.space()
+                self._field()
+            description = parameter.description
+            if parameter.limits:
+                description += f" Range: {parameter.limits}."
+            ui.label(description + (" Set at start." if parameter.read_only else "")).classes("hint")
+            self._refusal = ui.label().classes("refusal")
+            self._refusal.set_visibility(False)
+
+    def show(self, value: Value | None) -> None:
+        """Show a value that was set elsewhere."""
+        if value == self._value or self._parameter.read_only:
+            return
+        self._value = value
+        self._input.value = value if isinstance(self._input, ui.switch | ui.select) else text_of(value)
+
+    def _field(self) -> None:
+        value, name = self._value, self._parameter.name
+        if self._parameter.read_only or value is None:
+            ui.label(text_of(value) or "empty").classes("value")
+        elif isinstance(value, bool):
+            self._input: Any = ui.switch(value=value).props(f"dense data-id=input_{name}")
+            self._input.on("update:model-value", lambda _event: self._set(self._input.value))
+        elif self._parameter.choices:
+            self._input = ui.select(list(self._parameter.choices), value=value)
+            self._input.props(f"dense outlined options-dense data-id=input_{name}").classes("field")
+            self._input.on("update:model-value", lambda _event: self._set(self._input.value))
+        else:
+            self._input = ui.input(value=text_of(value)).props(f"dense outlined data-id=input_{name}")
+            self._input.classes("field")
+            self._input.on("keydown.enter", lambda _event: self._set(self._input.value))
+            self._input.on("blur", lambda _event: self._set(self._input.value))
+
+    async def _set(self, wanted: Any) -> None:
+        if wanted == (text_of(self._value) if isinstance(wanted, str) else self._value):
+            self._refusal.set_visibility(False)
+            return
+        name, value = self._parameter.name, self._value
+        try:
+            if isinstance(wanted, str) and not self._parameter.choices:
+                self._value = await self._page.calls.set_parameter(self._node, name, wanted, value)
+            else:
+                self._value = await self._page.calls.set_value(self._node, name, wanted)
+        except (EdgeTpuError, TimeoutError) as error:
+            self._refusal.text = reason_of(error) or "no answer in time"
+            self._refusal.set_visibility(True)
+            return
+        self._refusal.set_visibility(False)
+        ui.notify(f"{name}: {text_of(self._value)}", type="positive", timeout=1500)
+
+
+@ui.refreshable
+def by_hand_panel(page: Any) -> None:
+    """What can be done with the node that is shown."""
+    node = page.node
+    viewed = page.view.nodes[node]
+    names = {setting.name for setting in viewed.entry.load().settings}
+    if not viewed.running:
+        ui.label(f"{node} does not run").classes("hint")
+        return
+    if node == "spot_tracker":
+        ui.label("Click a spot in the picture to track its colour.").classes("q-mb-sm")
+    if "roi" in names:
+        _drag_choice(page, node)
+    if node == "reservoir":
+        _training(page, node)
+    if node == "place_recognition":
+        _naming(page, node)
+    if viewed.triggers:
+        with ui.row().classes("gap-2 q-mt-sm"):
+            for service in viewed.triggers:
+                _trigger(page, node, service)
+    if "roi" not in names and not viewed.triggers:
+        ui.label("Nothing but its parameters can be set.").classes("hint")
+
+
+def _drag_choice(page: Any, node: str) -> None:
+    choices = {"region": "the region to look at"}
+    if node == "pattern_tracker":
+        choices = {"template": "the template to look for", **choices}
+    page.drag_does = next(iter(choices))
+
+    def choose(event: Any) -> None:
+        page.drag_does = event.value
+
+    async def whole() -> None:
+        async with told():
+            await page.calls.set_value(node, "roi", [0, 0, 0, 0])
+            ui.notify(f"{node} looks at the whole picture", type="positive")
+
+    ui.label("Drag a box in the picture to make it")
+    ui.radio(choices, value=page.drag_does, on_change=choose).props("dense data-id=drag_does")
+    ui.button("whole picture", icon="crop_free", on_click=whole).props("flat dense data-id=whole_picture")
+
+
+def _trigger(page: Any, node: str, service: str) -> None:
+    async def call() -> None:
+        async with told():
+            ui.notify(f"{service}: {await page.calls.trigger(node, service)}", type="positive")
+
+    ui.button(service.replace("_", " "), on_click=call).props(
+        f"outline dense no-caps data-id=trigger_{service}"
+    )
+
+
+def _training(page: Any, node: str) -> None:
+    regularization = ui.number("regularization (0: the parameter's)", value=0.0, min=0.0).props(
+        "dense outlined data-id=regularization"
+    )
+    forget = ui.checkbox("forget the targets afterwards")
+
+    async def train() -> None:
+        async with told():
+            text = await page.calls.train(node, float(regularization.value or 0.0), bool(forget.value))
+            ui.notify(text, type="positive")
+
+    ui.button("train the readout", icon="school", on_click=train).props("outline dense no-caps data-id=train")
+
+
+def _naming(page: Any, node: str) -> None:
+    label = (
+        ui.input("name of the place that is seen")
+        .props("dense outlined data-id=place_name")
+        .classes("w-full")
+    )
+    replace = ui.checkbox("replace its other views")
+
+    async def add() -> None:
+        async with told():
+            text = await page.calls.add_place(node, str(label.value or ""), bool(replace.value))
+            ui.notify(text, type="positive")
+
+    ui.button("add", icon="add_location_alt", on_click=add).props("outline dense no-caps data-id=add_place")

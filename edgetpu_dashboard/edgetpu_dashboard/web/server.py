@@ -1,0 +1,69 @@
+"""Serves the page in a thread of its own."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, WebSocket
+from nicegui import app as nicegui_app
+from nicegui import ui
+
+from edgetpu_dashboard.web.access import Access
+from edgetpu_dashboard.web.page import build_page
+from edgetpu_dashboard.web.stream import stream
+
+_STATIC = Path(__file__).parent / "static"
+_CLOSING = 1.0
+"""Seconds for connections to end."""
+
+
+class Server:
+    """A running server of the page."""
+
+    def __init__(self, application: Any, listener: socket.socket) -> None:
+        config = uvicorn.Config(
+            application,
+            log_level="warning",
+            ws="websockets-sansio",
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listener]}, name="dashboard", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.should_exit = True
+        self._thread.join(_CLOSING)
+
+
+def serve(dashboard: Any, host: str, port: int, token: str) -> Server:
+    """Serve the page of a dashboard node; OSError if the port is in use."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    application = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+
+    @application.websocket("/live")
+    async def live(client: WebSocket, node: str = "", view: str = "") -> None:
+        await stream(dashboard, client, node, view)
+
+    @ui.page("/")
+    async def page() -> None:
+        await build_page(dashboard)
+
+    nicegui_app.add_static_files("/dashboard", str(_STATIC))
+    ui.run_with(application, title="Edge TPU", dark=True, favicon="🪸", show_welcome_message=False)
+    local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    return Server(Access(application, token, local=local), listener)

@@ -1,0 +1,64 @@
+"""Who may open the page."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from edgetpu_dashboard.web.access import Access
+
+
+def ask(
+    access: Access, kind: str = "http", query: str = "", host: str = "127.0.0.1:8080", **headers: str
+) -> list[dict[str, Any]]:
+    """What is sent in answer to a request."""
+    sent: list[dict[str, Any]] = []
+    fields = {"host": host, **headers}
+    scope = {
+        "type": kind,
+        "query_string": query.encode(),
+        "headers": [(key.encode(), value.encode()) for key, value in fields.items()],
+    }
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(access(scope, None, send))
+    return sent
+
+
+async def page(_scope: Any, _receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+
+
+LOCAL = Access(page, "", local=True)
+GUARDED = Access(page, "secret", local=False)
+
+
+def test_this_computer_needs_no_token() -> None:
+    assert ask(LOCAL)[0]["status"] == 200
+    assert ask(LOCAL, host="localhost:8080")[0]["status"] == 200
+    assert ask(LOCAL, origin="http://127.0.0.1:8080")[0]["status"] == 200
+
+
+@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "http://evil.example"}])
+def test_requests_of_foreign_pages_are_refused(headers: dict[str, str]) -> None:
+    assert ask(LOCAL, **headers)[0]["status"] == 403
+    assert ask(LOCAL, "websocket", **headers)[0]["code"] == 4403
+
+
+def test_others_need_the_token() -> None:
+    assert ask(GUARDED, host="robot:8080")[0]["status"] == 403
+    assert ask(GUARDED, query="token=wrong", host="robot:8080")[0]["status"] == 403
+    assert ask(GUARDED, "websocket", host="robot:8080")[0]["type"] == "websocket.close"
+
+
+def test_who_has_given_the_token_is_remembered() -> None:
+    answer = ask(GUARDED, query="token=secret", host="robot:8080")[0]
+    ((name, value),) = answer["headers"]
+    assert (answer["status"], name) == (200, b"set-cookie")
+    cookie = value.decode().partition(";")[0]
+    assert ask(GUARDED, host="robot:8080", cookie=cookie)[0]["status"] == 200
+    assert ask(GUARDED, "websocket", host="robot:8080", cookie=cookie)[0]["type"] == "http.response.start"

@@ -1,0 +1,67 @@
+"""Curves of the last minute, and the pace of a node."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from edgetpu_dashboard.live.curves import Curve, ResultLog
+
+
+def test_a_curve_has_times_before_now() -> None:
+    curve = Curve()
+    curve.add(100.0, 1.0, 0.1)
+    curve.add(101.0, 2.0, 0.2)
+    assert curve.points(102.0) == [(-2.0, 1.0, 0.1), (-1.0, 2.0, 0.2)]
+
+
+def test_what_is_older_than_the_window_is_forgotten() -> None:
+    curve = Curve(window=10.0)
+    curve.add(0.0, 1.0)
+    curve.add(11.0, 2.0)
+    assert curve.points(12.0) == [(-1.0, 2.0, 0.0)]
+
+
+def test_points_are_joined_to_as_many_as_are_shown() -> None:
+    curve = Curve(window=10.0)
+    for step in range(1000):
+        curve.add(step * 0.01, float(step % 2), 0.1 + 0.001 * step)
+    points = curve.points(10.0, most=20)
+    assert len(points) == 20
+    assert [point[1] for point in points] == pytest.approx([0.5] * 20)
+    assert points[0][2] == pytest.approx(0.1 + 0.049)  # the largest sigma of its part
+
+
+def test_a_value_that_was_not_measured_is_a_gap() -> None:
+    curve = Curve()
+    curve.add(0.0, math.nan, math.nan)
+    assert curve.points(1.0) == [(-1.0, None, 0.0)]
+
+
+def test_values_of_results_that_are_not_valid_are_gaps() -> None:
+    log = ResultLog({"x": "x_sigma"})
+    log.add(0.0, {"valid": False, "x": 3.0, "x_sigma": 0.1}, 0.01)
+    log.add(1.0, {"valid": True, "x": 4.0, "x_sigma": 0.1}, 0.01)
+    assert log.curves["x"].points(1.0) == [(-1.0, None, 0.0), (0.0, 4.0, 0.1)]
+    assert log.last == {"valid": True, "x": 4.0, "x_sigma": 0.1}
+
+
+def test_rate_latency_and_gap_are_those_of_the_last_seconds() -> None:
+    log = ResultLog({})
+    for step in range(200):
+        log.add(0.1 * step, {}, 0.02 if step % 2 else 0.04)
+    log.add(20.4, {}, 0.02)
+    pace = log.pace(20.4)
+    assert pace.rate == pytest.approx(45 / 4.9, rel=0.01)
+    assert pace.latency == pytest.approx(0.02)
+    assert pace.gap == pytest.approx(0.5)
+
+
+def test_a_node_that_has_stopped_has_no_rate() -> None:
+    log = ResultLog({})
+    log.add(0.0, {}, 0.01)
+    log.add(0.1, {}, 0.01)
+    pace = log.pace(10.0)
+    assert pace.rate == 0.0
+    assert math.isnan(pace.latency)

@@ -1,0 +1,82 @@
+"""Processes of nodes that are started and stopped from the dashboard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgetpu_dashboard.live.launcher import Launcher, LaunchError
+
+PROGRAM = """#!/usr/bin/env python3
+import json, signal, sys, pathlib
+pathlib.Path({path!r}).write_text(json.dumps(sys.argv[1:]))
+{handler}
+signal.pause()
+"""
+
+
+@pytest.fixture
+def launcher() -> Iterator[Launcher]:
+    made = Launcher(["-r", "image:=/front"])
+    yield made
+    made.stop_all(0.0)
+
+
+def install(prefix: Path, monkeypatch: pytest.MonkeyPatch, handler: str = "") -> Path:
+    """A program of the package `robot`; returns the file to which it writes its arguments."""
+    told = prefix / "arguments.json"
+    program = prefix / "lib" / "robot" / "wheel"
+    program.parent.mkdir(parents=True)
+    program.write_text(PROGRAM.format(path=str(told), handler=handler))
+    program.chmod(0o755)
+    monkeypatch.setenv("AMENT_PREFIX_PATH", str(prefix))
+    return told
+
+
+def test_a_node_gets_the_arguments_of_the_graph_and_its_parameters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
+) -> None:
+    told = install(tmp_path, monkeypatch, handler="sys.exit()")
+    launcher.start("wheel", "robot", "wheel", {"model": "'a.tflite'"})
+    launcher._processes["wheel"].wait(10.0)
+    arguments = ["--ros-args", "-r", "image:=/front", "-p", "wheel:model:='a.tflite'"]
+    assert json.loads(told.read_text()) == arguments
+    assert not launcher.started("wheel")
+
+
+def test_a_node_is_started_once_and_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
+) -> None:
+    install(tmp_path, monkeypatch)
+    launcher.start("wheel", "robot", "wheel")
+    with pytest.raises(LaunchError, match="wheel runs already"):
+        launcher.start("wheel", "robot", "wheel")
+    launcher.stop("wheel")
+    assert not launcher.started("wheel")
+
+
+def test_what_was_started_elsewhere_is_left_alone(launcher: Launcher) -> None:
+    with pytest.raises(LaunchError, match="wheel was not started from here: stop it where it was started"):
+        launcher.stop("wheel")
+
+
+def test_what_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
+) -> None:
+    monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
+    with pytest.raises(LaunchError, match="robot/wheel is not installed"):
+        launcher.start("wheel", "robot", "wheel")
+
+
+def test_a_node_that_does_not_stop_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
+) -> None:
+    told = install(tmp_path, monkeypatch, handler="signal.signal(signal.SIGINT, signal.SIG_IGN)")
+    launcher.start("wheel", "robot", "wheel")
+    while not told.exists():
+        assert launcher.started("wheel")
+    launcher.stop_all(0.05)
+    assert not launcher.started("wheel")

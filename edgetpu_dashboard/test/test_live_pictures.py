@@ -1,0 +1,63 @@
+"""Pictures for the browser, and what a hand picks in them."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from edgetpu_dashboard.live.pictures import box_of, color_at, error_picture, jpeg, png
+from edgetpu_driver.errors import InputError
+
+RED = (200, 10, 20)
+
+
+def decoded(data: bytes) -> np.ndarray:
+    return cv2.cvtColor(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+
+
+def test_a_picture_is_made_smaller_for_the_browser() -> None:
+    picture = np.full((300, 400, 3), RED, np.uint8)
+    assert decoded(jpeg(picture, 200)).shape == (150, 200, 3)
+    assert decoded(jpeg(picture, 800)).shape == (300, 400, 3)
+
+
+def test_png_is_exact() -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
+    assert np.array_equal(decoded(png(picture)), picture)
+
+
+def test_the_colour_of_a_spot_is_the_median_around_it() -> None:
+    picture = np.zeros((100, 200, 3), np.uint8)
+    picture[40:60, 90:110] = RED
+    picture[50, 100] = 255  # a bright pixel of noise
+    assert color_at(picture, 0.5, 0.5) == RED
+    assert color_at(picture, 0.0, 0.0) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("corners", "box"),
+    [
+        ((0.1, 0.2, 0.5, 0.6), (20, 20, 80, 40)),
+        ((0.5, 0.6, 0.1, 0.2), (20, 20, 80, 40)),
+        ((0.9, 0.9, 1.5, 1.5), (180, 90, 20, 10)),
+    ],
+)
+def test_a_box_is_the_same_from_every_corner_and_ends_at_the_edge(
+    corners: tuple[float, float, float, float], box: tuple[int, int, int, int]
+) -> None:
+    assert box_of(corners, 200, 100) == box
+
+
+def test_a_box_of_no_size_is_refused() -> None:
+    with pytest.raises(InputError, match="expected a box of at least 2 x 2 px; got 0 x 10"):
+        box_of((0.5, 0.5, 0.5, 0.6), 200, 100)
+
+
+def test_errors_of_weights_are_blue_white_red_and_black() -> None:
+    weights = np.array([[1.0, 1.25, 0.75, 200.0]], np.float32)
+    picture = error_picture(weights, np.array([1.0], np.float32))
+    assert picture[0, 0].tolist() == [255, 255, 255]
+    assert picture[0, 1].tolist() == [143, 187, 218]  # rounded down by a quarter of a step
+    assert picture[0, 2].tolist() == [234, 147, 148]  # rounded up by a quarter
+    assert picture[0, 3].tolist() == [0, 0, 0]

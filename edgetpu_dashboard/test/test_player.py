@@ -1,0 +1,120 @@
+"""The player takes pictures at its rate, on request, and again after a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from queue import Empty, Queue
+
+import numpy as np
+import pytest
+
+from edgetpu_dashboard.camera import player
+from edgetpu_dashboard.camera.player import SOURCES, Player, open_source
+from edgetpu_dashboard.camera.source import CameraSettings, NoPictureError, Pixels, Source
+
+FAST = CameraSettings(frame_rate=200.0, width=16, height=12)
+
+
+class Times:
+    """A source whose pictures are the times that it was asked for."""
+
+    waits = False
+
+    def __init__(self) -> None:
+        self.times: Queue[float] = Queue()
+        self.closed = False
+
+    def read(self, seconds: float) -> Pixels:
+        self.times.put(seconds)
+        return np.zeros((1, 1, 3), np.uint8)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@contextmanager
+def playing(source: Source) -> Iterator[Player]:
+    shown: Queue[Pixels] = Queue()
+    made = Player(FAST, shown.put, lambda _settings: source)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_the_time_of_a_picture_grows_by_a_period_and_more() -> None:
+    source = Times()
+    with playing(source):
+        times = [source.times.get(timeout=5.0) for _ in range(5)]
+    assert times[0] == pytest.approx(0.0, abs=0.005)
+    assert np.all(np.diff(times) > 0.0)
+    assert times[4] >= 0.015
+    assert source.closed
+
+
+def test_while_paused_each_step_takes_one_picture_a_period_later() -> None:
+    source = Times()
+    with playing(source) as made:
+        made.paused = True
+        last = source.times.get(timeout=5.0)
+        with suppress(Empty):  # what was on its way
+            last = source.times.get(timeout=0.1)
+        made.step()
+        made.step()
+        steps = [source.times.get(timeout=5.0) for _ in range(2)]
+        assert steps == pytest.approx([last + 0.005, last + 0.010])
+        with pytest.raises(Empty):
+            source.times.get(timeout=0.05)
+
+
+def test_new_settings_open_the_source_again() -> None:
+    opened: Queue[CameraSettings] = Queue()
+
+    def open_one(settings: CameraSettings) -> Source:
+        opened.put(settings)
+        return Times()
+
+    made = Player(FAST, lambda _picture: None, open_one)
+    try:
+        assert opened.get(timeout=5.0) == FAST
+        made.settings = replace(FAST, source="noise")
+        assert opened.get(timeout=5.0).source == "noise"
+    finally:
+        made.close()
+
+
+def test_a_source_that_fails_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(player, "RETRY", 0.01)
+    shown: Queue[Pixels] = Queue()
+    failures = iter([NoPictureError("unplugged"), NoPictureError("unplugged")])
+    problems: list[str] = []
+
+    def open_one(_settings: CameraSettings) -> Source:
+        problems.append(made.problem if problems else "")
+        if (error := next(failures, None)) is not None:
+            raise error
+        return Times()
+
+    made = Player.__new__(Player)
+    made.__init__(FAST, shown.put, open_one)  # type: ignore[misc]
+    try:
+        shown.get(timeout=5.0)
+        assert problems == ["", "unplugged", "unplugged"]
+        assert made.problem == ""
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if name not in ("webcam", "file")])
+def test_every_synthetic_source_has_the_size_asked_for(name: str) -> None:
+    source = open_source(CameraSettings(source=name, width=64, height=48))
+    assert source.read(0.5).shape == (48, 64, 3)
+    source.close()
+
+
+def test_the_scene_starts_again_at_its_end() -> None:
+    source = open_source(CameraSettings(source="scene", width=64, height=48))
+    assert np.array_equal(source.read(0.0), source.read(345 / 30 + 0.001))
+    assert not np.array_equal(source.read(0.0), source.read(1.0))

@@ -1,0 +1,174 @@
+"""What the dashboard knows of the graph and does in it, without its page."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from edgetpu_dashboard.nodes.dashboard_node import ros_arguments
+from edgetpu_dashboard.nodes.graph_calls import GraphCalls, RefusedError, ShownParameter
+from edgetpu_dashboard.nodes.graph_view import CAMERA_VIEW, GraphView
+from edgetpu_driver.cli.main import main as edgetpu
+from edgetpu_driver.errors import InputError, UnavailableError
+
+
+@pytest.fixture(scope="module")
+def nodes(start_node: Any, graph: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A camera with a wandering dot, the tracker that follows it, and the driver with a matrix to load."""
+    models = tmp_path_factory.mktemp("models")
+    assert edgetpu(["models", "build", "dense_256", "--output", str(models)]) == 0
+    start_node("edgetpu_driver", "edgetpu_node", backend="cpu", model_dirs=f"['{models}']")
+    start_node("edgetpu_dashboard", "camera", width=160, height=120)
+    start_node("edgetpu_perception", "spot_tracker", keep_state="false", model_dir=str(models))
+    graph.await_device()
+
+
+@pytest.fixture(scope="module")
+def view(nodes: None, graph: Any) -> GraphView:  # noqa: ARG001
+    return GraphView(graph.node)
+
+
+@pytest.fixture(scope="module")
+def calls(view: GraphView, graph: Any) -> GraphCalls:
+    return GraphCalls(graph.node, view.full_name)
+
+
+def result_of(graph: Any, work: Coroutine[Any, Any, Any]) -> Any:
+    """What a coroutine returns or raises that runs in a thread of its own, as the page's do."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append(asyncio.run(work))
+        except Exception as error:
+            outcome.append(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    graph.spin_until(lambda: bool(outcome))
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]
+
+
+def parameter(graph: Any, calls: GraphCalls, node: str, name: str) -> ShownParameter:
+    found = result_of(graph, calls.parameters(node))
+    return next(each for each in found if each.name == name)
+
+
+def await_nodes(graph: Any, view: GraphView) -> None:
+    def complete() -> bool:
+        view.refresh()
+        return all(view.nodes[name].running for name in ("edgetpu", "camera", "spot_tracker"))
+
+    graph.spin_until(complete)
+
+
+def test_every_node_of_the_table_is_known_and_whether_it_runs(graph: Any, view: GraphView) -> None:
+    await_nodes(graph, view)
+    assert {"looming", "classifier", "reservoir", "visual_servo", "dashboard"} < view.nodes.keys()
+    assert not view.nodes["looming"].running
+    assert view.nodes["camera"].triggers == ("step",)
+    assert view.nodes["spot_tracker"].has_picture
+
+
+def test_results_become_numbers_and_curves(graph: Any, view: GraphView) -> None:
+    await_nodes(graph, view)
+    view.refresh()
+    log = view.nodes["spot_tracker"].log
+    assert log is not None
+    graph.spin_until(lambda: log.count > 20 and log.last["valid"])
+    assert log.last.keys() >= {"confidence", "x", "x_sigma", "bearing_y_sigma"}
+    assert 1.0 < log.pace(time.monotonic()).rate < 60.0
+    assert 0.0 < log.pace(time.monotonic()).latency < 2.0
+    assert any(value is not None for _, value, _ in log.curves["x"].points(time.monotonic()))
+
+
+def test_diagnostics_and_the_state_of_the_driver_arrive(graph: Any, view: GraphView) -> None:
+    await_nodes(graph, view)
+    graph.spin_until(lambda: "camera: pictures" in view.nodes["camera"].diagnostics)
+    assert view.nodes["camera"].diagnostics["camera: pictures"].values["source"] == "wandering_dot"
+    graph.spin_until(lambda: view.status is not None and view.status.backend == "cpu")
+
+
+@pytest.mark.parametrize("name", [CAMERA_VIEW, "spot_tracker"])
+def test_pictures_come_only_while_somebody_looks(graph: Any, view: GraphView, name: str) -> None:
+    topic = "/image" if name == CAMERA_VIEW else "/spot_tracker/debug_image"
+    others = graph.node.count_subscribers(topic)
+    first, second = view.look(name), view.look(name)
+    assert first is second
+    graph.spin_until(lambda: first.number > 0)
+    assert first.picture().shape == (120, 160, 3)
+    view.look_away(name)
+    assert first.subscription is not None
+    view.look_away(name)
+    graph.spin_until(lambda: graph.node.count_subscribers(topic) == others)
+
+
+def test_a_parameter_is_shown_with_description_limits_and_value(graph: Any, calls: GraphCalls) -> None:
+    rate = parameter(graph, calls, "camera", "frame_rate")
+    assert (rate.value, rate.limits, rate.read_only) == (30.0, "0.1 to 240", False)
+    assert rate.description.startswith("Pictures per second, Hz.")
+    source = parameter(graph, calls, "camera", "source")
+    assert source.choices[:3] == ("webcam", "file", "scene")
+    assert parameter(graph, calls, "camera", "camera_frame_id").read_only
+    assert parameter(graph, calls, "spot_tracker", "roi").value == [0, 0, 0, 0]
+
+
+def test_a_parameter_is_set_as_it_was_typed(graph: Any, calls: GraphCalls) -> None:
+    assert result_of(graph, calls.set_parameter("camera", "frame_rate", "20", 30.0)) == 20.0
+    assert parameter(graph, calls, "camera", "frame_rate").value == 20.0
+
+
+def test_what_a_node_refuses_is_told_in_its_words(graph: Any, calls: GraphCalls) -> None:
+    with pytest.raises(RefusedError, match="path: there is no /nowhere"):
+        result_of(graph, calls.set_parameter("camera", "path", "/nowhere", ""))
+    with pytest.raises(InputError, match="expected a number; got 'fast'"):
+        result_of(graph, calls.set_parameter("camera", "frame_rate", "fast", 30.0))
+
+
+def test_a_node_that_does_not_run_is_named(graph: Any, calls: GraphCalls) -> None:
+    with pytest.raises(UnavailableError, match="looming does not run"):
+        result_of(graph, calls.parameters("looming"))
+
+
+def test_a_colour_is_set(graph: Any, calls: GraphCalls) -> None:
+    assert result_of(graph, calls.set_color("spot_tracker", (200, 20, 20))) == (
+        "tracks the colour (200, 20, 20)"
+    )
+
+
+def test_a_model_is_loaded_gets_weights_and_is_unloaded(graph: Any, calls: GraphCalls) -> None:
+    assert result_of(graph, calls.load_model("dense_256", "mine")) == "mine is loaded"
+    assert "mine" in {model.name for model in result_of(graph, calls.models()).models}
+    weights = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    text, picture = result_of(graph, calls.set_weights("mine", "", weights / np.abs(weights).max()))
+    assert text.startswith("version 1 of mine: largest error ")
+    assert text.endswith(", 0 clipped")
+    assert picture.shape == (6, 4, 3)
+    with pytest.raises(
+        InputError, match=r"expected a matrix of finite numbers; got an array of shape \(3,\)"
+    ):
+        result_of(graph, calls.set_weights("mine", "", np.zeros(3, np.float32)))
+    assert result_of(graph, calls.unload_model("mine")) == "mine is unloaded"
+    with pytest.raises(RefusedError, match="mine"):
+        result_of(graph, calls.unload_model("mine"))
+
+
+def test_what_holds_for_the_whole_graph_is_handed_on() -> None:
+    line = ["dashboard", "--ros-args", "-r", "__node:=dashboard", "-r", "image:=/front/image_raw"]
+    line += ["-p", "port:=9000", "--params-file", "robot.yaml", "-r", "__ns:=/robot"]
+    assert ros_arguments(line) == [
+        *("-r", "image:=/front/image_raw"),
+        *("--params-file", "robot.yaml"),
+        *("-r", "__ns:=/robot"),
+    ]
+    assert ros_arguments(["dashboard"]) == []

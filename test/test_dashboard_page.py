@@ -1,0 +1,284 @@
+"""The dashboard in a real browser: Chromium, driven by Selenium."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+LIVE_TOOLS = Path(__file__).parents[1] / "build" / "live_tools"
+if LIVE_TOOLS.is_dir():
+    sys.path.append(str(LIVE_TOOLS))
+webdriver = pytest.importorskip(
+    "selenium.webdriver", reason="Selenium is not installed: tools/run.sh tools/install_live.sh"
+)
+pytest.importorskip("nicegui", reason="NiceGUI is not installed: tools/run.sh tools/install_live.sh")
+
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+PATIENCE = 60.0
+WIDE, PHONE = (1500, 950), (390, 844)
+
+pytestmark = pytest.mark.skipif(
+    not (BROWSER and DRIVER), reason="no browser: apt install chromium chromium-driver"
+)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Dashboard:
+    """A dashboard in a process of its own."""
+
+    def __init__(self, *parameters: str) -> None:
+        from ament_index_python.packages import get_package_prefix
+
+        self.port = free_port()
+        path = Path(get_package_prefix("edgetpu_dashboard")) / "lib/edgetpu_dashboard/dashboard"
+        settings = [part for each in (f"port:={self.port}", *parameters) for part in ("-p", each)]
+        paths = [str(LIVE_TOOLS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, reversed(paths)))}
+        self._command = [str(path), "--ros-args", *settings]
+        self._environment = environment
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, env=self._environment)
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+        assert self._process.wait(10.0) == 0
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def answers(self, path: str = "", **headers: str) -> int | None:
+        """The status of a request; None if nobody listens yet."""
+        try:
+            request = urllib.request.Request(self.address + path, headers=headers)
+            with urllib.request.urlopen(request, timeout=20.0) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return None
+
+
+@pytest.fixture(scope="module")
+def nodes(start_node: Any, graph: Any) -> dict[str, Any]:
+    driver = start_node("edgetpu_driver", "edgetpu_node", backend="cpu")
+    camera = start_node("edgetpu_dashboard", "camera", width=160, height=120, frame_rate=20.0)
+    tracker = start_node("edgetpu_perception", "spot_tracker", keep_state="false")
+    graph.await_device()
+    return {"edgetpu": driver, "camera": camera, "spot_tracker": tracker}
+
+
+@pytest.fixture(scope="module")
+def dashboard(nodes: dict[str, Any], graph: Any) -> Iterator[Dashboard]:  # noqa: ARG001
+    made = Dashboard()
+    graph.spin_until(lambda: made.answers() == 200)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def browser(dashboard: Dashboard) -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    made = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    made.set_window_size(*WIDE)
+    made.get(dashboard.address)
+    yield made
+    made.quit()
+
+
+def wait(browser: Any, condition: Any) -> Any:
+    return WebDriverWait(browser, PATIENCE, 0.1).until(lambda _browser: condition())
+
+
+def pictures(browser: Any) -> int:
+    return int(browser.execute_script("return document.getElementById('live')?.dataset.count || 0"))
+
+
+def text(browser: Any, selector: str) -> str:
+    return str(browser.execute_script(f"return document.querySelector(`{selector}`)?.textContent || ''"))
+
+
+def press(browser: Any, selector: str) -> None:
+    wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, selector))
+    browser.execute_script(f"document.querySelector(`{selector}`).click()")
+
+
+def show(browser: Any, node: str) -> None:
+    press(browser, f"#node_{node}")
+    wait(browser, lambda: text(browser, ".stage .text-xl") == node)
+
+
+def key(browser: Any, character: str) -> None:
+    ActionChains(browser).send_keys(character).perform()
+
+
+def type_value(browser: Any, name: str, value: str) -> None:
+    field = wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, f"input[data-id=input_{name}]"))[0]
+    field.send_keys(Keys.CONTROL, "a")
+    field.send_keys(value, Keys.ENTER)
+
+
+def test_a_running_node_shows_its_picture_numbers_and_curves(browser: Any) -> None:
+    show(browser, "spot_tracker")
+    before = pictures(browser)
+    wait(browser, lambda: pictures(browser) > before + 3)
+    wait(browser, lambda: "Hz · latency" in text(browser, "#numbers"))
+    wait(browser, lambda: "±" in text(browser, "#curve_x .value"))
+    assert text(browser, "#state") == "running"
+
+
+def test_every_node_of_the_table_is_listed(browser: Any) -> None:
+    from edgetpu_driver.node_kit.node_table import all_nodes
+
+    listed = browser.execute_script("return [...document.querySelectorAll('nav button')].map((b) => b.id)")
+    assert {name.removeprefix("node_") for name in listed} == set(all_nodes())
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_nothing_is_wider_than_the_screen(browser: Any, size: tuple[int, int]) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False},
+    )
+    for tab in ("parameters", "by_hand", "driver", "models", "diagnostics"):
+        press(browser, f"[data-id=tab_{tab}]")
+        widths = "return [document.documentElement.scrollWidth, window.innerWidth]"
+        wanted, there = browser.execute_script(widths)
+        assert wanted <= there, tab
+    press(browser, "[data-id=tab_parameters]")
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_space_pauses_and_a_single_picture_can_be_taken(browser: Any) -> None:
+    paused = "return document.body.classList.contains('paused')"
+    key(browser, " ")
+    assert browser.execute_script(paused)
+    # A picture that was under way may still come; from then on only those asked for.
+    browser.execute_async_script("setTimeout(arguments[0], 1000)")
+    before = pictures(browser)
+    press(browser, "[data-id=single]")
+    wait(browser, lambda: pictures(browser) == before + 1)
+    key(browser, " ")
+    assert not browser.execute_script(paused)
+    wait(browser, lambda: pictures(browser) > before + 2)
+
+
+def test_s_saves_the_picture(browser: Any) -> None:
+    browser.execute_script(
+        "window.saved = [];"
+        "HTMLAnchorElement.prototype.click = function () { window.saved.push(this.download); }"
+    )
+    key(browser, "s")
+    (name,) = browser.execute_script("return window.saved")
+    assert name.startswith("spot_tracker_")
+    assert name.endswith(".jpg")
+
+
+def test_a_parameter_is_changed_and_a_refusal_is_shown_beside_it(browser: Any) -> None:
+    show(browser, "camera")
+    type_value(browser, "frame_rate", "500")
+    refusal = "[data-id=parameter_frame_rate] .refusal"
+    wait(browser, lambda: "frame_rate" in text(browser, refusal))
+    type_value(browser, "frame_rate", "15")
+    shown = f"return getComputedStyle(document.querySelector('{refusal}')).display"
+    wait(browser, lambda: browser.execute_script(shown) == "none" or not text(browser, refusal))
+    type_value(browser, "path", "/nowhere")
+    wait(browser, lambda: text(browser, "[data-id=parameter_path] .refusal") == "path: there is no /nowhere")
+
+
+def test_a_click_tracks_the_colour_of_a_spot(browser: Any) -> None:
+    show(browser, "spot_tracker")
+    before = pictures(browser)
+    wait(browser, lambda: pictures(browser) > before)
+    picture = browser.find_element(By.ID, "live")
+    ActionChains(browser).move_to_element(picture).click().perform()
+    wait(browser, lambda: "tracks the colour" in text(browser, "body"))
+
+
+def test_a_box_becomes_the_region(browser: Any) -> None:
+    press(browser, "[data-id=tab_by_hand]")
+    picture = browser.find_element(By.ID, "live")
+    actions = ActionChains(browser).move_to_element_with_offset(picture, -60, -40).click_and_hold()
+    actions.move_by_offset(120, 80).release().perform()
+    wait(browser, lambda: "spot_tracker looks at" in text(browser, "body"))
+    press(browser, "[data-id=whole_picture]")
+    wait(browser, lambda: "looks at the whole picture" in text(browser, "body"))
+    press(browser, "[data-id=tab_parameters]")
+
+
+def test_the_driver_and_the_diagnostics_are_shown(browser: Any) -> None:
+    press(browser, "[data-id=tab_driver]")
+    wait(browser, lambda: "cpu: ready" in text(browser, "[data-id=driver_state]"))
+    press(browser, "[data-id=tab_models]")
+    wait(browser, lambda: "spot_" in text(browser, "[data-id=loaded_models]"))
+    press(browser, "[data-id=tab_diagnostics]")
+    wait(browser, lambda: "camera: pictures" in text(browser, ".side"))
+    press(browser, "[data-id=tab_parameters]")
+
+
+def test_a_node_is_started_and_stopped(browser: Any) -> None:
+    show(browser, "visual_compass")
+    press(browser, "[data-id=start]")
+    wait(browser, lambda: text(browser, "#state") == "running")
+    press(browser, "[data-id=stop]")
+    wait(browser, lambda: text(browser, "#state") == "stopped")
+    show(browser, "camera")
+    press(browser, "[data-id=stop]")
+    wait(browser, lambda: "camera was not started from here" in text(browser, "body"))
+
+
+def test_pictures_go_on_when_a_node_restarts(browser: Any, nodes: dict[str, Any], start_node: Any) -> None:
+    show(browser, "spot_tracker")
+    nodes["spot_tracker"].stop()
+    wait(browser, lambda: text(browser, "#state") == "stopped")
+    start_node("edgetpu_perception", "spot_tracker", keep_state="false")
+    wait(browser, lambda: text(browser, "#state") == "running")
+    before = pictures(browser)
+    wait(browser, lambda: pictures(browser) > before + 3)
+
+
+def test_the_console_of_the_browser_has_no_error(browser: Any) -> None:
+    errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    assert errors == []
+
+
+def test_the_page_comes_back_when_the_dashboard_restarts(browser: Any, dashboard: Dashboard) -> None:
+    dashboard.stop()
+    wait(browser, lambda: text(browser, "#connection") == "disconnected")
+    dashboard.start()
+    wait(browser, lambda: text(browser, "#connection") == "connected" and pictures(browser) > 3)
+
+
+def test_a_foreign_page_is_refused(dashboard: Dashboard) -> None:
+    assert dashboard.answers(Host="evil.example") == 403
+    assert dashboard.answers(Origin="http://evil.example") == 403

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Run the dashboard with the nodes, the camera and the driver named; arguments are those of tools/run_live.py.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+tools=$(tools/install_live.sh)
+PYTHONPATH="$tools${PYTHONPATH:+:$PYTHONPATH}" exec python3 tools/run_live.py "$@"
