@@ -13,7 +13,11 @@ from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, STRE
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
 from edgetpu_perception.time_to_contact.noise_and_exposure import variance_of
 from edgetpu_perception.time_to_contact.plane_distance import PlaneDistance
-from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
+from edgetpu_perception.time_to_contact.relative_depth_filter import (
+    LASTING_RATE_ERROR,
+    MIN_MISFIT,
+    RelativeDepth,
+)
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
 
@@ -149,7 +153,18 @@ class TestRelativeDepth:
     def test_has_an_observed_sigma_for_identical_images(self) -> None:
         depth, _ = self.after(0.0, [0.0])
         assert depth.rate == 0.0
-        assert depth.observed_rate_sigma == pytest.approx(math.sqrt(0.6) * depth.rate_sigma)
+        assert depth.observed_rate_sigma == pytest.approx(math.sqrt(MIN_MISFIT) * depth.rate_sigma)
+
+    def test_takes_errors_that_last_into_its_observed_sigma(self) -> None:
+        depth, distance = RelativeDepth(), 3.0
+        for _ in range(60):
+            distance -= 1 / 30
+            depth.predict(1 / 30)
+            depth.update(math.log(distance / 3), 2 * 0.002**2)
+        by_images = math.sqrt(MIN_MISFIT) * depth.rate_sigma
+        assert depth.observed_rate_sigma == pytest.approx(
+            math.hypot(by_images, LASTING_RATE_ERROR * depth.rate)
+        )
 
     @pytest.mark.parametrize("images", [2, 3, 4, 5, 8])
     @pytest.mark.parametrize(("before", "after"), [(-0.05, -0.25), (0.1, 0.0), (-0.1, -0.2), (0.05, 0.3)])
