@@ -1,4 +1,4 @@
-"""What all nodes of the suite have in common: parameters, counters, diagnostics and messages in the log."""
+"""The common base of all nodes: parameters, counters, diagnostics and messages in the log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ except ImportError:  # ROS 2 Humble
     from rclpy.qos_event import PublisherEventCallbacks
 
 _MOST_COMPLAINTS = 1000
-"""Kinds of complaints kept; others can make up kinds, for example with names of encodings."""
+"""Largest number of kinds of complaints kept: senders can make up kinds, for example names of encodings."""
 
 _NO_EVENTS = PublisherEventCallbacks(use_default_callbacks=False)
 
@@ -48,13 +48,13 @@ class BaseNode(Node):
     """The parameters of the node."""
 
     results: ClassVar[ResultTopic | None] = None
-    """What the node publishes for each message it receives, for tools that record it."""
+    """The result that the node publishes for each message it receives, for tools that record it."""
 
     ignores_common_parameters: ClassVar[bool] = False
     """Whether parameters set for all nodes are seldom meant for this one."""
 
     subject: ClassVar[str] = "messages"
-    """What the node counts, in its diagnostics."""
+    """What the node counts, as named in its diagnostics."""
 
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)

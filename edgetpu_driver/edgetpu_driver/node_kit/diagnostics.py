@@ -21,17 +21,17 @@ class Counters:
 
     received: int = 0
     results: int = 0
-    """Results published."""
+    """Number of published results."""
     dropped: int = 0
-    """Replaced by newer messages while the node was busy or the driver was unavailable."""
+    """Number of messages replaced by newer ones while the node was busy or the driver was unavailable."""
     malformed: int = 0
-    """Messages whose content was not as expected."""
+    """Number of messages with unexpected content."""
     failed: int = 0
     """Requests that the driver refused or did not answer, and results that could not be computed."""
     unreadable: int = 0
-    """Messages, requests and answers that could not be deserialised."""
+    """Number of messages, requests and answers that could not be deserialised."""
     errors: int = 0
-    """Unexpected exceptions that callbacks raised."""
+    """Number of unexpected exceptions that callbacks raised."""
 
 
 class CounterDiagnostic:

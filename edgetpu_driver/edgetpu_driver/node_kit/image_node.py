@@ -41,11 +41,11 @@ class ImageCounters(Counters):
     """What happened to the images since the node started."""
 
     valid: int = 0
-    """Results that are valid."""
+    """Number of valid results."""
     limited: int = 0
-    """Images skipped because of rate_limit."""
+    """Number of images skipped because of rate_limit."""
     lost: int = 0
-    """Images that the camera has sent and that did not arrive."""
+    """Number of images that the camera has sent and that did not arrive."""
 
 
 class PreparedFrame(Protocol):
@@ -61,13 +61,13 @@ class ImageAlgorithm(Protocol):
     """What an image node runs: something that makes a result of an image, with one inference in between."""
 
     region: Region
-    """Part of the image to look at."""
+    """Part of the image to process."""
     min_confidence: float
-    """Results with less confidence, 0..1, do not count."""
+    """Results with less confidence than this, 0..1, are not valid."""
 
     @property
     def model(self) -> str:
-        """Name of the model that is loaded where no other is asked for."""
+        """Name of the default model; empty if there is none."""
         ...
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
@@ -131,7 +131,7 @@ class ImageNode(BaseNode):
 
     @property
     def model_name(self) -> str:
-        """The model as log messages name it."""
+        """The model's name in log messages."""
         return str(self.values["model"] or self.algorithm.model)
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""A real matrix on a driver elsewhere, for one node: the executor of plans by asynchronous requests."""
+"""A real matrix on a driver elsewhere, for one node, which executes plans by asynchronous requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 MOST_TILES = 256
-"""Copies of the model that one matrix may take: a matrix of 4096 x 4096 on dense_256."""
+"""Largest number of copies of the model for one matrix: a matrix of 4096 x 4096 on dense_256."""
 
 AT_ONCE = 4
 """Requests in flight at a time: enough that the device never waits for the next one."""
@@ -42,7 +42,7 @@ the sticks that can run the model. Uncritical."""
 
 
 class MatrixState(Enum):
-    """What a MatrixClient is doing."""
+    """The states of a MatrixClient."""
 
     LOADING = "waiting for the driver to load the model"
     PROBING = "asking for the weight scales of the model"
@@ -66,7 +66,7 @@ class _Copy:
 
     @property
     def problem(self) -> str:
-        """Why the model cannot run; empty if nothing is known to prevent it."""
+        """Why the model cannot run; empty if it can, as far as is known."""
         return "" if self.client.problem == self.ignored else self.client.problem
 
     def holds(self, tile: Tile) -> bool:
@@ -122,7 +122,7 @@ class MatrixClient:
         self.refusal: EdgeTpuError | None = None
         """Why the model or the matrix was refused; setting it again at once would be of no use."""
         self._refused_until = inf
-        """When it is tried again all the same, monotonic s."""
+        """Time at which it is tried again all the same, monotonic s."""
         self._told = ""
         """The refusal that was logged last."""
         self._stepping = False

@@ -40,7 +40,7 @@ _Replaced: TypeAlias = Callable[["WeightResult | EdgeTpuError"], None]
 
 
 class ClientState(Enum):
-    """What a ModelClient is doing."""
+    """The states of a ModelClient."""
 
     UNLOADED = "looking for the driver, or waiting to load the model"
     LOADING = "the driver is loading the model"
@@ -145,12 +145,12 @@ class ModelClient:
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """What the model takes; empty until it is loaded."""
+        """The model's inputs; empty until it is loaded."""
         return self._loaded.inputs
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """What the model gives; empty until it is loaded."""
+        """The model's outputs; empty until it is loaded."""
         return self._loaded.outputs
 
     def invoke(

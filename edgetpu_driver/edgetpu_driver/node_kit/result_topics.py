@@ -1,4 +1,4 @@
-"""What a node publishes as its result, described for tools that record, plot and compare results."""
+"""Describes the results that a node publishes, for tools that record, plot and compare results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ResultValue:
     meaning: str
     unit: str = ""
     sigma: str = ""
-    """The field with its standard deviation; empty: there is none."""
+    """Name of the field with its standard deviation; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ResultTopic:
     """The topic of a node's results. Every message also has `header`, `valid` and `confidence`."""
 
     topic: str
-    """Below the node's name."""
+    """Name of the topic below the node's name."""
     message_type: type[Any]
     values: tuple[ResultValue, ...]
     row: Callable[[Any], Mapping[str, float]] | None = None

@@ -29,7 +29,7 @@ from edgetpu_driver.weights.dense_program_plan import plan_dense_program
 from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout, Part
 
 _GRAPH_INPUT = -1
-"""In place of an operator's number: the producer of a graph's input."""
+"""Stands for the producer of a graph's input, in place of an operator's index."""
 _STREAMED_SIDE = 128  # smallest image side whose coordinate rows are sent with every inference
 
 

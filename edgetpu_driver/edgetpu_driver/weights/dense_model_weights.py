@@ -1,4 +1,4 @@
-"""Recognising Dense models, which do nothing but multiply by one matrix, and encoding their weights."""
+"""Recognises Dense models, which only multiply by one matrix, and encodes their weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.compiled_model import CompiledModel
 
 _LARGEST_OUTPUT = 255
-"""Value of a uint8, which the chip's outputs are."""
+"""Largest uint8, the type of the chip's outputs."""
 _ONE_STEP = 1.0
 """Tolerance, in output steps, for the rounding of clamps. A clamp further inside is an activation."""
 
@@ -52,7 +52,7 @@ def dense_layout(model: CompiledModel) -> DenseLayout | None:
 
 
 def clamps_outputs(model: CompiledModel) -> bool:
-    """Whether the program of a Dense model cuts outputs off before the ends of their range: an activation."""
+    """Whether the program of a Dense model clamps outputs within their range, which is an activation."""
     for chunk in cut(bitstream.data for bitstream in model.execution.bitstreams):
         for operation in filter(requantises, chunk.operations):
             read = read_requantisation(operation)

@@ -23,20 +23,20 @@ from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayou
 
 _ACTIVATIONS: dict[str, Activation] = {"NONE": "NONE", "RELU": "RELU", "RELU6": "RELU6"}
 _TO_UNSIGNED = 128
-"""From zero points of int8 to those of uint8."""
+"""Offset from zero points of int8 to those of uint8."""
 _LARGEST_WEIGHT, _LARGEST_BYTE = 127, 255
-"""Values of symmetric int8 and of uint8."""
+"""Largest values of symmetric int8 and of uint8."""
 _SAME_SCALE = 1e-6
-"""Relative difference up to which a QUANTIZE counts as one that only changes the sign."""
+"""Relative difference of scales up to which a QUANTIZE is taken to change only the sign."""
 _WORST_BIAS_ERROR = 0.5
-"""In output steps; above it a bias is refused."""
+"""Largest error of a bias, in output steps; a bias with more is refused."""
 _COMPARED = (256, 512, 1024)
-"""Sizes whose programs were compared with the compiler's, every byte."""
+"""Sizes whose programs were compared with the compiler's, byte by byte."""
 
 
 @dataclass(frozen=True, eq=False)
 class DenseProgramPlan:
-    """How a graph becomes a Dense program."""
+    """The Dense program of a graph."""
 
     program: DenseProgram
     layout: ParameterLayout
@@ -45,27 +45,27 @@ class DenseProgramPlan:
     """The input of the graph."""
     output: TensorSpec
     bias_columns: int
-    """Inputs that hold the bias."""
+    """Number of inputs that hold the bias."""
     input_padding: bytes
-    """What is sent for them."""
+    """Bytes that are sent for these inputs."""
     bias_error: float
-    """Largest error of the bias by rounding, in output steps."""
+    """Largest rounding error of the bias, in output steps."""
     evidence: str
-    """What the program was compared with."""
+    """The compiler's programs that this one was compared with."""
 
     @property
     def rows(self) -> int:
-        """Outputs of the graph."""
+        """Number of outputs of the graph."""
         return self.layout.layers[0].section.shape[0]
 
     @property
     def columns(self) -> int:
-        """Inputs of the graph."""
+        """Number of inputs of the graph."""
         return self.layout.layers[0].section.shape[1]
 
     @property
     def remark(self) -> str:
-        """What there is to know about the program before it runs on a stick."""
+        """What a user should know about the program before it runs on a stick."""
         size, notes = self.program.size, []
         if (self.rows, self.columns) != (size, size):
             notes.append(f"{self.rows} x {self.columns} padded to {size} x {size}")
@@ -80,7 +80,7 @@ class DenseProgramPlan:
 
 
 def _held_text(padding: bytes) -> str:
-    """What the host has to do about inputs that hold a bias, for the remark."""
+    """What the host has to send to inputs that hold a bias, for the remark."""
     if not any(padding):
         return ""
     return ", which the host holds constant" if padding[0] else ", one of which the host holds at one step"
@@ -88,14 +88,14 @@ def _held_text(padding: bytes) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """The only layer with weights of a Dense graph. Tensors are int8."""
+    """The only layer with weights of a Dense graph. Its tensors are int8."""
 
     operator: Operator
     weights: NDArray[np.int8]
     scales: NDArray[np.float32]
-    """[rows]"""
+    """Multipliers, [rows]."""
     bias: NDArray[np.int32]
-    """[rows], in steps of input scale * weight scale."""
+    """Bias, [rows], in steps of input scale * weight scale."""
     source: TensorSpec
     result: TensorSpec
     activation: Activation
@@ -139,7 +139,7 @@ def plan_dense_program(model: Model) -> DenseProgramPlan:
 
 
 def _evidence(size: int, *, usual: bool, converts_output: bool) -> str:
-    """What says that the program is right. usual: for a uint8 input, and a scale of its own for each row."""
+    """The evidence that the program is right. usual: for a uint8 input and a scale for each row."""
     if usual and size in _COMPARED and converts_output:
         return "the program equals Google's for this size"
     if usual and size not in _COMPARED:
@@ -189,7 +189,7 @@ def _layer(graph: Subgraph) -> _Layer:
 
 
 def _check_chain(graph: Subgraph, core: Operator) -> None:
-    """ModelUnsupportedError unless they are QUANTIZE, the layer and QUANTIZE, one after the other."""
+    """Raise ModelUnsupportedError unless these are QUANTIZE, the layer and QUANTIZE, in that order."""
     position = graph.operators.index(core)
     tensor = graph.inputs[0]
     for operator in graph.operators:
@@ -232,14 +232,14 @@ def _unsigned(outer: TensorSpec, inner: TensorSpec, kind: str) -> TensorSpec:
 
 @dataclass(frozen=True, eq=False)
 class _BiasColumns:
-    """A bias as weights of inputs that the layer does not have."""
+    """A bias as weights of unused inputs."""
 
     columns: NDArray[np.int8]
-    """[rows, inputs]."""
+    """Weights of these inputs, [rows, inputs]."""
     inputs: bytes
-    """What is sent for them."""
+    """Bytes that are sent for these inputs."""
     error: float
-    """The largest, in output steps."""
+    """Largest rounding error, in output steps."""
 
 
 def _fitted(layer: _Layer, zero_point: int, of_rows: NDArray[np.float32]) -> tuple[int, _BiasColumns]:
@@ -279,7 +279,7 @@ def _bias_columns(
             f"{columns} inputs leave no room for the bias, which needs {width} of {largest}; "
             "add it on the host"
         )
-    # Column i has what is left of the steps after i columns of the largest weight.
+    # Column i holds the steps that remain after i columns of the largest weight.
     left = np.abs(steps)[:, np.newaxis] - _LARGEST_WEIGHT * np.arange(width)
     coarse = np.sign(steps)[:, np.newaxis] * np.clip(left, 0, _LARGEST_WEIGHT)
     rest = bias - worth * steps
