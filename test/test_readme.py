@@ -32,7 +32,7 @@ EXECUTABLES = {
 NAMESPACE = "/readme"
 
 # Nodes that share no parameters with the others of their package.
-ALONE = {"policy"}
+ALONE = {"batch_mpc", "policy"}
 
 # What rclpy gives every node.
 ROS_TOPICS = re.compile(r"/(parameter_events|rosout|[a-z_]+/transition_event)")
@@ -158,6 +158,7 @@ def test_the_configuration_states_the_defaults(node: str) -> None:
 # What the policies allow and a node opens with other parameters only.
 OPTIONAL = {"/clock", "/image/compressed"}
 OPTIONAL_OF = {
+    "batch_mpc": {"/batch_mpc/cmd_vel"},
     "policy": {"/policy/cmd_vel"},
     "contact_guard": {"/odom", "/object_detector/detections"},
     "visual_servo": {

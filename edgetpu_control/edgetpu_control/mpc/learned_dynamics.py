@@ -1,0 +1,46 @@
+"""A learned model of a system: how its state changes in one period, by a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgetpu_control.learned.network import Network
+from edgetpu_control.learned.training import TrainingPlan, train
+from edgetpu_driver.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+class LearnedDynamics:
+    """Adds what a network gives for states and actions to the states.
+
+    angles: of the states, those that the network takes as a sine and a cosine, so that the
+    circle has no end for it. Their values stay unwrapped.
+    """
+
+    def __init__(self, states: int, angles: tuple[int, ...] = ()) -> None:
+        """InputError for an angle that is not the number of a state."""
+        if any(not 0 <= each < states for each in angles):
+            raise InputError(f"expected angles of 0 to {states - 1}; got {list(angles)}")
+        self.states, self.angles = states, angles
+        self._plain = [each for each in range(states) if each not in angles]
+
+    def inputs(self, questions: Array) -> Array:
+        """Return what the network takes, float64[count, k], for states and actions, float64[count, n + m]."""
+        angles = questions[:, list(self.angles)]
+        actions = questions[:, self.states :]
+        return np.concatenate([questions[:, self._plain], np.sin(angles), np.cos(angles), actions], axis=1)
+
+    def learn(self, questions: ArrayLike, answers: ArrayLike, plan: TrainingPlan | None = None) -> Network:
+        """Train with states and actions, [count, n + m], and the states that followed, [count, n]."""
+        asked, followed = np.asarray(questions, np.float64), np.asarray(answers, np.float64)
+        return train(self.inputs(asked), followed - asked[:, : self.states], plan)
+
+    def predict(self, network: Callable[[Array], Array], questions: Array) -> Array:
+        """Return the states that follow, float64[count, n]; network: inputs to changes."""
+        changes = network(self.inputs(questions))
+        found: Array = questions[:, : self.states] + changes
+        return found

@@ -1,0 +1,200 @@
+"""Batch MPC as a node: many action sequences at a time on a learned model on the stick, the best one out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
+
+from edgetpu_control.learned.network import Array, Network
+from edgetpu_control.learned.quantised_network import QuantisedNetwork, quantise
+from edgetpu_control.mpc.cost_expression import CostExpression
+from edgetpu_control.mpc.learned_dynamics import LearnedDynamics
+from edgetpu_control.mpc.problem_description import Actions, States, parse_actions, parse_states
+from edgetpu_control.mpc.sampling_mpc import Cost, MpcSettings, Questions, SamplingMpc
+from edgetpu_control.nodes.control_parameters import live
+from edgetpu_control.nodes.learned_node import LearnedNode, learned_settings
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.parameters import Setting
+
+COSTS = "edgetpu.costs"
+"""Entry-point group of costs in Python: functions of states and actions, as `Cost`."""
+
+
+@dataclass(eq=False)
+class _Period:
+    """What is under way for one observation."""
+
+    questions: Questions
+    question: Array
+    deadline: float
+
+
+class BatchMpcNode(LearnedNode):
+    """Improves a plan of actions for each observation by trying others on a learned model."""
+
+    settings = learned_settings(
+        Setting(
+            "dynamics",
+            "",
+            "File of the network that says how states change in a period, .npz. Another file replaces it "
+            "without a gap. Empty: none.",
+            read_only=False,
+        ),
+        Setting(
+            "states",
+            "x; y; yaw circular",
+            "Names of the states, which the observation holds in this order, separated by semicolons; with "
+            "the word circular after those that are angles.",
+        ),
+        Setting(
+            "actions",
+            "linear 0 0.5 0.2; angular -1 1 0.5",
+            "Of each action its name, least and greatest value, and the standard deviation of samples; "
+            "separated by semicolons.",
+        ),
+        Setting(
+            "cost",
+            "x ** 2 + y ** 2",
+            "What a state and the action that led to it cost: a formula of their names, or the name of an "
+            f"entry point of the group {COSTS}.",
+        ),
+        Setting("samples", 256, "Action sequences tried at a time.", 2, 1024),
+        Setting("horizon", 25, "Actions of a sequence.", 1, 1000),
+        Setting("iterations", 2, "Times that the plan is improved for an observation.", 1, 100),
+        Setting("method", "mppi", "How samples make a plan.", choices=("mppi", "cem")),
+        Setting(
+            "temperature",
+            0.3,
+            "Of mppi: difference of costs over their standard deviation by which weights fall to 1/e.",
+            0.001,
+            100.0,
+        ),
+        Setting("elites", 0.1, "Of cem: share of the samples that make the next plan.", 0.001, 1.0),
+        Setting("smoothing", 0.6, "Correlation of the noise from one action to the next.", 0.0, 0.99),
+        live(
+            "time_limit",
+            0.0,
+            "Time after an observation at which the best plan so far is commanded, s. 0: when all iterations "
+            "are done.",
+            0.0,
+            60.0,
+        ),
+    )
+    file_parameter = "dynamics"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("batch_mpc", **options)
+        with self.destroyed_on_error():
+            self._set_up()
+
+    def _set_up(self) -> None:
+        values = self.values
+        try:
+            self._states, actions = parse_states(values["states"]), parse_actions(values["actions"])
+            self._dynamics = LearnedDynamics(len(self._states.names), self._states.angles)
+            settings = MpcSettings(
+                actions.low,
+                actions.high,
+                actions.deviation,
+                values["horizon"],
+                values["samples"],
+                values["iterations"],
+                values["method"],
+                values["temperature"],
+                values["elites"],
+                values["smoothing"],
+            )
+            self._mpc = SamplingMpc(settings, _cost(values["cost"], self._states, actions))
+        except InputError as error:
+            raise FatalError(f"parameters of {self.full_name}: {error}") from None
+        if values["twist"] and len(actions.names) != 2:
+            raise FatalError(f"parameters of {self.full_name}: expected 2 actions, a velocity, with twist")
+        self._actions = actions
+        self._period: _Period | None = None
+        self.start()
+
+    @property
+    def free(self) -> bool:
+        """Whether the next observation can be taken."""
+        return self._period is None and super().free
+
+    def quantised(self, network: Network) -> QuantisedNetwork:
+        """Quantise a network for all samples at a time."""
+        return quantise(network, batch=self.values["samples"])
+
+    def checked(self, network: Network) -> Network:
+        """Return the network; InputError for one of other states or actions."""
+        states, angles = self._dynamics.states, len(self._dynamics.angles)
+        expected = states + angles + len(self._actions.names), states
+        if (network.sizes[0], network.sizes[-1]) != expected:
+            raise InputError(
+                f"expected a network of {expected[0]} inputs and {expected[1]} outputs for these states and "
+                f"actions; got {network.sizes[0]} and {network.sizes[-1]}"
+            )
+        return network
+
+    def observation_size(self) -> int:
+        """Return the number of states."""
+        return self._dynamics.states
+
+    def command(self, observation: Array) -> None:
+        """Begin to improve the plan."""
+        self._mpc.begin()
+        questions = self._mpc.solve(observation)
+        within: float = self.values["time_limit"]
+        self._period = _Period(questions, next(questions), self.now + (within or np.inf))
+        self._ask()
+
+    def _ask(self) -> None:
+        """Send the question of the present period, or end it when its time is up."""
+        period, server = self._period, self.server
+        assert period is not None
+        assert server is not None
+        if self.now >= period.deadline:
+            self._end()
+        elif not server.run(self._dynamics.inputs(period.question), self._on_changes):
+            self._end()  # the driver is gone; what is planned already counts
+
+    def _on_changes(self, changes: Array | None, result: InferenceResult) -> None:
+        period = self._period
+        if period is None:
+            return
+        if changes is None:
+            self.fail(result.error)
+            self._period = None
+            self.advance()
+            return
+        states = period.question[:, : self._dynamics.states] + changes
+        try:
+            period.question = period.questions.send(states)
+        except StopIteration:
+            self._end()
+            return
+        self._ask()
+
+    def _end(self) -> None:
+        assert self._period is not None
+        self._period.questions.close()
+        self._period = None
+        self.publish_command(self._mpc.decide().action)
+        self.advance()
+
+
+def _cost(text: str, states: States, actions: Actions) -> Cost:
+    """Return the cost of that formula, or entry point; InputError if it is neither."""
+    named = {point.name: point for point in entry_points(group=COSTS)}
+    if text.strip() in named:
+        found: Cost = named[text.strip()].load()
+        return found
+    names = [*states.names, *actions.names]
+    formula = CostExpression(text, names)
+
+    def cost(of: Array, by: Array) -> Array:
+        return formula(dict(zip(names, np.concatenate([of, by], axis=1).T, strict=True)))
+
+    return cost

@@ -1,0 +1,125 @@
+"""The batch MPC node beside a driver with a virtual stick: a cart that is to be brought to its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+from std_msgs.msg import Float32MultiArray, Float64MultiArray
+
+from edgetpu_control.learned.network import Network
+from edgetpu_control.learned.training import TrainingPlan
+from edgetpu_control.mpc.learned_dynamics import LearnedDynamics
+
+PACKAGE = "edgetpu_control"
+PERIOD = 0.2
+PROBLEM = {"states": "x; speed", "actions": "force -1 1 0.5", "cost": "x ** 2 + 0.1 * speed ** 2"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the dynamics of a cart, cart.npz."""
+    folder = tmp_path_factory.mktemp("dynamics")
+    questions = np.random.default_rng(0).uniform(-2, 2, (1000, 3))
+    place, speed, force = questions.T
+    answers = np.stack([place + PERIOD * speed, speed + PERIOD * force], axis=1)
+    network: Network = LearnedDynamics(2).learn(questions, answers, TrainingPlan((16,), epochs=20))
+    network.save(folder / "cart.npz")
+    return folder
+
+
+class Cart:
+    """A node that commands a cart, started with these parameters."""
+
+    def __init__(
+        self, start_node: Callable[..., Any], graph: Any, folder: Path, name: str, **parameters: Any
+    ):
+        self.process = start_node(
+            PACKAGE,
+            "batch_mpc",
+            *("-r", f"__ns:=/{name}"),
+            driver="/edgetpu",
+            model_dir=folder,
+            dynamics=folder / "cart.npz",
+            **PROBLEM,
+            samples=32,
+            horizon=8,
+            iterations=1,
+            timeout=10.0,
+            **parameters,
+        )
+        self._graph = graph
+        self._publisher = graph.node.create_publisher(Float32MultiArray, f"/{name}/observation", 10)
+        self._commands = graph.collect(Float64MultiArray, f"/{name}/batch_mpc/command")
+
+    def commanded(self, condition: Callable[[float], bool], place: float) -> None:
+        """Tell again and again that the cart rests at this place until a force meets the condition."""
+        self._commands.clear()
+
+        def met() -> bool:
+            self._publisher.publish(Float32MultiArray(data=[place, 0.0]))
+            return any(condition(each.data[0]) for each in self._commands)
+
+        self._graph.spin_until(met)
+        assert all(-1 <= each.data[0] <= 1 for each in self._commands)
+
+
+@pytest.fixture(scope="module")
+def driver(start_node: Callable[..., Any], folder: Path) -> Any:
+    return start_node("edgetpu_driver", "edgetpu_node", backend="virtual", model_dirs=f"['{folder}']")
+
+
+@pytest.mark.parametrize("method", ["mppi", "cem"])
+def test_pushes_a_cart_to_its_place(
+    start_node: Callable[..., Any],
+    graph: Any,
+    folder: Path,
+    driver: Any,  # noqa: ARG001
+    method: str,
+) -> None:
+    cart = Cart(start_node, graph, folder, method, method=method)
+    cart.commanded(lambda force: force < -0.3, place=1.5)
+    cart.commanded(lambda force: force > 0.3, place=-1.5)
+
+
+def test_commands_what_it_has_when_time_is_up(
+    start_node: Callable[..., Any],
+    graph: Any,
+    folder: Path,
+    driver: Any,  # noqa: ARG001
+) -> None:
+    cart = Cart(start_node, graph, folder, "hurried", time_limit=1e-6)
+    cart.commanded(lambda force: force == 0, place=1.5)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"cost": "x.real"}, "expected arithmetic; got 'x.real'"),
+        ({"cost": "place ** 2"}, "expected a quantity of force, speed, x; got 'place'"),
+        ({"states": "x; x"}, "states: expected different names"),
+        ({"actions": "force 1"}, "actions: expected name, least and greatest value, and deviation"),
+        ({"actions": "force 1 -1 1"}, "expected actions with low below high"),
+        (
+            {"states": "x; speed; other", "dynamics": "cart.npz"},
+            "expected a network of 4 inputs and 3 outputs",
+        ),
+        ({"twist": True}, "expected 2 actions, a velocity, with twist"),
+    ],
+)
+def test_ends_with_a_line_for_bad_parameters(
+    start_node: Callable[..., Any], folder: Path, parameters: dict[str, Any], message: str
+) -> None:
+    if "dynamics" in parameters:
+        parameters = parameters | {"dynamics": folder / parameters["dynamics"]}
+    process = start_node(PACKAGE, "batch_mpc", **PROBLEM | parameters)
+    assert process.wait() != 0
+    assert message in process.output
+    assert "Traceback" not in process.output
