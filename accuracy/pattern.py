@@ -100,9 +100,10 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
         for search, side in SIZES:
             rows += _rows(f"{label}{search}/{side}", engine, names, search, side, count)
     for label, names, reach in (("", DEVELOPMENT, 95.0), ("more: ", one_of_each(held_out()), None)):
-        tracker = tracker_on(engine, pattern_pictures.SEARCH, pattern_pictures.SIDE)
-        count_of_pictures = 40 if quick else 260
-        rows += pattern_pictures.measure(label, tracker, names, count_of_pictures, CHANGED_PICTURE, reach)
+        drawn = list(pattern_pictures.pictures(names, 40 if quick else 260, 5, CHANGED_PICTURE))
+        for size in pattern_pictures.SIZES[: 1 if quick else None]:
+            case, tracker = f"{label}whole picture, {size[0]}/{size[1]}", tracker_on(engine, *size)
+            rows += pattern_pictures.measure(case, size, tracker, drawn, reach)
     return rows if quick else rows + _golden_rows(count // 2)
 
 

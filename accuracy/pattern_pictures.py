@@ -1,9 +1,9 @@
-"""Patterns in whole camera pictures of 640x480 px, of which the model sees 64x64 px."""
+"""Patterns in whole camera pictures of 640x480 px, of which the model sees 64x64 px or a little more."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -18,7 +18,8 @@ from measured_figures.row import Row
 WIDTH, HEIGHT = 640, 480
 PATCH_WIDTH, PATCH_HEIGHT = 160, 120
 """A quarter of the picture each way, as 16 px are of the model's 64."""
-SEARCH, SIDE = 64, 16
+SIZES = ((64, 16), (96, 24), (128, 32))
+"""Width and height of the model's input and of its template, px; the first one is the default."""
 ROOM = 1.25
 """Side of the part of a photograph that a turned picture may show, over that of the picture."""
 FARTHEST = 5.0
@@ -113,11 +114,16 @@ def pictures(names: Sequence[str], count: int, seed: int, change: Change) -> Ite
 
 
 def measure(
-    label: str, tracker: PatternTracker, names: Sequence[str], count: int, change: Change, reach: float | None
+    case: str,
+    size: tuple[int, int],
+    tracker: PatternTracker,
+    drawn_pictures: Iterable[Picture],
+    reach: float | None,
 ) -> list[Row]:
     """Rows for the patches that are accepted, beside cv2.matchTemplate at both sizes."""
     errors, small, full, inside, claimed = [], [], [], [], []
-    for drawn in pictures(names, count, 5, change):
+    search, side = size
+    for drawn in drawn_pictures:
         if not tracker.set_template(drawn.patch, view=drawn.view).accepted:
             continue
         found = tracker.update(drawn.later)
@@ -125,9 +131,8 @@ def measure(
         if found.valid:
             inside += [abs(found.x - drawn.x) < found.x_sigma, abs(found.y - drawn.y) < found.y_sigma]
         claimed.append(tracker.update(drawn.without).valid)
-        small.append(_plain_error(drawn, (SEARCH, SEARCH), (SIDE, SIDE)))
+        small.append(_plain_error(drawn, (search, search), (side, side)))
         full.append(_plain_error(drawn, None, None))
-    case = f"{label}whole picture, {SEARCH}/{SIDE}"
     within, plain, plain_full = (
         100.0 * float(np.mean(np.array(each) < RIGHT_PX)) for each in (errors, small, full)
     )

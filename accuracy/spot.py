@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,6 +36,9 @@ SPOT_FRAMES = range(115, 250, 30)
 
 CAMERA_PX = (SIDE - 1) / 2
 """Px to one unit of a result's position."""
+
+LARGER_SIZES = (96, 128)
+"""Widths and heights of the model's input, px, that are measured beside the default."""
 
 SURE = 0.5
 """Confidence from which on a result counts as certain."""
@@ -124,7 +127,12 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
         if names:
             rows += _photograph_rows(engine, tracker, exact, names, of_each, label)
     open_tracker = functools.partial(_tracker, engine)
-    return rows + lamps.measure(open_tracker, quick) + balls.measure(open_tracker, quick)
+    rows += lamps.measure(open_tracker, quick) + balls.measure(open_tracker, quick)
+    for size in () if quick else LARGER_SIZES:
+        of_size = functools.partial(_tracker, engine, size=size)
+        larger = lamps.measure(of_size, quick) + balls.measure(of_size, quick)
+        rows += [replace(row, case=f"{row.case}, input of {size} px", reach=None) for row in larger]
+    return rows
 
 
 def unseen() -> tuple[str, ...]:
@@ -153,8 +161,8 @@ def in_px(result: SpotResult) -> tuple[float, float]:
     return (result.x + 1) * CAMERA_PX, (result.y + 1) * CAMERA_PX
 
 
-def _tracker(engine: str, color: str | None = None) -> SpotTracker:
-    name = graph.name(color)
+def _tracker(engine: str, color: str | None = None, size: int = SIDE) -> SpotTracker:
+    name = graph.name(color, size, size)
     return SpotTracker(open_engine(engine, name, models.build(name)), color=color)
 
 

@@ -102,6 +102,17 @@ def test_a_tracker_for_brightness_without_an_engine_turns_to_a_color() -> None:
     assert in_px(tracker.update(primaries())) == pytest.approx((11.5, 41.5), abs=1e-4)
 
 
+@pytest.mark.parametrize("size", [96, 128])
+def test_a_larger_input_finds_the_same_and_keeps_its_size_with_another_color(size: int) -> None:
+    tracker = SpotTracker(color="red", size=size)
+    assert tracker.model == graph.name("red", size, size)
+    assert in_px(tracker.update(primaries())) == pytest.approx((41.5, 21.5), abs=0.05)
+    tracker.set_color("blue")
+    assert tracker.model == graph.name("blue", size, size)
+    assert in_px(tracker.update(primaries())) == pytest.approx((11.5, 41.5), abs=0.05)
+    assert SpotTracker(size=size).model == f"spot_bright_{size}x{size}"
+
+
 def test_an_engine_that_keeps_its_weights_keeps_the_color() -> None:
     class Fixed:
         def __init__(self) -> None:

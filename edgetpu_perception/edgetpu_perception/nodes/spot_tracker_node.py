@@ -39,7 +39,7 @@ from edgetpu_perception.debug_images.result_pictures import spot_picture
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_evidence as graph
 from edgetpu_perception.graphs.color_weights import COLORS, ColorError, color_filter, color_weights
-from edgetpu_perception.nodes.perception_parameters import perception_settings
+from edgetpu_perception.nodes.perception_parameters import model_size, perception_settings
 from edgetpu_perception.nodes.persistent_state import PersistentState, StateError
 from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
 from edgetpu_perception.spot_tracker.spot_tracker import SpotResult, SpotTracker
@@ -73,6 +73,7 @@ class SpotTrackerNode(WeightUpdatingNode):
     """Publishes the position of the brightest spot of the image, or of the strongest one of a colour."""
 
     settings = perception_settings(
+        model_size("64; 96 or 128, with which fewer white balls are right."),
         Setting(
             "color",
             "",
@@ -109,7 +110,7 @@ class SpotTrackerNode(WeightUpdatingNode):
         color = self._kept_color() or (color if isinstance(color, str) else list(color)) or None
         if self.values["model"]:
             self._color = color  # the suite's own graph has its weights already
-        self._tracker = SpotTracker(color=color)
+        self._tracker = SpotTracker(color=color, size=self.values["size"])
         self.start(self._tracker)
 
     def _kept_color(self) -> Color | None:
@@ -119,12 +120,16 @@ class SpotTrackerNode(WeightUpdatingNode):
             return None
         try:
             color_weights(color)
-            self._provide(graph.name(color))
+            self._provide(self._graph_name(color))
         except (ColorError, StateError, ValueError, TypeError) as error:
             self._kept.ignore(error)
             return None
         self.get_logger().info(f"tracking {color} again, as set before the restart")
         return color
+
+    def _graph_name(self, color: Color) -> str:
+        """Name of the suite's own graph for a colour."""
+        return graph.name(color, self.values["size"], self.values["size"])
 
     def _provide(self, name: str) -> None:
         """Write the suite's own graph where it is the one to run; StateError if it cannot be written."""
@@ -213,7 +218,7 @@ class SpotTrackerNode(WeightUpdatingNode):
         """Have the driver run the suite's own graph for a colour, not the one for brightness."""
         if self.values["model"]:
             raise ModelUnsupportedError(f"expected a model for a colour; '{self.values['model']}' takes grey")
-        name = graph.name(color)
+        name = self._graph_name(color)
         data = models.build(name)
         self._tracker.set_color(color)
         self.run_model(name, data)

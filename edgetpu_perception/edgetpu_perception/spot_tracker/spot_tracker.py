@@ -72,18 +72,21 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         camera: Pinhole | None = None,
         *,
         color: str | Sequence[float] | None = None,
+        size: int = 64,
         min_confidence: float = 0.2,
     ) -> None:
         """`engine`: runs the model; None for the suite's own graph on the CPU.
 
         `color`: a preset of `graphs.color_weights.COLORS`, three weights for red, green and blue, or None for
         brightness. With an engine it is the colour that its model was made for; `set_color` changes it.
-        `camera`: intrinsics of the images, for bearings. Results below `min_confidence`, 0..1, are not valid.
+        `size`: width and height of the suite's own graph, px. `camera`: intrinsics of the images, for
+        bearings. Results below `min_confidence`, 0..1, are not valid.
         Raises ColorError for an unknown colour and ModelUnsupportedError for an engine with another model.
         """
         super().__init__(camera, min_confidence)
         self._color = color
-        self._model = graph.name(color)
+        self._size = size
+        self._model = graph.name(color, size, size)
         self._fixed = engine is not None
         self._decoder: SpotDecoder | None = None
         self._motion = SpotMotion()
@@ -119,7 +122,7 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
                     f"expected an engine whose weights can be replaced; got {type(self._engine).__name__}"
                 )
             cast(SwappableEngine, self._engine).set_weights(WeightRequest(weights))
-        self._model = graph.name(color)
+        self._model = graph.name(color, self._size, self._size)
         self._color = color
         self._motion = SpotMotion()
         if self._input is not None and colored:
