@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from demo.errors import GraphError
@@ -13,6 +14,7 @@ from demo.processes import PARAMETERS, Process, isolate
 from drive.contact_scenarios import PassBy, Wall
 from drive.dock_scenario import DockAtBall, DockAtLamp
 from drive.fault_scenario import Faults
+from drive.film import Film
 from drive.follow_scenario import Follow
 from drive.report import write_report
 from drive.scenario import Outcome, Scenario
@@ -60,21 +62,22 @@ def _run(options: argparse.Namespace) -> int:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     rows: list[Row] = []
     outcomes: dict[str, list[Outcome]] = {}
+    films: dict[str, Film] = {}
     for name in options.scenarios or SCENARIOS:
         scenario = SCENARIOS[name]()
         print(f"[drive] {name}: {options.seeds} worlds", flush=True)
-        outcomes[name], images, missing = _outcomes(scenario, seeds, options.output)
+        outcomes[name], films[name], images, missing = _outcomes(scenario, seeds, options.output)
         found = [*scenario.rows(outcomes[name]), _missing_row(name, images, missing)]
         for row in found:
             print(line(row), flush=True)
         rows += found
     write_rows(options.output / "results.json", rows)
-    write_report(options.output / "report.html", rows, outcomes, SCENARIOS)
+    write_report(options.output / "report.html", rows, outcomes, SCENARIOS, films)
     return 0 if all(row.reached for row in rows) else EXIT_MISSED
 
 
-def _outcomes(scenario: Scenario, seeds: range, output: Path) -> tuple[list[Outcome], int, int]:
-    """Run all worlds with one graph; also the number of images, and of those without a result in time."""
+def _outcomes(scenario: Scenario, seeds: range, output: Path) -> tuple[list[Outcome], Film, int, int]:
+    """Run all worlds with one graph; also a film, the number of images, and of those without results."""
     robot = SimulatedRobot(scenario.cmd_vel)
     try:
         for kind, topic in scenario.watched:
@@ -84,8 +87,13 @@ def _outcomes(scenario: Scenario, seeds: range, output: Path) -> tuple[list[Outc
             robot.enter(world)
             robot.await_results()
             world.close()
-            found = [_told(scenario.run(robot, seed)) for seed in seeds]
-        return found, robot.images, robot.missing
+            robot.film = film = Film()
+            found = []
+            for seed in seeds:
+                outcome = scenario.run(robot, seed)
+                found.append(_told(replace(outcome, record=robot.record)))
+                robot.film = None  # of the first world only, as it takes time
+        return found, film, robot.images, robot.missing
     finally:
         robot.close()
 

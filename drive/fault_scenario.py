@@ -70,8 +70,8 @@ class Faults(DockAtBall):
             figures[f"{fault}, speed"] = trace[-1][4]
             self._switch(robot, fault, fails=True)
             during = self._advance(robot, trace, FAULT_SECONDS, BALL_SPEED)
-            figures[f"{fault}, told to stop"] = _last_above(during, 6, 0.0)
-            figures[f"{fault}, at rest"] = _last_above(during, 4, STILL)
+            figures[f"{fault}, told to stop"] = last_above(during, 6, 0.0)
+            figures[f"{fault}, at rest"] = last_above(during, 4, STILL)
             self._switch(robot, fault, fails=False)
             figures[f"{fault}, back"] = self._arrive(robot, trace)
         figures["collided"] = float(world.touched or min(sample[3] for sample in trace) <= 0)
@@ -132,7 +132,7 @@ class Faults(DockAtBall):
         trace.append((*self.step(robot, (self._ball, 0.0)), robot.velocity[0]))
 
 
-def _last_above(samples: Sequence[Sample], number: int, limit: float) -> float:
+def last_above(samples: Sequence[Sample], number: int, limit: float) -> float:
     """Seconds from the begin of the samples to the last whose number exceeds a limit; inf: the very last."""
     above = [tick for tick, sample in enumerate(samples, 1) if abs(sample[number]) > limit]
     if not above:

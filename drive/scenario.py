@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from demo.processes import Graph, Process
 from drive.simulated_robot import SimulatedRobot
+from drive.truth import Record
 from measured_figures.row import Row
 
 
@@ -25,6 +26,8 @@ class Outcome:
     """Figures of it, by name."""
     trace: tuple[tuple[float, ...], ...]
     """For the report: time, s, and the scenario's quantities."""
+    record: Record = field(default_factory=Record)
+    """Also for the report."""
 
 
 class Scenario(ABC):

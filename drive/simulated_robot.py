@@ -16,6 +16,8 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
 
+from drive.film import Film
+from drive.truth import Record, Truth
 from drive.world import HEIGHT, WIDTH, World, camera_matrix
 from edgetpu_driver.errors import EdgeTpuError
 
@@ -70,12 +72,17 @@ class SimulatedRobot:
         self.stalled = False
         """Whether the camera gives no images."""
         self._due = 0.0
+        self.record = Record()
+        """What happens in the present world."""
+        self._entered = 0
+        """Tick before the first one of this world."""
+        self.film: Film | None = None
 
     def close(self) -> None:
         """Leave the graph."""
         self._executor.shutdown()
         self.node.destroy_node()
-        rclpy.shutdown()
+        rclpy.try_shutdown()  # a signal has done it already
 
     @property
     def world(self) -> World:
@@ -96,12 +103,14 @@ class SimulatedRobot:
             stamp = message.header.stamp
             self.results[topic] = message
             self._answered[topic] = stamp.sec * 10**9 + stamp.nanosec
+            self.record.measure(message, self._answered[topic] / 1e9 - FIRST_SECOND - self._entered * PERIOD)
 
         self.node.create_subscription(message_type, topic, on_result, 10)
 
     def enter(self, world: World) -> None:
         """Be in another world from now on, at rest."""
         self._world, self._velocity = world, (0.0, 0.0)
+        self.record, self._entered = Record(), self._ticks
         self._waiting.clear()
 
     def await_results(self) -> None:
@@ -125,6 +134,7 @@ class SimulatedRobot:
         world.step(PERIOD, *self._velocity)
         self._ticks += 1
         header = self._header()
+        self.record.truths.append(Truth.of(world, (self._ticks - self._entered) * PERIOD))
         self._waiting.append((header, self._image(header)))
         self._clock.publish(Clock(clock=header.stamp))
         self._publish_odometry(header)
@@ -198,6 +208,8 @@ class SimulatedRobot:
 
     def _image(self, header: Header) -> Image:
         pixels = self.world.image()
+        if self.film is not None:
+            self.film.add(pixels, self.world)
         return Image(
             header=header, height=HEIGHT, width=WIDTH, encoding="rgb8", step=3 * WIDTH, data=pixels.tobytes()
         )

@@ -143,6 +143,25 @@ class World:
         pixels: NDArray[np.uint8] = np.clip(image, 0, 255).astype(np.uint8)
         return pixels
 
+    def from_above(self) -> NDArray[np.uint8]:
+        """Return the room from above, uint8[HEIGHT, WIDTH, 3] RGB, x up; a yellow mark is the robot."""
+        camera = mujoco.MjvCamera()
+        camera.lookat, camera.distance = (0.0, 0.0, 0.0), ROOM / 2 / math.tan(math.radians(45 / 2))
+        camera.azimuth, camera.elevation = 0.0, -90.0
+        everything = mujoco.MjvOption()
+        everything.geomgroup[:] = 1
+        self._renderer.update_scene(self._data, camera=camera, scene_option=everything)
+        pixels: NDArray[np.uint8] = self._renderer.render().copy()
+        return pixels
+
+    def distance_ahead(self) -> float:
+        """Return the way from the camera along its axis to the first surface, m; inf if there is none."""
+        eye = self._data.cam_xpos[0]
+        ahead = -self._data.cam_xmat[0].reshape(3, 3)[:, 2]  # a camera of MuJoCo looks along its -z
+        robot = self._model.body("robot").id
+        found = mujoco.mj_ray(self._model, self._data, eye, ahead, None, 1, robot, np.zeros(1, np.int32))
+        return float(found) if found >= 0 else math.inf
+
     def _xml(self, start: tuple[float, float]) -> str:
         fov = math.degrees(2 * math.atan(HEIGHT / 2 / FOCAL_LENGTH))
         parts = [self._box_xml(number, box) for number, box in enumerate(self._boxes)]
@@ -171,6 +190,8 @@ class World:
       <joint name="yaw" type="hinge" axis="0 0 1"/>
       <inertial pos="0 0 0.1" mass="{MASS}" diaginertia="{TURN_INERTIA} {TURN_INERTIA} {TURN_INERTIA}"/>
       <geom name="hull" type="cylinder" pos="0 0 0.15" size="{HULL_RADIUS} 0.12" group="3"/>
+      <geom name="mark" type="box" pos="0.1 0 1" size="0.3 0.2 0.01" group="4" rgba="1 1 0 1"
+        contype="0" conaffinity="0"/>
       <camera name="eye" pos="{CAMERA_X} 0 {CAMERA_Z}" xyaxes="0 -1 0 0 0 1" fovy="{fov}"/>
     </body>
   </worldbody>

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 import os
 import subprocess
@@ -11,17 +13,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from drive import world as worlds
 from drive.contact_scenarios import PassBy, Wall
 from drive.dock_scenario import DockAtBall
+from drive.fault_scenario import last_above
+from drive.film import Film
 from drive.report import write_report
 from drive.scenario import Outcome
+from drive.simulated_robot import PERIOD
 from drive.textures import SIZE, noise_texture
+from drive.truth import Measured, Record, Truth
 from drive.turn_scenario import Turn
 from drive.world import Box, World
+from edgetpu_msgs.msg import Heading, TimeToContact
 from measured_figures.row import Row
 
 ROOT = Path(__file__).parents[1]
@@ -70,10 +78,29 @@ class TestFigures:
 
 def test_the_report_shows_every_figure_and_a_plot_of_each_scenario(tmp_path: Path) -> None:
     rows = Wall().rows([outcome(stopped=1, gap=0.25)])
-    write_report(tmp_path / "report.html", rows, {"wall": [outcome()]}, {"wall": Wall})
+    write_report(tmp_path / "report.html", rows, {"wall": [outcome()]}, {"wall": Wall}, {"wall": Film()})
     page = (tmp_path / "report.html").read_text()
     assert all(row.metric in page for row in rows)
-    assert page.count("<img") == 1
+    assert page.count("<img") == 2  # the scenario's quantities, and the truth
+
+
+def test_results_are_kept_at_the_time_of_their_image() -> None:
+    record = Record()
+    record.measure(Heading(valid=True, yaw=0.5, yaw_sigma=0.25), 1.5)
+    record.measure(Heading(valid=False, yaw=math.nan), 1.6)
+    record.measure(TimeToContact(valid=True, ttc=4.0, ttc_sigma=1.0), 2.0)
+    record.measure(TimeToContact(valid=True, ttc=math.inf, ttc_sigma=math.inf), 2.1)
+    assert record.measured == {
+        "yaw": [Measured(1.5, 0.5, 0.25)],
+        "time to contact": [Measured(2.0, 4.0, 1.0)],
+    }
+
+
+def test_of_faults_the_time_to_the_last_motion_counts() -> None:
+    samples = [(0.0, speed) for speed in (0.2, 0.0, 0.1, 0.0, 0.0)]
+    assert last_above(samples, 1, 0.05) == pytest.approx(3 * PERIOD)
+    assert last_above(samples[3:], 1, 0.05) == 0
+    assert last_above(samples[:3], 1, 0.05) == math.inf
 
 
 def test_textures_have_detail_on_every_scale() -> None:
@@ -119,6 +146,34 @@ class TestAWorld:
 
     def test_knows_the_gap_to_a_box(self, world: World) -> None:
         assert world.gap(0) == pytest.approx(2.0 - 0.05 - worlds.HULL_RADIUS, abs=1e-3)
+
+    def test_knows_how_far_it_is_to_what_lies_ahead(self, world: World) -> None:
+        assert world.distance_ahead() == pytest.approx(2.0 - 0.05)
+        assert Truth.of(world, 0.0).time_to_contact is math.nan
+        world.step(1.0, 0.5, 0.0)
+        assert Truth.of(world, 1.0).time_to_contact == pytest.approx((1.95 - world.pose[0]) / 0.5, rel=0.01)
+
+    def test_is_filmed_every_sixth_image(self, world: World) -> None:
+        film = Film()
+        assert film.url() == ""
+        for _ in range(12):
+            world.step(0.2, 0.5, 0.0)
+            film.add(world.image(), world)
+        data = base64.b64decode(film.url().removeprefix("data:image/webp;base64,"))
+        picture = Image.open(io.BytesIO(data))
+        assert (picture.size, picture.n_frames) == ((480, 180), 2)
+
+    def test_shows_where_the_robot_is_from_above(self, world: World) -> None:
+        def mark() -> tuple[float, float]:
+            red, green, blue = np.moveaxis(world.from_above().astype(int), 2, 0)
+            rows, columns = np.nonzero((red > 180) & (green > 180) & (blue < 60))
+            return float(rows.mean()), float(columns.mean())
+
+        before = mark()
+        world.step(2.0, 0.5, 0.0)
+        after = mark()
+        assert before[0] - after[0] > 10
+        assert after[1] == pytest.approx(before[1], abs=1)
 
     def test_notices_a_collision(self, world: World) -> None:
         world.step(3.0, 0.5, 0.0)

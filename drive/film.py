@@ -1,0 +1,59 @@
+"""A film of one world: what the camera sees, and the room from above."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from drive.world import World
+
+EVERY = 6
+"""Images of the camera per picture: five pictures a second."""
+MOST = 150
+"""Pictures; a longer drive is cut off, so that the report stays below some megabytes."""
+HEIGHT = 180
+"""px."""
+QUALITY = 50
+"""Of WebP, 0 to 100."""
+
+
+class Film:
+    """Pictures of a drive."""
+
+    def __init__(self) -> None:
+        self._pictures: list[NDArray[np.uint8]] = []
+        self._seen = 0
+
+    def add(self, image: NDArray[np.uint8], world: World) -> None:
+        """Take note of an image of the camera, uint8[h, w, 3] RGB; every sixth becomes a picture."""
+        self._seen += 1
+        if self._seen % EVERY == 0 and len(self._pictures) < MOST:
+            self._pictures.append(np.hstack([_scaled(image), _scaled(world.from_above())]))
+
+    def url(self) -> str:
+        """Return the film as a data URL of an animated WebP; empty without pictures."""
+        if not self._pictures:
+            return ""
+        first, *others = map(Image.fromarray, self._pictures)
+        data = io.BytesIO()
+        first.save(
+            data,
+            "WEBP",
+            save_all=True,
+            append_images=others,
+            duration=round(1000 * EVERY / 30),
+            loop=0,
+            quality=QUALITY,
+        )
+        return "data:image/webp;base64," + base64.b64encode(data.getvalue()).decode()
+
+
+def _scaled(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    width = round(image.shape[1] * HEIGHT / image.shape[0])
+    small = cv2.resize(image, (width, HEIGHT), interpolation=cv2.INTER_AREA)
+    return np.asarray(small, np.uint8)
