@@ -28,8 +28,10 @@ Derived: a disc of that size leaves at least 0.4 of the reach around it.
 """
 
 _PEAK_REACH = 2
-"""px around the position in which the spot's full level is looked for: the position of a ball is its
-centre, that of a lamp may be off by part of a cell."""
+"""px around the position in which the spot's full level is looked for.
+
+Derived: the position of a ball is its centre, that of a lamp may be off by part of a cell.
+"""
 
 
 def spot_diameter(
