@@ -25,6 +25,7 @@ AREAS = (
     "pose",
     "vision",
     "learner",
+    "dashboard",
     "five_nodes",
     "fairness",
     "weights",
@@ -32,7 +33,7 @@ AREAS = (
     "pipelines",
     "detector_with_perception",
 )
-LONG_AREAS = ("five_nodes", "fairness", "sticks", "detector_with_perception")
+LONG_AREAS = ("dashboard", "five_nodes", "fairness", "sticks", "detector_with_perception")
 """Areas whose `rows` has an argument `quick`."""
 
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "bench" / "results.json"

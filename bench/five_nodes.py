@@ -48,7 +48,7 @@ def rows(quick: bool = False) -> Iterator[Row]:
 def _one_process(models: Path, seconds: float, pairs: int) -> Iterator[Row]:
     case = "five nodes in one process"
     with Session() as session:
-        suite = session.start(_SUITE, [_single_process(models)])
+        suite = session.start(_SUITE, [single_process(models)])
         plain = session.start(_PLAIN, [_plain_process(MODELS)])
         session.set_template(suite)
         for graph in (suite, plain):
@@ -148,7 +148,7 @@ def _instructions_of_image(session: Session, graph: Graph, rate: float) -> float
     return None if counter.value is None else 1e-6 * counter.value / turn.published
 
 
-def _single_process(models: Path) -> list[str]:
+def single_process(models: Path) -> list[str]:
     """The driver and the five nodes in one process."""
     path = find_executable("edgetpu_perception", "single_process")
     nodes = ",".join(MODELS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -221,8 +222,13 @@ def test_a_click_tracks_the_colour_of_a_spot(browser: Any) -> None:
     before = pictures(browser)
     wait(browser, lambda: pictures(browser) > before)
     picture = browser.find_element(By.ID, "live")
-    ActionChains(browser).move_to_element(picture).click().perform()
-    wait(browser, lambda: "tracks the colour" in text(browser, "body"))
+    actions = ActionChains(browser).move_to_element_with_offset(picture, -picture.size["width"] // 2 + 5, 0)
+    actions.click().perform()
+    # The dot never comes near the edge, and the ground has one grey.
+    told = wait(
+        browser, lambda: re.search(r"tracks the colour \((\d+), (\d+), (\d+)\)", text(browser, "body"))
+    )
+    assert [int(level) for level in told.groups()] == pytest.approx([20, 20, 20], abs=2)
 
 
 def test_a_box_becomes_the_region(browser: Any) -> None:

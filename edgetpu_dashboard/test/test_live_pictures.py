@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from edgetpu_dashboard.live.pictures import box_of, color_at, error_picture, jpeg, png
+from edgetpu_dashboard.live.pictures import box_of, error_picture, jpeg, png
 from edgetpu_driver.errors import InputError
 
 RED = (200, 10, 20)
@@ -25,14 +25,6 @@ def test_a_picture_is_made_smaller_for_the_browser() -> None:
 def test_png_is_exact() -> None:
     picture = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
     assert np.array_equal(decoded(png(picture)), picture)
-
-
-def test_the_colour_of_a_spot_is_the_median_around_it() -> None:
-    picture = np.zeros((100, 200, 3), np.uint8)
-    picture[40:60, 90:110] = RED
-    picture[50, 100] = 255  # a bright pixel of noise
-    assert color_at(picture, 0.5, 0.5) == RED
-    assert color_at(picture, 0.0, 0.0) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(

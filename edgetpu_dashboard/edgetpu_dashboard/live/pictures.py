@@ -24,17 +24,6 @@ def png(picture: Pixels) -> bytes:
     return _encoded(".png", picture, [])
 
 
-def color_at(picture: Pixels, x: float, y: float, radius: int = 3) -> tuple[int, int, int]:
-    """Return the median colour, RGB, around a point given as shares of width and height, 0..1."""
-    height, width = picture.shape[:2]
-    column, row = (min(max(int(share * size), 0), size - 1) for share, size in ((x, width), (y, height)))
-    part = picture[max(row - radius, 0) : row + radius + 1, max(column - radius, 0) : column + radius + 1]
-    if part.ndim == 2:
-        part = np.repeat(part[..., None], 3, axis=2)
-    red, green, blue = (int(value) for value in np.median(part.reshape(-1, 3), axis=0))
-    return red, green, blue
-
-
 def box_of(
     corners: tuple[float, float, float, float], width: int, height: int, least: int = 2
 ) -> tuple[int, int, int, int]:

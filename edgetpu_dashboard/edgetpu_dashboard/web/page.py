@@ -7,7 +7,7 @@ from typing import Any
 
 from nicegui import ui
 
-from edgetpu_dashboard.live.pictures import Pixels, box_of, color_at
+from edgetpu_dashboard.live.pictures import Pixels, box_of
 from edgetpu_dashboard.web.driver_panel import driver_panel, models_panel
 from edgetpu_dashboard.web.node_panels import by_hand_panel, parameters_panel
 from edgetpu_dashboard.web.told import told
@@ -15,7 +15,7 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.node_table import DRIVER
 
 CAMERA_VIEW = "camera image"
-_VERSION = 1
+_VERSION = 2
 """Of the static files, so that no browser shows old ones."""
 _GRAB_SECONDS = 5.0
 
@@ -74,12 +74,11 @@ class Page:
             await self.calls.in_executor(lambda: self.view.look_away(CAMERA_VIEW))
         raise InputError("no image came from the camera")
 
-    async def on_click(self, x: float, y: float) -> None:
-        """Track the colour of a spot, given as shares of the picture."""
+    async def on_click(self, rgb: tuple[int, int, int]) -> None:
+        """Track the colour of the spot that was clicked."""
         if self.node != "spot_tracker":
             return
         async with told():
-            rgb = color_at(await self.camera_picture(), x, y)
             ui.notify(await self.calls.set_color(self.node, rgb), type="positive")
 
     async def on_drag(self, corners: tuple[float, float, float, float]) -> None:
@@ -171,7 +170,7 @@ async def build_page(dashboard: Any) -> None:
         with ui.element("aside").classes("side"):
             _tabs(page)
     ui.on("select_node", lambda event: page.select(str(event.args)))
-    ui.on("click_picture", lambda event: page.on_click(*event.args))
+    ui.on("click_picture", lambda event: page.on_click(tuple(event.args[2:])))
     ui.on("drag_picture", lambda event: page.on_drag(tuple(event.args)))
     page.show_live()
 

@@ -165,7 +165,7 @@ const edgetpuLive = (() => {
     if (high - low < 1e-9) [low, high] = [low - 0.5, high + 0.5];
     const margin = 44, foot = 14;
     const x = (time) => margin + (1 + time / WINDOW) * (width - margin - 4);
-    const y = (value) => 4 + (1 - (value - low) / (high - low)) * (height - foot - 8);
+    const y = (value) => 8 + (1 - (value - low) / (high - low)) * (height - foot - 14);
     context.font = "10px sans-serif";
     context.fillStyle = context.strokeStyle = "#7d8b99";
     context.lineWidth = 1;
@@ -191,7 +191,9 @@ const edgetpuLive = (() => {
       context.fill();
       context.strokeStyle = "#4db6ff";
       context.lineWidth = 1.5;
+      context.lineCap = "round"; // so that a single point is seen, too
       context.beginPath();
+      context.moveTo(x(run[0][0]), y(run[0][1]));
       for (const [time, value] of run) context.lineTo(x(time), y(value));
       context.stroke();
     }
@@ -261,6 +263,23 @@ const edgetpuLive = (() => {
     return [within((event.clientX - area.left) / area.width), within((event.clientY - area.top) / area.height)];
   }
 
+  // The median colour around a point of the picture as it is shown: the camera may have moved on.
+  function colorAt(column, row) {
+    const image = find("live"), radius = 3, size = 2 * radius + 1;
+    const canvas = document.createElement("canvas");
+    canvas.width = canvas.height = size;
+    const context = canvas.getContext("2d");
+    const within = (share, length) => Math.min(Math.max(Math.floor(share * length) - radius, 0), length - size);
+    const left = within(column, image.naturalWidth), top = within(row, image.naturalHeight);
+    context.drawImage(image, left, top, size, size, 0, 0, size, size);
+    const data = context.getImageData(0, 0, size, size).data;
+    return [0, 1, 2].map((channel) => {
+      const levels = [];
+      for (let index = channel; index < data.length; index += 4) levels.push(data[index]);
+      return levels.sort((one, other) => one - other)[Math.floor(levels.length / 2)];
+    });
+  }
+
   let start = null;
   document.addEventListener("pointerdown", (event) => {
     if (event.target.id !== "live" || event.button) return;
@@ -283,7 +302,7 @@ const edgetpuLive = (() => {
     const from = share(start), to = share(event);
     start = null;
     find("box").style.display = "none";
-    if (moved <= CLICK) emitEvent("click_picture", ...to);
+    if (moved <= CLICK) emitEvent("click_picture", ...to, ...colorAt(...to));
     else emitEvent("drag_picture", ...from, ...to);
   });
   document.addEventListener("pointercancel", () => {
