@@ -57,8 +57,8 @@ class Dashboard:
         self.port = free_port()
         path = Path(get_package_prefix("edgetpu_dashboard")) / "lib/edgetpu_dashboard/dashboard"
         settings = [part for each in (f"port:={self.port}", *parameters) for part in ("-p", each)]
-        paths = [str(LIVE_TOOLS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, reversed(paths)))}
+        paths = [os.environ.get("PYTHONPATH", ""), str(LIVE_TOOLS)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
         self._command = [str(path), "--ros-args", *settings]
         self._environment = environment
         self.start()

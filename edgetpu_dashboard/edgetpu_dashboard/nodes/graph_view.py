@@ -22,6 +22,7 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.images.encodings import ImageError
 from edgetpu_driver.node_kit.image_messages import image_from_message
 from edgetpu_driver.node_kit.node_table import DRIVER, NodeEntry, all_nodes, node_table
+from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.qos_profiles import QOS_LATCHED
 from edgetpu_driver.node_kit.result_topics import ResultTopic
 from edgetpu_driver.node_kit.serialized_image import read_image
@@ -147,8 +148,12 @@ class GraphView:
             viewed.has_picture = f"{prefix}debug_image" in {topic for topic, _ in topics}
         if name in self._subscriptions or name == DRIVER:
             return
-        result: ResultTopic | None = viewed.entry.load().results
         self._subscriptions[name] = None
+        try:
+            result: ResultTopic | None = viewed.entry.load().results
+        except Exception as error:  # of somebody's package; the other nodes are still shown
+            self._node.get_logger().error(f"results of {name} are not shown: {one_line(error)}")
+            return
         if result is None:
             return
         with self.lock:
