@@ -24,13 +24,15 @@ HOLDING = 3.0
 """Seconds in which the heading is held after a turn."""
 SLOWEST_TURN = 0.6
 """rad/s; a turn that takes longer than its angle at this speed has failed."""
+PUSH = 2.0
+"""rad/s, left or right; the robot would turn by 14 degrees before its motors stop it."""
 PEOPLE = 2
 WALKING_SPEED = 1.0
 """m/s."""
 
 
 class Turn(Scenario):
-    """Turn by an angle and hold the heading while people walk around the robot."""
+    """Turn by an angle and hold the heading, also after a push, while people walk around the robot."""
 
     name = "turn"
     nodes = ("visual_compass", "heading_hold")
@@ -57,15 +59,38 @@ class Turn(Scenario):
         robot.publish("heading_hold/turn_by", Float64(data=angle))
         trace = self._advance(robot, paths, abs(angle) / SLOWEST_TURN + HOLDING)
         error = math.degrees(world.pose[2] - before - angle)
+        world.push(PUSH * random.choice((-1.0, 1.0)))
+        after_push = self._advance(robot, paths, HOLDING)
+        pushed = [math.degrees(sample[1] - before - angle) for sample in after_push]
         world.close()
-        return Outcome(seed, {"error": error, "angle": math.degrees(angle)}, tuple(trace))
+        figures = {
+            "error": error,
+            "angle": math.degrees(angle),
+            "pushed by": max(map(abs, pushed)),
+            "error after push": pushed[-1],
+        }
+        return Outcome(seed, figures, (*trace, *after_push))
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
         """Return the errors of the headings at the end."""
         errors = np.abs(values(outcomes, "error"))
         case = f"turns of 90, 180, 360 deg, {PEOPLE} people in view, {len(outcomes)} worlds"
-        within = 100 * float(np.mean(errors <= 1.0))
+        within, held = (
+            100 * float(np.mean(np.abs(values(outcomes, name)) <= 1.0))
+            for name in ("error", "error after push")
+        )
+        pushed = f"pushed at {PUSH:g} rad/s, {PEOPLE} people in view, {len(outcomes)} worlds"
         return [
+            Row("drive", pushed, "held within 1 deg", held, "%", 95.0, "higher"),
+            Row(
+                "drive",
+                pushed,
+                "turned aside, at most",
+                max(values(outcomes, "pushed by")),
+                "deg",
+                None,
+                "lower",
+            ),
             Row("drive", case, "within 1 deg", within, "%", 95.0, "higher"),
             Row("drive", case, "error, median", float(np.median(errors)), "deg", None, "lower"),
             Row("drive", case, "error, largest", float(errors.max()), "deg", None, "lower"),

@@ -120,6 +120,10 @@ class World:
             mujoco.mj_step(self._model, data)
             self.touched = self.touched or bool(data.ncon)
 
+    def push(self, angular: float) -> None:
+        """Give the robot a push that changes its angular velocity at once, rad/s, left positive."""
+        self._data.qvel[2] += angular
+
     def place(self, mover: int, x: float, y: float) -> None:
         """Move the mover of this number to a place, m."""
         address = self._model.body(f"b{self._movers[mover]}").mocapid[0]

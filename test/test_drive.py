@@ -72,8 +72,15 @@ class TestFigures:
         }
 
     def test_of_turns(self) -> None:
-        found = figures(Turn().rows([outcome(error=-0.5), outcome(error=3.0)]))
-        assert found == {"within 1 deg": 50, "error, median": 1.75, "error, largest": 3}
+        good = outcome(error=-0.5, **{"pushed by": 8.0, "error after push": 0.2})
+        bad = outcome(error=3.0, **{"pushed by": 9.0, "error after push": -1.2})
+        assert figures(Turn().rows([good, bad])) == {
+            "within 1 deg": 50,
+            "error, median": 1.75,
+            "error, largest": 3,
+            "held within 1 deg": 50,
+            "turned aside, at most": 9,
+        }
 
 
 def test_the_report_shows_every_figure_and_a_plot_of_each_scenario(tmp_path: Path) -> None:
@@ -143,6 +150,12 @@ class TestAWorld:
         world.step(2.0, 0.0, 1.0)
         x, y, yaw = world.pose
         assert (x, y, yaw) == (0.0, 0.0, pytest.approx(1.9, abs=0.05))
+
+    def test_pushes_the_robot_aside(self, world: World) -> None:
+        world.push(2.0)
+        world.step(1.0, 0.0, 0.0)
+        # Braked at 10 rad/s^2 down to 1 rad/s, and with a lag of 0.1 s from there.
+        assert world.pose[2] == pytest.approx(0.15 + 0.1, rel=0.05)
 
     def test_knows_the_gap_to_a_box(self, world: World) -> None:
         assert world.gap(0) == pytest.approx(2.0 - 0.05 - worlds.HULL_RADIUS, abs=1e-3)
