@@ -6,6 +6,7 @@ rclpy ends the process in an assertion in C where a field has another type than 
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -107,7 +108,6 @@ def check(node: MagicMock, messages: int) -> None:
         (VisualCompassNode, of_numpy(HeadingResult), 2),
         (PatternTrackerNode, of_numpy(MatchResult), 2),
         (LoomingNode, of_numpy(LoomingResult), 1),
-        (SpotTrackerNode, of_numpy(SpotResult), 1),
         (OpticalFlowNode, of_numpy(FlowResult), 1),
         (EmbedderNode, Embedding(NUMBER, np.ones(3, np.float32), TRUE), 1),
         (ClassifierNode, CLASSES, 1),
@@ -126,6 +126,14 @@ def test_results_with_numbers_of_numpy_are_published(node_class: Any, result: An
     node._tracker = None
     node_class.publish(node, Header(), result)
     check(node, messages)
+
+
+def test_a_spot_with_numbers_of_numpy_is_published_with_its_size() -> None:
+    node = MagicMock(_tracker=SimpleNamespace(color="red", measure_size=True))
+    node._detections.get_subscription_count.return_value = 1
+    node._boxes = partial(SpotTrackerNode._boxes, node)
+    SpotTrackerNode.publish(node, Header(), of_numpy(SpotResult))
+    check(node, 2)
 
 
 def test_places_with_scores_of_numpy_are_published() -> None:

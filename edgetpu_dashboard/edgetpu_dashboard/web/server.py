@@ -63,7 +63,8 @@ def serve(dashboard: Any, host: str, port: int, token: str) -> Server:
     async def page() -> None:
         await build_page(dashboard)
 
-    nicegui_app.add_static_files("/dashboard", str(_STATIC))
+    # Built with --symlink-install, the files are links out of this folder.
+    nicegui_app.add_static_files("/dashboard", str(_STATIC), follow_symlink=True)
     ui.run_with(application, title="Edge TPU", dark=True, favicon="🪸", show_welcome_message=False)
     local = host == "localhost" or ipaddress.ip_address(host).is_loopback
     return Server(Access(application, token, local=local), listener)
