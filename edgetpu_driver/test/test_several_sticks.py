@@ -18,12 +18,10 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import DeviceLostError, TransferError, UnavailableError
-from edgetpu_driver.host.host_limits import HostLimits
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_assignment import Spreading
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.stick_slot import STUCK_SECONDS
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.toolchain import dense_graph as dense
@@ -59,8 +57,7 @@ def backend_of(stick: VirtualEdgeTpu) -> VirtualStickBackend:
 def make_host(
     sticks: list[VirtualEdgeTpu], models: Path, spreading: Spreading = Spreading.REPLICATED
 ) -> ModelHost:
-    backends = [backend_of(stick) for stick in sticks]
-    host = ModelHost(backends, [models], spreading=spreading, limits=HostLimits(wait=60.0))
+    host = ModelHost([backend_of(stick) for stick in sticks], [models], spreading=spreading)
     host.connect()
     for size in SIZES:
         host.load(f"dense_{size}")
@@ -207,8 +204,7 @@ class TestLostSticks:
     ) -> None:
         sticks = make_sticks(3)
         host = make_host(sticks, models)
-        # Rare readings: one before each look for work makes idle sticks leave requests to each other.
-        host.start(refresh_period=4 * STUCK_SECONDS, retry_period=0.002)
+        host.start(refresh_period=0.02, retry_period=0.002)
         random = np.random.default_rng(3)
         sizes = random.choice(SIZES, CHAOS_REQUESTS)
         requests = [(f"dense_{size}", vector(size)) for size in sizes]

@@ -110,6 +110,8 @@ class Scheduler:
                 request = self._queue.pop(partial(self._may_run, slot, now), staying, slot.number)
             if request is None:
                 slot.idle = True
+                if len(self._queue) and len(self.slots) > 1:
+                    self._wake_idle()  # one that left its work to this stick may be the first to be done now
             else:
                 self._take(slot, request)
         answer_all(answers)
