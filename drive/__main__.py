@@ -17,8 +17,10 @@ from drive.fault_scenario import Faults
 from drive.film import Film
 from drive.follow_scenario import Follow
 from drive.report import write_report
-from drive.scenario import Outcome, Scenario
+from drive.scenario import Outcome, Scenario, SystemScenario
 from drive.simulated_robot import DriveError, SimulatedRobot
+from drive.slalom_scenario import Slalom
+from drive.swing_up_scenario import SwingUp
 from drive.turn_scenario import Turn
 from drive.world import World, renderer_problem
 from edgetpu_driver.node_kit.node_table import all_nodes
@@ -26,7 +28,7 @@ from measured_figures.row import Row, line, write_rows
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "drive"
 SCENARIOS: dict[str, type[Scenario]] = {
-    each.name: each for each in (Wall, PassBy, Turn, Follow, DockAtBall, DockAtLamp, Faults)
+    each.name: each for each in (Wall, PassBy, Turn, Follow, DockAtBall, DockAtLamp, Faults, SwingUp, Slalom)
 }
 EXIT_MISSED, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -67,7 +69,9 @@ def _run(options: argparse.Namespace) -> int:
         scenario = SCENARIOS[name]()
         print(f"[drive] {name}: {options.seeds} worlds", flush=True)
         outcomes[name], films[name], images, missing = _outcomes(scenario, seeds, options.output)
-        found = [*scenario.rows(outcomes[name]), _missing_row(name, images, missing)]
+        found = scenario.rows(outcomes[name])
+        if not isinstance(scenario, SystemScenario):
+            found.append(_missing_row(name, images, missing))
         for row in found:
             print(line(row), flush=True)
         rows += found
@@ -78,6 +82,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _outcomes(scenario: Scenario, seeds: range, output: Path) -> tuple[list[Outcome], Film, int, int]:
     """Run all worlds with one graph; also a film, the number of images, and of those without results."""
+    if isinstance(scenario, SystemScenario):
+        return [_told(scenario.run_alone(seed)) for seed in seeds], Film(), 0, 0
     robot = SimulatedRobot(scenario.cmd_vel)
     try:
         for kind, topic in scenario.watched:

@@ -58,6 +58,23 @@ class Scenario(ABC):
         """Return the figures of all worlds."""
 
 
+class SystemScenario(Scenario):
+    """A task of another system than the robot, without its graph."""
+
+    nodes = ()
+    watched = ()
+    cmd_vel = ""
+
+    @abstractmethod
+    def run_alone(self, seed: int) -> Outcome:
+        """Run in the world of this seed."""
+
+    def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
+        """Run without the robot."""
+        del robot
+        return self.run_alone(seed)
+
+
 def share(outcomes: Sequence[Outcome], name: str) -> float:
     """Percentage of worlds in which the figure of this name is true."""
     return 100 * float(np.mean([outcome.values[name] for outcome in outcomes]))

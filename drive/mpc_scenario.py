@@ -1,0 +1,171 @@
+"""Worlds steered by batch MPC with its model on the virtual stick, and by the same controller in float64."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drive.scenario import Outcome, SystemScenario, share, values
+from edgetpu_control.learned.network import Network
+from edgetpu_control.learned.quantised_network import INPUT, OUTPUT, QuantisedNetwork, quantise
+from edgetpu_control.learned.training import TrainingPlan
+from edgetpu_control.mpc.learned_dynamics import LearnedDynamics
+from edgetpu_control.mpc.sampling_mpc import MpcSettings, SamplingMpc, solve_with
+from edgetpu_driver import CompiledModel, EdgeTpu, VirtualEdgeTpu
+from edgetpu_driver.virtual.graph_packer import pack
+from measured_figures.row import Row
+
+Array = NDArray[np.float64]
+States = list[Array]
+
+
+class System(Protocol):
+    """What is controlled."""
+
+    @property
+    def state(self) -> Array:
+        """The present state."""
+        ...
+
+    def act(self, action: Array) -> Array:
+        """Act for a period; the state that follows."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Run:
+    cost: float
+    states: States
+    late: int
+    """Decisions that took longer than a period of the device's time."""
+
+
+class Stick:
+    """A quantised network on a virtual stick at the timing of USB 3."""
+
+    def __init__(self, network: QuantisedNetwork) -> None:
+        graph = network.graph()
+        self._network, self._model = network, CompiledModel.parse(pack(graph, name="dynamics"), "dynamics")
+        self._device = VirtualEdgeTpu().register_model(self._model, graph)
+        self._tpu = EdgeTpu.open(usb_backend=self._device)
+
+    def __call__(self, inputs: Array) -> Array:
+        """Outputs of the network for a batch of inputs."""
+        return self._network.decode(self._tpu.run(self._model, {INPUT: self._network.encode(inputs)})[OUTPUT])
+
+    def now(self) -> float:
+        """The device's time, s."""
+        return self._device.clock.monotonic()
+
+
+class MpcScenario(SystemScenario):
+    """A task for batch MPC; the world is paused until each decision is there."""
+
+    period: ClassVar[float]
+    """Seconds between two actions."""
+    periods: ClassVar[int]
+    """Of a world, at most."""
+    angles: ClassVar[tuple[int, ...]]
+    """Numbers of the states that are angles."""
+    states: ClassVar[int]
+    mpc: ClassVar[MpcSettings]
+    title: ClassVar[str]
+
+    @abstractmethod
+    def lessons(self, count: int, seed: int) -> tuple[Array, Array]:
+        """States with actions, and the states that follow."""
+
+    @abstractmethod
+    def system(self, seed: int) -> System:
+        """Return the system at the start of a world."""
+
+    @abstractmethod
+    def cost(self, states: Array, actions: Array) -> Array:
+        """What states and the actions that led to them cost."""
+
+    @abstractmethod
+    def succeeded(self, states: States) -> bool:
+        """Whether the task is done after these states."""
+
+    @abstractmethod
+    def ended(self, states: States) -> bool:
+        """Whether a world is over before its last period."""
+
+    @abstractmethod
+    def shown(self, state: Array) -> tuple[float, ...]:
+        """Return the quantities of the trace."""
+
+    def run_alone(self, seed: int) -> Outcome:
+        """Run in the world of this seed, by the stick and in float64; costs and whether the task is done."""
+        stick = self._stick
+        began = stick.now()
+        found = self._run(seed, stick, stick.now)
+        device = (stick.now() - began) / len(found.states)
+        exact = self._run(seed, self.network, lambda: 0.0)
+        figures = {
+            "done": float(self.succeeded(found.states)),
+            "done_float64": float(self.succeeded(exact.states)),
+            "cost": found.cost,
+            "cost_float64": exact.cost,
+            "late": 100 * found.late / len(found.states),
+            "device_ms": 1e3 * device,
+        }
+        trace = tuple((n * self.period, *self.shown(state)) for n, state in enumerate(found.states, 1))
+        return Outcome(seed, figures, trace)
+
+    def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
+        """Return success and cost beside those in float64, and the rate."""
+        plan = f"{self.mpc.samples} sequences of {self.mpc.horizon}, {self.mpc.iterations} times"
+        case = f"{self.title}, {self.mpc.method} on the stick, {plan}, {len(outcomes)} worlds"
+        done, exact = share(outcomes, "done"), share(outcomes, "done_float64")
+        costs, costs_exact = (float(np.mean(values(outcomes, each))) for each in ("cost", "cost_float64"))
+        rate = 1e3 / float(np.mean(values(outcomes, "device_ms")))
+        late = float(np.mean(values(outcomes, "late")))
+        return [
+            Row("drive", case, "done", done, "%", 0.95 * exact, "higher", bound=exact),
+            Row("drive", case, "cost", costs, "", 1.05 * costs_exact, "lower", bound=costs_exact),
+            Row("drive", case, "decisions a second, simulated device", rate, "Hz", None, "higher"),
+            Row("drive", case, "decisions that take longer than a period", late, "%", None, "lower"),
+        ]
+
+    def model_error(self, *, row_scales: bool = True, width: int = 0) -> float:
+        """What 8 bits cost the model: RMS of what they change over that of its outputs, in their ranges."""
+        inputs, outputs = self._dynamics.inputs(self.lessons(1000, seed=1)[0]), self.network.outputs
+        exact = outputs.normalise(self.network(inputs))
+        quantised = quantise(self.network, row_scales=row_scales, width=width)
+        lost = outputs.normalise(quantised.reference(inputs)) - exact
+        return float(np.sqrt(np.mean(lost**2) / np.mean(exact**2)))
+
+    @cached_property
+    def network(self) -> Network:
+        """The learned model, in float64."""
+        questions, answers = self.lessons(6000, seed=0)
+        return self._dynamics.learn(questions, answers, TrainingPlan((32, 32), epochs=40))
+
+    @cached_property
+    def _dynamics(self) -> LearnedDynamics:
+        return LearnedDynamics(self.states, self.angles)
+
+    @cached_property
+    def _stick(self) -> Stick:
+        return Stick(quantise(self.network, batch=self.mpc.samples))
+
+    def _run(self, seed: int, network: Callable[[Array], Array], clock: Callable[[], float]) -> _Run:
+        system, mpc = self.system(seed), SamplingMpc(self.mpc, self.cost, seed)
+        total, late = 0.0, 0
+        states: States = []
+        while len(states) < self.periods and not self.ended(states):
+            began = clock()
+            decision = solve_with(
+                mpc, system.state, lambda questions: self._dynamics.predict(network, questions)
+            )
+            late += clock() - began > self.period
+            states.append(system.act(decision.action))
+            total += float(self.cost(states[-1][np.newaxis], decision.action[np.newaxis])[0])
+        return _Run(total, states, late)

@@ -1,0 +1,79 @@
+"""Worlds of batch MPC: when a task is done, its figures, and a few periods on the virtual stick."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from drive.scenario import Outcome
+from drive.slalom_scenario import Slalom, line, missed
+from drive.swing_up_scenario import SwingUp
+
+
+def outcome(**values: float) -> Outcome:
+    return Outcome(0, {"late": 0.0, "device_ms": 10.0} | values, ((0.0, 0.5, 1.0),))
+
+
+def test_success_and_cost_stand_beside_those_in_float64() -> None:
+    outcomes = [
+        outcome(done=1, done_float64=1, cost=100, cost_float64=90),
+        outcome(done=0, done_float64=1, cost=200, cost_float64=210),
+    ]
+    rows = {row.metric: row for row in SwingUp().rows(outcomes)}
+    done, cost = rows["done"], rows["cost"]
+    assert (done.value, done.bound, done.reach, done.reached) == (50, 100, 95, False)
+    assert (cost.value, cost.bound, cost.reached) == (150, 150, True)
+    assert rows["decisions a second, simulated device"].value == pytest.approx(100)
+
+
+def poles(*angles: float) -> list[np.ndarray]:
+    return [np.array([0.0, 0.0, angle, 0.0]) for angle in angles]
+
+
+def test_a_pole_is_up_when_it_stays_so_for_a_second() -> None:
+    assert SwingUp().succeeded(poles(math.pi, *[0.1] * 25))
+    assert SwingUp().succeeded(poles(*[2 * math.pi] * 25))
+    assert not SwingUp().succeeded(poles(*[0.1] * 24, 0.4))
+    assert not SwingUp().succeeded(poles(math.pi, *[0.1] * 24))
+
+
+def path(*places: tuple[float, float]) -> list[np.ndarray]:
+    return [np.array([x, y, 0.0, 0.0, 0.0]) for x, y in places]
+
+
+class TestASlalom:
+    def test_is_done_when_each_pole_was_passed_on_its_side(self) -> None:
+        assert Slalom().succeeded(path((1.5, 0.5), (3.0, -0.5), (4.5, 0.5), (6.0, 0.0)))
+
+    def test_is_not_done_on_the_wrong_side(self) -> None:
+        assert not Slalom().succeeded(path((1.5, 0.5), (3.0, 0.5), (4.5, 0.5), (6.0, 0.0)))
+
+    def test_is_not_done_when_a_pole_was_touched(self) -> None:
+        assert not Slalom().succeeded(path((1.5, 0.29), (3.0, -0.5), (4.5, 0.5), (6.0, 0.0)))
+
+    def test_is_not_done_before_its_end(self) -> None:
+        assert not Slalom().succeeded(path((1.5, 0.5), (3.0, -0.5), (4.5, 0.5), (5.9, 0.0)))
+
+    def test_costs_what_is_missing_beside_a_pole(self) -> None:
+        states = np.array(path((1.5, 0.1), (1.5, 0.4), (3.2, 0.0), (2.25, 0.0)))
+        assert missed(states) == pytest.approx([0.3, 0.0, 0.2, 0.0])
+
+    def test_has_a_line_past_each_pole_on_its_side(self) -> None:
+        assert line(np.array([1.5, 3.0, 4.5])) == pytest.approx([0.6, -0.6, 0.6])
+
+
+@pytest.mark.parametrize("scenario", [SwingUp, Slalom])
+def test_the_stick_costs_what_float64_does(
+    scenario: type[SwingUp] | type[Slalom], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mujoco", reason="needs MuJoCo (tools/run_drive.sh)")
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+    monkeypatch.setattr(scenario, "periods", 10)
+    figures = scenario().run_alone(0).values
+    assert figures["cost"] == pytest.approx(figures["cost_float64"], rel=0.05)
+    assert figures["late"] == 0
+    assert 10 < figures["device_ms"] < 20
