@@ -152,7 +152,7 @@ def test_a_handle_that_cannot_be_closed_is_not_blamed_on_another_process(robot: 
     failure = USBError("io", errno=errno.EIO)
     robot.stick.raises = {"release_interface": [failure] * 100, "close_device": [failure] * 100}
     robot.tpu.close()
-    with pytest.raises(DeviceBusyError, match="this process holds the stick since it could not be closed"):
+    with pytest.raises(DeviceBusyError, match="this process could not close the stick after a fault"):
         EdgeTpu.open(usb_backend=robot.stick)
 
 

@@ -41,7 +41,7 @@ SUPER_SPEED = 5000.0
 
 
 def bring_up(link: UsbLink, preset: ClockPreset) -> None:
-    """Wake the chip, start all its engines, enable its interrupts; parameter memory is empty afterwards."""
+    """Wake the chip, start its engines and enable its interrupts; parameter memory is empty afterwards."""
     link.change_register(Register.scu_ctrl_0, (PCIE_INACTIVE_PHY_MODE, 0), (USB_INACTIVE_PHY_MODE, 0))
     clock_gating = link.read_register(Register.scu_ctrl_2)
     if GATED_GCB.of(clock_gating) == _GATED_BY_HARDWARE:
@@ -61,9 +61,9 @@ def bring_up(link: UsbLink, preset: ClockPreset) -> None:
 
 
 def shut_down(link: UsbLink) -> None:
-    """Disable the interrupts, halt all engines, put the chip to sleep; the link stays open.
+    """Disable the interrupts, halt all engines and put the chip to sleep; the link stays open.
 
-    A chip that does not answer is abandoned at once, so that closing never waits.
+    Gives up at once if the chip does not answer, so that closing never waits.
     """
     with link.impatient():
         _set_interrupts(link, False)

@@ -9,7 +9,7 @@ from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register
 
 
 class ClockPreset(Enum):
-    """Clock rates of the chip: the faster the hotter."""
+    """Clock rates of the chip; higher rates make it hotter."""
 
     LOW = "low"
     """Main clock 63 MHz, AXI 125 MHz, USB core 250 MHz."""

@@ -36,7 +36,7 @@ RECOVERY_SECONDS = 3.0
 
 
 class Phase(Enum):
-    """The slow phases of making a stick ready."""
+    """The slow phases of connecting to a stick."""
 
     BOOT = "loading its firmware"
     STARTING = "resetting it and bringing its chip up"
@@ -111,7 +111,7 @@ class StickConnector:
         try:
             link = self._make_ready(stick, reset=not was_reset)
         except (DeviceAccessError, DeviceBusyError):
-            # It was ours before: udev may not have set the permissions of the new device node yet.
+            # It was accessible before: udev may not have set the permissions of the new device node yet.
             self._clock.sleep(AFTER_RESET_SECONDS)
             link = self._make_ready(stick, reset=True)
         if link is None:
@@ -129,7 +129,7 @@ class StickConnector:
             again = find_at(self._backend, stick.bus_path)
             if again is None:
                 raise
-            _log.warning("the Edge TPU at %s did not come up, trying once more: %s", stick.bus_path, fault)
+            _log.warning("the Edge TPU at %s did not come up, retrying once: %s", stick.bus_path, fault)
         return self._bring_up(self._start(again, reset=True))
 
     def _reset(self, failed: UsbLink) -> bool:
@@ -144,12 +144,12 @@ class StickConnector:
         return True
 
     def _candidates(self) -> list[UsbStick]:
-        """The sticks to try, running ones first: one in boot mode shows its serial number only later."""
+        """The sticks to try, running ones first: in boot mode a stick has no serial number yet."""
         sticks = [stick for stick in find_sticks(self._backend) if self.bus_path in (None, stick.bus_path)]
         return sorted(sticks, key=lambda stick: stick.boot_mode)
 
     def _start(self, stick: UsbStick, reset: bool) -> UsbLink | None:
-        """A link to the stick, its firmware running, freshly reset; None if it has another serial number."""
+        """A link to the stick, reset and running its firmware; None if it has another serial number."""
         if reset and not stick.boot_mode:
             with contextlib.closing(UsbLink(self._backend, stick, self.traffic)) as link:
                 if not self._is_wanted(link):
@@ -176,7 +176,7 @@ class StickConnector:
         return wait_at(self._backend, stick.bus_path, self._clock, REAPPEAR_SECONDS, boot_mode_too)
 
     def _is_wanted(self, link: UsbLink) -> bool:
-        """Whether the stick has the serial number asked for; closes the link if it cannot even tell."""
+        """Whether the stick has the requested serial number; closes the link if reading it fails."""
         try:
             return not self.serial or link.serial_number() == self.serial
         except DeviceError:

@@ -10,13 +10,13 @@ from edgetpu_driver.usb.libusb import typed_error
 from edgetpu_driver.usb.time_source import Clock
 
 BOOT_ID = (0x1A6E, 0x089A)
-"""Vendor and product id of a stick that waits for its firmware."""
+"""Vendor and product id of a stick in boot mode, waiting for its firmware."""
 APPLICATION_ID = (0x18D1, 0x9302)
 """Vendor and product id of a stick that runs its firmware."""
 
 _MBIT_PER_SECOND = {1: 1.5, 2: 12.0, 3: 480.0, 4: 5000.0, 5: 10000.0}
 _POLL_SECONDS = 0.1
-"""Seconds between two looks at the bus while a stick is awaited."""
+"""Interval of polling the bus for an awaited stick, s."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class UsbStick:
     device: Any = field(repr=False, compare=False)
     """The backend's device handle."""
     boot_mode: bool
-    """Whether it waits for its firmware."""
+    """Whether it is waiting for its firmware."""
     bus: int
     ports: tuple[int, ...]
     """Port numbers from the root hub to the stick; they survive a change of identity."""
@@ -54,7 +54,7 @@ def find_sticks(backend: Any) -> tuple[UsbStick, ...]:
             identity = (descriptor.idVendor, descriptor.idProduct)
             if identity in (BOOT_ID, APPLICATION_ID):
                 sticks.append(_stick(device, descriptor, identity == BOOT_ID))
-    except Exception as error:  # not only of pyusb: the backend may be any
+    except Exception as error:  # any type: the backend need not be pyusb's
         raise typed_error(error, "listing the devices on the bus", opening=True) from error
     return tuple(sorted(sticks, key=lambda stick: (stick.bus, stick.ports)))
 
@@ -90,7 +90,7 @@ def wait_at(
 ) -> UsbStick:
     """Wait until a running stick (or one in boot mode, if accepted) is present.
 
-    DeviceLostError when none comes, FirmwareError when it stays in boot mode.
+    Raises DeviceLostError if none appears, FirmwareError if it stays in boot mode.
     """
     end = clock.monotonic() + seconds
     while True:

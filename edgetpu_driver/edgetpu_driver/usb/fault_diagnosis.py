@@ -15,11 +15,11 @@ QUIET_MS = 20
 _PROMPT_MS = 1
 """Milliseconds to wait for a pending interrupt word, which arrives at once."""
 _MAX_WORDS = 16
-"""Interrupt words to read at most, in case a device never stops sending them."""
+"""Maximum number of interrupt words to read, in case a device never stops sending them."""
 _MAX_DRAINED_PACKETS = 4096
-"""Reads of unread output at most, for the same reason."""
+"""Maximum number of reads of pending output, for the same reason."""
 _MAX_DRAINED_EVENTS = 64
-"""Events to read at most, for the same reason."""
+"""Maximum number of events to read, for the same reason."""
 
 
 class Interrupt(IntFlag):
@@ -57,9 +57,9 @@ _CIRCUMSTANCES = (
 
 
 def take_interrupts(link: UsbLink) -> Interrupt:
-    """Read and acknowledge pending interrupts; returned ones are warnings at most.
+    """Read and acknowledge pending interrupts; those returned are warnings.
 
-    ChipFaultError if one means that the chip stopped.
+    Raises ChipFaultError if one reports that the chip has stopped.
     """
     interrupts = _pending(link)
     if interrupts & ~Interrupt.THERMAL_WARNING:
@@ -73,7 +73,7 @@ def take_interrupts(link: UsbLink) -> Interrupt:
 def chip_fault(link: UsbLink, interrupts: Interrupt | None = None) -> ChipFaultError | None:
     """The fatal error reported by the chip, with its error registers; None if there is none.
 
-    interrupts: those read before. Never raises: a chip that does not answer reports nothing.
+    interrupts: those already read. Never raises: a chip that does not answer reports nothing.
     """
     values: dict[Register, int] = {}
     with link.impatient():
@@ -93,8 +93,8 @@ def chip_fault(link: UsbLink, interrupts: Interrupt | None = None) -> ChipFaultE
 def drain(link: UsbLink) -> bool:
     """Discard the remaining output of the last program; returns whether the program ended.
 
-    A program ends with interrupt 0, so one such event, then quiet on both endpoints, means that nothing of it
-    can reach a later request. Raises DeviceError.
+    A program ends with interrupt 0. If both endpoints are idle after that event, none of its data can reach a
+    later request. Raises DeviceError.
     """
     if not _drain_activations(link):
         return False

@@ -19,26 +19,26 @@ WHERE_TO_GET_IT = (
     f" SHA-256 {SINGLE_ENDPOINT_SHA256}"
 )
 DEFAULT_BLOCK_SIZE = 256
-"""Bytes of a DFU block where the descriptors name no size."""
+"""Size of a DFU block if the descriptors give none, bytes."""
 
 _log = logging.getLogger(__name__)
 
 _CLASS_OUT = 0x21
-"""Request type: to the interface, of its class."""
+"""bmRequestType of a class request to the interface, host to device."""
 _CLASS_IN = 0xA1
-"""Request type: from the interface, of its class."""
+"""bmRequestType of a class request to the interface, device to host."""
 _DOWNLOAD, _UPLOAD, _GET_STATUS, _CLEAR_STATUS, _ABORT = 1, 2, 3, 4, 6
 """Requests of USB DFU 1.1, table 3.2."""
 _FUNCTIONAL_DESCRIPTOR = 0x21
 """Type of the DFU functional descriptor (USB DFU 1.1, 4.1.3)."""
 _STATUS_SIZE = 6
-"""Bytes of the answer to GETSTATUS (USB DFU 1.1, 6.1.2)."""
+"""Size of the answer to GETSTATUS, bytes (USB DFU 1.1, 6.1.2)."""
 _LONGEST_WAIT = 1.0
-"""Seconds between two questions for the status, of the 4.6 hours that a stick could ask for."""
+"""Maximum delay between two status requests, s; a stick could ask for 4.6 hours."""
 LARGEST_IMAGE = 2**20
-"""Bytes; the vendor's image has 11 kB."""
+"""Maximum size of an image, bytes; the vendor's has 11 kB."""
 _MAX_STATUS_READS = 100
-"""Questions for the status after one block at most. Uncritical: for a stick that stays busy."""
+"""Maximum number of status requests per block, in case a stick stays busy. Uncritical."""
 
 
 class DfuState(IntEnum):
@@ -84,22 +84,22 @@ class FirmwareImage:
             return cls(read_file(path, LARGEST_IMAGE))
         except OSError as error:
             raise FirmwareError(
-                f"no firmware image can be read: {reason_of(error)}; get {WHERE_TO_GET_IT}"
+                f"cannot read the firmware image: {reason_of(error)}; get {WHERE_TO_GET_IT}"
             ) from error
 
 
 def load_firmware(link: UsbLink, image: FirmwareImage) -> None:
     """Download the image into a stick in boot mode, read it back, and reset the stick to start it.
 
-    The link is unusable afterwards: the stick enumerates again as a running one. A failed download is retried
-    once. Raises FirmwareError if the stick refuses a block or reads back other content.
+    The link is unusable afterwards: the stick enumerates again, running. A failed download is retried once.
+    Raises FirmwareError if the stick refuses a block or the image read back differs.
     """
     try:
         _download(link, image)
     except (FirmwareError, TransferError) as error:
-        _log.warning("loading the firmware failed, trying once more: %s", error)
+        _log.warning("loading the firmware failed, retrying once: %s", error)
         _download(link, image)
-    with contextlib.suppress(DeviceError):  # the stick is gone before it can answer
+    with contextlib.suppress(DeviceError):  # the stick leaves the bus before it can answer
         link.reset()
 
 
@@ -114,7 +114,7 @@ def _download(link: UsbLink, image: FirmwareImage) -> None:
     _expect(link, DfuState.IDLE, "the end of the image")
     if _read_back(link, len(image.data), size) != image.data:
         raise FirmwareError(
-            "the firmware read back from the stick differs from what was sent; plug it in again"
+            "the firmware read back from the stick differs from the image sent; plug it in again"
         )
 
 
@@ -156,7 +156,7 @@ def _expect(link: UsbLink, expected: DfuState, after: str) -> None:
             break
         link.clock.sleep(min(wait, _LONGEST_WAIT))
     raise FirmwareError(
-        f"expected the DFU state {expected.name} after {after}; the stick says {state.name}, status {status}"
+        f"expected the DFU state {expected.name} after {after}; got {state.name}, status {status}"
     )
 
 

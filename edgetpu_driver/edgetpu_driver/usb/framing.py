@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_BULK_WRITE = 1 << 20
-"""Bytes of one bulk transfer to the device at most. Uncritical."""
+"""Maximum size of a bulk transfer to the device, bytes. Uncritical."""
 HEADER = struct.Struct("<II")
 """Payload length in bytes, then the tag in the low four bits."""
 EVENT = struct.Struct("<QIB3x")
@@ -33,7 +33,7 @@ class Tag(IntEnum):
 
 
 class Frame:
-    """A header and its payload in one buffer, made once and sent any number of times."""
+    """A header and its payload in one reusable buffer."""
 
     def __init__(self, tag: Tag, payload: bytes | int) -> None:
         """A frame of the given bytes, or of the given number of zero bytes, writable through `payload`."""
@@ -44,9 +44,9 @@ class Frame:
         self._whole = whole
         self._pieces: tuple[array[int], ...] = (whole,)
         self.payload: NDArray[np.uint8] = np.frombuffer(whole, np.uint8)[HEADER.size :]
-        """uint8[size]: a view of the payload; not to be written to if it was given as bytes."""
+        """uint8[size]: a view of the payload; do not write to it if it was given as bytes."""
         if len(whole) > MAX_BULK_WRITE:
-            # A writable payload is split when it is sent.
+            # A writable payload may change until it is sent, so it is split then.
             self._pieces = tuple(_cut(whole)) if constant else ()
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ def _cut(whole: array[int]) -> Iterator[array[int]]:
 
 
 class Event(NamedTuple):
-    """One packet of the event endpoint: the device finished what `tag` names."""
+    """One packet of the event endpoint: the device finished the operation that `tag` names."""
 
     address: int
     length: int
@@ -71,6 +71,6 @@ class Event(NamedTuple):
 
 
 def parse_event(packet: bytes | bytearray | memoryview | array[int]) -> Event:
-    """Decode the 16 bytes of an event packet; ValueError for a tag that does not exist."""
+    """Decode the 16 bytes of an event packet; ValueError for an unknown tag."""
     address, length, tag = EVENT.unpack(packet)
     return Event(address, length, Tag(tag & 0xF))

@@ -1,4 +1,4 @@
-"""Closes device handles despite errors of the system; a handle that stays open is closed later."""
+"""Closes device handles despite system errors; a handle that cannot be closed now is closed later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 _log = logging.getLogger(__name__)
 
 CLOSE_ATTEMPTS = 3
-"""Attempts to close a handle before it is left to be closed later. Uncritical."""
+"""Attempts to close a handle before this is deferred. Uncritical."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class _OpenHandle:
 
 
 _left_open: weakref.WeakKeyDictionary[Any, list[_OpenHandle]] = weakref.WeakKeyDictionary()
-"""By pyusb backend."""
+"""Handles still to be closed, by pyusb backend."""
 
 
 def close_handle(backend: Any, handle: Any, interface: int, bus_path: str) -> None:
-    """Release the interface and close the handle; what fails is tried again, and remembered. Never raises."""
-    # Closing releases the interface as well, so one attempt to release it before is enough.
+    """Release the interface and close the handle; a failed close is retried, then deferred. Never raises."""
+    # Closing releases the interface as well, so one attempt to release it is enough.
     try:
         backend.release_interface(handle, interface)
     except Exception as error:
@@ -39,7 +39,7 @@ def close_handle(backend: Any, handle: Any, interface: int, bus_path: str) -> No
 
 
 def close_left_open(backend: Any) -> None:
-    """Try again to close the handles that could not be closed before. Never raises."""
+    """Retry closing the deferred handles. Never raises."""
     waiting = _left_open.pop(backend, None)
     if waiting:
         mine = [each for each in waiting if each.process == os.getpid()]
@@ -61,7 +61,7 @@ def _closed(backend: Any, handle: Any, bus_path: str) -> bool:
 def _close(backend: Any, handle: Any, bus_path: str) -> bool:
     try:
         backend.close_device(handle)
-    except Exception as error:  # not only of pyusb: the backend may be any
+    except Exception as error:  # any type: the backend need not be pyusb's
         _log.warning("the stick at %s could not be closed: %s: %s", bus_path, type(error).__name__, error)
         return False
     return True

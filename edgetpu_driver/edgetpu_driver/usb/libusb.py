@@ -32,13 +32,13 @@ _HINTS: dict[type[DeviceError], str] = {
     DeviceAccessError: "install the udev rule 60-edgetpu.rules of edgetpu_driver and plug the stick in again",
     DeviceBusyError: "another process is using the stick; stop it or select another stick",
 }
-_HELD_HERE = "this process holds the stick since it could not be closed after a fault; plug it in again"
+_HELD_HERE = "this process could not close the stick after a fault and still holds it; plug it in again"
 _IN_TRANSFER: dict[int | None, str] = {
     errno.EACCES: "the system withdrew its access to the open stick",
     errno.EPERM: "the system withdrew its access to the open stick",
     errno.EBUSY: "another transfer or process has the interface of the open stick",
 }
-"""What a refusal means once the stick is open and claimed. Opening it again helps, or tells the reason."""
+"""Meaning of a refusal once the stick is open and claimed. Reopening it helps, or gives the reason."""
 _BY_ERRNO: dict[int | None, type[DeviceError]] = {
     errno.ETIMEDOUT: TransferTimeoutError,
     errno.EPIPE: TransferStallError,
@@ -54,11 +54,11 @@ _BY_ERRNO: dict[int | None, type[DeviceError]] = {
 def typed_error(
     error: Exception, doing: str, *, opening: bool = False, held_here: bool = False
 ) -> EdgeTpuError:
-    """The exception of this package for what a pyusb backend raised, with the operation that failed.
+    """Convert an exception of a pyusb backend to one of this package that names the failed operation.
 
-    One of this package stays what it is: a virtual stick may fail to compute what a graph defines.
+    Exceptions of this package are returned unchanged: a virtual stick may be unable to compute a graph.
 
-    opening: whether the stick was being opened or looked for; only then a refusal is final. held_here:
+    opening: whether the operation was to find or open the stick; only then is a refusal final. held_here:
     whether this process itself has the stick open.
     """
     if isinstance(error, EdgeTpuError):

@@ -27,7 +27,7 @@ from edgetpu_driver.usb.libusb import USBError, typed_error
 from edgetpu_driver.usb.registers import BitField, Register, register_width
 from edgetpu_driver.usb.time_source import Clock, clock_of
 
-# Those in the descriptors of a stick that runs its firmware.
+# As in the descriptors of a stick that runs its firmware.
 CONFIGURATION = 1
 INTERFACE = 0
 """The configuration and the interface that the vendor's driver uses."""
@@ -35,30 +35,28 @@ ENDPOINT_OUT = 0x01
 ENDPOINT_ACTIVATIONS = 0x81
 ENDPOINT_EVENTS = 0x82
 ENDPOINT_INTERRUPTS = 0x83
-"""Addresses of the endpoints, as the stick's descriptors name them; bit 7 means to the host."""
+"""Endpoint addresses in the stick's descriptors; bit 7 means to the host."""
 
 TIMEOUT_MS = 6000
-"""Milliseconds after which a transfer counts as failed, unless a link is given another limit."""
+"""Default timeout of a bulk transfer, ms."""
 MAX_PACKET = 1024
 """Largest bulk packet (SuperSpeed); reads ask for whole packets so that a longer answer cannot overflow."""
 MAX_BULK_READ = 1 << 20
-"""Bytes of one bulk read at most, and so of its buffer. Uncritical."""
+"""Maximum size of a bulk read and of its buffer, bytes. Uncritical."""
 CONTINUED_READ = 1 << 14
 """Maximum read size when an output arrives in short packets, bytes."""
 CONTROL_ATTEMPTS = 5
 """Attempts per control transfer, as in the vendor's driver."""
 IMPATIENT_MS = 100
-"""Milliseconds for a control transfer to a device that may no longer answer; a reply takes less than 1."""
+"""Timeout of a control transfer to a device that may no longer answer, ms; a reply takes less than 1."""
 POLL_SECONDS = 0.5
-"""Seconds to poll a register; the chip changes it within microseconds."""
+"""Timeout of polling a register, s; the chip changes it within microseconds."""
 POLL_INTERVAL = 0.001
-"""Seconds between two readings of a polled register: long compared with a transfer of 0.1 ms."""
+"""Interval of polling a register, s: long compared with a transfer of 0.1 ms."""
 
-# Request types: registers are written and read by requests of the vendor; and what names the serial number
-# (USB 2.0, 9.3 and 9.4.3).
 _VENDOR_OUT = 0x40
 _VENDOR_IN = 0xC0
-"""bmRequestType of vendor requests to the device, which read and write registers (USB 2.0, table 9-2)."""
+"""bmRequestType of the vendor requests that write and read registers (USB 2.0, table 9-2)."""
 _STANDARD_IN = 0x80
 _GET_DESCRIPTOR = 6
 _STRING_DESCRIPTOR = 3
@@ -98,14 +96,14 @@ class UsbLink:
     def __init__(self, backend: Any, stick: UsbStick, traffic: Traffic | None = None) -> None:
         """Open the stick; DeviceAccessError or DeviceBusyError if the system refuses.
 
-        traffic: where to count the bytes.
+        traffic: counts the bytes.
         """
         self.stick = stick
         self.clock: Clock = clock_of(backend)
         self.traffic = traffic or Traffic()
         self._backend = backend
         self.timeout_ms = TIMEOUT_MS
-        """Milliseconds after which a bulk transfer counts as failed."""
+        """Timeout of a bulk transfer, ms."""
         self._attempts, self._control_timeout = CONTROL_ATTEMPTS, TIMEOUT_MS
         self._event = array("B", bytes(EVENT.size))
         self._pieces: dict[int, array[int]] = {}
@@ -146,7 +144,7 @@ class UsbLink:
             close_handle(self._backend, handle, INTERFACE, self.stick.bus_path)
 
     def disown(self) -> None:
-        """Forget the device without a word to it: it belongs to the process that this one was forked from."""
+        """Drop the handle without closing it: it belongs to the process that this one was forked from."""
         self._handle = None
 
     def reset(self) -> None:
@@ -159,7 +157,7 @@ class UsbLink:
                 raise typed_error(error, "resetting the device") from error
 
     def serial_number(self) -> str:
-        """The USB serial number; empty when the stick has none."""
+        """The USB serial number; empty if the stick has none."""
         if not self.stick.serial_index:
             return ""
         value = _STRING_DESCRIPTOR << 8 | self.stick.serial_index
@@ -169,7 +167,7 @@ class UsbLink:
         return descriptor[2 : descriptor[0]].decode("utf-16-le", "replace")
 
     def extra_descriptors(self) -> bytes:
-        """The class-specific descriptors of the interface, one after the other."""
+        """The class-specific descriptors of the interface, concatenated."""
         doing = "reading the interface descriptor"
         interface = self._call(doing, self._backend.get_interface_descriptor, self.stick.device, 0, 0, 0)
         return bytes(getattr(interface, "extra_descriptors", None) or b"")
@@ -221,7 +219,7 @@ class UsbLink:
 
     @contextmanager
     def impatient(self) -> Iterator[None]:
-        """Try control transfers once, with a short timeout, within the context: the device may be dead."""
+        """Within the context, try control transfers once and with a short timeout: the device may be dead."""
         before = self._attempts, self._control_timeout
         self._attempts, self._control_timeout = 1, IMPATIENT_MS
         try:
@@ -250,7 +248,7 @@ class UsbLink:
     # Bulk transfers.
 
     def send(self, frame: Frame) -> None:
-        """Write a frame; TransferLengthError when the device takes only part of it."""
+        """Write a frame; TransferLengthError if the device accepts only part of it."""
         for piece in frame.pieces():
             try:
                 handle = self._handle or self._open_handle()
@@ -262,9 +260,9 @@ class UsbLink:
                 raise TransferLengthError(f"expected to send {len(piece)} bytes; sent {sent}")
 
     def receive(self, reception: Reception) -> None:
-        """Read until exactly reception.size bytes have come; TransferLengthError for more.
+        """Read exactly reception.size bytes; TransferLengthError for more or fewer.
 
-        A zero-length packet that ends the transfer before this one may come first.
+        The zero-length packet that ends the previous transfer may arrive first.
         """
         received = self._read(ENDPOINT_ACTIVATIONS, reception.buffer)
         if reception.size > MAX_BULK_READ:
@@ -300,7 +298,7 @@ class UsbLink:
         return piece
 
     def read_event(self) -> Event:
-        """Wait for the next event packet; ProtocolError for a tag that does not exist."""
+        """Wait for the next event packet; ProtocolError for an unknown tag."""
         return self._event_of(self._read(ENDPOINT_EVENTS, self._event))
 
     def poll_event(self, timeout_ms: int) -> Event | None:

@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
-    """Something that tells the time and waits."""
+    """A monotonic time source that can also wait."""
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary start; never goes back."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Wait for this many seconds."""
         ...
 
 
