@@ -55,7 +55,7 @@ def test_an_extracted_subgraph_computes_the_same(
 @pytest.mark.parametrize(
     ("inputs", "outputs", "message"),
     [
-        ((), ("c",), "the outputs depend on 'a', which the inputs do not give"),
+        ((), ("c",), "the outputs depend on 'a', which the inputs do not provide"),
         (("a",), ("z",), "expected one tensor 'z' in the graph, found 0"),
     ],
 )

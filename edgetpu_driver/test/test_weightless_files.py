@@ -63,7 +63,7 @@ def test_a_file_that_is_no_model_is_an_error() -> None:
 
 @pytest.mark.parametrize(
     ("data", "expected"),
-    [(b"no zlib", "compressed by zlib"), (without_weights([dense_graph.build(64)])[:-9], "whole files")],
+    [(b"no zlib", "compressed by zlib"), (without_weights([dense_graph.build(64)])[:-9], "complete files")],
 )
 def test_damaged_bytes_are_an_error(data: bytes, expected: str) -> None:
     with pytest.raises(InputError, match=f"expected .*{expected}"):

@@ -1,4 +1,4 @@
-"""Replaces constants and scales in the bytes of a .tflite file, e.g. with other weights."""
+"""Replaces constants and scales in the bytes of a .tflite file, e.g. its weights."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from edgetpu_driver.tflite.model_reader import Tensor, parse_model
 
 
 def replace_tensor(data: bytes, tensor: str, values: ArrayLike) -> bytes:
-    """Copy the file with other values in one constant of subgraph 0.
+    """Return a copy of the file with other values in one constant of subgraph 0.
 
     values: of the constant's shape and representable in its dtype; only float constants are rounded. Raises
-    ModelFormatError for a malformed file; InputError when there is no such constant, when other tensors share
-    its bytes, or when the values do not fit.
+    ModelFormatError for a malformed file; InputError if there is no such constant, if other tensors share its
+    bytes, or if the values do not fit.
     """
     return replace_tensors(data, {tensor: values})
 
 
 def replace_tensors(data: bytes, values: Mapping[str, ArrayLike]) -> bytes:
-    """Copy the file with other values in several constants of subgraph 0, by name; see `replace_tensor`."""
+    """Return a copy of the file with other values in several constants, by name; see `replace_tensor`."""
     tensors = parse_model(data).subgraphs[0].tensors
     users = Counter(each.buffer for each in tensors)
     patched = bytearray(data)
@@ -33,7 +33,7 @@ def replace_tensors(data: bytes, values: Mapping[str, ArrayLike]) -> bytes:
             raise InputError(f"expected one constant tensor '{name}' in the model, found {len(found)}")
         target = found[0]
         if users[target.buffer] > 1:
-            raise InputError(f"expected a buffer of its own for '{name}', it is shared with other tensors")
+            raise InputError(f"expected '{name}' to have its own buffer; other tensors share it")
         content = _content(target, new)
         patched[target.data_offset : target.data_offset + len(content)] = content
     return bytes(patched)
@@ -55,10 +55,10 @@ def _content(target: Tensor, values: ArrayLike) -> bytes:
 
 
 def replace_scales(data: bytes, tensor: str, scales: ArrayLike) -> bytes:
-    """Copy the file with other quantisation scales of one tensor of subgraph 0.
+    """Return a copy of the file with other quantisation scales for one tensor of subgraph 0.
 
-    scales: the same number as before. Raises ModelFormatError for a malformed file; InputError when there is
-    not exactly one tensor of that name, or for another number of scales.
+    scales: as many as before. Raises ModelFormatError for a malformed file; InputError unless there is
+    exactly one tensor of that name, or for another number of scales.
     """
     found = [each for each in parse_model(data).subgraphs[0].tensors if each.name == tensor]
     if len(found) != 1:

@@ -1,4 +1,4 @@
-"""Reads a .tflite file as a graph under construction, which can be changed and written again."""
+"""Reads a .tflite file into an editable graph, which can be written again."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _OPTIONS: dict[str, _Kinds] = {
     "SoftmaxOptions": (("Beta", np.float32, 0.0),),
     "SubOptions": _FUSED,
 }
-"""The first fields of each table of options in the order of the schema, with their defaults.
+"""The first fields of each options table in schema order, with their defaults.
 
-Those that follow have their default in the files that GraphBuilder writes.
+GraphBuilder leaves all later fields at their defaults.
 """
 
 
 def read_draft(data: bytes) -> Graph:
-    """The graph of a file that GraphBuilder has written, with all tensors at the same indices.
+    """Read a file written by GraphBuilder; tensors keep their indices.
 
     Raises ModelFormatError for a malformed file, and ModelUnsupportedError for operators that GraphBuilder
     does not write.
@@ -58,7 +58,9 @@ def read_draft(data: bytes) -> Graph:
         version, kind = OPERATORS.get(operator.name, (0, ""))
         given = codes[table.scalar("opcode_index", np.uint32)].scalar("version", np.int32, 1)
         if not kind or given != version:
-            raise ModelUnsupportedError(f"no operator that is written here: {operator.name}, version {given}")
+            raise ModelUnsupportedError(
+                f"GraphBuilder does not write operator {operator.name}, version {given}"
+            )
         options: dict[str, Any] = {}
         fields = table_fields(*(name for name, _, _ in _OPTIONS[kind]))
         found = table.table("builtin_options", fields) if fields else None

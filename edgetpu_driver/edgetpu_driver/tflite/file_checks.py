@@ -1,4 +1,4 @@
-"""Checks of those parts of a .tflite file that LiteRT reads and `parse_model` does not."""
+"""Checks the parts of a .tflite file that LiteRT reads and `parse_model` does not."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _DIMENSION = table_fields(
 )
 _ANY_OPTIONS = table_fields("first", "second", "third", "fourth", "fifth", "sixth")
 
-# Options with vectors of numbers: of each type in the union BuiltinOptions, the vector fields.
+# The vector fields of each options type in the union BuiltinOptions.
 _VECTORS = {3: ("second", "third"), 17: ("first",), 30: ("first",), 115: ("first",)}
 _STRINGS = {111: ("first", "second")}
 _ITEM_SIZES = {1: 4, 2: 2, 3: 1}
@@ -103,9 +103,9 @@ def check_size(size: int) -> None:
 
 
 def check_rest(root: Table) -> None:
-    """Check what a file holds besides its graphs' tensors, operators, codes and buffers.
+    """Check everything in a file except tensors, operators, operator codes and buffers.
 
-    root: read with the fields of MODEL here. Raises ModelFormatError.
+    root: read with this module's MODEL fields. Raises ModelFormatError.
     """
     buffers = root.tables("buffers", _BUFFER)
     if root.field_offset("external_buffer_groups") or root.field_offset("external_buffers"):
@@ -132,7 +132,7 @@ def check_rest(root: Table) -> None:
 
 
 def _check_subgraph(subgraph: Table) -> int:
-    """Check tensors and operators; the number of tensors."""
+    """Check tensors and operators; return the number of tensors."""
     tensors = subgraph.tables("tensors", _TENSOR)
     for tensor in tensors:
         _check_tensor(tensor)
@@ -177,7 +177,7 @@ def _check_dimension(dimension: Table) -> None:
 
 
 def _check_options(operator: Table) -> None:
-    """Check that options are where their type says, with the vectors and strings that they hold."""
+    """Check that an operator's options match their declared type, including vectors and strings."""
     if operator.scalar("large_custom_options_offset", np.uint64) > 1:
         raise ModelFormatError(f"{operator.path}: expected options inside the tables of the file")
     for field in ("builtin_options", "builtin_options_2"):

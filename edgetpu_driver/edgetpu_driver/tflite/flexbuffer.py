@@ -18,7 +18,7 @@ from edgetpu_driver.errors import ModelFormatError
 Value = bool | int | float | bytes | memoryview | Sequence["Value"] | Mapping[str, "Value"] | None
 
 _MAX_DEPTH = 32
-"""Depth of nested values. The options read here are one map; a cycle would have no end."""
+"""Maximum nesting depth. The options read here are one map; a cycle would never end."""
 
 
 class _Type(IntEnum):
@@ -60,7 +60,7 @@ _UNSIGNED = {1: struct.Struct("<B"), 2: struct.Struct("<H"), 4: struct.Struct("<
 _OBJECT_COST = 8  # an empty string or vector is still an object
 _COST = {_Type.KEY: 3, **dict.fromkeys(_INLINE, 1)}
 _FLOOR = 1024
-"""Cost that even the smallest buffer may have, so that a few shared values are never refused."""
+"""Minimum cost limit, so that a small buffer with a few shared values is never refused."""
 _ZERO = re.compile(b"\0")
 _FLOATS = {2: struct.Struct("<e"), 4: struct.Struct("<f"), 8: struct.Struct("<d")}
 _LAYOUTS = {_Type.INT: _SIGNED, _Type.FLOAT: _FLOATS}
@@ -68,9 +68,9 @@ _TYPES = {int(kind): kind for kind in _Type}
 
 
 def decode(data: bytes | memoryview) -> Any:
-    """The value a FlexBuffer holds; ModelFormatError if it is malformed.
+    """Decode a FlexBuffer; ModelFormatError if it is malformed.
 
-    Strings in a memoryview are not copied: they decode to views into it.
+    Strings in a memoryview decode to views of it, without a copy.
     """
     return _Decoder(data).root()
 
@@ -95,7 +95,7 @@ class _Decoder:
         return self._value(len(self._data) - 2 - width, width, packed_type, 0)
 
     def _value(self, position: int, width: int, packed_type: int, depth: int) -> Any:
-        """The value whose element stands at a position with a given width."""
+        """Decode the element of the given width at a position."""
         kind = _TYPES.get(packed_type >> 2)
         if kind is None:
             raise ModelFormatError(f"FlexBuffer: unknown type {packed_type >> 2} at byte {position}")
@@ -127,14 +127,16 @@ class _Decoder:
         ]
 
     def _map(self, start: int, width: int, depth: int) -> dict[str, Any]:
-        """A map: its values are preceded by the offset of the keys and the width of the key offsets."""
+        """Decode a map: the offset of the keys and the width of the key offsets precede its values."""
         keys = self._follow(start - 3 * width, width)
         key_width = self._scalar(_UNSIGNED, start - 2 * width, width)
         if key_width not in _UNSIGNED:
             raise ModelFormatError(f"FlexBuffer: keys of width {key_width} at byte {keys}")
         count = self._scalar(_UNSIGNED, start - width, width)
         if self._scalar(_UNSIGNED, keys - key_width, key_width) != count:
-            raise ModelFormatError(f"FlexBuffer: {count} values at byte {start} with another number of keys")
+            raise ModelFormatError(
+                f"FlexBuffer: {count} values at byte {start} with a different number of keys"
+            )
         values = self._vector(start, width, count, None, depth)
         names = self._vector(keys, key_width, count, _Type.KEY, depth)
         return dict(zip(names, values, strict=True))
@@ -155,10 +157,10 @@ class _Decoder:
         return bool(number) if kind is _Type.BOOL else number
 
     def _follow(self, position: int, width: int) -> int:
-        """Target of the offset at a position; offsets always point backwards."""
+        """The target of the offset at a position; offsets point backwards."""
         target = position - int(self._scalar(_UNSIGNED, position, width))
         if target < 0:
-            raise ModelFormatError(f"FlexBuffer: the offset at byte {position} leads before the start")
+            raise ModelFormatError(f"FlexBuffer: the offset at byte {position} points before the start")
         return target
 
     def _scalar(self, layouts: Mapping[int, struct.Struct], position: int, width: int) -> Any:
@@ -179,7 +181,7 @@ class _Decoder:
 
 
 class _Element(NamedTuple):
-    """An element of a vector: an inline number, or the position of content written before."""
+    """An element of a vector: an inline number, or the position of content already written."""
 
     kind: _Type
     width: int
@@ -191,7 +193,7 @@ class _Element(NamedTuple):
         return self.kind not in _INLINE
 
     def width_at(self, position: int, index: int) -> int:
-        """Width of the element at `index` of a vector that starts at or after a position, bytes."""
+        """Width in bytes of the element at `index` of a vector that starts at or after a position."""
         if not self.is_offset:
             return self.width
         for width in _UNSIGNED:
@@ -218,7 +220,7 @@ class _Encoder:
         return bytes(self._data)
 
     def _add(self, value: Value) -> _Element:
-        """Write content that is not inline, and return its element."""
+        """Write content that is not inline and return its element."""
         if value is None:
             return _Element(_Type.NULL, 1, 0)
         if isinstance(value, bool):
@@ -288,7 +290,7 @@ def _is_single(value: float) -> bool:
 
 
 def _width(number: int) -> int:
-    """Bytes that a number takes: 1, 2, 4 or 8."""
+    """Bytes needed for a number: 1, 2, 4 or 8."""
     return next(width for width in _UNSIGNED if number < 256**width)
 
 

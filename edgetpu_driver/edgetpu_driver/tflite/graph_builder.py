@@ -1,4 +1,4 @@
-"""Builds quantised graphs operator by operator, with shapes and quantisation checked on the way.
+"""Builds quantised graphs operator by operator and checks shapes and quantisation.
 
     graph = GraphBuilder("brightest spot of a 64 x 64 image")
     image = graph.input("image", (1, 64, 64, 1), np.uint8, scale=1.0, zero_point=0)
@@ -9,9 +9,9 @@
     graph.output(graph.concatenation([x, y], axis=1, name="position"))
     pathlib.Path("spot.tflite").write_bytes(graph.build())
 
-Images are NHWC with N = 1 and every shape is fixed. Operators compute on int8; uint8 occurs only on the outer
-side of `quantize`. Operator versions and operands are accepted by both Google's edgetpu_compiler 16 and
-LiteRT.
+Images are NHWC with N = 1 and every shape is fixed. Operators compute on int8; uint8 occurs only at the ends
+of a graph, next to `quantize`. Google's edgetpu_compiler 16 and LiteRT accept all operator versions and
+operands.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _INT8 = np.dtype(np.int8)
 class GraphBuilder(Graph):
     """A graph under construction; each method adds an operator and returns its output tensor.
 
-    `scale` and `zero_point` are those of the output, which is called `name` or, by default, after its
-    operator. Weights are int8 with zero point 0, `weight_scale` one number or one per output channel; a bias
-    is int32 in units of input scale * weight scale. Invalid arguments raise GraphError at once, naming the
+    `scale` and `zero_point` are those of the output; `name` is the output's name, by default that of the
+    operator. Weights are int8 with zero point 0; `weight_scale` is one number or one per output channel. A
+    bias is int32 in units of input scale * weight scale. Invalid arguments raise GraphError, which names the
     operator's output.
     """
 
@@ -219,7 +219,7 @@ class GraphBuilder(Graph):
     def concatenation(
         self, tensors: Sequence[TensorSpec], axis: int, *, name: str | None = None
     ) -> TensorSpec:
-        """CONCATENATION along an axis; all tensors have the same scale and zero point."""
+        """CONCATENATION along an axis; all tensors must have the same scale and zero point."""
         name = name or self._free_name("concatenation")
         require(len(tensors) > 0, name, "expected at least one tensor")
         first = tensors[0]
@@ -304,7 +304,7 @@ class GraphBuilder(Graph):
 def _slide(
     name: str, x: TensorSpec, window: Sequence[int], stride: Size, padding: Padding
 ) -> tuple[tuple[int, int, int], dict[str, float]]:
-    """Output shape [1, height, width] of a window sliding over x, and its operator options."""
+    """The output shape [1, height, width] of a window sliding over x, and the operator's options."""
     image = len(x.shape) == 4 and x.shape[0] == 1
     require(image, name, f"expected an input [1, height, width, channels], got {list(x.shape)}")
     require(padding in ("SAME", "VALID"), name, f"expected padding SAME or VALID, got {padding}")

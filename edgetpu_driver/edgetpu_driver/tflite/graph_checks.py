@@ -1,8 +1,7 @@
 """Checks of untrusted graphs before LiteRT sees them.
 
-LiteRT relies on what a converter guarantees: that values are computed before they are used, that operators
-have their operands, that strides are not zero, that shapes belong together. Files that break such a promise
-have ended its process.
+LiteRT relies on the guarantees of a converter: values are computed before they are used, operators have their
+operands, strides are not zero, shapes are consistent. Files that break them have crashed its process.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, Tensor, 
 from edgetpu_driver.tflite.operator_checks import OperatorCheck
 
 LARGEST_ACTIVATIONS = 1 << 30
-"""Bytes of all tensors of a graph that are not constants. Chosen far above those of Edge TPU models."""
+"""Maximum total size of a graph's non-constant tensors, bytes. Chosen far above that of Edge TPU models."""
 
 
 def check_graph(data: bytes) -> Model:
-    """Read a .tflite file and check everything in it that LiteRT relies on.
+    """Read a .tflite file and check everything that LiteRT relies on.
 
-    Raises ModelFormatError, which names the part that is wrong.
+    Raises ModelFormatError, which names the faulty part.
     """
     check_size(len(data))
     model = parse_model(data)
@@ -46,7 +45,7 @@ def is_constant(tensor: Tensor) -> bool:
 
 
 def check_order(path: str, graph: Subgraph) -> None:
-    """Every tensor is computed once, before it is used."""
+    """Check that every tensor is computed once, before it is used."""
     tensors = graph.tensors
     known = [is_constant(tensor) or tensor.is_variable for tensor in tensors]
     for index in graph.inputs:

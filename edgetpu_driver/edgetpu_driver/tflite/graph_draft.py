@@ -1,4 +1,4 @@
-"""Tensors and operators of a graph under construction: naming, ordering, checks and output as a file."""
+"""A graph under construction: tensors and operators, their names, order and checks, and the file output."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Graph:
         inputs: Sequence[int],
         outputs: Sequence[int],
     ) -> Graph:
-        """A graph of these tensors and operators, which refer to tensors by index."""
+        """Create a graph of these tensors and operators; operators refer to tensors by index."""
         graph = cls(description)
         for tensor in tensors:
             graph._add(tensor)
@@ -69,28 +69,28 @@ class Graph:
 
     @property
     def operators(self) -> tuple[OperatorRecord, ...]:
-        """The operators of the graph, in the order in which they run."""
+        """The operators of the graph, in execution order."""
         return tuple(self._operators)
 
     def replace_operators(self, operators: Sequence[OperatorRecord]) -> None:
-        """Run these operators instead, which refer to tensors by index."""
+        """Replace all operators; the new ones refer to tensors by index."""
         self._operators = list(operators)
 
     def add_tensor(self, tensor: Tensor) -> int:
-        """Add a tensor under a name that is free, and return its index."""
+        """Add a tensor under an unused name and return its index."""
         self._add(replace(tensor, name=self._free_name(tensor.name)))
         return len(self._tensors) - 1
 
     def input(
         self, name: str, shape: Sequence[int], dtype: DTypeLike, *, scale: float = 0.0, zero_point: int = 0
     ) -> TensorSpec:
-        """Add a graph input; scale 0 means not quantised, which only custom operators take."""
+        """Add a graph input; scale 0 means not quantised, which only custom operators accept."""
         spec = self._activation(TensorSpec(name, tuple(shape), np.dtype(dtype), scale, zero_point))
         self._inputs.append(self._index[name])
         return spec
 
     def output(self, tensor: TensorSpec) -> None:
-        """Declare a tensor to be the next output of the graph."""
+        """Declare a tensor as the next output of the graph."""
         self._outputs.append(self._position("output", tensor))
 
     def constant(
@@ -119,11 +119,12 @@ class Graph:
         return results
 
     def add_head(self, head: Graph, prefix: str) -> None:
-        """Add all of a graph of one input, whose tensors get a prefix; heads share one input and its steps.
+        """Add a graph of one input, prefixing its tensors' names; heads share one input and common operators.
 
-        The first head brings the input. An operator that gives what one of an earlier head gives, such as the
-        quantisation of the input, is not computed again. An output that is made uint8 last is left int8, with
-        the same bits but the highest. Raises GraphError unless the head has one input, and that of the graph.
+        The first head defines the input. An operator equal to one of an earlier head, such as the
+        quantisation of the input, is not added again. A final conversion of an output to uint8 is dropped;
+        the int8 output differs only in the highest bit. Raises GraphError unless the head has one input, the
+        graph's own.
         """
         require(len(head._inputs) == 1, prefix, f"expected a head with one input; got {len(head._inputs)}")
         source = head._tensors[head._inputs[0]].spec
@@ -152,7 +153,7 @@ class Graph:
         self._outputs += [index[position] for position in results]
 
     def _signed_outputs(self) -> dict[int, int]:
-        """The outputs that a last step makes uint8, and the int8 that they are made of."""
+        """The outputs that a final QUANTIZE converts to uint8, with their int8 sources."""
         found = {}
         for operator in self._operators:
             source, result = (self._tensors[each[0]].spec for each in (operator.inputs, operator.outputs))
@@ -172,7 +173,7 @@ class Graph:
         return self._index[f"{prefix}{tensor.name}"]
 
     def _same(self, operator: OperatorRecord, inputs: tuple[int, ...], result: Tensor) -> int | None:
-        """The tensor that is made here already as this operator of a head would make it of these inputs."""
+        """The existing tensor that this operator of a head would compute from these inputs; None if none."""
         for each in self._operators:
             made = each.outputs[0]
             spec = self._tensors[made].spec
@@ -194,7 +195,7 @@ class Graph:
         result: TensorSpec,
         options: Mapping[str, float] | None = None,
     ) -> TensorSpec:
-        """Add a builtin operator; None stands for an omitted operand."""
+        """Add a builtin operator; None is an omitted operand."""
         inputs = tuple(ABSENT if each is None else self._position(result.name, each) for each in operands)
         spec = self._activation(result)
         version, table = OPERATORS[operator]
@@ -232,7 +233,7 @@ class Graph:
         return self._specs[name]
 
     def _position(self, user: str, tensor: TensorSpec) -> int:
-        """Index of a tensor that must be one of this graph."""
+        """The index of a tensor; GraphError if it is not in this graph."""
         require(self._specs.get(tensor.name) is tensor, user, f"{tensor} is not a tensor of this graph")
         return self._index[tensor.name]
 

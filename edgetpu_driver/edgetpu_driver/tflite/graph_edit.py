@@ -1,4 +1,4 @@
-"""Changes tensors of a .tflite file: names, quantisation, constants. All other bytes stay as they are."""
+"""Changes names, quantisation and constants of tensors in a .tflite file; all other bytes stay unchanged."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _QUANTIZATION = table_fields("min", "max", "scale", "zero_point")
 _OPERATOR = table_fields(
     "opcode_index", "inputs", "outputs", "builtin_options_type", "builtin_options", "custom_options"
 )
-_ALIGNMENT = 16  # of what is appended: LiteRT maps constants in place
+_ALIGNMENT = 16  # of appended data: LiteRT maps constants in place
 
 
 @dataclass(frozen=True, eq=False)
 class TensorChange:
-    """What of a tensor is to be changed; None: nothing."""
+    """New values for a tensor's properties; None leaves one unchanged."""
 
     name: str | None = None
     quantization: Quantization | None = None
@@ -33,7 +33,7 @@ class TensorChange:
 
 
 class GraphEdit:
-    """A copy of a .tflite file that is changed; tensors and operators are those of subgraph 0, by index."""
+    """An editable copy of a .tflite file; indices of tensors and operators are those of subgraph 0."""
 
     def __init__(self, data: bytes) -> None:
         """data: the file; ModelFormatError if it is malformed."""
@@ -45,7 +45,7 @@ class GraphEdit:
         self._operators = table.tables("operators", _OPERATOR)
 
     def change(self, changes: Mapping[int, TensorChange]) -> None:
-        """Change tensors; InputError for what does not fit."""
+        """Change tensors, by index; InputError for values that do not fit."""
         for index, change in changes.items():
             self._check_shared(index, changes)
             if change.name is not None:
@@ -56,7 +56,7 @@ class GraphEdit:
                 self._fill(index, change.data)
 
     def replace_options(self, operator: int, options: bytes) -> None:
-        """Give an operator other custom options."""
+        """Replace an operator's custom options."""
         table = self._operators[operator]
         if not self._edit.data(table, "custom_options", options):
             self._append(table, "custom_options", options, len(options))
@@ -66,7 +66,7 @@ class GraphEdit:
         return bytes(self._copy)
 
     def _check_shared(self, index: int, changes: Mapping[int, TensorChange]) -> None:
-        """Tensors that share their bytes in the file must be given the same ones."""
+        """Check that tensors that share their bytes in the file get the same new ones."""
         data = changes[index].data
         if data is None:
             return
@@ -89,7 +89,7 @@ class GraphEdit:
             raise InputError(f"expected {tensor.quantization.scales.size} scales for '{tensor.name}'")
         table = self._tensors[index].table("quantization", _QUANTIZATION)
         if table is None:
-            return  # there are none
+            return
         self._vector(table, "scale", wanted.scales.astype("<f4"))
         points = wanted.zero_points.astype("<i8")
         if table.view("zero_point") or points.any():
@@ -110,10 +110,10 @@ class GraphEdit:
         self._copy[tensor.data_offset : tensor.data_offset + len(data)] = data
 
     def _append(self, table: Table, field: str, data: bytes, count: int) -> None:
-        """Put a vector at the end of the file, where the field refers to it from then on."""
+        """Append a vector to the file and point the field to it."""
         position = table.field_offset(field)
         if not position:
-            raise InputError(f"{table.path}.{field} is absent, and cannot be given a value")
+            raise InputError(f"{table.path}.{field} is absent and cannot be set")
         copy = self._copy
         copy += bytes(-(len(copy) + 4) % _ALIGNMENT)
         copy[position : position + 4] = (len(copy) - position).to_bytes(4, "little")

@@ -1,4 +1,4 @@
-"""Matches the tensors of a graph with those of a graph made from it, with operators replaced by one."""
+"""Matches tensors of a graph with those of a graph derived from it, where operators were merged into one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ _OperatorForm = tuple[object, ...]
 
 
 def match_tensors(made: Subgraph, graph: Subgraph, replacing: str) -> dict[int, int]:
-    """The tensor of `graph` for each tensor of `made` that can be told.
+    """The index in `graph` of each tensor of `made` that can be identified.
 
-    replacing: the custom code of operators of `made` that stand for several of `graph`; the others are the
-    same in both. A tensor is the one of its name, if there is one of that name in each. Others are told by
-    the operators around them, starting from inputs and outputs, from tensors with a name, and from operators
-    that are the only ones of their form; last by shape, dtype and quantisation, if only one has them. Where
-    that leaves several, or contradicts itself, there is none.
+    replacing: the custom code of operators of `made` that replace several of `graph`; the others are the
+    same in both. Tensors match by name if the name is unique in both graphs. Others match by their adjacent
+    operators, starting from inputs, outputs, named tensors and operators whose form is unique; finally by
+    shape, dtype and quantisation if these are unique. Ambiguous or contradictory tensors are left out.
     """
     return _Matching(made, graph, replacing).run()
 
 
 def named_alike(made: Subgraph, graph: Subgraph) -> dict[int, int]:
-    """The tensor of `graph` for each tensor of `made` of which there is one of that name in each."""
+    """The index in `graph` of each tensor of `made` whose name is unique in both."""
     counts = Counter(tensor.name for tensor in made.tensors)
     by_name: dict[str, list[int]] = defaultdict(list)
     for index, tensor in enumerate(graph.tensors):
@@ -45,7 +44,7 @@ class _Matching:
         self._waiting = deque(self._named.items())
         self._compared: set[tuple[int, int]] = set()
         self._forms: dict[TensorSpec, list[int]] = defaultdict(list)
-        """The graph's tensors that are not constants, by their form."""
+        """The graph's non-constant tensors, by form."""
         for index, tensor in enumerate(graph.tensors):
             if not tensor.data:
                 self._forms[_form(tensor)].append(index)
@@ -61,9 +60,9 @@ class _Matching:
         return self._by_form() | told | self._named
 
     def _match_ends(self, ours: Sequence[int], theirs: Sequence[int]) -> None:
-        """Inputs or outputs by their position.
+        """Match inputs or outputs by position.
 
-        They may have another quantisation, unless that is another tensor's: those of a segment are within the
+        Their quantisation may differ unless it is that of another tensor: a segment's ends are inside the
         graph.
         """
         if len(ours) != len(theirs):
@@ -75,7 +74,7 @@ class _Matching:
                 self._match(mine, other)
 
     def _match_only_operators(self) -> None:
-        """Operators of which there is one of that form in each graph."""
+        """Match operators whose form is unique in both graphs."""
         forms: list[dict[_OperatorForm, list[int]]] = []
         for graph in (self._made, self._graph):
             by_form: dict[_OperatorForm, list[int]] = defaultdict(list)
@@ -104,7 +103,7 @@ class _Matching:
                     self._match(*pair)
 
     def _around(self, ours: int, theirs: int) -> Iterator[tuple[int, int]]:
-        """Operators that make two tensors, or are the only ones of their form to use them at a place."""
+        """Pairs of operators that produce the tensors, or alone of their form use them as the same input."""
         makers = [
             [index for index, operator in enumerate(graph.operators) if tensor in operator.outputs]
             for graph, tensor in ((self._made, ours), (self._graph, theirs))
@@ -118,7 +117,7 @@ class _Matching:
                 yield indices[0], others[0]
 
     def _by_form(self) -> dict[int, int]:
-        """Quantised tensors of which only one of the graph has the shape, dtype and quantisation."""
+        """Quantised tensors whose shape, dtype and quantisation are unique in the graph."""
         found = {}
         for index, tensor in enumerate(self._made.tensors):
             same = self._forms[_form(tensor)]
@@ -128,12 +127,12 @@ class _Matching:
 
 
 def _form(tensor: Tensor) -> TensorSpec:
-    """Shape, dtype and quantisation."""
+    """Shape, dtype and quantisation of a tensor."""
     return replace(tensor.spec, name="")
 
 
 def _operator_form(graph: Subgraph, operator: Operator) -> _OperatorForm:
-    """Name of an operator, with shape and dtype of its operands and results."""
+    """Name of an operator, with shapes and dtypes of its operands and results."""
     operands = tuple(
         None if index == ABSENT else (graph.tensors[index].shape, graph.tensors[index].dtype)
         for index in (*operator.inputs, *operator.outputs)
@@ -142,7 +141,7 @@ def _operator_form(graph: Subgraph, operator: Operator) -> _OperatorForm:
 
 
 def _users(graph: Subgraph, tensor: int) -> dict[tuple[_OperatorForm, int], list[int]]:
-    """The operators that take a tensor, by their form and its place among their inputs."""
+    """The operators that use a tensor, by their form and its position among their inputs."""
     users: dict[tuple[_OperatorForm, int], list[int]] = defaultdict(list)
     for index, operator in enumerate(graph.operators):
         for position, each in enumerate(operator.inputs):

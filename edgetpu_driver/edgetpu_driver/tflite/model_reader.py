@@ -1,4 +1,4 @@
-"""The content of a .tflite file as plain data, and a parser for untrusted files."""
+"""The content of a .tflite file as dataclasses, and a parser for untrusted files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 FORMAT_VERSION = 3
-"""Version of the TFLite schema whose files have the identifier TFL3."""
+"""Version of the TFLite schema, whose files have the identifier TFL3."""
 EDGETPU_CUSTOM_OP = "edgetpu-custom-op"
-"""Custom code of the operator by which edgetpu_compiler replaces the operators that the chip runs."""
+"""Custom code of the operator with which edgetpu_compiler replaces the operators that run on the chip."""
 ABSENT = -1
 """Tensor index of an omitted optional input."""
 NO_ACTIVATION = "NONE"
@@ -72,15 +72,15 @@ class Quantization:
     scales: NDArray[np.float32]
     """float32[n]: one scale for the whole tensor, or one per index along `axis`; empty if not quantised."""
     zero_points: NDArray[np.int64]
-    """int64[n], as many as scales."""
+    """int64[n], one per scale."""
     axis: int = 0
-    """The dimension that per-channel scales run along."""
+    """The dimension of per-channel scales."""
     scales_offset: int = 0
     """Byte offset of the scales in the file; 0 if not quantised or not read from a file."""
 
 
 def per_tensor(scale: float, zero_point: int) -> Quantization:
-    """Quantization with one scale and zero point for the whole tensor."""
+    """One scale and zero point for the whole tensor."""
     return Quantization(np.array([scale], np.float32), np.array([zero_point], np.int64))
 
 
@@ -118,7 +118,7 @@ class Operator:
     """One step of a graph."""
 
     name: str
-    """Name in the enum BuiltinOperator, e.g. "CONV_2D"; "CUSTOM" for those that custom_code names."""
+    """Name in the enum BuiltinOperator, e.g. "CONV_2D"; "CUSTOM" for those named by custom_code."""
     custom_code: str
     inputs: tuple[int, ...]
     """Tensor indices; -1 where an optional input is absent."""
@@ -126,12 +126,12 @@ class Operator:
     custom_options: memoryview = _EMPTY
     """A view into the file."""
     activation: str = NO_ACTIVATION
-    """The function fused into a FULLY_CONNECTED layer, of the format's enum ActivationFunctionType."""
+    """Fused activation of a FULLY_CONNECTED layer, a value of the enum ActivationFunctionType."""
 
 
 @dataclass(frozen=True, eq=False)
 class Subgraph:
-    """A graph: its tensors, and the operators in the order they run."""
+    """A graph: its tensors, and its operators in execution order."""
 
     name: str
     tensors: tuple[Tensor, ...]
@@ -164,7 +164,7 @@ class Model:
 
 
 def _distinct(specs: list[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """The specs, with "#2", "#3".. appended where tensors share a name (the format allows that)."""
+    """The specs, with "#2", "#3".. appended to repeated names, which the format allows."""
     taken = {spec.name for spec in specs}
     seen: set[str] = set()
     result = []
@@ -179,12 +179,12 @@ def _distinct(specs: list[TensorSpec]) -> tuple[TensorSpec, ...]:
 
 
 def read_model_table(data: bytes | bytearray) -> Table:
-    """The root table of a .tflite file; ModelFormatError if there is none."""
+    """Read the root table of a .tflite file; ModelFormatError if there is none."""
     return read_root(memoryview(data), b"TFL3", "model", MODEL)
 
 
 def parse_model(data: bytes) -> Model:
-    """The content of a .tflite file; ModelFormatError, naming the field, if it is malformed."""
+    """Parse a .tflite file; ModelFormatError, naming the field, if it is malformed."""
     root = read_model_table(data)
     version = root.scalar("version", np.uint32)
     if version != FORMAT_VERSION:
@@ -198,7 +198,7 @@ def parse_model(data: bytes) -> Model:
 
 
 def _operator_name(code: Table) -> tuple[str, str]:
-    """Name and custom code. Files older than the wide builtin_code have only the narrow one, others both."""
+    """Name and custom code. Older files have only the narrow deprecated_builtin_code, newer ones both."""
     narrow = code.scalar("deprecated_builtin_code", np.int8)
     number = max(narrow, code.scalar("builtin_code", np.int32))
     name = _OPERATOR_NAMES.get(number, f"BUILTIN_{number}")

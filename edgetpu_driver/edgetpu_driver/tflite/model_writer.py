@@ -44,7 +44,7 @@ class OperatorRecord:
 
     @property
     def code(self) -> tuple[str, int, str]:
-        """Key of the operator's OperatorCode."""
+        """The key of the operator's OperatorCode."""
         return self.name, self.version, self.custom_code
 
 
@@ -55,7 +55,7 @@ def write_model(
     inputs: Sequence[int],
     outputs: Sequence[int],
 ) -> bytes:
-    """The file of a model with one subgraph; the same arguments always give the same bytes."""
+    """Write a model with one subgraph; equal arguments give equal bytes."""
     builder = flatbuffers.Builder(4096 + sum(len(tensor.data) for tensor in tensors))
     codes = list(dict.fromkeys(operator.code for operator in operators))
     constants = [tensor.data for tensor in tensors if tensor.data]

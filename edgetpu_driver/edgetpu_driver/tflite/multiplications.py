@@ -1,4 +1,4 @@
-"""How many multiplications with accumulation (MACs) the layers of a graph take."""
+"""Counts the multiply-accumulate operations (MACs) of a graph's layers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from edgetpu_driver.tflite.model_reader import Operator, Subgraph
 
 
 def multiplications(graph: Subgraph) -> int:
-    """Multiplications of all operators of a graph; see `operator_multiplications`."""
+    """Count the multiplications of all operators of a graph; see `operator_multiplications`."""
     return sum(operator_multiplications(graph, operator) for operator in graph.operators)
 
 
 def operator_multiplications(graph: Subgraph, operator: Operator) -> int:
-    """Products with weights, or of two matrices, that one operator sums up; 0 for all other operators.
+    """Count the multiplications of one operator, from its shapes; a shape missing in the file counts as 1.
 
-    They follow from shapes: those of convolutions, fully connected layers, products of matrices and LSTM
-    layers. A shape that the file does not state counts as one value.
+    Counts convolutions, fully connected layers, products of matrices and LSTM layers; 0 for all other
+    operators.
     """
 
     def shape(position: int) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from edgetpu_driver.tflite.option_types import OPTION_TYPES
 
 Shape = tuple[int, ...]
 
-# The least and the largest number of inputs of operators that have one output.
+# The minimum and maximum number of inputs of operators with one output.
 _ONE, _TWO = (1, 1), (2, 2)
 _INPUTS = {
     **dict.fromkeys(("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"), _TWO),
@@ -35,7 +35,7 @@ _INPUTS = {
     "STRIDED_SLICE": (4, 4),
 }
 _OPTIONAL = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRANSPOSE_CONV": 3}
-"""Operators whose inputs from this position on may be absent."""
+"""The first input that may be absent, by operator."""
 
 _MOVING = (
     "RESHAPE",
@@ -70,11 +70,11 @@ _OPTIONS: Mapping[str, Fields] = {
 }
 _NO_OPTIONS = table_fields()
 _LARGEST_STRIDE = 1 << 12
-"""Stride or dilation, px. Uncritical: of an image smaller than this, as all are, it leaves a single pixel."""
+"""Largest stride or dilation, px. Uncritical: images are smaller, so that a single pixel would be left."""
 _ACTIVATIONS = 6
-"""Members of ActivationFunctionType in the TFLite schema."""
+"""Number of members of ActivationFunctionType in the TFLite schema."""
 _LARGEST_MULTIPLIER = 256.0
-"""A sum of 1 becomes so many steps of the output: with more, any sum but 0 saturates."""
+"""Largest factor from a sum to output steps: above it, any sum but 0 saturates."""
 _SAME = 0
 """Padding SAME in the TFLite schema."""
 
@@ -92,7 +92,7 @@ class OperatorCheck:
         self._outputs = [tensors[index] for index in operator.outputs]
 
     def check(self) -> None:
-        """Raise ModelFormatError for what LiteRT's kernels do not expect."""
+        """Raise ModelFormatError for anything that LiteRT's kernels do not expect."""
         given = self._table.scalar("builtin_options_type", np.uint8)
         expected = OPTION_TYPES.get(self._name, given)
         if given not in (0, expected):
@@ -132,7 +132,7 @@ class OperatorCheck:
                     self._refuse(field, f"{tensor.spec} without a scale")
 
     def _check_split(self) -> None:
-        """An operator with several outputs: its operands, and their number in the options."""
+        """Check an operator with several outputs: its operands, and their number in the options."""
         count = _SEVERAL_OUTPUTS[self._name]
         if len(self._inputs) != count or any(each is None for each in self._inputs):
             self._refuse("inputs", f"{len(self._inputs)} inputs; expected {count}")
@@ -160,7 +160,7 @@ class OperatorCheck:
     # Shapes.
 
     def _check_window(self, options: Table | None) -> None:
-        """A pooling: its window and the size of its output."""
+        """Check the window and output size of a pooling."""
         image = self._rank(0, 4)
         if options is None:
             self._refuse("builtin_options", "the options are missing")
@@ -168,7 +168,7 @@ class OperatorCheck:
         self._check_slide(image, window, image[3], options)
 
     def _check_convolution(self, options: Table | None) -> None:
-        """A convolution: [out, kh, kw, in], or [1, kh, kw, out] for each channel."""
+        """Check a convolution with weights [out, kh, kw, in], or depthwise [1, kh, kw, out]."""
         image, kernel = self._rank(0, 4), self._rank(1, 4)
         if options is None:
             self._refuse("builtin_options", "the options are missing")
@@ -205,7 +205,7 @@ class OperatorCheck:
         self._check_output((*expected, channels))
 
     def _check_matrix(self, options: Table | None) -> None:  # noqa: ARG002
-        """A fully connected layer: [rows, columns]."""
+        """Check a fully connected layer with weights [rows, columns]."""
         rows, columns = self._rank(1, 2)
         count = prod(self._shape(0))
         if not (rows > 0 and columns > 0 and count % columns == 0):
@@ -234,7 +234,7 @@ class OperatorCheck:
             self._refuse("inputs", f"{scales.scales.size} scales along axis {scales.axis} of the weights")
 
     def _check_multiplier(self) -> None:
-        """The factor from sums of products to 8-bit results: a larger one only saturates."""
+        """Check the factor from sums of products to 8-bit results: a larger one only saturates."""
         source, weights, result = self._inputs[0], self._inputs[1], self._outputs[0]
         assert source is not None
         assert weights is not None
@@ -272,7 +272,7 @@ class OperatorCheck:
         self._check_output(tuple(expected))
 
     def _check_output(self, expected: Shape) -> None:
-        """The declared shape; [] means that the converter did not know it."""
+        """Check the declared output shape; [] means that the converter did not know it."""
         output = self._outputs[0].shape
         if output and output != expected:
             self._refuse("outputs", f"an output {list(output)}; expected {list(expected)}")

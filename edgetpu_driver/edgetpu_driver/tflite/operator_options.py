@@ -44,13 +44,13 @@ class OperatorOptions:
     """The options of one operator."""
 
     numbers: Options
-    """Built-in options by name: "padding", "stride_w", "activation", ..; none for other operators."""
+    """Built-in options by name: "padding", "stride_w", "activation", ..; empty for other operators."""
     custom: bytes
     """The options of a custom operator."""
 
 
 def read_options(data: bytes) -> tuple[OperatorOptions, ...]:
-    """The options of the operators of subgraph 0, in order; ModelFormatError for a malformed file."""
+    """Read the options of the operators of subgraph 0, in order; ModelFormatError for a malformed file."""
     operators = parse_model(data).subgraphs[0].operators
     tables = read_model_table(data).tables("subgraphs", SUBGRAPH)[0].tables("operators", _OPERATOR)
     return tuple(

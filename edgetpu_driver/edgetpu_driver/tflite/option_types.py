@@ -1,4 +1,4 @@
-"""The type of the options of operators in the union BuiltinOptions of the .tflite format."""
+"""The options type of each operator, in the union BuiltinOptions of the .tflite format."""
 
 from __future__ import annotations
 
@@ -111,4 +111,4 @@ OPTION_TYPES = {
     "BUCKETIZE": 115,
     "GELU": 116,
 }
-"""By the operator's name; operators without options of their own are left out."""
+"""By operator name; operators without an options type are left out."""

@@ -1,4 +1,4 @@
-"""The inputs of real numbers that a graph quantises at once."""
+"""Finds float inputs that a graph quantises immediately."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 
 
 def quantised_inputs(graph: Subgraph) -> dict[int, TensorSpec]:
-    """What each float32 input is quantised to that the graph quantises to 8 bits and uses for nothing else.
+    """The 8-bit tensor that each float32 input is quantised to, for inputs that the graph only quantises.
 
-    The keys are indices into the graph's tensors. Converters choose the quantisation of an input such that
-    its range is that of the data, e.g. -1..1 for pixels that were scaled so.
+    Keys are tensor indices. Converters choose the quantisation so that it covers the range of the data, e.g.
+    -1..1 for scaled pixels.
     """
     found: dict[int, TensorSpec] = {}
     for index, spec in zip(graph.inputs, graph.input_specs, strict=True):

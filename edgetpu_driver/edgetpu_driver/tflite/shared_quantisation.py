@@ -1,4 +1,4 @@
-"""Tensors that share their quantisation, because the operators between them only move values."""
+"""Finds and changes tensors that share a quantisation because operators between them only move values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOVING = (
 """Operators whose output may have the quantisation of their inputs."""
 
 CHOOSING = ("MAX_POOL_2D", "MAXIMUM")
-"""Operators whose output must have it: each value is one of the inputs' values."""
+"""Operators whose output must have the quantisation of their inputs: they only select values."""
 
 SIGNED_SHIFT = 128
 """Difference between the chip's zero points and those of int8 tensors."""
@@ -25,14 +25,14 @@ SIGNED_SHIFT = 128
 
 @dataclass(frozen=True)
 class Quantised:
-    """The quantisation of a tensor with one scale, its zero point as on the chip: 0..255."""
+    """Quantisation of a tensor with one scale; the zero point is as on the chip, 0..255."""
 
     scale: float
     zero_point: int
 
 
 def quantised(tensor: Tensor) -> Quantised | None:
-    """The quantisation of a tensor of 8 bits with one scale; None for any other tensor."""
+    """The quantisation of an 8-bit tensor with one scale; None for any other tensor."""
     scales = tensor.quantization.scales
     if tensor.dtype not in (np.int8, np.uint8) or scales.size != 1 or not scales[0] > 0:
         return None
@@ -40,7 +40,7 @@ def quantised(tensor: Tensor) -> Quantised | None:
 
 
 def tensors_sharing_quantisation(graph: Subgraph, tensor: int) -> set[int]:
-    """A tensor and those that share its quantisation through operators of MOVING or CHOOSING, by index."""
+    """The indices of a tensor and those that share its quantisation through MOVING or CHOOSING operators."""
     wanted = quantised(graph.tensors[tensor])
     alike, waiting = {tensor}, [tensor]
     while waiting:
@@ -55,10 +55,10 @@ def tensors_sharing_quantisation(graph: Subgraph, tensor: int) -> set[int]:
 
 
 def with_quantisation(data: bytes, wanted: Mapping[int, Quantised]) -> bytes:
-    """A .tflite file with other scales and zero points of tensors, by index; `data` if nothing changes.
+    """Set scales and zero points of tensors in a .tflite file, by index; returns `data` if nothing changes.
 
-    Tensors that share the quantisation of a changed one change with it, unless they are in `wanted`
-    themselves. Biases keep their values.
+    Tensors that share the quantisation of a changed one change with it, unless they are in `wanted`. Biases
+    keep their values.
     """
     graph = parse_model(data).subgraphs[0]
     changes: dict[int, TensorChange] = {}

@@ -1,4 +1,4 @@
-"""Extracts from a .tflite file the subgraph between given tensors."""
+"""Extracts the subgraph between given tensors from a .tflite file."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from edgetpu_driver.tflite.model_reader import (
 
 
 def extract(data: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
-    """A file whose subgraph 0 has the given inputs and outputs and only the operators needed between them.
+    """Return a file whose subgraph 0 has the given inputs and outputs and only the operators between them.
 
-    Raises ModelFormatError for a malformed file; GraphError if a name does not denote exactly one tensor or
-    the outputs cannot be computed from these inputs.
+    Raises ModelFormatError for a malformed file; GraphError if a name is not that of exactly one tensor, or
+    if the outputs cannot be computed from these inputs.
     """
     graph = parse_model(data).subgraphs[0]
     return extract_between(data, graph, _indices(graph, inputs), _indices(graph, outputs))
 
 
 def extract_between(data: bytes, graph: Subgraph, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
-    """Extract as above, with tensors by their index in the graph that was read from the file."""
+    """As `extract`, with tensors given by their index in `graph`, which was read from the file."""
     return cut(data, _needed(graph, inputs, outputs), inputs, outputs)
 
 
 def cut(data: bytes, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
-    """A file whose subgraph 0 has only these operators, inputs and outputs, each given by its index.
+    """Return a file whose subgraph 0 has only these operators, inputs and outputs, given by index.
 
     data: a file that `parse_model` has accepted, which checks every offset used here. The operators must be
     in the order of the file. Tensors, constants and other subgraphs stay. GraphError for a graph without
@@ -73,7 +73,7 @@ def _needed(graph: Subgraph, sources: Sequence[int], results: Sequence[int]) -> 
             wanted.update(_variables(graph, operator) - set(sources))
     if wanted:
         missing = ", ".join(f"'{graph.tensors[index].name}'" for index in sorted(wanted))
-        raise GraphError(f"the outputs depend on {missing}, which the inputs do not give")
+        raise GraphError(f"the outputs depend on {missing}, which the inputs do not provide")
     return needed[::-1]
 
 

@@ -16,7 +16,7 @@ from edgetpu_driver.errors import InputError
 class TensorSpec:
     """Name, shape, dtype and quantisation of one input or output of a model, as in TFLite.
 
-    real value = scale * (quantised value - zero_point); a scale of 0 means that it is not quantised.
+    real value = scale * (quantised value - zero_point); scale 0 means not quantised.
     """
 
     name: str
@@ -35,7 +35,7 @@ class TensorSpec:
 
     @property
     def real_limits(self) -> tuple[float, float]:
-        """The least and the greatest real value that a quantised tensor can hold, rounded to float32."""
+        """Minimum and maximum real values of a quantised tensor, rounded to float32."""
         limits = np.iinfo(self.dtype)
         least, greatest = self.dequantise(np.array([limits.min, limits.max], self.dtype)).tolist()
         return least, greatest
@@ -58,7 +58,7 @@ class TensorSpec:
 
 
 def check_inputs(specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Raise InputError unless `arrays` has exactly the specified names, each with its shape and dtype."""
+    """Raise InputError unless `arrays` has exactly the specified names, shapes and dtypes."""
     if not isinstance(arrays, Mapping):
         raise InputError(
             f"expected arrays by name, such as {{{specs[0].name!r}: array}}; got {type(arrays).__name__}"

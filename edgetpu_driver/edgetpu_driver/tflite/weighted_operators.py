@@ -1,4 +1,4 @@
-"""The operators of a graph that have weights: matrices and convolutions."""
+"""Finds the weights of a graph's matrices and convolutions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WEIGHT_OPERANDS = slice(1, 3)  # weights, bias
 
 
 def weights_and_biases(graph: Subgraph) -> Iterator[Tensor]:
-    """The constant weights and biases of a graph's operators, in their order; shared ones come repeatedly."""
+    """The constant weights and biases of a graph's operators, in order; shared ones are repeated."""
     for operator in graph.operators:
         if operator.name in WEIGHTED:
             for index in operator.inputs[_WEIGHT_OPERANDS]:

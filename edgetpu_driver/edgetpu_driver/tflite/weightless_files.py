@@ -1,4 +1,4 @@
-"""Files of models without their weights: operators, anchors, metadata and labels, in few bytes."""
+"""Compact copies of model files without weights: operators, anchors, metadata and labels."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.model_reader import parse_model
 
 _LARGEST_KEPT = 1024
-"""Bytes of a constant that is kept. Uncritical: shapes and axes are smaller, weights that matter larger."""
+"""Maximum size of a constant to keep, bytes. Uncritical: shapes are smaller, weights that matter larger."""
 _LARGEST_SENT = 2**21
-"""Bytes of what is made of all files; anchors and labels take up to some 100 kB."""
+"""Maximum size of the result, bytes; anchors and labels take up to some 100 kB."""
 _LARGEST_FILE = 2**28
-"""Bytes of one unpacked file, so that a small archive cannot fill the memory."""
+"""Maximum size of one unpacked file, bytes, so that a small archive cannot fill the memory."""
 
 
 def without_weights(files: Iterable[bytes]) -> bytes:
-    """The files with zeros for weights and programs, each compressed by zlib, one after another.
+    """Replace weights and programs by zeros and compress each file with zlib; returns them concatenated.
 
-    Constants that operators with a code of their own take, such as anchors, are kept. Empty if even so it is
-    larger than a message should be. Raises ModelFormatError for a file that is not a model.
+    Keeps constants of custom operators, such as anchors. Returns b"" if the result is too large for a
+    message. Raises ModelFormatError for a file that is not a model.
     """
     result = b"".join(zlib.compress(_zeroed(data)) for data in files)
     return result if len(result) <= _LARGEST_SENT else b""
 
 
 def weightless_files(data: bytes) -> tuple[bytes, ...]:
-    """The files in what `without_weights` has made; InputError for anything else."""
+    """Unpack a result of `without_weights`; InputError for anything else."""
     return tuple(_streams(data))
 
 
@@ -62,6 +62,8 @@ def _streams(data: bytes) -> Iterator[bytes]:
         except zlib.error as error:
             raise InputError(f"expected files compressed by zlib; got {error}") from None
         if not stream.eof:
-            raise InputError(f"expected whole files of at most {_LARGEST_FILE} bytes; got a part or more")
+            raise InputError(
+                f"expected complete files of at most {_LARGEST_FILE} bytes; got a truncated or larger one"
+            )
         yield content
         data = stream.unused_data
