@@ -85,7 +85,7 @@ def test_a_stream_is_cut_up_to_an_operation_out_of_number() -> None:
     assert first.rest == wait(2)
     assert first.obstacle == "byte 16: expected operation 1; got 2"
     assert (second.operations, second.rest) == ((), wait(1))
-    assert second.obstacle == "an earlier chunk was not cut to its end"
+    assert second.obstacle == "an earlier chunk was not split to its end"
 
 
 def test_a_stream_is_cut_up_to_an_unknown_operation() -> None:

@@ -1,1 +1,1 @@
-"""What the compiler wrote for the chip: packages, executables, DMA hints, output tiles, parameter blobs."""
+"""The compiler's output for the chip: packages, executables, DMA hints, output tiles, parameter blobs."""

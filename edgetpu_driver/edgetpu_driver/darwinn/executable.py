@@ -1,8 +1,8 @@
-"""What the compiler wrote for the chip, as plain data.
+"""The compiler's output for the chip as dataclasses.
 
 A package holds executables; an executable holds instruction bitstreams, parameters, the layers it reads and
-writes, and the DMA hints: the order in which all of them cross the USB link. The names are those of the
-vendor's `executable.fbs`; `package_reader` and `package_writer` convert it from and to bytes.
+writes, and the DMA hints, which are the order of the transfers over USB. Names are those of the vendor's
+`executable.fbs`; `package_reader` and `package_writer` convert from and to bytes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class DataType(IntEnum):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy type of an element on the host; bfloat16, which NumPy lacks, shows as its 16 raw bits."""
+        """NumPy type of an element on the host; bfloat16, which NumPy lacks, appears as 16 raw bits."""
         return _DTYPE[self]
 
     @property
@@ -121,7 +121,7 @@ Hint = InstructionHint | DmaHint | InterruptHint | FenceHint
 
 @dataclass(frozen=True)
 class FieldOffset:
-    """An address field: where half of an address is inserted into a bitstream."""
+    """An address field: the bit at which half of an address is inserted into a bitstream."""
 
     description: Description
     name: str
@@ -140,9 +140,9 @@ class InstructionBitstream:
 
 @dataclass(frozen=True)
 class OutputLayout:
-    """How an output layer is cut into tiles.
+    """How an output layer is split into tiles.
 
-    Element (y, x, z) lies tile_offset[y_to_tile[y] + x_to_tile[x]] + y_to_local_row[y] *
+    Element (y, x, z) is tile_offset[y_to_tile[y] + x_to_tile[x]] + y_to_local_row[y] *
     x_to_local_row_size[x] + x_to_local_offset[x] + z elements after the first. (The format calls these byte
     offsets, but they count elements of the layer.)
     """
@@ -157,7 +157,7 @@ class OutputLayout:
 
 @dataclass(frozen=True)
 class Layer:
-    """An input or output of an executable, as the wire sees it."""
+    """An input or output of an executable, in its form on the wire."""
 
     name: str
     size_bytes: int
@@ -166,12 +166,12 @@ class Layer:
     """(y, x, z)."""
     data_type: DataType
     zero_point: int
-    """In the unsigned domain of the wire."""
+    """For the unsigned values on the wire."""
     dequantization_factor: float
     layout: OutputLayout | None = None
     """Output layers only; None for inputs."""
     execution_count: int = 1
-    """How many times it crosses the wire in one inference."""
+    """Number of transfers per inference."""
 
     @property
     def element_count(self) -> int:
@@ -182,14 +182,14 @@ class Layer:
 
 @dataclass(frozen=True)
 class Executable:
-    """One program for the chip with everything it needs."""
+    """One program for the chip, with its parameters, layers and DMA hints."""
 
     type: ExecutableType
     name: str
     parameter_caching_token: int
     bitstreams: tuple[InstructionBitstream, ...]
     parameters: bytes | memoryview
-    """Read only; of a parsed model a view into its file."""
+    """Read only; a view of the file in a parsed model."""
     hints: tuple[Hint, ...]
     fully_deterministic: bool
     inputs: tuple[Layer, ...]
@@ -205,7 +205,7 @@ class Executable:
 
 @dataclass(frozen=True)
 class Package:
-    """The executables of one model, in file order, with the compiler that wrote them."""
+    """The executables of one model, in file order, and the version of the compiler."""
 
     executables: tuple[Executable, ...]
     min_runtime_version: int

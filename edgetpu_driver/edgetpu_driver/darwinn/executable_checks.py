@@ -19,18 +19,18 @@ from edgetpu_driver.darwinn.output_tiles import check_layout
 from edgetpu_driver.errors import ModelFormatError
 
 INSTRUCTION_BYTES = 16
-"""The length of an instruction word, 128 bits."""
+"""Size of an instruction word, bytes."""
 MAX_LAYER_BYTES = 1 << 25  # a 4K colour image; outputs are far smaller, since the chip has 8 MiB of memory
 INPUT_OVERREAD_BYTES = 64  # hints may read past an input to fill the last word of the link
 _INTERRUPTS = 4
-"""Interrupts of the scalar core, which hints count from 0: as many as there are tags for on the wire."""
+"""Number of scalar-core interrupts, counted from 0; each has a tag on the wire."""
 _Limits = Mapping[tuple[Description, str], int]
 _ADDRESS_FIELD_BITS = 32
-"""An address is patched in as two halves of 32 bits."""
+"""An address is inserted as two halves of 32 bits."""
 
 
 def check_executable(executable: Executable, path: str) -> None:
-    """Raise ModelFormatError, naming the field, if the executable refers to anything it does not have."""
+    """Raise ModelFormatError, naming the field, if the executable is inconsistent."""
     if executable.batch_size < 1 or executable.scratch_size_bytes < 0:
         raise ModelFormatError(
             f"{path}: batch size {executable.batch_size}, scratch size {executable.scratch_size_bytes} bytes"
@@ -75,7 +75,7 @@ def _check_layer(path: str, layer: Layer) -> None:
 
 
 def _limits(executable: Executable) -> _Limits:
-    """How far the transfers of each input and output may reach, in bytes of one batch item."""
+    """The end of the valid byte range of each input and output, in bytes of one batch item."""
     limits = {
         (Description.INPUT, layer.name): layer.size_bytes * layer.execution_count + INPUT_OVERREAD_BYTES
         for layer in executable.inputs

@@ -1,8 +1,8 @@
-"""Relayout of tiled outputs: from the order in which the chip's tiles send them to (y, x, z), and back.
+"""Converts tiled outputs between the order on the wire and (y, x, z).
 
-The sixteen tiles each send their part of an output, so neighbouring pixels may be far apart on the wire and
-pixels may be padded. Pixel positions depend on the model alone; each inference costs one gather of the
-longest contiguous rows of bytes.
+Each of the sixteen tiles sends its part of an output, so neighbouring pixels may be far apart on the wire and
+pixels may be padded. Pixel positions depend only on the model; each inference costs one gather of the longest
+contiguous rows of bytes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from edgetpu_driver.darwinn.wire_format import flip_sign
 from edgetpu_driver.errors import ModelFormatError
 
 _BLOCK_PIXELS = 65536
-"""Pixels checked at a time: their positions take 512 kB, whatever the layer's size."""
+"""Pixels checked at a time: their positions take 512 kB."""
 
 
 class TileGather:
-    """The relayout of one output layer, prepared once and used for every inference; thread-safe.
+    """The conversion of one output layer, prepared once for all inferences; thread-safe.
 
-    Raises ModelFormatError if the layer's layout is missing, incomplete or leaves the layer.
+    Raises ModelFormatError if the layer's layout is missing, incomplete or exceeds the layer.
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -50,7 +50,7 @@ class TileGather:
         return values.reshape(self.layer.shape)
 
     def scatter(self, values: NDArray[Any]) -> NDArray[np.uint8]:
-        """The inverse, as the chip would send it: uint8[layer.size_bytes], padding zero.
+        """The inverse: uint8[layer.size_bytes] as the chip would send it, with zero padding.
 
         values: layer.element_count elements of layer.data_type.dtype in (y, x, z) order, any shape.
         """
@@ -71,10 +71,10 @@ def pixel_starts(layer: Layer) -> NDArray[np.int64]:
 
 
 def check_layout(layer: Layer) -> None:
-    """Raise ModelFormatError if a layout is missing, does not fit the layer or leads outside of it.
+    """Raise ModelFormatError if a layout is missing, does not fit the layer or exceeds it.
 
-    An output of one pixel is contiguous whatever its layout says. Takes little memory: a small file can
-    describe a large output.
+    An output of one pixel is always contiguous. Uses little memory, since a small file can describe a large
+    output.
     """
     for _ in _checked_blocks(layer):
         pass
@@ -136,9 +136,9 @@ def _layout_starts(layer: Layer, layout: OutputLayout, rows: int) -> Iterator[ND
 
 
 def _rows(starts: NDArray[np.int64], layer: Layer) -> tuple[NDArray[np.intp], int, int]:
-    """The wire seen as rows of `pitch` elements, of which output uses the first `kept` of the rows listed.
+    """Split the wire into rows of `pitch` elements; the output is the first `kept` of each row listed.
 
-    Returns the list of rows, pitch and kept; the widest rows that fit, since a gather costs by the row.
+    Returns the list of rows, pitch and kept. Chooses the widest rows, since a gather costs by the row.
     """
     _, x_dim, z_dim = layer.shape
     pixels = starts.reshape(-1)

@@ -1,4 +1,4 @@
-"""Changes a package where it stands, so that all other bytes stay those of the vendor's compiler."""
+"""Changes a package in place, so that all other bytes stay those of the vendor's compiler."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from edgetpu_driver.files.flatbuffer_edit import FlatbufferEdit
 def edit_package(data: bytes | memoryview, package: Package) -> bytes | None:
     """The package bytes with other parameters, bitstreams, caching tokens, names and numerics of layers.
 
-    data: what `parse_package` has accepted. package: the same package with other values of those kinds.
-    None if they need more room than there is: `write_package` then makes a new one.
+    data: bytes that `parse_package` accepted. package: the same package with other values of those kinds.
+    Returns None if they need more room; use `write_package` then.
     """
     copy = bytearray(data)
     outer = read_root(data, FILE_IDENTIFIER, "package", PACKAGE)

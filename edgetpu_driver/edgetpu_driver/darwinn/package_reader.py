@@ -1,6 +1,6 @@
 """Reads the DarwiNN package, the FlatBuffer that the Edge TPU compiler puts into a model.
 
-`parse_package` validates what it returns: later code may rely on every index, range and layout.
+`parse_package` validates every index, range and layout, so that later code can rely on them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _MEMBERS: dict[type[IntEnum], dict[int, IntEnum]] = {
     kind: {int(member): member for member in kind}
     for kind in (DataType, Description, Direction, ExecutableType, Position)
 }
-"""Enumeration members by number: five times as fast as calling the enumeration."""
+"""Enumeration members by number: five times faster than calling the enumeration."""
 
 E = TypeVar("E", bound=IntEnum)
 
@@ -70,8 +70,8 @@ E = TypeVar("E", bound=IntEnum)
 def parse_package(data: bytes | memoryview) -> Package:
     """Parse and validate a package.
 
-    Raises ModelFormatError, naming the field, for anything malformed; ModelUnsupportedError for a package
-    that spreads one model over several chips.
+    Raises ModelFormatError, naming the field, if it is malformed; ModelUnsupportedError for a model compiled
+    for several chips at once.
     """
     table = read_root(data, FILE_IDENTIFIER, "package", PACKAGE)
     if table.tables("multi_chip_package", SERIALIZED_PACKAGE):

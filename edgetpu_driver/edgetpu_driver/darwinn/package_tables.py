@@ -1,6 +1,6 @@
-"""The tables of the DarwiNN package: their fields, in the order of schema/darwinn.fbs.
+"""The tables of the DarwiNN package, with their fields in the order of schema/darwinn.fbs.
 
-A union takes two, its type and its table.
+A union has two fields, its type and its table.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ PAGE_BYTES = 4096
 
 
 def write_package(package: Package) -> bytes:
-    """The package as a file: a multiple of 4096 bytes; the same package always gives the same bytes."""
+    """Write a package, padded to a multiple of 4096 bytes; equal packages give equal bytes."""
     multi = _write_multi_executable(package.executables)
     builder = flatbuffers.Builder(len(multi) + 2 * PAGE_BYTES)
     executables = _paged_bytes(builder, multi)

@@ -1,4 +1,4 @@
-"""Converts between a layer's values as NumPy holds them and the bytes that cross the USB link.
+"""Converts between NumPy values of a layer and the bytes on the USB link.
 
 The chip computes on unsigned numbers: elements of signed fixed-point layers have their most significant bit
 flipped on the wire, in both directions (vendor driver).
@@ -33,10 +33,10 @@ def flip_sign(values: NDArray[Any], data_type: DataType) -> None:
 def input_to_wire(
     layer: Layer, values: NDArray[Any], out: NDArray[np.uint8] | None = None
 ) -> NDArray[np.uint8]:
-    """Bytes of an input layer as they cross the link, uint8[size_bytes]; zero after the last element.
+    """Bytes of an input layer on the link, uint8[size_bytes]; zero after the last element.
 
     values: layer.element_count elements of layer.data_type.dtype in (y, x, z) order, any shape. out, if
-    given, receives the bytes and is returned; what it holds after the last element stays.
+    given, receives the bytes and is returned; its bytes after the last element stay unchanged.
     """
     wire = np.zeros(layer.size_bytes, np.uint8) if out is None else out
     elements = wire[: layer.element_count * layer.data_type.size].view(layer.data_type.dtype)

@@ -1,7 +1,7 @@
 """Address fields: 32-bit values at any bit of a bitstream, which the host may fill in before sending it.
 
-In every compiled program seen they are the imm_scalar of a MOVI, so they are at bit 70 of a word. Fields that
-stay zero make addresses offsets within the transferred data.
+In every compiled program seen they are the imm_scalar of a MOVI, at bit 70 of a word. If the fields stay
+zero, addresses are offsets within the transferred data.
 """
 
 from __future__ import annotations

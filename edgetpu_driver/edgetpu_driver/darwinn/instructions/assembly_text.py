@@ -1,4 +1,4 @@
-"""The text form of a program: one line per word with the fields that are not zero, which can be read back.
+"""Assembly by words: one line per word with its nonzero fields; `from_text` reads it back.
 
     00b0: enable_scalar=1 v_op=0xa v_offset=1 vs_reg=5 s_op=MOVI s_x=6 imm_scalar=0x10800  # s6 = 0x10800
 
@@ -43,7 +43,7 @@ _SYMBOLS = {
 _COMPARISONS = range(ScalarOp.EQ, ScalarOp.MOV)
 _FRAME = {Branch.START: "start", Branch.HALT: "halt", Branch.END: "end"}
 _SMALLEST_HEXADECIMAL = 10
-"""Below it decimal and hexadecimal digits are the same."""
+"""Smaller numbers are printed without 0x: they have one digit either way."""
 
 
 def to_text(instructions: Sequence[Instruction]) -> str:
@@ -78,7 +78,7 @@ def _value(name: str, value: int) -> str:
 
 
 def meaning(instruction: Instruction) -> str:
-    """What a word does; empty if that is not known or nothing."""
+    """The effect of a word, for comments; empty if it is unknown or there is none."""
     if instruction.enable_scalar and not instruction.enable_vector and instruction.branch in _FRAME:
         name = _FRAME[Branch(instruction.branch)]
         return name if instruction.branch == Branch.HALT else f"{name}, {instruction.length_bits} bits"
@@ -118,7 +118,7 @@ def is_offset(text: str) -> bool:
 
 
 def word_of(fields: Sequence[str], line: int) -> Instruction:
-    """The word of fields as name=value; ModelFormatError, naming the line, for anything else."""
+    """The word with these fields, given as name=value; ModelFormatError, naming the line, if malformed."""
     values: dict[str, int] = {}
     for field in fields:
         name, _, text = field.partition("=")

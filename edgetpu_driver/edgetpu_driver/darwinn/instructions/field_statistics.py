@@ -1,4 +1,4 @@
-"""How often each value of each field occurs in bitstreams."""
+"""Counts the values of each field in bitstreams."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from edgetpu_driver.darwinn.instructions.instruction_word import field_arrays
 
 
 def field_statistics(bitstreams: Iterable[bytes]) -> dict[str, dict[int, int]]:
-    """Counts over all words of all bitstreams: field name to value to count, both in ascending order.
+    """Count values over all words of all bitstreams: field name to value to count, in ascending order.
 
-    Continuation words of vector instructions are counted like any other word, because instruction boundaries
-    are not known here. ModelFormatError unless each bitstream is a whole number of words.
+    Continuation words of vector instructions are counted too, because instruction boundaries are not known
+    here. ModelFormatError unless each bitstream is a whole number of words.
     """
     tables = [field_arrays(data) for data in bitstreams]
     if not tables:

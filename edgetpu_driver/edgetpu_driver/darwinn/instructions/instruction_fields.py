@@ -1,4 +1,4 @@
-"""The fields of a 128-bit instruction word and the numbers that have names."""
+"""The fields of a 128-bit instruction word and their named values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 WORD_BYTES = 16
-"""Length of an instruction, as the sizes of all compiled programs show."""
+"""Size of an instruction word, inferred from the sizes of all compiled programs."""
 WORD_BITS = 8 * WORD_BYTES
 
 
@@ -40,7 +40,7 @@ FIELDS = (
     Field("vs_reg_w", 105, 5),
     Field("unk_3", 110, 18),
 )
-"""From the least significant bit on, without gaps; the names are those of the published decoding."""
+"""From the least significant bit, without gaps; names as in the published decoding."""
 
 LENGTH = Field("length", 19, 32)
 """The length in bits that start and end markers hold instead of imm_size and the fields above it.

@@ -59,7 +59,7 @@ class Instruction:
         """The 16 bytes; InputError if a field's value does not fit."""
         number = 0
         for field, value in zip(FIELDS, _VALUES(self), strict=True):
-            if value:  # few of a word's fields are in use
+            if value:  # few fields of a word are nonzero
                 if not 0 < value < 1 << field.width:
                     raise _too_large(field, value)
                 number |= value << field.position
@@ -89,7 +89,7 @@ def with_length(branch: int, length_bits: int) -> Instruction:
 
 
 def field_arrays(data: bytes) -> dict[str, NDArray[np.uint32]]:
-    """Every field of every word of a bitstream: uint32[words] by name.
+    """The fields of all words of a bitstream: uint32[words] by name.
 
     ModelFormatError unless data is a whole number of words. 16,000 words take about 1 ms.
     """

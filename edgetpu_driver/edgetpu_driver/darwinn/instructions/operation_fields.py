@@ -1,4 +1,4 @@
-"""The bits of operations that have a name."""
+"""The named bits of operations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgetpu_driver.darwinn.instructions.operations import (
 
 
 class Bits(NamedTuple):
-    """The bits from `first` to `last` of an operation, both included."""
+    """Bits `first` to `last` of an operation, inclusive."""
 
     name: str
     first: int
@@ -30,7 +30,7 @@ class Bits(NamedTuple):
 
 
 OPCODE = Bits("opcode", 6, 11)
-"""With the bit that marks operations of the scalar core."""
+"""Including the bit that marks operations of the scalar core."""
 
 _NUMBER = Bits("number", *NUMBER)
 _WAIT_NUMBER = Bits("number", *WAIT_NUMBER)
@@ -39,14 +39,14 @@ _COMMON = (_NUMBER, _TILES)
 
 _KNOWN: dict[Kind, tuple[Bits, ...]] = {
     Kind(WAIT, False): (_WAIT_NUMBER, _TILES),
-    # Two nested loops over units of the link: how often less one, and the way back, which is negative.
+    # Two nested loops over units of the link: count less one, and the negative step back.
     Kind(INFEED, True): (
         Bits("outer_last", 75, 86),
         Bits("inner_last", 142, 156),
         Bits("inner_back", 159, 168),
         Bits("outer_back", 183, 199),
     ),
-    # `position` is in the parameters or inputs, in units of 64 bytes, and one more.
+    # `position` in the parameters or inputs, in units of 64 bytes, plus one.
     Kind(POP, True): (
         Bits("tiles", *POP_TILE_MASK),
         Bits("address", 14, 24),
@@ -77,5 +77,5 @@ _KNOWN: dict[Kind, tuple[Bits, ...]] = {
 
 
 def named_bits(kind: Kind) -> tuple[Bits, ...]:
-    """The bits of operations of that kind that have a name, besides the opcode."""
+    """The named bits of operations of this kind, without the opcode."""
     return _KNOWN.get(kind, () if kind.scalar else _COMMON)

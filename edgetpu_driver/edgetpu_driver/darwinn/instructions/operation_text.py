@@ -1,12 +1,12 @@
-"""The text form of a program by operations: one line each, which can be read back.
+"""Assembly by operations: one line per operation; `from_text` reads it back.
 
     0010: wait number=0 tiles=0xffff u32[2]=0x7ff80 u32[3]=0x800
     00e0: ring_consumer number=1 tiles=0x1 first_row=0 last_row=0x3f u32[2]=0x80000000 ..
     0b20: scalar s_op=MOVI s_x=6 imm_scalar=0x10800  # s6 = 0x10800
 
-The name is that of a kind of operation, the fields are its bits that have a name, and u32[i] is what else is
-set in its 32-bit number i. Words of the scalar core have the fields of assembly_text. The offset and comments
-after # are optional.
+Each line has the name of the operation's kind, its named fields, and as u32[i] the remaining bits of its
+32-bit number i. Words of the scalar core have the fields of assembly_text. The offset and comments after #
+are optional.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _FRAME = ("start", "end")
 _IMPLIED = ("branch=", "enable_scalar=")
 _LANE = re.compile(r"u32\[(\d{1,3})\]")
 _LANE_BITS = 32
-"""Bits that are no field of a known name are printed as words of this length."""
+"""Unnamed bits are printed as words of this length."""
 _SMALLEST_HEXADECIMAL = 10
-"""Below it decimal and hexadecimal digits are the same."""
+"""Smaller numbers are printed without 0x: they have one digit either way."""
 
 
 def to_text(operations: Sequence[Operation], offset: int = 0) -> str:
@@ -64,14 +64,14 @@ def from_text(text: str) -> list[Operation]:
 
 
 def decoded_fields(operation: Operation) -> dict[str, int]:
-    """The bits of an operation that have a name; of a word of the scalar core those that are not zero."""
+    """The named bits of an operation; for a word of the scalar core, only nonzero fields."""
     if operation.kind.scalar and operation.words == 1:
         return Instruction.decode(operation.encode()).fields
     return {bits.name: operation.field(bits.first, bits.last) for bits in named_bits(operation.kind)}
 
 
 def comment_on(operation: Operation) -> str:
-    """Description of what an operation does; empty if that is not known."""
+    """A description of the operation's effect; empty if it is unknown."""
     if operation.kind.scalar and operation.words == 1:
         return meaning(Instruction.decode(operation.encode()))
     if not requantises(operation):

@@ -1,8 +1,8 @@
-"""Bitstreams as operations of 1 to 17 words: cut, put together again, and read and changed by bits.
+"""Splits bitstreams into operations of 1 to 17 words, joins them, and reads and changes their bits.
 
-Lengths were found by lining up streams of edgetpu_compiler 16. Operations of the tiles (bit 11 is not set)
-carry a consecutive number, which shows that a stream was cut at the right places: all streams of the golden
-models are, to their end. An opcode that is not in the table ends the cut.
+Lengths were found by aligning streams of edgetpu_compiler 16. Operations of the tiles (bit 11 is not set)
+carry consecutive numbers, which confirm that a stream is split correctly: all streams of the golden models
+are, to their end. Splitting stops at an unknown opcode.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.errors import InputError, ModelFormatError
 
 MOST_WORDS = 17
-"""Words of the longest operation of compiled models, that of a tile's arithmetic."""
+"""Words of the longest operation in compiled models, a tensor operation."""
 
-# Opcodes; those of the scalar core and of tiles are counted apart, as `Kind` says.
+# Opcodes; the scalar core and the tiles have separate ones, see `Kind`.
 INFEED = 0x05
 POP = 0x06
 OUTFEED = 0x07
-"""Opcodes for the link: take data from it, pass data on to tiles, send data. Inferred, as FORMS says."""
+"""Opcodes for the link: receive data, pass it to tiles, send data. Inferred, see FORMS."""
 RING_PRODUCER = 0x10
 """Puts data on the ring bus."""
 RING_CONSUMER = 0x11
-"""Takes parameters off the ring bus into the memory of tiles."""
+"""Moves parameters from the ring bus into the memory of tiles."""
 NARROW_MEMORY = 0x13
 ACTIVATION_CONSUMER = 0x14
-"""Opcodes that move data within tiles, and take activations off the ring bus."""
+"""Opcodes that move data within tiles and receive activations from the ring bus."""
 WAIT = 0x1A
 """Opcode that waits for an operation of a given number."""
 MESH_OPERATIONS = range(0x15, 0x19)
@@ -35,31 +35,31 @@ MESH_OPERATIONS = range(0x15, 0x19)
 TENSOR_OPERATIONS = (0x01, 0x02, 0x03)
 """Multiply, accumulate and requantise; 0x02 and 0x03 appear in models with a softmax.
 
-0x05, of the same length, was seen in one pose model. What its bits hold is not known.
+0x05, of the same length, was seen in one pose model. Its fields are unknown.
 """
 LARGEST_OPERATION = 0x02
-"""The tensor operation that finds the largest value, as a softmax needs it."""
+"""The tensor operation that finds the largest value, for a softmax."""
 RESIZING_OPERATION = 0x05
-"""The tensor operation 0x05. Of the models looked at only MoveNet has it, whose graph resizes."""
+"""The tensor operation 0x05. Of the models examined, only MoveNet has it; its graph resizes."""
 
 
 class Kind(NamedTuple):
-    """An opcode together with the bit that tells what it is for."""
+    """An opcode and the bit that tells whether it is for the scalar core or for tiles."""
 
     opcode: int
     scalar: bool
-    """Whether it is for the scalar core and the link; otherwise it is for tiles, and numbered."""
+    """Whether it is for the scalar core and the link; operations for tiles are numbered."""
 
 
 class Form(NamedTuple):
-    """What is known of all operations of one kind."""
+    """Name and length of one kind of operations."""
 
     name: str
     words: int
 
 
 SCALAR_WORD = "scalar"
-"""Name of the operations that are one word of the scalar core."""
+"""Name of operations that are a word of the scalar core."""
 
 FORMS: dict[Kind, Form] = {
     **{Kind(opcode, True): Form(SCALAR_WORD, 1) for opcode in (0x00, 0x01, 0x02, 0x03)},
@@ -82,25 +82,25 @@ FORMS: dict[Kind, Form] = {
     Kind(0x19, False): Form("op_19", 13),
     Kind(WAIT, False): Form("wait", 1),
 }
-"""The kinds whose length is known. Names say what they are inferred to do; numbers stand for no idea."""
+"""The kinds of known length. Names give the inferred function; a number means that it is unknown."""
 
 NUMBERS = 1 << 10
-"""Operations are numbered in 10 bits, and from 0 again."""
+"""Operation numbers have 10 bits and wrap around."""
 WAIT_NUMBER, NUMBER = (28, 37), (46, 55)
-"""First and last bit of an operation's number: of a wait, and of the others. Inferred, as FORMS says."""
+"""First and last bit of an operation's number: of a wait, and of the others. Inferred, see FORMS."""
 TILE_MASK, POP_TILE_MASK = (12, 27), (409, 424)
-"""First and last bit of the mask of tiles: of most operations, and of a pop. Inferred likewise."""
+"""First and last bit of the mask of tiles: of most operations, and of a pop. Also inferred."""
 
 
 class Operation(NamedTuple):
-    """One operation: a little-endian number of all its words. Fields are given by first and last bit."""
+    """One operation, as a little-endian number of all its words. Fields are given by first and last bit."""
 
     value: int
     words: int
 
     @classmethod
     def of(cls, value: int) -> Operation:
-        """The operation of that number; ModelFormatError if its kind is not known or the number too long."""
+        """The operation with this value; ModelFormatError if its kind is unknown or the value too long."""
         form = FORMS.get(_kind(value))
         if form is None or value >> 8 * WORD_BYTES * form.words or value < 0:
             raise ModelFormatError(f"expected an operation; got {value:#x}")
@@ -133,17 +133,17 @@ class Operation(NamedTuple):
 
     @property
     def tiles(self) -> int | None:
-        """Mask of the tiles that it is for; None if it has none."""
+        """Mask of the tiles that execute it; None if it has none."""
         if self.kind == (POP, True):
             return self.field(*POP_TILE_MASK)
         return self.field(*TILE_MASK) if self.numbered else None
 
     def field(self, first: int, last: int) -> int:
-        """The bits from `first` to `last`, both included, as a number."""
+        """Bits `first` to `last`, inclusive, as a number."""
         return (self.value >> first) & ((1 << (last - first + 1)) - 1)
 
     def with_field(self, first: int, last: int, value: int) -> Operation:
-        """The operation with other bits from `first` to `last`; InputError unless the value fits."""
+        """The operation with bits `first` to `last` replaced; InputError unless the value fits."""
         width = last - first + 1
         if not 0 <= value < 1 << width:
             raise InputError(f"bits {first} to {last} do not hold {value:#x}")
@@ -160,32 +160,32 @@ class Operation(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A bitstream, cut as far as its operations are known."""
+    """A bitstream, split as far as its operations are known."""
 
     operations: tuple[Operation, ...]
     rest: bytes
-    """What follows them; empty if all of it is known."""
+    """The bytes after them; empty if all operations are known."""
     obstacle: str
-    """Why the rest was not cut; empty if there is none."""
+    """Why the rest was not split; empty if there is none."""
 
 
 def operations(bitstreams: Iterable[bytes | memoryview]) -> Iterator[Operation]:
     """The operations of all chunks of an executable, in order.
 
-    Raises ModelFormatError, after those before it, at an operation of unknown length, one that is incomplete,
-    and one out of number.
+    Raises ModelFormatError, after yielding those before it, at an operation that is of unknown length,
+    incomplete, or out of sequence.
     """
     for operation, _ in _located(bitstreams):
         yield operation
 
 
 def cut(bitstreams: Iterable[bytes | memoryview]) -> tuple[Chunk, ...]:
-    """All chunks of an executable, cut into operations up to the first that is not known or out of number."""
+    """All chunks of an executable, split up to the first operation that is unknown or out of sequence."""
     chunks = []
     expected: int | None = 0
     for data in bitstreams:
         found: list[Operation] = []
-        position, obstacle = 0, "" if expected is not None else "an earlier chunk was not cut to its end"
+        position, obstacle = 0, "" if expected is not None else "an earlier chunk was not split to its end"
         try:
             for operation, end in _cut_one(data, expected) if expected is not None else ():
                 found.append(operation)
@@ -198,9 +198,9 @@ def cut(bitstreams: Iterable[bytes | memoryview]) -> tuple[Chunk, ...]:
 
 
 def cut_by_length(data: bytes | memoryview) -> list[Operation]:
-    """The operations of one chunk, whatever their numbers.
+    """The operations of one chunk, without a check of their numbers.
 
-    ModelFormatError at an operation of unknown length and at one that is incomplete.
+    Raises ModelFormatError at an operation that is of unknown length or incomplete.
     """
     found, position = [], 0
     while position < len(data):
@@ -238,7 +238,7 @@ def _cut_one(data: bytes | memoryview, expected: int) -> Iterator[tuple[Operatio
 
 
 def _operation(data: bytes | memoryview, position: int) -> Operation:
-    """The operation that begins at a byte."""
+    """The operation that starts at a byte."""
     word = int.from_bytes(data[position : position + WORD_BYTES], "little")
     form = FORMS.get(_kind(word))
     end = position + WORD_BYTES * (form.words if form else 0)

@@ -1,9 +1,9 @@
-"""Which operations of a program use which bytes of the cached parameters.
+"""Finds which operations of a program use which bytes of the cached parameters.
 
-The program that uploads parameters puts each section into rows of some tiles: a ring consumer (opcode 0x11)
-names tiles and rows, a pop (0x06) the bytes that go there. In the program that runs, a ring producer (0x10)
-that names the same tiles and first row sends a section to the tensor operations right before it. Found with
-public models; it agrees with the requantisation of every layer that has one of its own.
+The caching program puts each section into rows of some tiles: a ring consumer (opcode 0x11) gives the tiles
+and rows, a pop (0x06) the bytes. In the execution program, a ring producer (0x10) with the same tiles and
+first row sends a section to the tensor operations just before it. Found with public models; consistent with
+the requantisation of every layer that has its own.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from edgetpu_driver.darwinn.instructions.operations import (
 from edgetpu_driver.darwinn.instructions.tensor_operation import requantises
 
 UNIT = 64
-"""Bytes in which a pop counts positions; the first has the number 1."""
+"""Unit of a pop's positions, bytes; the first position is 1."""
 
 Place = tuple[int, int]
 """The mask of tiles and the first row."""
 
 
 def upload_places(operations: Iterable[Operation]) -> dict[Place, int]:
-    """Where the operations that upload parameters put them: the byte offset of what begins at each place."""
+    """The byte offset of the parameters that a caching program stores at each place."""
     waiting: dict[int, deque[int]] = defaultdict(deque)
     places = {}
     for operation in operations:
@@ -43,7 +43,7 @@ def upload_places(operations: Iterable[Operation]) -> dict[Place, int]:
 
 
 def parameters_used(operations: Sequence[Operation], places: dict[Place, int]) -> dict[int, int]:
-    """For operations that requantise, by their position, the byte offset of the parameters sent to them."""
+    """The byte offset of the parameters sent to each requantising operation, by position in the program."""
     used: dict[int, int] = {}
     run: list[int] = []
     for position, operation in enumerate(operations):

@@ -1,11 +1,11 @@
-"""Where a parameter caching program puts parameters in the chip's memory.
+"""The rows of the chip's memory that a parameter caching program fills.
 
 Each of the 16 tiles has 2048 rows of 256 bytes. A ring consumer (opcode 0x11) fills consecutive rows of some
 tiles: bits 12..27 are the mask of the tiles, 62..72 the first row, 95..105 the number of rows less one. The
-rows that operation 0x06 seems to name are positions in the transferred parameters, not in the memory.
+positions in operation 0x06 refer to the transferred parameters, not to the memory.
 
-Found with 40 public files of edgetpu_compiler 16: no program fills a row twice, models that were compiled
-together share none, and segments of one pipeline all share some, although they have one caching token.
+Found with 40 public files of edgetpu_compiler 16: no program fills a row twice, co-compiled models share no
+rows, and segments of one pipeline all share some, although they have one caching token.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from edgetpu_driver.errors import InputError, ModelFormatError
 ROWS = 2048
 """Rows of each tile's parameter memory."""
 ROW_BYTES = 256
-"""Length of a row of one tile's parameter memory."""
+"""Size of a row of one tile's parameter memory."""
 BYTES_OF_ALL_TILES = TILES * ROW_BYTES
-"""In one row of every tile."""
+"""Bytes in one row of all tiles."""
 
 Region = int
 """A set of rows: bit `ROWS * tile + row` is set if the row belongs to it."""
@@ -52,7 +52,7 @@ def region_of(executable: Executable) -> Region:
 
 
 def rows_for(size: int) -> int:
-    """Rows of all tiles that so many bytes take."""
+    """The number of rows, across all tiles, needed for this many bytes."""
     return -(-size // BYTES_OF_ALL_TILES)
 
 

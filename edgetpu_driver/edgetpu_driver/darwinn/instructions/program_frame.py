@@ -2,14 +2,14 @@
 
 Every compiled program seen, of both executables and in several chunks, has this frame:
 
-    start    branch 0x1E; a length of (words - 2) * 128 bits, that is all words but itself and the end marker
+    start    branch 0x1E; a length of (words - 2) * 128 bits: all words but the start and end markers
     ...
     halt     branch 0x01; vs_reg_v1 is 4, or 1 where another chunk follows
     NOP      four times
     end      branch 0x1F; a length of 128 bits
 
-The published example halts with vs_reg_v1 = 0 and has the same length in its start marker. Words within a
-program may look like parts of the frame, since vector instructions span several words.
+The published example halts with vs_reg_v1 = 0 and has the same length in its start marker. Words inside a
+program may look like parts of the frame, because vector instructions span several words.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _NOPS = 4
 """Between the halt and the end, as in every compiled program."""
 _TAIL = 1 + _NOPS + 1
 _FRAME = 1 + _TAIL
-"""NOPs between the halt and the end marker; words from the halt on, and those with the start marker."""
+"""NOPs between the halt and the end marker; words from the halt to the end; words of the whole frame."""
 
 
 def start(word_count: int) -> Instruction:
-    """The start marker of a program of `words` words in all."""
+    """The start marker of a program of `word_count` words, including the frame."""
     return with_length(Branch.START, (word_count - 2) * WORD_BITS)
 
 
@@ -78,9 +78,9 @@ def check_frame(instructions: Sequence[Instruction]) -> None:
 
 
 def framed(body: bytes) -> bytes:
-    """The bitstream of a whole program, its own words put between the start and the halt.
+    """The bitstream of a program with these words between the start and the halt.
 
-    InputError unless they are whole words.
+    InputError unless body is a whole number of words.
     """
     if len(body) % WORD_BYTES:
         raise InputError(f"expected whole words of {WORD_BYTES} bytes; got {len(body)} bytes")
@@ -95,7 +95,7 @@ class ProgramBuilder:
         self._body: list[Instruction] = []
 
     def __len__(self) -> int:
-        """Words of the program so far, the frame included."""
+        """Words of the program so far, including the frame."""
         return len(self._body) + _FRAME
 
     def append(self, instruction: Instruction) -> int:
@@ -110,7 +110,7 @@ class ProgramBuilder:
     def transfer(self, registers: Sequence[int]) -> int:
         """Add a transfer described by four scalar registers; returns the index of its trigger.
 
-        registers: those that hold the lower and upper half of the address, the size in bytes, and the tag.
+        registers: hold the lower and upper half of the address, the size in bytes, and the tag.
         """
         if len(registers) != 4 or not all(0 <= register < REGISTERS for register in registers):
             raise InputError(f"expected four scalar registers, 0 to {REGISTERS - 1}; got {list(registers)}")

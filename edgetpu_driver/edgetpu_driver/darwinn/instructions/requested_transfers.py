@@ -27,17 +27,17 @@ class Transfer:
     size: int
     """In bytes."""
     address: int
-    """64 bits; an offset while the address fields of the bitstream are zero."""
+    """64 bits; an offset if the address fields of the bitstream are zero."""
     instruction: int
-    """Index of the word that triggers it."""
+    """Index of the trigger word."""
 
 
 def transfers(instructions: Sequence[Instruction]) -> list[Transfer]:
     """The transfers of a program whose scalar code has no branches, in order.
 
-    Words that are not purely scalar are skipped. That is correct if they neither branch nor change scalar
-    registers, which holds in every compiled program seen whose hints are complete. ModelUnsupportedError for
-    a scalar operation that is not documented.
+    Words that are not purely scalar are skipped. This is correct if they neither branch nor change scalar
+    registers, as in every compiled program seen whose hints are complete. ModelUnsupportedError for an
+    undocumented scalar operation.
     """
     core = ScalarCore()
     descriptor = [0] * DESCRIPTOR_WORDS

@@ -1,8 +1,7 @@
-"""The scalar core: 32 registers of 32 bits, 8 predicates, and the operations whose meaning is documented.
+"""The scalar core: 32 registers of 32 bits, 8 predicates, and the documented operations.
 
-The operations are those of the published decoding. Compiled programs confirm them in part: the sizes and
-offsets of transfers that they compute with moves, additions and masks are those of their DMA hints
-(`transfers`).
+The operations are those of the published decoding. Compiled programs confirm them in part: they compute sizes
+and offsets of transfers with moves, additions and masks, and the results equal their DMA hints (`transfers`).
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from edgetpu_driver.errors import ModelUnsupportedError
 REGISTERS = 32
 """Number of scalar registers: instructions have 5 bits for them."""
 PREDICATES = 8
-"""One-bit registers that instructions may depend on."""
+"""Number of predicates: one-bit registers that enable instructions."""
 
 _MASK = 0xFFFFFFFF
-"""Results are cut off to the length of a register."""
+"""Results are truncated to the length of a register."""
 _BITS = 32
 """Length of a register."""
 
@@ -56,7 +55,7 @@ _SHIFTS = (ScalarOp.SHL, ScalarOp.SHR, ScalarOp.ASR)
 
 
 def is_scalar(instruction: Instruction) -> bool:
-    """Whether a word is for the scalar core only, optionally with a step of a transfer."""
+    """Whether a word is for the scalar core only, optionally with part of a transfer."""
     return instruction.enable_scalar == 1 and not (
         instruction.branch
         or instruction.enable_vector
@@ -79,7 +78,7 @@ class ScalarCore:
         self.predicates = [False] * PREDICATES
 
     def run(self, instructions: list[Instruction]) -> int:
-        """Execute a program up to its halt, whose index is returned.
+        """Execute a program up to its halt; returns the index of the halt.
 
         ModelUnsupportedError for words that are not of the scalar core, undocumented operations, and
         programs that do not halt.
@@ -92,13 +91,13 @@ class ScalarCore:
         raise ModelUnsupportedError(f"the program of {len(instructions)} instructions does not halt")
 
     def selects(self, instruction: Instruction) -> bool:
-        """Whether the instruction's predicate lets it execute."""
+        """Whether the instruction's predicate enables it."""
         return not instruction.gate or self.predicates[instruction.pred_reg] == bool(instruction.yes_pred)
 
     def execute(self, instruction: Instruction, index: int = 0) -> None:
-        """Carry out the scalar operation of one word, if its predicate allows.
+        """Execute the scalar operation of one word if its predicate enables it.
 
-        index: of the word, for messages. ModelUnsupportedError if its meaning is not documented.
+        index: of the word, for messages. ModelUnsupportedError for an undocumented operation.
         """
         if not is_scalar(instruction):
             raise ModelUnsupportedError(

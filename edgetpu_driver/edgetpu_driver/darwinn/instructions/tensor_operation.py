@@ -1,4 +1,4 @@
-"""Reads and writes the requantisation of an operation of 17 words."""
+"""Reads and writes the requantisation in a tensor operation of 17 words."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MINIMUM = 2013, 2044
 OUTPUT_ZERO_POINT = 2077, 2084
 """First and last bit; the multiplier and the clamps are float32."""
 OFFSET = 2045, 2076
-"""What is added to a sum of products, int32."""
+"""Bits of the offset that is added to a sum of products, int32."""
 
 _FLOAT = struct.Struct("<f")
 _OFFSET_VALUES = 1 << 32
-"""The offset is a two's complement of 32 bits."""
+"""The offset is stored as a two's complement of 32 bits."""
 
 
 def requantises(operation: Operation) -> bool:
-    """Whether the operation has the fields of a requantisation; not all that have them belong to a layer."""
+    """Whether the operation has the fields of a requantisation; not all such operations belong to a layer."""
     return operation.kind in (Kind(opcode, False) for opcode in TENSOR_OPERATIONS)
 
 
@@ -42,7 +42,7 @@ def read_requantisation(operation: Operation) -> Requantisation:
 
 
 def write_requantisation(operation: Operation, requantisation: Requantisation) -> Operation:
-    """The operation with another requantisation; nothing else in it changes.
+    """The operation with another requantisation; all other bits stay.
 
     ModelFormatError for an operation of another kind; InputError for a number that is not finite as float32
     and for a zero point that does not fit in a byte.
@@ -62,13 +62,13 @@ def write_requantisation(operation: Operation, requantisation: Requantisation) -
 
 
 def read_offset(operation: Operation) -> int:
-    """What is added to a sum of products before it is multiplied."""
+    """The offset added to a sum of products before the multiplication."""
     value = operation.field(*OFFSET)
     return value - _OFFSET_VALUES if value >= _OFFSET_VALUES // 2 else value
 
 
 def has_offset(operation: Operation, offset: int) -> bool:
-    """Whether that is what an operation adds to a sum of products."""
+    """Whether the operation adds this offset to a sum of products."""
     return operation.field(*OFFSET) == offset % _OFFSET_VALUES
 
 

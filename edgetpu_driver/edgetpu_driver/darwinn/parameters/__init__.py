@@ -1,4 +1,4 @@
-"""Parameter blobs: how the compiler lays a layer's weights out for the chip, as codecs of one layer each.
+"""Parameter blobs: the layouts of a layer's weights for the chip, one codec per kind of layer.
 
 A weight byte is the int8 weight with its sign bit flipped, so the weight 0 is stored as 0x80. Weights are
 stored in cells of four input channels per output channel. Padding within a cell is 0x80; padding to the next

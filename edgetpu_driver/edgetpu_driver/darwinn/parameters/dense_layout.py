@@ -1,4 +1,4 @@
-"""Dense models, which only multiply by a matrix: its layout, and that of a smaller matrix in a larger one.
+"""The layout of the matrix of a Dense model, and of a smaller matrix embedded in a larger one.
 
 Rows come in groups of 64, one group per tile of the chip. A group is a header (64 float32 multipliers, then
 64 int32 zero points, 512 bytes in all) and its weights: for every four input columns, 64 rows of four bytes.
@@ -27,7 +27,7 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 
 GROUP_ROWS = CELLS
 HEADER_BYTES = 8 * GROUP_ROWS
-"""Header of a group: a float32 multiplier and 32 bits for the zero point of each row."""
+"""Size of a group's header: a float32 multiplier and a 32-bit zero point for each row."""
 
 _ABSENT_MULTIPLIER = 1.0
 """Multiplier of rows that pad a matrix. Their weights are 0, so any finite factor gives the same outputs."""
@@ -38,7 +38,7 @@ class DenseLayout(GroupedLayout):
     """The layout of a matrix with a multiplier for every row and no bias."""
 
     def __init__(self, rows: int, columns: int | None = None) -> None:
-        """rows: output channels; columns: inputs, as many as rows unless given.
+        """rows: output channels; columns: inputs, by default as many as rows.
 
         ModelUnsupportedError for fewer than 64 rows.
         """
@@ -59,7 +59,7 @@ class DenseLayout(GroupedLayout):
         return -(-rows // GROUP_ROWS) * (HEADER_BYTES + GROUP_ROWS * INPUTS_PER_CELL * cells)
 
     def new_blob(self, multipliers: NDArray[Any]) -> NDArray[np.uint8]:
-        """uint8[size] with complete headers; the weights are still to be encoded into it."""
+        """uint8[size] with complete headers but without weights."""
         blob = np.zeros(self.size, np.uint8)
         self.encode_multipliers(multipliers, blob)
         return blob
@@ -90,18 +90,18 @@ class PaddedDenseLayout(DenseLayout):
 
     @property
     def has_bias_columns(self) -> bool:
-        """Whether other columns than those of the matrix have weights."""
+        """Whether columns outside the matrix hold weights."""
         return bool(self._filler.any())
 
     def encode(self, weights: NDArray[np.int8], out: NDArray[np.uint8]) -> None:
-        """Write int8[rows, columns] and all else into a blob, leaving its headers as they are."""
+        """Write int8[rows, columns] and the filler into a blob; the headers stay unchanged."""
         check_weights(weights, self.shape)
         whole = self._filler.copy()
         whole[: self.rows, : self.columns] = weights
         self._whole.encode(whole, out)
 
     def decode(self, blob: NDArray[np.uint8]) -> NDArray[np.int8]:
-        """int8[rows, columns] from uint8[size]; ModelFormatError if anything else is not of this layout."""
+        """int8[rows, columns] from uint8[size]; ModelFormatError if the filler is wrong."""
         whole = self._whole.decode(blob)
         weights = whole[: self.rows, : self.columns].copy()
         whole[: self.rows, : self.columns] = 0
@@ -109,7 +109,7 @@ class PaddedDenseLayout(DenseLayout):
         return weights
 
     def encode_multipliers(self, multipliers: NDArray[Any], out: NDArray[np.uint8]) -> None:
-        """Write the headers: multipliers, [rows] of any float type, 1 for other rows, and zero points."""
+        """Write the headers: multipliers, [rows] of any float type, 1 for padding rows, and zero points."""
         padded = np.full(self._whole.rows, _ABSENT_MULTIPLIER, np.result_type(multipliers, np.float32))
         if multipliers.shape != (self.rows,):
             raise InputError(f"expected {self.rows} finite multipliers; got {multipliers}")

@@ -1,7 +1,7 @@
 """The layout of the weights of depthwise convolutions.
 
-Groups of four channels, each with its weights on the diagonal of 4 x 4 bytes. A convolution of one input
-channel is stored like any other.
+Channels are in groups of four, with their weights on the diagonal of 4 x 4 bytes. A convolution of one input
+channel is stored like an ordinary one.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def depthwise_layout(
     dtype: type[np.int8] | type[np.uint8] = np.int8,
     zero_point: int = 0,
 ) -> LayerLayout:
-    """The layout of a DEPTHWISE_CONV_2D [1, height, width, channels] of so many input channels.
+    """The layout of a DEPTHWISE_CONV_2D [1, height, width, channels] with `inputs` input channels.
 
     zero_point: of the weights in the graph. ModelUnsupportedError for several inputs with several outputs
     each.

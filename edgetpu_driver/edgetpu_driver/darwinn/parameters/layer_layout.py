@@ -1,18 +1,17 @@
 """The layout of a layer's weights: one rule for matrices, convolutions and depthwise convolutions.
 
-A section consists of groups of output channels. Each group begins with its header rows, of which each holds
-a float32 or int32 for every channel, and continues with rows of cells: the bytes of four inputs for every
-channel. Rows of a group have the same length. Channels up to a multiple of four exist: their weights are
-zero, stored as the zero point of the bytes. Lanes beyond them are empty.
+A section consists of groups of output channels. Each group starts with header rows, which hold a float32 or
+int32 for every channel, followed by rows of cells: the bytes of four inputs for every channel. All rows of a
+group have the same length. Channels are padded to a multiple of four with weights of zero, stored as the zero
+point of the bytes. Lanes beyond them are empty.
 
-Matrices and convolutions have groups of 64 channels; the cells of all inputs for one position of the kernel
-follow each other, in some 3x3 convolutions of older compilers (2019) those of all positions for one cell.
-If a RESHAPE splits the channels of a result into blocks, as in heads of detectors, each block is filled up to
-a multiple of four.
-Those of depthwise convolutions are in `depthwise_layout`.
+Matrices and convolutions have groups of 64 channels. The cells of all inputs for one position of the kernel
+are contiguous; in some 3x3 convolutions of older compilers (2019), those of all positions for one cell are.
+If a RESHAPE splits the channels of a result into blocks, as in heads of detectors, each block is padded to a
+multiple of four. Groups of depthwise convolutions are in `depthwise_layout`.
 
 Source: comparison of the graphs of published networks with the output of edgetpu_compiler 16, which this
-gives byte for byte.
+reproduces byte for byte.
 """
 
 from __future__ import annotations
@@ -39,26 +38,26 @@ from edgetpu_driver.darwinn.parameters.section_codec import (
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 
 SIGN_BIT = 0x80
-"""What a signed weight is stored with: its top bit inverted."""
+"""Signed weights are stored with the top bit inverted."""
 CHANNELS_PER_CELL = 4
-"""Channels exist up to a multiple of this."""
+"""Channels are padded to a multiple of this."""
 _LARGEST_DENSE_KERNEL = 16
-"""Side in px up to which the cells of a single kernel are contiguous; of a 32 x 32 kernel they are not."""
+"""Maximum side in px of a single kernel with contiguous cells; those of a 32 x 32 kernel are not."""
 LEAST_CONVOLUTION_LANES, _LEAST_MATRIX_LANES = 4, 16
 """Lanes of layers of up to four channels."""
 
 
 @dataclass(frozen=True)
 class HeaderRows:
-    """The header rows that precede the weights of each group, in the order of the fields."""
+    """The header rows before the weights of each group, in the order of the fields."""
 
     multipliers: bool = False
     """float32: input scale * weight scale / output scale. Present if the channels have different scales."""
     bias: bool = False
-    """int32, in steps of input scale * weight scale. Absent if all are zero; some depthwise convolutions
-    have it nevertheless."""
+    """int32, in steps of input scale * weight scale. Absent if all are zero, except in some depthwise
+    convolutions."""
     zero_points: bool = False
-    """int32: 128. Present if every channel has a scale of its own, even if they are all equal."""
+    """int32: 128. Present if every channel has its own scale, even if they are all equal."""
 
     @property
     def count(self) -> int:
@@ -84,7 +83,7 @@ class LayerLayout:
     ) -> None:
         """Use `convolution_layout` and others instead.
 
-        form: groups, cells of each lane, lanes. block: channels of a block, all of them unless given.
+        form: groups, cells of each lane, lanes. block: channels of a block, by default all.
         """
         self.shape = shape
         self.channels = channels
@@ -93,17 +92,17 @@ class LayerLayout:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self._zero = zero_point
         self.block = block or channels
-        """Channels that are filled up to a multiple of four together."""
+        """Channels that are padded to a multiple of four together."""
         self._lane_of = lanes_of(channels, self.block)
         """The lane of each channel, over all groups."""
         self._existing = existing_lanes(channels, self.block)
         self._filled = np.setdiff1d(np.arange(self._existing), self._lane_of)
-        """Lanes that fill blocks up."""
+        """Lanes that pad the blocks."""
         self._groups, cells, self._lanes = form
         self._rows = header.count + cells
         self._used = self._groups * self._rows * self._lanes * INPUTS_PER_CELL
         self.inputs_first = False
-        """Whether the inputs come before the positions of the kernel in the order of the cells."""
+        """Whether inputs come before kernel positions in the order of the cells."""
         self.size = aligned(self._used)
 
     @property
@@ -112,7 +111,7 @@ class LayerLayout:
         return self.header.bias
 
     def encode(self, weights: NDArray[Any], out: NDArray[np.uint8]) -> None:
-        """Write weights of `shape` and `dtype`, and all filler, into uint8[size]; leave the header rows.
+        """Write weights of `shape` and `dtype` and all filler into uint8[size]; the header rows stay.
 
         InputError for another shape or dtype.
         """
@@ -139,7 +138,7 @@ class LayerLayout:
     ) -> None:
         """Write all header rows into uint8[size].
 
-        bias, multipliers: [channels], of those rows that there are; InputError if one is missing.
+        bias, multipliers: [channels], for the rows that exist; InputError if one is missing.
         """
         check_target(out, self.size)
         if (bias is None) is self.header.bias or (multipliers is None) is self.header.multipliers:
@@ -168,7 +167,7 @@ class LayerLayout:
         return row[self._lane_of]
 
     def encode_multipliers(self, multipliers: NDArray[Any], out: NDArray[np.uint8]) -> None:
-        """Write [channels] of any float type, and the zero points, which go with them.
+        """Write multipliers, [channels] of any float type, and the zero points.
 
         InputError unless all multipliers are finite as float32.
         """
@@ -197,7 +196,7 @@ class LayerLayout:
             raise no_bias()
 
     def _by_lane(self, values: NDArray[np.int32] | int, missing: int) -> NDArray[np.int32]:
-        """int32[groups, lanes]: the values; `missing` up to the multiple of four; 0."""
+        """int32[groups, lanes]: the values, then `missing` up to a multiple of four, then 0."""
         words = np.zeros(self._groups * self._lanes, np.int32)
         words[: self._existing] = missing
         words[self._lane_of] = values
@@ -220,7 +219,7 @@ class LayerLayout:
 
 
 class GroupedLayout(LayerLayout):
-    """A layer that adds over its inputs: groups of 64 channels, or one of fewer."""
+    """A layer that sums over its inputs: groups of 64 channels, or a single smaller group."""
 
     def __init__(
         self,
@@ -236,7 +235,7 @@ class GroupedLayout(LayerLayout):
         """shape: [channels, .., inputs], or [1, .., channels] of one input with channels_last.
 
         least_lanes: of layers of up to four channels. zero_point: of the weights in the graph. block:
-        channels of a block, all of them unless given.
+        channels of a block, by default all.
         """
         channels, inputs = (shape[-1], 1) if channels_last else (shape[0], shape[-1])
         if min(shape, default=0) < 1:
@@ -257,7 +256,7 @@ class GroupedLayout(LayerLayout):
         self._sign = np.uint32(sign * 0x01010101)
 
     def with_inputs_first(self) -> GroupedLayout | None:
-        """Return the layout with the other order of cells; None if a kernel has one position or one cell."""
+        """The layout with the other order of cells; None if a kernel has one position or one cell."""
         if self._positions == 1 or self._cells == 1:
             return None
         other = copy(self)
@@ -265,7 +264,7 @@ class GroupedLayout(LayerLayout):
         return other
 
     def with_blocks(self, channels: int) -> GroupedLayout | None:
-        """Return the layout in blocks of so many channels; None if those are the same bytes."""
+        """The layout in blocks of this many channels; None if the bytes are the same."""
         if not 0 < channels < self.channels or self.channels % channels or channels % CHANNELS_PER_CELL == 0:
             return None
         return GroupedLayout(
@@ -333,7 +332,7 @@ class GroupedLayout(LayerLayout):
 
 
 def existing_lanes(channels: int, block: int) -> int:
-    """Lanes that hold channels: blocks filled up to multiples of four."""
+    """Number of lanes that hold channels, with blocks padded to multiples of four."""
     return channels // block * (-(-block // CHANNELS_PER_CELL) * CHANNELS_PER_CELL)
 
 

@@ -1,7 +1,7 @@
-"""The rows that route values between tiles.
+"""The layout of the rows that route values between tiles.
 
-They start with 64 bytes of int32 zero points and continue with one row of 64 bytes per position, which holds
-up to 16 lanes of four bytes.
+64 bytes of int32 zero points are followed by one row of 64 bytes per position, which holds up to 16 lanes of
+four bytes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _LANE_BYTES = 4
 """Length of a 32-bit word."""
 _LANES = ALIGNMENT // _LANE_BYTES
 _HEADER_BYTES = ALIGNMENT
-"""A routing row has 16 lanes of four weights; zero points take a row before them."""
+"""A routing row has 16 lanes of four weights; a row of zero points precedes them."""
 
 
 class RoutingLayout:
     """Rows that the compiler adds to collect values from tiles: row i passes lane i on; zero points are 0.
 
-    They do not come from a tensor of the graph: encoding takes no values and decoding only validates.
+    They do not depend on a tensor of the graph: encoding takes no values, and `check` only validates.
     """
 
     def __init__(self, rows: int) -> None:

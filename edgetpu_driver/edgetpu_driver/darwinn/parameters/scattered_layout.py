@@ -20,7 +20,7 @@ from edgetpu_driver.errors import InputError
 
 
 class ScatteredLayout:
-    """Weights at given offsets of a blob; all other bytes of it are left alone."""
+    """Weights at given offsets of a blob; all other bytes stay unchanged."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ScatteredLayout:
 
     @property
     def has_bias(self) -> bool:
-        """Whether it is known where the bias is."""
+        """Whether the location of the bias is known."""
         return self._bias is not None
 
     def encode(self, weights: NDArray[Any], out: NDArray[np.uint8]) -> None:

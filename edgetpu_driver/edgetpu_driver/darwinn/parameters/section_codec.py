@@ -1,4 +1,4 @@
-"""The interface of a section codec of a parameter blob, and the checks that all codecs share."""
+"""The protocol of section codecs of a parameter blob, and their common checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INT8 = np.dtype(np.int8)
 
 
 class Section(Protocol):
-    """The part of a parameter blob that belongs to one layer."""
+    """Codec of the part of a parameter blob that belongs to one layer."""
 
     @property
     def size(self) -> int:
@@ -33,7 +33,7 @@ class Section(Protocol):
         """Whether it has room for a bias."""
 
     def encode(self, weights: NDArray[Any], out: NDArray[np.uint8]) -> None:
-        """Write weights of `shape`, int8 or uint8, into out, uint8[size]; InputError for others."""
+        """Write weights of `shape`, int8 or uint8, into out, uint8[size]; InputError if they do not fit."""
 
     def decode(self, blob: NDArray[np.uint8]) -> NDArray[Any]:
         """Weights of `shape` from uint8[size]; ModelFormatError if the bytes are not such a section."""
@@ -51,7 +51,7 @@ def aligned(size: int) -> int:
 
 
 def check_weights(weights: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any] = _INT8) -> None:
-    """Raise InputError unless weights are of the shape and dtype."""
+    """Raise InputError unless weights have this shape and dtype."""
     if weights.dtype != dtype or weights.shape != shape:
         raise InputError(
             f"expected weights {dtype.name}{list(shape)}; got {weights.dtype.name}{list(weights.shape)}"

@@ -1,7 +1,7 @@
-"""The parameters of a SOFTMAX over n values: rows of four lanes, 16 of 64 bytes used, and at times one more.
+"""The parameters of a SOFTMAX over n values: rows of four lanes in 16 of 64 bytes, sometimes with a last row.
 
-Established for n = 1001, where the last row is present, and n = 10, where it is not; beta is 1. A SOFTMAX
-over the pixels of an image has no such section.
+Established for n = 1001, with the last row, and n = 10, without it; beta is 1. A SOFTMAX over the pixels of
+an image has no such section.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from edgetpu_driver.darwinn.parameters.section_codec import ALIGNMENT, check_target
 
 _LANES = 4
-"""Values of 32 bits in a row."""
+"""32-bit values in a row."""
 _ABSENT = np.uint32(0x80000000)
 _LARGEST = np.finfo(np.float32).max
-"""Values in a row, and what stands for those beyond the last: this word, and among the factors the scale
-times the largest float32. As in the compiled files named above."""
+"""Filler after the last value: the word _ABSENT, and among the factors the scale times the largest float32,
+as in the compiled files named above."""
 
 
 class SoftmaxLayout:
     """The section of a SOFTMAX over n values."""
 
     def __init__(self, values: int, *, last_row: bool) -> None:
-        """last_row: whether the section ends with a row of its own."""
+        """last_row: whether the section has the additional last row."""
         self.values = values
         self.last_row = last_row
         self._rows = -(-values // _LANES)

@@ -1,1 +1,1 @@
-"""Programs for the chip that are generated here, operation by operation."""
+"""Generates programs for the chip, operation by operation."""

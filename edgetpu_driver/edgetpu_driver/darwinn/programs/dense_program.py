@@ -1,9 +1,8 @@
-"""The program of a square matrix times a vector, as edgetpu_compiler 16 writes it.
+"""Generates the program of a square matrix times a vector, as edgetpu_compiler 16 writes it.
 
-A matrix of 64 rows for each tile, on 4, 8, 12 or 16 tiles. dense_256.txt has the operations for 4 tiles; the
-others repeat some of them, and in every operation some bits are functions of the size. Inferred from compiled
-programs, and byte for byte the same for 256, 512 and 1024; of a program for 768 the
-published bytes are the same.
+The matrix has 64 rows per tile, on 4, 8, 12 or 16 tiles. dense_256.txt lists the operations for 4 tiles;
+larger sizes repeat some of them, and in every operation some bits depend on the size. Inferred from compiled
+programs and byte for byte equal to them for 256, 512 and 1024; for 768, equal to the published bytes.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import InputError
 
 SIZES = (256, 512, 768, 1024)
-"""Rows and columns of the matrices there are programs for."""
+"""Supported numbers of rows and columns."""
 
 _TEMPLATE = Path(__file__).with_name("dense_256.txt")
 _UNIT = 64
-"""Number of bytes that many fields count as one."""
+"""Unit of many fields, bytes."""
 _HEADER_UNITS = 8
-"""Header of a tile's parameters, in _UNIT bytes: multipliers and zero points."""
+"""Size of the header of a tile's parameters, multipliers and zero points, in units of _UNIT bytes."""
 _ADDRESS_BIT = 70
-"""First bit of the immediate operand of an instruction, where half an address is patched in."""
+"""First bit of the immediate operand of an instruction, where half of an address is inserted."""
 _LOOP = 1024
-"""Most units that one loop counts; an outer loop counts these."""
+"""Maximum number of units in an inner loop; an outer loop repeats it."""
 _MOST_UNITS = 2048
-"""Units of the ring through which parameters arrive; a field stays there where a program uploads more."""
+"""Units of the ring through which parameters arrive; a field saturates at this value for larger uploads."""
 
 
 class _Set(NamedTuple):
-    """A value for the bits from `first` to `last`, modulo what they hold."""
+    """A value for bits `first` to `last`, truncated to their width."""
 
     first: int
     last: int
@@ -55,9 +54,9 @@ class DenseProgram:
 
     size: int
     requantisation: Requantisation
-    """What the only operation that requantises does; the multipliers of the rows are in the parameters."""
+    """Of the only requantising operation; the multipliers of the rows are in the parameters."""
     converts_output: bool = True
-    """Whether a QUANTIZE from int8 to uint8 follows; without it the program lacks one operation."""
+    """Whether a QUANTIZE from int8 to uint8 follows; without it the program has one operation less."""
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
@@ -65,17 +64,17 @@ class DenseProgram:
 
     @property
     def tiles(self) -> int:
-        """Tiles that take part."""
+        """Number of tiles used."""
         return self.size // CELLS
 
     @property
     def parameter_bytes(self) -> int:
-        """Bytes of the parameters, those of one tile after those of another."""
+        """Size of the parameters, which are stored tile by tile, bytes."""
         return self.tiles * self._units_of_a_tile * _UNIT
 
     @property
     def narrow_memory_bytes_per_tile(self) -> int:
-        """Memory that the execution takes besides the parameters."""
+        """Memory needed for execution besides the parameters."""
         return self.size + 576
 
     @property
@@ -92,7 +91,7 @@ class DenseProgram:
         return _bitstream(list(self._caching()), addresses)
 
     def execution(self, input_name: str, output_name: str) -> InstructionBitstream:
-        """The program that multiplies. The names are those of the layers whose addresses it loads."""
+        """The program that multiplies. The names are those of the layers for its address fields."""
         lower, upper = Position.LOWER_32BIT, Position.UPPER_32BIT
         addresses = [
             ("pro-3", Description.PARAMETER, "", lower),
@@ -239,7 +238,7 @@ def _changed(operation: Operation, fields: _Fields) -> Operation:
 def _part(
     template: dict[str, Operation], name: str, changes: dict[int, _Fields]
 ) -> Iterator[tuple[str, Operation]]:
-    """The operations of a part that come once, with these changes by their position in it."""
+    """The non-repeated operations of a part, with these changes by position in it."""
     for role, operation in template.items():
         part, _, position = role.partition("-")
         if part == name:
@@ -249,7 +248,7 @@ def _part(
 def _bitstream(
     parts: list[tuple[str, Operation]], addresses: list[tuple[str, Description, str, Position]]
 ) -> InstructionBitstream:
-    """Number the operations of the tiles, state the length, and find the address fields."""
+    """Number the operations of the tiles, set the length, and find the address fields."""
     words = sum(operation.words for _, operation in parts)
     numbered, starts, number, word = [], {}, 0, 0
     for role, part in parts:
