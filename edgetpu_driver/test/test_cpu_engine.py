@@ -132,7 +132,7 @@ def test_a_compiled_model_is_refused_with_the_way_out(golden: ModelFolder) -> No
         CpuEngine(golden.model("bright_64x64_edgetpu.tflite"))
     assert str(caught.value) == (
         "'bright_64x64_edgetpu.tflite' is compiled for the Edge TPU: run it on the backend 'usb' or "
-        "'virtual', or give the CPU the graph it was compiled from (the file without '_edgetpu' in its name)"
+        "'virtual', or run its source graph on the CPU (the file without '_edgetpu' in its name)"
     )
 
 

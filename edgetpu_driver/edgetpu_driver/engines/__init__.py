@@ -1,1 +1,1 @@
-"""Engines run a graph on the CPU or on a stick, or a whole model on both: named arrays in and out."""
+"""Engines: run a graph on the CPU or on a stick, or a whole model on both."""

@@ -40,8 +40,8 @@ _SATURATING_MULTIPLIER = 255.0  # of 8-bit outputs; XNNPACK takes less than 256
 class CpuEngine:
     """A plain graph (x.tflite, not x_edgetpu.tflite) on one CPU thread.
 
-    `run` may be called from any thread: calls are serialised; other threads continue meanwhile, as LiteRT
-    releases the GIL. Results are reproducible on one machine.
+    `run` may be called from any thread. Calls are serialised; LiteRT releases the GIL meanwhile. Results are
+    reproducible on one machine.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class CpuEngine:
     ) -> None:
         """Load a graph.
 
-        model: a file, or the bytes of one. isolated: True runs LiteRT in a process of its own, under limits
-        of memory and time; None does so for graphs that are not of the suite's catalogue, whatever their
-        weights, as the driver does. With False, the default, a graph that crashes LiteRT ends this process.
-        name: of the model, for messages.
+        model: a file, or the bytes of one. isolated: True runs LiteRT in a separate process with limited
+        memory and time; None does so for graphs outside the suite's catalogue, regardless of their weights,
+        as the driver does. With False, the default, a graph that crashes LiteRT ends this process. name: of
+        the model, for messages.
 
         Raises ModelNotFoundError, ModelFormatError, ModelUnsupportedError for a graph that LiteRT cannot run,
         GraphProcessError if it ends its own process, and DependencyMissingError if ai-edge-litert is not
@@ -81,7 +81,7 @@ class CpuEngine:
             else GraphInThisProcess(name, operands)
         )
         self._is_widened = of_catalogue and not isolated
-        """Whether its convolutions are rewritten, which is known to give the same for the suite's graphs."""
+        """Whether convolutions are rewritten; the results are known to be equal for the suite's graphs."""
         self._runner.load(self._run_form(data))
         self._name, self._data, self._graph = name, data, parsed
         self._tensors = weight_tensors(parsed)
@@ -118,12 +118,12 @@ class CpuEngine:
     def reset(self) -> None:
         """Set the variables of the graph, which operators keep from run to run, to zero."""
         if any(tensor.is_variable for tensor in self._graph.subgraphs[0].tensors):
-            self.replace_graph(self._data)  # another interpreter, whose variables are zero
+            self.replace_graph(self._data)  # a new interpreter, whose variables are zero
 
     def replace_graph(self, data: bytes) -> None:
-        """Run another file of the same graph from now on, with other constants; it is not checked again.
+        """Switch to another file of the same graph with other constants; it is not checked again.
 
-        Raises as the constructor; the previous graph then stays in effect.
+        Raises the same errors as the constructor; the previous graph then stays in effect.
         """
         self._replacing(data)()
 
@@ -132,7 +132,7 @@ class CpuEngine:
         self._runner.close()
 
     def weight_tensor(self, tensor: str = "") -> WeightTensor:
-        """The tensor whose values `set_weights` replaces; by default the only one of its kind.
+        """The tensor whose values `set_weights` replaces; by default the graph's only one.
 
         Raises InputError for an unknown or ambiguous name, ModelUnsupportedError if the graph has no weights
         that can be replaced.
@@ -140,7 +140,7 @@ class CpuEngine:
         return select_tensor(self._tensors, tensor)
 
     def set_weights(self, request: WeightRequest | NDArray[np.floating]) -> WeightResult:
-        """Replace weights in the graph; see SwappableEngine. Meanwhile inferences use the previous ones.
+        """Replace weights in the graph; see SwappableEngine. Inferences use the old ones until it is done.
 
         request: an array stands for a request with these weights and nothing else.
         """
@@ -150,7 +150,7 @@ class CpuEngine:
             return self.prepare_weights(request)()
 
     def prepare_weights(self, request: WeightRequest) -> Callable[[], WeightResult]:
-        """Quantise weights and build the graph with them; the function returned makes it the one that runs.
+        """Quantise weights and build the graph with them; the returned function activates it.
 
         See AttachedEngine.
         """
@@ -185,7 +185,7 @@ class CpuEngine:
         return commit
 
     def _replacing(self, data: bytes) -> Callable[[], None]:
-        """Prepare to run another file of the same graph; what is returned does so from then on."""
+        """Prepare another file of the same graph; the returned function activates it."""
         use = self._runner.prepare(self._run_form(data))
 
         def replace_it() -> None:
@@ -195,7 +195,7 @@ class CpuEngine:
         return replace_it
 
     def _run_form(self, data: bytes) -> bytes:
-        """What LiteRT runs for a file."""
+        """The form of a file that LiteRT runs."""
         return with_wide_convolutions(data) if self._is_widened else data
 
     def _quantiser(self, tensor: WeightTensor) -> WeightQuantiser:
@@ -204,7 +204,7 @@ class CpuEngine:
         return self._quantisers[tensor.name]
 
     def _kept_bias(self, tensor: WeightTensor) -> NDArray[np.float64] | None:
-        """The real bias of a layer whose rows can be rescaled, in whose steps it is stored; else None."""
+        """The real bias of a layer with rescalable rows, whose scales define its steps; else None."""
         if not tensor.has_row_scales or tensor.bias_scales is None:
             return None
         if tensor.name not in self._biases:
@@ -213,7 +213,7 @@ class CpuEngine:
         return self._biases[tensor.name]
 
     def _with_bias_scales(self, data: bytes, tensor: WeightTensor, rescaled: WeightResult | None) -> bytes:
-        """A file with the scales of a bias, which follow those of the rows."""
+        """The file with the scales of the bias updated to those of the rows."""
         own = self._tensor(tensor.bias).quantization.scales
         if own.size != tensor.scales.size:
             return data
@@ -227,7 +227,7 @@ class CpuEngine:
         return next(each for each in self._graph.subgraphs[0].tensors if each.name == name)
 
     def _rescalable_user(self, tensor: WeightTensor) -> Operator:
-        """The operator of a layer that has a scale for every row, and no bias but one that can be set."""
+        """The operator of a layer with a scale for every row and either no bias or one that can be set."""
         graph = self._graph.subgraphs[0]
         operator = next(
             each
@@ -243,7 +243,7 @@ class CpuEngine:
         return operator
 
     def _saturating_scale(self, operator: Operator) -> np.float32:
-        """The weight scale above which any sum but 0 saturates; LiteRT refuses somewhat larger ones."""
+        """The weight scale above which any sum but 0 saturates; LiteRT rejects somewhat larger ones."""
         tensors = self._graph.subgraphs[0].tensors
         source, result = tensors[operator.inputs[0]].spec, tensors[operator.outputs[0]].spec
         if not source.scale:  # float inputs do not saturate
@@ -262,6 +262,6 @@ def _load(model: str | os.PathLike[str] | bytes) -> tuple[str, bytes]:
 def _refuse_compiled(name: str, model: Model) -> None:
     if any(operator.custom_code == EDGETPU_CUSTOM_OP for operator in model.subgraphs[0].operators):
         raise ModelUnsupportedError(
-            f"{name} is compiled for the Edge TPU: run it on the backend 'usb' or 'virtual', or give the CPU "
-            f"the graph it was compiled from (the file without '_edgetpu' in its name)"
+            f"{name} is compiled for the Edge TPU: run it on the backend 'usb' or 'virtual', or run its "
+            "source graph on the CPU (the file without '_edgetpu' in its name)"
         )

@@ -1,4 +1,4 @@
-"""Long work on an engine in pieces, between which the engine's owner can do other work."""
+"""Long work on an engine, divided into pieces so that the engine's owner can do other work in between."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, TypeAlias, TypeVar
 _Result = TypeVar("_Result")
 
 Calculation: TypeAlias = Callable[[], Any]
-"""Arithmetic without an engine, for any thread."""
+"""A calculation without an engine, for any thread."""
 
 Pieces: TypeAlias = Generator[Calculation | None, Any, _Result]
 """Work on engines as a generator.
 
-It yields None after each piece on an engine. Where it needs a calculation that takes longer than a piece, it
-yields that, and expects the result to be sent, or the exception to be thrown, into it.
+It yields None after each piece on an engine. For a calculation that takes longer than a piece, it yields the
+calculation and expects its result to be sent, or its exception thrown, into the generator.
 """
 
 

@@ -1,4 +1,4 @@
-"""A process that runs one graph with LiteRT under limits of memory and time."""
+"""A process that runs one graph with LiteRT, with limited memory and time."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from edgetpu_driver.errors import (
 START_SECONDS = 60.0
 """Limit for Python and LiteRT to start, which does not depend on the graph."""
 _MAIN = "import sys,json;sys.path[:]=json.loads(sys.argv[1]);from {} import main;main(*map(int,sys.argv[2:]))"
-_LOGGED = ("INFO:", "WARNING:")  # lines of LiteRT that do not tell why it ended
+_LOGGED = ("INFO:", "WARNING:")  # lines of LiteRT that do not explain a crash
 _LONGEST_REASON = 200
-"""Characters of what LiteRT said last that an error quotes."""
+"""Maximum length of LiteRT's last line quoted in an error, characters."""
 
 
 class GraphProcess:
     """A child process with a LiteRT interpreter; inputs and outputs are in shared memory.
 
-    The first error of the process itself (it died, took too long, sent nonsense) ends it for good:
-    GraphProcessError says what happened, and so does every call that follows. Not thread-safe.
+    The first error of the process itself (it died, timed out or sent an invalid message) ends it: the call
+    and all later ones raise GraphProcessError. Not thread-safe.
     """
 
     def __init__(self, name: str, limits: ProcessLimits) -> None:
@@ -83,7 +83,7 @@ class GraphProcess:
         return self._end.alive and self._process.poll() is None
 
     def load(self, data: bytes, operands: GraphOperands) -> None:
-        """Load a graph; after an error of the graph the previous one is still loaded.
+        """Load a graph; if the graph is at fault, the previous one stays loaded.
 
         Raises ModelFormatError, ModelUnsupportedError, GraphProcessError.
         """
@@ -114,7 +114,7 @@ class GraphProcess:
         self._end()
 
     def _share(self, tensors: Any) -> None:
-        """Share memory for inputs and outputs of these shapes, as the process reported them."""
+        """Share memory for inputs and outputs of the reported shapes."""
         inputs, outputs = (self._reported(tensors, side) for side in ("inputs", "outputs"))
         for (spec, _), (shape, dtype) in zip(self._operands.inputs, inputs, strict=True):
             if (shape, dtype) != (spec.shape, spec.dtype):
@@ -142,7 +142,7 @@ class GraphProcess:
 
     @contextmanager
     def _descriptor(self, size: int) -> Iterator[int]:
-        """Memory to share, see `_memory`; an OSError of the block, too, is a GraphProcessError."""
+        """Memory to share, see `_memory`; converts an OSError in the block to a GraphProcessError."""
         descriptor = -1
         try:
             descriptor = _memory(size)
@@ -154,7 +154,7 @@ class GraphProcess:
                 os.close(descriptor)
 
     def _reported(self, tensors: Any, side: str) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
-        """Shapes and dtypes reported by a process that is not trusted."""
+        """Validate the shapes and dtypes reported by the process, which is not trusted."""
         count = len(self._operands.inputs if side == "inputs" else self._operands.outputs)
         try:
             found = [(tuple(map(int, shape)), np.dtype(str(dtype))) for shape, dtype in tensors[side]]
@@ -168,7 +168,7 @@ class GraphProcess:
     def _request(
         self, kind: Kind, what: str, seconds: float, content: Any = None, descriptor: int | None = None
     ) -> Any:
-        """Send a message and await its answer; the content of DONE and RESHAPED."""
+        """Send a message and await its answer; returns the content of DONE or RESHAPED."""
         if not self._end.alive:
             raise GraphProcessError(f"{self._name}: the process that ran the graph has ended")
         try:
@@ -208,7 +208,7 @@ class GraphProcess:
         return kind, content
 
     def _dead(self, what: str) -> GraphProcessError:
-        """End the process; the error that says why."""
+        """End the process and return the error with the reason."""
         self.close()
         self._stderr.seek(0)
         lines = self._stderr.read(1 << 16).decode(errors="replace").splitlines()
@@ -237,7 +237,7 @@ class GraphProcess:
 def _start(theirs: socket.socket, stderr: int, memory: int) -> subprocess.Popen[bytes]:
     """Start the process with its end of the connection.
 
-    It does not inherit signals from the terminal, PYTHON* variables or `site`: the paths are those of here.
+    It gets no signals from the terminal and ignores PYTHON* variables and `site`; sys.path is passed to it.
     """
     paths = json.dumps([path for path in sys.path if path])
     numbers = [str(number) for number in (theirs.fileno(), os.getpid(), memory)]

@@ -1,6 +1,6 @@
-"""Entry point of the process that runs one graph with LiteRT: a graph that crashes ends no other process.
+"""Entry point of the process that runs one graph with LiteRT, so that a crash ends no other process.
 
-`GraphProcess` starts it. It imports NumPy, LiteRT and little else, to be ready soon.
+`GraphProcess` starts it. It imports little more than NumPy and LiteRT, to start quickly.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from edgetpu_driver.errors import DependencyMissingError, ModelFormatError, Mode
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 """Options of prctl(2) in linux/prctl.h."""
-_LARGEST_FILE = 1 << 20  # bytes: what LiteRT may write to stderr
+_LARGEST_FILE = 1 << 20  # bytes: maximum output of LiteRT to stderr
 _OPEN_FILES = 64
-"""File descriptors of the process at most, so that a damaged graph cannot use up those of the machine."""
-_KILLED_FIRST = b"500"  # before others when the machine runs out of memory
+"""Maximum number of file descriptors, so that a damaged graph cannot exhaust those of the machine."""
+_KILLED_FIRST = b"500"  # oom_score_adj: killed before others when memory runs out
 
 
 def main(descriptor: int, parent: int, memory: int) -> None:
     """Serve requests until the other side closes the connection.
 
-    descriptor: of the connection. parent: its process id. memory: bytes that may be used beyond what
+    descriptor: of the connection. parent: process id of the parent. memory: limit in bytes, beyond what
     LiteRT itself takes.
     """
     _end_with(parent)
@@ -52,7 +52,7 @@ def main(descriptor: int, parent: int, memory: int) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Have the kernel end this process when its parent ends, whatever it is doing then."""
+    """Have the kernel end this process when its parent ends."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -64,7 +64,7 @@ def _end_with(parent: int) -> None:
 
 
 def _limit(memory: int) -> None:
-    """Limit the address space to what is used now and `memory` bytes, and leave no core files."""
+    """Limit the address space to its present size plus `memory` bytes, and disable core files."""
     used = 1 << 30
     with suppress(OSError), open("/proc/self/statm", encoding="ascii") as file:
         used = int(file.read().split()[0]) * mmap.PAGESIZE
@@ -90,10 +90,10 @@ class _Graph:
         self._given: list[NDArray[Any]] = []
         self._results: list[NDArray[Any]] = []
         self._waiting = False
-        """Whether outputs wait for memory that is large enough."""
+        """Whether outputs are waiting for larger memory."""
 
     def serve(self) -> None:
-        """Answer requests; EOFError or ConnectionError when there will be no more."""
+        """Answer requests until EOFError or ConnectionError is raised at the end of the connection."""
         while True:
             kind, content, descriptors = receive(self._connection)
             try:
@@ -120,7 +120,7 @@ class _Graph:
         send(self._connection, Kind.DONE, self._tensors())
 
     def _tensors(self) -> dict[str, list[tuple[list[int], str]]]:
-        """Shapes and dtypes as LiteRT sees them now."""
+        """Present shapes and dtypes in LiteRT."""
         return {
             "inputs": [self._tensor(index) for index in self._inputs],
             "outputs": [self._tensor(index) for index in self._outputs],
@@ -129,7 +129,7 @@ class _Graph:
     def _tensor(self, index: int) -> tuple[list[int], str]:
         try:
             array = self._interpreter.get_tensor(index)
-        except ValueError:  # an output whose shape only the first run tells
+        except ValueError:  # an output whose shape is unknown until the first run
             return [0], "|u1"
         return list(array.shape), np.dtype(array.dtype).str
 

@@ -1,8 +1,8 @@
 """The messages between an engine and the process that runs its graph.
 
-The two are connected by a socket of the type SOCK_SEQPACKET, which keeps messages apart and reports the other
-side's end. A message is one byte for its kind and, for some kinds, JSON; files and tensors are in shared
-memory, whose descriptors accompany the message. Imported by the graph's process: no heavy imports here.
+They communicate over a SOCK_SEQPACKET socket, which preserves message boundaries and reports when the other
+side closes. A message is one byte for its kind and, for some kinds, JSON; files and tensors are in shared
+memory, whose descriptors accompany the message. The graph's process imports this module: no heavy imports.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from array import array
 from enum import Enum
 from typing import Any
 
-_LARGEST = 1 << 15  # bytes; a message names some tensors at most
+_LARGEST = 1 << 15  # bytes; a message describes at most a few tensors
 _MOST_DESCRIPTORS = 2
-"""File descriptors that are received with one message at most; a request sends one."""
+"""Maximum number of file descriptors received with one message; a request sends one."""
 _LONGEST_TEXT = 2000
-"""Characters of an error that are passed on; a message holds 32 kB."""
+"""Maximum length of an error that is passed on, characters; a message holds 32 kB."""
 _ANCILLARY = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array("i").itemsize)
 
 
@@ -35,13 +35,13 @@ class Kind(bytes, Enum):
     DONE = b"D"
     """Answer: done. After LOAD, JSON: shapes and dtypes of the inputs and outputs."""
     RESHAPED = b"O"
-    """Answer to RUN: outputs have other shapes than before, and wait for other memory. JSON as for DONE."""
+    """Answer to RUN: the outputs' shapes have changed and need other memory. JSON as for DONE."""
     MALFORMED = b"F"
-    """Answer: LiteRT refuses the file. JSON: the message."""
+    """Answer: LiteRT rejects the file. JSON: the message."""
     UNSUPPORTED = b"U"
     """Answer: LiteRT cannot load or run the graph. JSON: the message."""
     NO_MEMORY = b"M"
-    """Answer: the limit of memory does not suffice."""
+    """Answer: the memory limit is too low."""
     NO_LITERT = b"N"
     """First message: LiteRT is not installed. JSON: the message. Otherwise the first message is DONE."""
 
@@ -49,7 +49,7 @@ class Kind(bytes, Enum):
 def send(
     connection: socket.socket, kind: Kind, content: Any = None, descriptors: tuple[int, ...] = ()
 ) -> None:
-    """Send one message. Raises OSError, TimeoutError among them."""
+    """Send one message. Raises OSError, including TimeoutError."""
     if isinstance(content, str):
         content = content[:_LONGEST_TEXT]
     data = kind.value if content is None else kind.value + json.dumps(content).encode()

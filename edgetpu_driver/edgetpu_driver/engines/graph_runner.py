@@ -1,4 +1,4 @@
-"""What an engine runs a graph with: a LiteRT interpreter in this process, or one in a process of its own."""
+"""Graph runners: a LiteRT interpreter in this process, and the protocol that isolated ones share with it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GraphOperands:
 
     @classmethod
     def of(cls, graph: Subgraph) -> GraphOperands:
-        """The operands of a graph that was read."""
+        """The operands of a parsed graph."""
         return cls(
             tuple(zip(graph.input_specs, graph.inputs, strict=True)),
             tuple(zip(graph.output_specs, graph.outputs, strict=True)),
@@ -36,14 +36,14 @@ class GraphRunner(Protocol):
     """One graph, ready to run. Calls may come from any thread."""
 
     def load(self, data: bytes) -> None:
-        """Take another file of the same inputs and outputs; after an error the previous one stays in effect.
+        """Load a file with the same inputs and outputs; after an error the previous one stays in effect.
 
         Raises ModelFormatError, ModelUnsupportedError and DependencyMissingError.
         """
         ...
 
     def prepare(self, data: bytes) -> Callable[[], None]:
-        """Do the part of `load` during which the previous file can be run; what is returned does the rest."""
+        """Do the part of `load` while the previous file can run; the returned function does the rest."""
         ...
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -56,7 +56,7 @@ class GraphRunner(Protocol):
 
 
 class GraphInThisProcess:
-    """A LiteRT interpreter in this process, which a graph that was not checked enough can end."""
+    """A LiteRT interpreter in this process; a faulty graph may crash the process."""
 
     def __init__(self, name: str, operands: GraphOperands, xnnpack: bool = True) -> None:
         """name: of the model, for messages. xnnpack: see make_interpreter."""
@@ -98,7 +98,7 @@ class GraphInThisProcess:
 
 
 def aligned_offsets(arrays: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> tuple[list[int], int]:
-    """Where arrays of these shapes and dtypes lie, one after another at multiples of 64, and their end."""
+    """Offsets of arrays of these shapes and dtypes at consecutive multiples of 64, and their end, bytes."""
     offsets, end = [], 0
     for shape, dtype in arrays:
         offsets.append(end)

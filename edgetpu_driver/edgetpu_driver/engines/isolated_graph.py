@@ -1,4 +1,4 @@
-"""A graph in a process of its own, which is restarted after it died, at growing intervals if that repeats."""
+"""Runs a graph in a separate process and restarts it after a crash, with increasing delays."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import GraphProcessError
 
 _STABLE_SECONDS = 60.0
-"""A process that lived that long is started again at once, whatever happened before."""
+"""Minimum lifetime after which a process is restarted at once, regardless of earlier crashes, s."""
 _LONGEST_PAUSE = 60.0
-"""Seconds between two starts at most: what a user would still wait for after having repaired the cause."""
+"""Maximum restart delay, s: acceptable to a user who has just fixed the cause."""
 MOST_PROCESSES = 16
-"""Processes at the same time; the one that was idle longest is ended before another one starts."""
+"""Maximum number of processes; the longest idle one is ended before another one starts."""
 
 _running: weakref.WeakSet[IsolatedGraph] = weakref.WeakSet()
 _running_lock = threading.Lock()
 
 
 class IsolatedGraph:
-    """Runs a graph in a GraphProcess. Its death costs the request that met it; the next one starts another.
+    """Runs a graph in a GraphProcess. A crash fails the current request; the next one restarts the process.
 
-    After the second death in a row, none of them after a minute of life, the graph is refused for 1 s, then
-    2 s, 4 s, .. 60 s, with the reason of the last death. A process that was ended to make room for that of
-    another graph is started again by the next request.
+    After two crashes in a row, each within a minute of the start, requests are refused for 1 s, then 2 s,
+    4 s, .. 60 s, with the reason of the last crash. If a process was ended to make room for another graph,
+    the next request restarts it.
     """
 
     def __init__(self, name: str, operands: GraphOperands, limits: ProcessLimits) -> None:
@@ -48,7 +48,7 @@ class IsolatedGraph:
 
     @property
     def pid(self) -> int:
-        """The process id of the present process; 0 while there is none."""
+        """The id of the current process; 0 if there is none."""
         return self._process.pid if self._process is not None and self._process.is_alive else 0
 
     def load(self, data: bytes) -> None:
@@ -63,11 +63,11 @@ class IsolatedGraph:
             self._data = data
 
     def prepare(self, data: bytes) -> Callable[[], None]:
-        """See GraphRunner; nothing is prepared, as the process holds one graph at a time."""
+        """See GraphRunner; prepares nothing, since the process holds one graph at a time."""
         return partial(self.load, data)
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """See GraphRunner. GraphProcessError if the process dies, takes too long or is not started yet."""
+        """See GraphRunner. GraphProcessError if the process dies, times out or may not restart yet."""
         with self._lock:
             process = self._ready()
             self._used = time.monotonic()
@@ -88,7 +88,7 @@ class IsolatedGraph:
             process.close()
 
     def _ready(self) -> GraphProcess:
-        """The process with the graph loaded; another one if the last has died."""
+        """The process with the graph loaded; a new one if the last has died."""
         process = self._process
         if process is not None and process.is_alive:
             return process
@@ -112,7 +112,7 @@ class IsolatedGraph:
         return process
 
     def _start(self) -> GraphProcess:
-        """A new process. One that ends before it has seen the graph is replaced, once."""
+        """Start a process; retries once if it ends before the graph is loaded."""
         begun = time.monotonic()
         try:
             return GraphProcess(self._name, self._limits)
@@ -122,7 +122,7 @@ class IsolatedGraph:
             return GraphProcess(self._name, self._limits)
 
     def _make_room(self) -> None:
-        """Take one of the places for processes; end the process of another graph if none is free."""
+        """Reserve a slot for a process; ends the process of another graph if none is free."""
         with _running_lock:
             others = sorted((each for each in _running if each.pid), key=lambda each: each._used)
             for other in others[: max(len(others) + 1 - MOST_PROCESSES, 0)]:

@@ -1,4 +1,4 @@
-"""Makes LiteRT interpreters, without their log lines and only for graphs that do not end the process."""
+"""Creates LiteRT interpreters without their log lines; refuses graphs that would crash the process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.tflite.model_reader import Subgraph
 
 LARGEST_SCALE = 1e30
-"""Largest scale that LiteRT is given. Uncritical: far above those of models and far below float32's limit."""
+"""Largest scale passed to LiteRT. Uncritical: far above those of models and far below float32's limit."""
 
 _LARGEST_SUM_RATIO = 2**19  # of input scale to output scale, in LiteRT's ADD and SUB kernels
 _GREETING = b"Created TensorFlow Lite XNNPACK delegate"
@@ -26,7 +26,7 @@ _greeted = threading.Event()
 
 
 def refuse_fatal_scales(name: str, graph: Subgraph) -> None:
-    """Raise ModelUnsupportedError for scales that would make LiteRT end the process."""
+    """Raise ModelUnsupportedError for scales that would make LiteRT abort the process."""
     for tensor in graph.tensors:
         scales = tensor.quantization.scales
         if np.any((scales < np.finfo(np.float32).tiny) | (scales > LARGEST_SCALE)):
@@ -43,8 +43,8 @@ def refuse_fatal_scales(name: str, graph: Subgraph) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error of LiteRT, which appends a stack trace, or gives no reason."""
-    return str(error).partition("\n")[0] or "no reason given; the memory allowed may not suffice"
+    """The first line of a LiteRT error, which may have a stack trace or be empty."""
+    return str(error).partition("\n")[0] or "no reason given; the memory limit may be too low"
 
 
 def interpreter_class() -> Any:
@@ -59,11 +59,11 @@ def interpreter_class() -> Any:
 
 
 def make_interpreter(name: str, data: bytes, xnnpack: bool = True) -> Any:
-    """Make an interpreter and allocate its tensors.
+    """Create an interpreter and allocate its tensors.
 
-    name: of the model, for messages. xnnpack: False for LiteRT's own kernels, which are as right and round
-    another way. They also run graphs that XNNPACK refuses, such as old ones that resize from one scale to
-    another.
+    name: of the model, for messages. xnnpack: False for LiteRT's own kernels, which are equally correct but
+    round differently. They also run graphs that XNNPACK rejects, such as old ones that resize to another
+    scale.
 
     Raises DependencyMissingError, ModelFormatError, ModelUnsupportedError.
     """

@@ -1,7 +1,6 @@
-"""Starts processes that end with this one, from a thread that lives as long as this process.
+"""Starts child processes from a thread that lives as long as this process.
 
-Linux ends a process that asked for it (PR_SET_PDEATHSIG) with the thread that started it, and threads of a
-driver come and go.
+PR_SET_PDEATHSIG ends a child with the thread that started it, and threads of a driver are short-lived.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def launch(start: _Start) -> subprocess.Popen[bytes]:
 
 
 def _after_fork() -> None:
-    """A forked process has no threads; another one may have held the lock."""
+    """Reset the launcher: a forked process has no threads, and the lock may have been held."""
     global _launcher, _lock
     _launcher, _lock = None, threading.Lock()
 

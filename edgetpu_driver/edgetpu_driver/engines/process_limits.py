@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """What a process that runs one graph may take; beyond it the process is ended."""
+    """Memory and time limits of a process that runs one graph; exceeding one ends the process."""
 
     memory: int = 1 << 30
     """Bytes beyond what LiteRT itself takes: the file, its repacked weights, and tensors."""
     load_seconds: float = 5.0
-    """For loading the graph."""
+    """Limit for loading the graph."""
     run_seconds: float = 5.0
-    """For one run."""
+    """Limit for one run."""

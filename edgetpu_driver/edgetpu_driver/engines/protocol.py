@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
-if TYPE_CHECKING:  # nodes that only ask a driver need nothing of layers
+if TYPE_CHECKING:  # spares nodes that only call a driver these imports
     from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 
@@ -18,7 +18,7 @@ class Engine(Protocol):
     """One model, ready to run.
 
     `run` takes every input by name, in the shape and dtype of its specification, and returns every output by
-    name. It raises InputError for other inputs and DeviceError when the hardware fails. It may be called from
+    name. It raises InputError for other inputs and DeviceError if the hardware fails. It may be called from
     any thread; calls are serialised.
     """
 
@@ -51,9 +51,9 @@ class SwappableEngine(Engine, Protocol):
         """Replace the values of one weight tensor, between two inferences.
 
         Raises InputError for other shapes, NaN and infinity; ClippingError for values out of range unless
-        clipping is accepted; ModelUnsupportedError if it is not known for certain where the model keeps these
-        weights, or rows are to be rescaled that have no scale of their own; DeviceError. After an error the
-        previous weights stay in effect.
+        clipping is accepted; ModelUnsupportedError if the location of these weights in the model is not
+        certain, or if rows to be rescaled have no separate scales; DeviceError. After an error the previous
+        weights stay in effect.
         """
         ...
 
@@ -69,7 +69,7 @@ class AttachedEngine(SwappableEngine, Protocol):
         ...
 
     def reset(self) -> None:
-        """Set the state that operators keep from run to run to zero; programs of a device keep no state."""
+        """Set the state that operators keep between runs to zero; programs on a device keep none."""
         ...
 
     @property

@@ -23,9 +23,9 @@ from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 
 class StickEngine:
-    """A compiled model on a stick, whose weights can be replaced by real ones.
+    """A compiled model on a stick; `set_weights` replaces its weights by real values.
 
-    Several engines may share a stick, and even a model; each has its own weights.
+    Several engines may share a stick, or a model; each has its own weights.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class StickEngine:
         sidecars: SidecarFiles | None = None,
         on_close: Callable[[], None] | None = None,
     ) -> None:
-        """sidecars: tell where the model keeps its weights; by default, the files next to its own.
+        """sidecars: give the location of the weights; by default, the files next to the model.
 
         on_close: called once when the engine is closed. ModelUnsupportedError if the model cannot run over
         USB.
@@ -82,7 +82,7 @@ class StickEngine:
         return self._loaded.run(inputs)
 
     def reset(self) -> None:
-        """Nothing to do: programs keep nothing from run to run."""
+        """Does nothing: programs keep no state between runs."""
 
     def weight_tensor(self, tensor: str = "") -> WeightTensor:
         """The tensor whose values `set_weights` replaces; see SwappableEngine."""
@@ -94,7 +94,7 @@ class StickEngine:
             return self.prepare_weights(request)()
 
     def prepare_weights(self, request: WeightRequest) -> Callable[[], WeightResult]:
-        """Quantise and encode weights; what is returned uploads them. See AttachedEngine."""
+        """Quantise and encode weights; the returned function uploads them. See AttachedEngine."""
         with self._lock:
             location = self._location(request.tensor)
             tensor = location.tensor
@@ -122,7 +122,7 @@ class StickEngine:
         return self._quantisers[tensor.name]
 
     def _kept_bias(self, location: WeightLocation) -> NDArray[np.float64] | None:
-        """The real bias of a layer whose rows can be rescaled, in whose steps it is stored; else None."""
+        """The real bias of a layer with rescalable rows, whose scales define its steps; else None."""
         tensor = location.tensor
         if location.requantisation is None or tensor.bias_scales is None:
             return None
@@ -135,9 +135,9 @@ class StickEngine:
     def _parameters_with(
         self, location: WeightLocation, quantised: WeightQuantiser, scales: NDArray[np.float32] | None
     ) -> NDArray[np.uint8]:
-        """The parameters with these values at the location; scales: None for the model's own.
+        """The parameters with these values at the location; only this section changes.
 
-        Nothing but the section is changed.
+        scales: None for the model's own.
         """
         parameters = (self._streamed if location.streamed else self._cached).copy()
         section = location.section_of(parameters)

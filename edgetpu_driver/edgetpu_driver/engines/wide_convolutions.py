@@ -1,10 +1,10 @@
-"""Rewrites convolutions and pools of a single channel so that LiteRT is fast with them.
+"""Rewrites single-channel convolutions and pools so that LiteRT runs them faster.
 
-XNNPACK, LiteRT's library for the CPU, computes many channels at once and therefore one number at a time of an
-image that has one channel. Here BLOCK neighbouring columns of such an image become channels, and so do the
-columns of the result that belong to them: each has the same kernel, moved by its column. Sums are of the same
-products and rounded in the same way, so the results are the same bit for bit. A maximum is taken along the
-columns and then along the rows, each time with all lines as channels.
+XNNPACK, LiteRT's CPU library, vectorises over channels, so it computes a single-channel image one number at a
+time. Here BLOCK neighbouring columns of the image become channels, and so do the corresponding columns of the
+result: each has the same kernel, shifted by its column. The sums have the same products and rounding, so the
+results are equal bit for bit. A maximum is taken along the columns and then along the rows, each time with
+all lines as channels.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from edgetpu_driver.tflite.model_writer import OperatorRecord
 from edgetpu_driver.tflite.schema import tflite_generated as schema
 
 BLOCK = 8
-"""Columns that become channels. Measured: 4 and 16 take longer for kernels of 7x7 and 16x16."""
+"""Columns that become channels. Measured: 4 and 16 are slower for kernels of 7x7 and 16x16."""
 
 
 def with_wide_convolutions(data: bytes) -> bytes:
-    """The graph of a file that GraphBuilder has written, or any other, with its convolutions rewritten.
+    """Rewrite the convolutions and pools of a file, written by GraphBuilder or not.
 
-    Inputs and outputs keep their indices. A file that holds nothing to rewrite, or that cannot be rewritten,
-    is returned as it is.
+    Inputs and outputs keep their indices. A file with nothing to rewrite, or that cannot be rewritten, is
+    returned unchanged.
     """
     try:
         graph = read_draft(data)
@@ -52,7 +52,7 @@ def with_wide_convolutions(data: bytes) -> bytes:
 
 
 def _is_narrow_convolution(graph: Graph, operator: OperatorRecord) -> bool:
-    """Whether it is a convolution of an image of one channel with a constant kernel."""
+    """Whether it convolves a single-channel image with a constant kernel."""
     if operator.name not in ("CONV_2D", "DEPTHWISE_CONV_2D") or len(operator.inputs) != 3:
         return False
     weights, options = graph.tensors[operator.inputs[1]], operator.options
@@ -63,7 +63,7 @@ def _is_narrow_convolution(graph: Graph, operator: OperatorRecord) -> bool:
 
 
 def _is_narrow_maximum(graph: Graph, operator: OperatorRecord) -> bool:
-    """Whether it is the maximum around every pixel of an image of one channel."""
+    """Whether it takes the maximum around every pixel of a single-channel image."""
     if operator.name != "MAX_POOL_2D":
         return False
     return (
@@ -77,7 +77,7 @@ def _has_one_channel(graph: Graph, operator: OperatorRecord) -> bool:
 
 
 class _Rewriting:
-    """Replaces one operator of a graph by several that give the same."""
+    """Replaces one operator of a graph by several with the same result."""
 
     def __init__(self, graph: Graph, operator: OperatorRecord) -> None:
         self._graph, self._operator = graph, operator
@@ -94,12 +94,12 @@ class _Rewriting:
         above, more_rows = self._padding(height, result_rows, rows)
         left, _ = self._padding(width, result_columns, columns)
         kernel_blocks = -(-(columns + BLOCK - stride) // BLOCK)
-        # All columns of the image, and those for all of the result.
+        # Columns of the image, and columns needed for the whole result.
         blocks = max(-(-(left + width) // BLOCK), -(-result_columns * stride // BLOCK) + kernel_blocks - 1)
         all_rows = height + more_rows
         index = self._operator.inputs[0]
         if more_rows or left or blocks * BLOCK > width:
-            # With the columns as channels: XNNPACK pads whole rows then, and pixel by pixel otherwise.
+            # With columns as channels, XNNPACK pads whole rows instead of single pixels.
             shape = (1, height, 1, width)
             index = self._add("RESHAPE", self._image, shape, index, shape)
             pads = [[0, 0], [above, more_rows - above], [0, 0], [left, blocks * BLOCK - left - width]]
@@ -132,14 +132,14 @@ class _Rewriting:
         return self._steps
 
     def _pool(self, index: int, size: str, shape: tuple[int, ...]) -> int:
-        """Take the maximum along the columns, in windows of the size that an option gives."""
+        """Take the maximum along the columns; size: the option that gives the window."""
         options = {**self._operator.options, "FilterWidth": 1, "FilterHeight": self._operator.options[size]}
         result = self._tensor(self._result, shape)
         self._steps.append(replace(self._operator, inputs=(index,), outputs=(result,), options=options))
         return result
 
     def _padding(self, size: int, result: int, kernel: int) -> tuple[int, int]:
-        """Lines before the image, and before and after it."""
+        """Padding lines before the image, and before and after it."""
         if self._operator.options["Padding"] != schema.Padding.SAME:
             return 0, 0
         total = max((result - 1) * int(self._operator.options["StrideW"]) + kernel - size, 0)
@@ -205,7 +205,7 @@ def _shifted(kernels: NDArray[np.int8], blocks: int, stride: int) -> NDArray[np.
 
 
 def _repeated(quantization: Quantization, times: int) -> Quantization:
-    """One scale for all channels, or those of the channels so many times."""
+    """The quantisation with its per-channel scales repeated; a single scale stays."""
     if quantization.scales.size == 1:
         return quantization
     return Quantization(np.tile(quantization.scales, times), np.tile(quantization.zero_points, times))

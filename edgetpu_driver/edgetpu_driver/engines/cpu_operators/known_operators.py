@@ -1,4 +1,4 @@
-"""The custom operators that this package implements, by the custom code that names them in a file."""
+"""The custom operators that this package implements, by custom code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 _HOME: dict[str, tuple[str, str]] = {
     "PosenetDecoderOp": ("posenet_operator", "PosenetOperator"),
 }
-"""Module and class, made from the options, the specifications of the inputs and the number of outputs."""
+"""Module and class; the constructor takes the options, the input specifications and the number of outputs."""
 
 
 def is_known(custom_code: str) -> bool:
@@ -24,8 +24,8 @@ def make_operator(
 ) -> CpuOperator:
     """Make the operator of that code.
 
-    options: the custom options in the file. outputs: how many the operator has there. Raises ModelFormatError
-    for options, inputs or a number of outputs that do not fit.
+    options: the custom options in the file. outputs: their number. Raises ModelFormatError for options,
+    inputs or a number of outputs that do not fit.
     """
     module, name = _HOME[custom_code]
     home = importlib.import_module(f"edgetpu_driver.engines.cpu_operators.{module}")

@@ -1,4 +1,4 @@
-"""Values between the cells of a model's map, interpolated linearly."""
+"""Samples a model's map between its cells by linear interpolation."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ Position = tuple[float, float]
 class MapSampler:
     """Samples one map, [h, w, channels], in real values: scale * (value - zero_point).
 
-    A map has 2x2 cells or more. Positions lie within it, as those do that the methods return; so there are
-    always four cells around one. Single numbers are read from a memoryview, which takes half as long as from
-    an array.
+    A map has 2x2 cells or more. Positions given and returned are within the map, so each has four cells
+    around it. Single numbers are read from a memoryview, which takes half as long as from an array.
     """
 
     def __init__(self, values: NDArray[Any], scale: float, zero_point: int) -> None:
@@ -29,7 +28,7 @@ class MapSampler:
         self._flat = memoryview(self._array.data)
 
     def steps(self, real: float) -> float:
-        """What the map holds for a real value."""
+        """The stored number, not rounded, for a real value."""
         return real / self._scale + self._zero
 
     def at(self, position: Position, channel: int) -> float:
@@ -47,7 +46,7 @@ class MapSampler:
     def displaced(self, position: Position, channel: int, gap: int, steps: int = 1) -> Position:
         """Move a position by the offset found there, several times, within the map.
 
-        channel: of the offset's y; its x is `gap` channels after it.
+        channel: of the offset's y; that of its x is channel + gap.
         """
         y, x = position
         flat, width, channels = self._flat, self._width, self._channels
@@ -59,7 +58,7 @@ class MapSampler:
             if i != cell:  # most steps stay between the same four cells
                 cell = i
                 i = i * channels + channel
-                # From the upper left cell, its neighbours to the right, below, and below to the right.
+                # The upper left cell and its neighbours to the right, below, and below right.
                 here, beside, under, across = (
                     flat[i],
                     flat[i + channels],
@@ -85,7 +84,7 @@ class MapSampler:
         return y, x
 
     def at_cells(self, cells: NDArray[np.intp], channels: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Values of channels at cells, which are counted row by row."""
+        """Values of channels at cells, given by row-major index."""
         steps: NDArray[Any] = self._array[cells * self._channels + channels]
         return np.asarray((steps - np.float64(self._zero)) * self._scale)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class CpuOperator(Protocol):
-    """One operator of a graph, with the options that the file gives it. Calls may come from any thread."""
+    """One operator of a graph with its options. Calls may come from any thread."""
 
     @property
     def output_shapes(self) -> tuple[tuple[int, ...], ...]:

@@ -1,4 +1,4 @@
-"""Distances of the cells of a map to people's poses, by long-range offsets; a mask is of the nearest pose."""
+"""Distances of a map's cells to poses, by long-range offsets; a cell is in the mask of its nearest pose."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from edgetpu_driver.errors import InputError
 
 
 def pose_distances(keypoints: NDArray[np.float32], long_offsets: Field, stride: float) -> NDArray[np.float32]:
-    """How far each cell is from being part of each pose, px, [poses, h, w].
+    """The mean distance between each cell's offset ends and each pose's keypoints, px, [poses, h, w].
 
     `keypoints`: [poses, 17, 2], y and x, px of the model's input. `long_offsets`: [h, w, 34], from a cell to
-    the keypoints of the person there, px; y of all 17, then x. `stride`: px between cells. It is the mean
-    distance of the ends of a cell's offsets from the pose's keypoints. Measured: the nearest pose by this is
-    that of the vendor's reference masks in 97.6 % of the cells, more than by any weights of keypoints,
-    refinement of ends or size of people.
+    the keypoints of the person there, px; y of all 17, then x. `stride`: px between cells. Measured: the
+    nearest pose agrees with the vendor's reference masks in 97.6 % of the cells; weighting keypoints,
+    refining the ends or scaling by a person's size all give less.
 
     Raises InputError for a map of another shape.
     """

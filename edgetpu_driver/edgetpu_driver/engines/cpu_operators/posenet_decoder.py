@@ -1,11 +1,11 @@
-"""Poses of several people from PoseNet's maps, as PersonLab (arXiv:1803.08225) groups keypoints.
+"""Decodes poses of several people from PoseNet's maps, as in PersonLab (arXiv:1803.08225).
 
-While decoding, positions are in cells of the maps: cell (y, x) lies at px (y * stride, x * stride) of the
-model's input. Every keypoint's heatmap is searched for local maxima. From the strongest on, each one is the
-root of a pose unless a pose before it has that keypoint there. From the root the mid-range offsets lead from
-keypoint to keypoint along the skeleton, forward or backward; short-range offsets then move each one onto its
-peak. Two roots may lead to the same person: a keypoint that a better pose has at the same place does not
-count for the score of a worse one.
+While decoding, positions are in cells of the maps: cell (y, x) is at px (y * stride, x * stride) of the
+model's input. Every keypoint's heatmap is searched for local maxima. Starting with the strongest, each
+maximum is the root of a pose unless an earlier pose has that keypoint there. From the root, mid-range offsets
+lead from keypoint to keypoint along the skeleton, forward or backward; short-range offsets then move each
+keypoint onto its peak. Two roots may lead to the same person: a keypoint that a better pose has at the same
+place does not count in the score of a worse one.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ SHORT_CHANNELS = 2 * KEYPOINTS
 MID_CHANNELS = 4 * len(EDGES)
 """y and x of the offset along each edge, to the child and back to the parent."""
 _REFINEMENTS = 5
-"""Steps by short-range offsets after each edge, as many as the vendor's reference poses were made with."""
+"""Short-range refinement steps after each edge, as in the vendor's reference poses."""
 _MOST_REFUSED = 60
-"""Poses decoded at most that are doubles of others or too weak; a map of noise has hundreds."""
+"""Maximum number of decoded poses that are duplicates or too weak; a map of noise has hundreds."""
 _SAME = 1e-4
-"""Squared cells within which two ways have met."""
+"""Squared distance in cells within which two paths have met."""
 _UNKNOWN = -1.0
 """A score not yet known."""
 
 
 class Field(NamedTuple):
-    """One of the model's maps and what its values mean: real value = scale * (value - zero_point)."""
+    """One of the model's maps with its quantisation: real value = scale * (value - zero_point)."""
 
     values: NDArray[Any]
     """uint8, int8, float32 or float64 [height, width, channels] or [1, height, width, channels]."""
@@ -57,26 +57,26 @@ class Field(NamedTuple):
 
     @classmethod
     def of(cls, values: NDArray[Any], spec: TensorSpec) -> Field:
-        """A tensor of a model; one that is not quantised holds real values."""
+        """Create the field of a model's tensor; one that is not quantised holds real values."""
         return cls(values, spec.scale, spec.zero_point) if spec.scale else cls(values)
 
 
 @dataclass(frozen=True)
 class DecodedPoses:
-    """Poses by falling score; rows from `count` on are zeros."""
+    """Poses by decreasing score; rows from `count` on are zeros."""
 
     keypoints: NDArray[np.float32]
     """[max_detections, 17, 2]: y and x, px of the model's input."""
     keypoint_scores: NDArray[np.float32]
     """[max_detections, 17], 0..1."""
     scores: NDArray[np.float32]
-    """[max_detections], 0..1: the mean of its keypoint scores, 0 for those that a better pose has."""
+    """[max_detections], 0..1: the mean keypoint score, where keypoints of a better pose count 0."""
     count: int
 
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Local maxima of the heatmaps by falling score; one list per property."""
+    """Local maxima of the heatmaps by decreasing score; one list per property."""
 
     keypoints: list[int]
     ys: list[float]
@@ -98,8 +98,8 @@ def decode_poses(
     `heatmaps`: [h, w, 17], logits of the keypoints. `short_offsets`: [h, w, 34], from a cell to the keypoint
     nearby, px of the model's input; y of all 17, then x. `mid_offsets`: [h, w, 64], along the 16 `EDGES`, px:
     forward y, forward x, backward y, backward x. `stride`: px between cells. Keypoints and poses below
-    `score_threshold` are no roots and no poses; `nms_radius`: px within which two keypoints are the same.
-    Maps without a peak, as those of a saturated model, have no poses.
+    `score_threshold` are discarded; `nms_radius`: px within which two keypoints are the same. Maps without a
+    peak, such as those of a saturated model, have no poses.
 
     Raises InputError if maps do not fit each other or hold NaN or infinity, and for a parameter out of range.
     """
@@ -130,12 +130,12 @@ class _Step(NamedTuple):
     channel: int
     """Channel of the mid-range offset's y."""
     beyond: tuple[int, ...]
-    """The target and all keypoints that are reached by way of it."""
+    """The target and all keypoints reached through it."""
 
 
 class _Pose(NamedTuple):
     root: int
-    """The keypoint it was decoded from; it alone was not refined."""
+    """The keypoint it was decoded from, the only one not refined."""
     positions: list[Position]
     """The position of each keypoint."""
     scores: list[float]
@@ -151,7 +151,7 @@ class _Decoder:
     def pose(self, root: int, position: Position, known: Sequence[_Pose]) -> _Pose:
         """The pose whose keypoint `root` is at a position.
 
-        Where the way comes to a keypoint of a known pose, it goes on as it did there, but for its root.
+        Once the path meets a keypoint of a known pose, the remaining keypoints are copied, except its root.
         """
         positions = [position] * KEYPOINTS
         scores = [_UNKNOWN] * KEYPOINTS
@@ -173,7 +173,7 @@ class _Decoder:
 
 
 def _steps(root: int) -> tuple[_Step, ...]:
-    """The edges in an order in which each one starts at a keypoint reached before."""
+    """The edges, ordered so that each starts at a keypoint already reached."""
     found: list[tuple[int, int, int]] = []
     reached = [root]
     for source in reached:
@@ -196,8 +196,8 @@ _STEPS = tuple(_steps(root) for root in range(KEYPOINTS))
 def _candidates(scores: MapSampler, short: MapSampler, threshold: float) -> _Candidates:
     """The local maxima of all heatmaps at or above a logit, each moved by its short-range offset.
 
-    They are ordered by the score where they have moved to: heatmaps saturate, and cells next to the keypoint
-    are then as strong as the one at it.
+    Ordered by the score at the new position: in a saturated heatmap, cells next to the keypoint are as strong
+    as the one at it.
     """
     found = np.flatnonzero(_peaks(scores.values, scores.steps(threshold)))
     cells, keypoints = np.divmod(found, KEYPOINTS)
@@ -210,7 +210,7 @@ def _candidates(scores: MapSampler, short: MapSampler, threshold: float) -> _Can
 
 
 def _peaks(heatmaps: NDArray[Any], threshold: float) -> NDArray[np.bool_]:
-    """Where heatmaps, [h, w, 17], are at or above a threshold and a maximum of 3x3 cells, not all equal."""
+    """Mask of heatmap cells, [h, w, 17], at or above a threshold and maximal in 3x3 cells not all equal."""
     peaks = np.asarray(heatmaps >= threshold)
     if peaks.any():
         peaks &= heatmaps == _of_neighbours(np.maximum, heatmaps)
@@ -219,7 +219,7 @@ def _peaks(heatmaps: NDArray[Any], threshold: float) -> NDArray[np.bool_]:
 
 
 def _of_neighbours(extreme: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
-    """The extreme of the 3x3 cells around each one, fewer at the borders."""
+    """The extreme of the 3x3 cells around each cell, fewer at the borders."""
     vertical = values.copy()
     extreme(vertical[1:], values[:-1], out=vertical[1:])
     extreme(vertical[:-1], values[1:], out=vertical[:-1])
@@ -232,9 +232,9 @@ def _of_neighbours(extreme: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
 def _poses(
     candidates: _Candidates, decoder: _Decoder, radius: float, limit: int, threshold: float
 ) -> list[_Pose]:
-    """Poses by falling mean score, of up to `limit` people; several may be of one person.
+    """Poses by decreasing mean score, of up to `limit` people; several may be of one person.
 
-    A keypoint of one pose is another pose's too within `radius`, squared cells.
+    Keypoints of two poses are the same within `radius`, squared cells.
     """
     found: list[_Pose] = []
     decoded: list[_Pose] = []
@@ -260,7 +260,7 @@ def _own_score(pose: _Pose, better: Sequence[_Pose], radius: float) -> float:
         for other in better:
             other_y, other_x = other.positions[keypoint]
             down, right = y - other_y, x - other_x
-            # As `_distance`, whose calls here would take a twentieth of the time of all decoding.
+            # `_distance` inlined: the calls would take 5 % of the decoding time.
             if down * down + right * right <= radius:
                 break
         else:
@@ -306,14 +306,14 @@ def _check_parameters(stride: float, max_detections: int, score_threshold: float
 
 
 def _sampler(field: Field, shape: tuple[int, int], factor: float, name: str) -> MapSampler:
-    """Samples a map whose real values are to be multiplied by a factor; InputError for NaN and infinity."""
+    """A sampler of a map, with real values multiplied by a factor; InputError for NaN and infinity."""
     if field.values.dtype.kind == "f" and not np.isfinite(field.values).all():
         raise InputError(f"{name}: expected finite values; got NaN or infinity")
     return MapSampler(field.values.reshape(*shape, -1), field.scale * factor, field.zero_point)
 
 
 def _cells(field: Field, channels: int, name: str) -> tuple[int, int]:
-    """Height and width of a map; InputError unless it has 2x2 cells or more and this many channels."""
+    """Height and width of a map; InputError unless it has at least 2x2 cells and this many channels."""
     values = field.values
     shape = values.shape[1:] if values.ndim == 4 and values.shape[0] == 1 else values.shape
     if len(shape) != 3 or shape[2] != channels or min(shape) < 2 or values.dtype not in _DTYPES:

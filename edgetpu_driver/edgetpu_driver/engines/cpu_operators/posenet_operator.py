@@ -1,4 +1,4 @@
-"""The custom operator PosenetDecoderOp, with which Coral's PoseNet and BodyPix models end."""
+"""The custom operator PosenetDecoderOp, the last one of Coral's PoseNet and BodyPix models."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _POSE_INPUTS = (
     ("short-range offsets", SHORT_CHANNELS),
     ("mid-range offsets", MID_CHANNELS),
 )
-"""What an input is, and its channels."""
+"""Name and number of channels of each input."""
 _MASK_INPUT = "long-range offsets", SHORT_CHANNELS
-"""What follows where the operator makes masks."""
+"""The additional input of an operator with masks."""
 _POSE_OUTPUTS = 4
-"""Poses, scores of keypoints, scores of poses, and their number; a further one holds masks."""
+"""Outputs: poses, keypoint scores, pose scores and number of poses; masks are a fifth one."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class PosenetOptions:
 
     max_detections: int
     score_threshold: float
-    """Least score of a root and of a pose, 0..1."""
+    """Minimum score of a root and of a pose, 0..1."""
     stride: float
     """px of the model's input between cells of the maps."""
     nms_radius: float
@@ -63,16 +63,16 @@ class PosenetOptions:
 
 
 class PosenetOperator:
-    """The operator as a file has it.
+    """The operator with the options of a file.
 
     Inputs: heatmaps [1, h, w, 17], short-range offsets [1, h, w, 34] and mid-range offsets [1, h, w, 64]; for
-    masks also long-range offsets [1, h, w, 34]. They are scaled as their specs say; without a scale they are
+    masks also long-range offsets [1, h, w, 34]. Their specs give the quantisation; inputs without a scale are
     real values.
 
     Outputs, float32, where n is `max_detections`: poses [1, n, 17, 2], y and x in px of the model's input;
-    keypoint scores [1, n, 17]; pose scores [1, n]; the number of poses [1]; and where there are five, the
-    mask of each pose, 0 or 1, [1, n, h, w]. Every cell is in the mask of the pose it is nearest to; another
-    output of the model tells whether it is a person at all.
+    keypoint scores [1, n, 17]; pose scores [1, n]; the number of poses [1]; optionally the mask of each pose,
+    0 or 1, [1, n, h, w]. Every cell is in the mask of its nearest pose; another output of the model tells
+    whether it belongs to a person.
 
     Raises ModelFormatError for options, inputs or a number of outputs that do not fit.
     """
@@ -129,7 +129,7 @@ class PosenetOperator:
         return outputs
 
     def _pose_masks(self, keypoints: NDArray[np.float32], long_offsets: Field) -> NDArray[np.float32]:
-        """Each cell in the mask of the nearest pose, [1, max_detections, h, w]."""
+        """Masks with each cell assigned to its nearest pose, [1, max_detections, h, w]."""
         masks = np.zeros(self._output_shapes[-1], np.float32)
         if len(keypoints):
             nearest = pose_distances(keypoints, long_offsets, self.options.stride).argmin(axis=0)

@@ -1,1 +1,1 @@
-"""Whole models: what of a compiled model runs where, and running all of it."""
+"""Whole models: assigns the parts of a model to engines and runs all of them."""

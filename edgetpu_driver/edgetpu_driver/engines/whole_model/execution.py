@@ -1,4 +1,4 @@
-"""Runs a plan: each step with its engine, one after the other, in the thread that asks."""
+"""Runs a plan: each step in turn with its engine, in the calling thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 
 
 class StepEngine(Protocol):
-    """Runs one step: arrays by the names of its inputs to arrays by the names of its outputs."""
+    """Runs one step, from inputs by name to outputs by name."""
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
         """Run the step once."""
@@ -34,10 +34,10 @@ class StepEngine(Protocol):
 
 
 Attach = Callable[[EdgeTpuStep], StepEngine]
-"""Makes the engine of a part for the Edge TPU."""
+"""Creates the engine of a part for the Edge TPU."""
 
 OnStep = Callable[[Step, Mapping[str, NDArray[Any]], Mapping[str, NDArray[Any]]], None]
-"""Told of each step that has run, with its inputs and outputs, which it must not change."""
+"""Called after each step with its inputs and outputs, which it must not change."""
 
 
 class PlanExecution:
@@ -95,11 +95,11 @@ class PlanExecution:
 
     @property
     def keeps_state(self) -> bool:
-        """Whether a part for LiteRT keeps values from run to run."""
+        """Whether a part for LiteRT keeps values between runs."""
         return any(isinstance(step, LiteRtStep) and step.keeps_state for step in self.plan.steps)
 
     def reset(self) -> None:
-        """Forget what parts for LiteRT keep from run to run. Raises what CpuEngine raises."""
+        """Reset the state that parts for LiteRT keep between runs. Raises what CpuEngine raises."""
         for step, engine in zip(self.plan.steps, self._engines, strict=True):
             if isinstance(step, LiteRtStep) and step.keeps_state and isinstance(engine, CpuEngine):
                 engine.reset()
@@ -113,7 +113,7 @@ class PlanExecution:
 def cpu_engine(step: Step, isolated: bool | None = False, limits: ProcessLimits | None = None) -> StepEngine:
     """The engine of a step that needs no Edge TPU: LiteRT, or one of `cpu_operators`.
 
-    isolated, limits: see CpuEngine, which also tells what is raised.
+    isolated, limits: see CpuEngine, also for the errors raised.
     """
     if isinstance(step, OperatorStep):
         return _OperatorEngine(step)

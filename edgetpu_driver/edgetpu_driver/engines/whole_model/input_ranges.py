@@ -1,4 +1,4 @@
-"""The real values that a model expects in its floating-point inputs."""
+"""The ranges of a model's floating-point inputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgetpu_driver.tflite.quantised_inputs import quantised_inputs
 
 
 def input_ranges(plan: ModelPlan) -> dict[str, tuple[float, float]]:
-    """The least and the greatest value of each float32 input that the model quantises at once."""
+    """Minimum and maximum of each float32 input that the model quantises immediately."""
     names = dict(zip(plan.input_values, (spec.name for spec in plan.inputs), strict=True))
     found: dict[str, tuple[float, float]] = {}
     for step in plan.steps:

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
 
 LONGEST_GAP = 1.0
-"""Seconds between two stamps, above which a recurrent model starts again unless another limit is given."""
+"""Default maximum gap between two stamps before a recurrent model is reset, s."""
 
 
 class Model:
-    """A model of one file or of several segments, whole.
+    """A whole model, from one file or several segments.
 
         with EdgeTpu.open() as tpu:
             model = Model.load("x_edgetpu.tflite", tpu)
             outputs = model.run({"image": array})
 
-    Operators that the compiler left to the CPU run with LiteRT, wherever they stand, and PosenetDecoderOp
-    with an implementation of this package. `run` may be called from any thread.
+    Operators that the compiler left to the CPU run with LiteRT, and PosenetDecoderOp with an implementation
+    of this package. `run` may be called from any thread.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Model:
         isolated: bool | None = False,
         limits: ProcessLimits | None = None,
     ) -> None:
-        """Make the engines of a plan; attach makes those of the parts for the Edge TPU. See `load`."""
+        """Create the engines of a plan; attach creates those of parts for the Edge TPU. See `load`."""
         fed_back = feedback_of(feedback or {}, plan.inputs, plan.outputs)
         self.plan = plan
         self._state = State(fed_back, longest_gap)
@@ -54,9 +54,9 @@ class Model:
         self._closed = False
         states = {each.input.name for each in fed_back}
         self.inputs: tuple[TensorSpec, ...] = tuple(each for each in plan.inputs if each.name not in states)
-        """The graph's own inputs in its order, without those that outputs are fed back to."""
+        """The graph's inputs in order, without those that receive feedback."""
         self.outputs: tuple[TensorSpec, ...] = plan.outputs
-        """The graph's own outputs in its order."""
+        """The graph's outputs in order."""
         self._execution = PlanExecution(plan, attach, isolated=isolated, limits=limits)
 
     @classmethod
@@ -70,17 +70,16 @@ class Model:
         isolated: bool | None = False,
         limits: ProcessLimits | None = None,
     ) -> Model:
-        """Read a model and make it ready to run.
+        """Read a model and prepare it to run.
 
-        model: a .tflite file, compiled or not, or the segments of a pipeline in their order. engine: the
-        Edge TPU, or several, among which the segments are distributed in turn; None for plain graphs, which
-        run on the CPU. feedback: of a recurrent model, from names of outputs to names of the inputs that they
-        are in the next run. longest_gap: seconds, see `run`. isolated, limits: whether LiteRT runs in
-        processes of its own, see CpuEngine.
+        model: a .tflite file, compiled or not, or the segments of a pipeline in order. engine: an Edge TPU,
+        or several, to which the segments are assigned in turn; None for plain graphs, which run on the CPU.
+        feedback: of a recurrent model, maps output names to the input names they feed in the next run.
+        longest_gap: seconds, see `run`. isolated, limits: of LiteRT's processes, see CpuEngine.
 
-        Raises ModelNotFoundError, ModelFormatError, ModelUnsupportedError if something cannot run, with the
-        reason, InputError for no path or a wrong feedback, DependencyMissingError without LiteRT if it is
-        needed.
+        Raises ModelNotFoundError, ModelFormatError, ModelUnsupportedError, with the reason, if a part cannot
+        run, InputError for a missing path or invalid feedback, DependencyMissingError if LiteRT is needed and
+        not installed.
         """
         plan = load_plan(model)
         engines = _engines(engine)
@@ -104,11 +103,10 @@ class Model:
     ) -> dict[str, NDArray[Any]]:
         """Run the whole model once.
 
-        inputs: every one of `inputs` by name, in its shape and dtype. stamp: seconds; a recurrent model is
-        reset if it lies before the last one or more than the longest gap after it. on_step: called in this
-        thread after each step of the plan. Returns every one of
-        `outputs` by name, in their order; the arrays belong to the caller. Raises InputError, DeviceError,
-        ModelUnsupportedError.
+        inputs: all of `inputs` by name, in their shape and dtype. stamp: seconds; a recurrent model is reset
+        if it is earlier than the last one or later by more than the longest gap. on_step: called in this
+        thread after each step of the plan. Returns all of `outputs` by name, in order; the arrays belong to
+        the caller. Raises InputError, DeviceError, ModelUnsupportedError.
         """
         if self._closed:
             raise ModelUnsupportedError(f"model '{self.plan.name}' is closed; load it again to run it")
@@ -124,11 +122,11 @@ class Model:
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether a run depends on those before it: outputs are fed back, or LiteRT keeps a state."""
+        """Whether a run depends on earlier ones: outputs are fed back, or LiteRT keeps state."""
         return bool(self._state.feedback) or self._execution.keeps_state
 
     def reset(self) -> None:
-        """Forget the state of a recurrent model, fed back or kept by LiteRT; the next run starts at zero."""
+        """Set the state of a recurrent model, fed back or kept by LiteRT, to zero."""
         with self._lock:
             self._reset()
 
@@ -137,7 +135,7 @@ class Model:
         self._execution.reset()
 
     def close(self) -> None:
-        """Release what its engines hold; the Edge TPU stays open. Harmless when called again."""
+        """Close its engines; the Edge TPU stays open. Harmless when called again."""
         self._closed = True
         self._execution.close()
 

@@ -1,7 +1,7 @@
 """The plan of a whole model: its steps on the Edge TPU, in LiteRT and in `cpu_operators`, in order.
 
-A plan holds no engine and no device, so that a program may run its steps with engines and threads of its own.
-`planning` makes plans, `StepValues` keeps what passes between the steps of one run.
+A plan holds no engine and no device, so a program may run its steps with its own engines and threads.
+`planning` creates plans; `StepValues` holds the arrays between the steps of one run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 
 @dataclass(frozen=True)
 class Operand:
-    """A value of the plan where it enters or leaves a step."""
+    """An input or output of a step, and the plan's value that it is."""
 
     value: int
     """Number of the value; two operands with the same number are the same array."""
@@ -32,21 +32,21 @@ class Operand:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step of a plan. It takes arrays by the names of its `inputs` and gives those of its `outputs`."""
+    """One step of a plan. It maps arrays named as its `inputs` to arrays named as its `outputs`."""
 
     name: str
     """For messages."""
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
     operators: tuple[str, ...]
-    """Names of the operators that it stands for, in order."""
+    """Names of the operators it contains, in order."""
     segment: int
     """Index of the file that it comes from."""
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeTpuStep(Step):
-    """A part that was compiled for the Edge TPU; its operands are the inputs and outputs of `model`."""
+    """A part compiled for the Edge TPU; its operands are the inputs and outputs of `model`."""
 
     model: CompiledModel
 
@@ -58,37 +58,37 @@ class LiteRtStep(Step):
     graph: bytes = field(repr=False)
     """A .tflite file with the step's inputs and outputs, in their order."""
     keeps_state: bool = False
-    """Whether operators of it keep values from run to run, as LSTM layers do."""
+    """Whether its operators keep values between runs, as LSTM layers do."""
 
 
 @dataclass(frozen=True, eq=False)
 class OperatorStep(Step):
-    """An operator that LiteRT does not know and this package has."""
+    """A custom operator that this package implements and LiteRT does not."""
 
     operator: CpuOperator
 
 
 @dataclass(frozen=True, eq=False)
 class ModelPlan:
-    """How to run a whole model, of one file or of several segments."""
+    """The steps of a whole model, from one file or several segments."""
 
     name: str
     inputs: tuple[TensorSpec, ...]
-    """The graph's own inputs in its order, with unique names."""
+    """The graph's inputs in order, with unique names."""
     outputs: tuple[TensorSpec, ...]
-    """The graph's own outputs in its order, with unique names; a shape may be [] where the file has none."""
+    """The graph's outputs in order, with unique names; a shape is [] if the file has none."""
     input_values: tuple[int, ...]
-    """Number of the value that each of `inputs` is."""
+    """The value number of each of `inputs`."""
     output_values: tuple[int, ...]
-    """Number of the value that each of `outputs` is."""
+    """The value number of each of `outputs`."""
     constants: Mapping[int, NDArray[Any]]
-    """Values that the file gives."""
+    """Constant values from the file."""
     steps: tuple[Step, ...]
-    """In an order in which they can run one after the other."""
+    """In execution order."""
     files: tuple[bytes, ...] = field(default=(), repr=False)
-    """Content of the files that it was made from, in their order."""
+    """Content of the source files, in order."""
     missing: str = ""
-    """Why no engine can run it, as far as the files tell; empty if nothing speaks against it."""
+    """Why no engine can run it, as far as the files tell; empty if no reason is known."""
 
     @property
     def edge_tpu_steps(self) -> tuple[EdgeTpuStep, ...]:
@@ -107,7 +107,7 @@ class ModelPlan:
 
     @cached_property
     def last_uses(self) -> tuple[frozenset[int], ...]:
-        """For each step the values that no later step and no output needs."""
+        """For each step, the values that no later step or output needs."""
         needed = set(self.output_values)
         result: list[frozenset[int]] = []
         for step in reversed(self.steps):
@@ -134,19 +134,19 @@ class StepValues:
             self._values[value] = inputs[spec.name]
 
     def inputs_of(self, index: int) -> dict[str, NDArray[Any]]:
-        """The inputs of a step by name, in the shapes that the step expects; earlier steps must be done."""
+        """The inputs of a step by name, in the shapes it expects; earlier steps must be done."""
         step = self._plan.steps[index]
         return {each.spec.name: self._as(each.spec, self._values[each.value]) for each in step.inputs}
 
     def store(self, index: int, results: Mapping[str, NDArray[Any]]) -> None:
-        """Keep the outputs of a step by name, and drop what only this step and earlier ones needed."""
+        """Store the outputs of a step by name, and drop values that no later step needs."""
         for each in self._plan.steps[index].outputs:
             self._values[each.value] = results[each.spec.name]
         for value in self._plan.last_uses[index]:
             del self._values[value]
 
     def outputs(self) -> dict[str, NDArray[Any]]:
-        """The outputs of the whole model by name, in its order, once every step is done; the caller's own."""
+        """The outputs of the whole model by name, in order, once all steps are done; the caller owns them."""
         shared = {*self._plan.constants, *self._plan.input_values}
         given: dict[str, NDArray[Any]] = {}
         for spec, value in zip(self._plan.outputs, self._plan.output_values, strict=True):
@@ -156,19 +156,19 @@ class StepValues:
 
     @staticmethod
     def _as(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
-        """The array in a step's shape: files may declare [1, 8] here and [8] there, or nothing."""
+        """The array in a step's shape: files may declare [1, 8] in one step and [8] or none in another."""
         fits = array.size == int(np.prod(spec.shape, dtype=np.int64))
         return array.reshape(spec.shape) if fits and array.shape != spec.shape else array
 
 
 def step_operators(names: Sequence[str]) -> str:
-    """Operators as text, each with its number: "2 DEQUANTIZE, ARG_MAX"."""
+    """Operators as text, with counts: "2 DEQUANTIZE, ARG_MAX"."""
     counts = {name: names.count(name) for name in dict.fromkeys(names)}
     return ", ".join(name if count == 1 else f"{count} {name}" for name, count in counts.items())
 
 
 def engine_name(step: Step) -> str:
-    """What runs a step, for users."""
+    """The engine of a step, as shown to users."""
     if isinstance(step, EdgeTpuStep):
         return "Edge TPU"
     return "CPU, LiteRT" if isinstance(step, LiteRtStep) else "CPU, own operator"

@@ -20,9 +20,9 @@ _COMPILED = "_edgetpu"
 
 
 def load_plan(models: str | Path | Sequence[str | Path]) -> ModelPlan:
-    """Read files and plan them: one file, or the segments of a pipeline in their order.
+    """Read and plan one file, or the segments of a pipeline in order.
 
-    Raises InputError for anything but paths, ModelNotFoundError if a file cannot be read, otherwise as
+    Raises InputError for anything but paths, ModelNotFoundError if a file cannot be read, and the errors of
     `plan_segments`.
     """
     given = [models] if isinstance(models, str | Path) else models
@@ -35,18 +35,18 @@ def load_plan(models: str | Path | Sequence[str | Path]) -> ModelPlan:
 def plan_model(data: bytes, name: str = "", path: Path | None = None) -> ModelPlan:
     """Plan one file, compiled for the Edge TPU or not.
 
-    path: where it was read from, for the files next to it. Raises ModelFormatError for anything malformed;
-    ModelUnsupportedError for parts that were compiled for several chips.
+    path: of the file, to find files next to it. Raises ModelFormatError for a malformed file;
+    ModelUnsupportedError for parts compiled for several chips.
     """
     return plan_segments([(name, data, path)])
 
 
 def plan_segments(files: Sequence[tuple[str, bytes, Path | None]]) -> ModelPlan:
-    """Plan segments, in their order, as one model: outputs feed inputs of later segments of the same name.
+    """Plan segments, in order, as one model: outputs feed inputs of the same name in later segments.
 
-    files: name, content and path of each. The inputs of the model are those that no earlier segment gives;
-    its outputs those that no later segment takes. Raises as `plan_model`, and ModelFormatError for segments
-    that do not belong together.
+    files: name, content and path of each. The model's inputs are those that no earlier segment provides; its
+    outputs those that no later segment uses. Raises the errors of `plan_model`, and ModelFormatError for
+    segments of different models.
     """
     if not files:
         raise ModelFormatError("expected a model, or the segments of one; got none")
@@ -57,7 +57,7 @@ def plan_segments(files: Sequence[tuple[str, bytes, Path | None]]) -> ModelPlan:
 
 
 class _Join:
-    """Segments that are put together one by one."""
+    """Joins segments one by one."""
 
     def __init__(self) -> None:
         self._numbers = count()
@@ -96,7 +96,7 @@ class _Join:
         self._missing = self._missing or graph.missing
 
     def _input(self, segment: str, operand: Operand) -> int:
-        """The number of the value that is this input of a segment."""
+        """The value number of an input of a segment."""
         spec = operand.spec
         given = self._given.get(spec.name)
         if given is None:
@@ -147,7 +147,7 @@ def _described(spec: TensorSpec) -> str:
 
 
 def common_name(names: Sequence[str]) -> str:
-    """The name without the number of the segment, if all have the same; otherwise the names joined."""
+    """The name without the segment number, if it is the same for all; otherwise the names joined."""
     if len(names) == 1:
         return names[0]
     stems = {name.rpartition("_segment_")[0] for name in names}

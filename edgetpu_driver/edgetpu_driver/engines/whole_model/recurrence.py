@@ -1,4 +1,4 @@
-"""The state of a recurrent model: outputs that are inputs of the next run."""
+"""The state of a recurrent model: outputs that are inputs to the next run."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Feedback:
 
 
 class State:
-    """The present state, zero at first. Not thread-safe."""
+    """The current state, initially zero. Not thread-safe."""
 
     def __init__(self, feedback: Sequence[Feedback], longest_gap: float) -> None:
-        """longest_gap: seconds between two stamps, above which the state is that of another scene."""
+        """longest_gap: maximum seconds between two stamps; the state is reset after a longer gap."""
         if not longest_gap > 0:
             raise InputError(f"expected a longest gap above 0 s; got {longest_gap:g}")
         self.feedback = tuple(feedback)
@@ -61,11 +61,11 @@ class State:
         self.reset()
 
     def reset(self) -> None:
-        """Go back to zero: real 0 in every input of the state. The last stamp is kept."""
+        """Set every input of the state to real 0. The last stamp is kept."""
         self._arrays = {each.input.name: zeros(each.input) for each in self.feedback}
 
     def jumps(self, stamp: float) -> bool:
-        """Note the stamp of the next run; whether time has jumped since the last one. Raises InputError."""
+        """Record the stamp of the next run; returns whether time has jumped. Raises InputError."""
         if not math.isfinite(stamp):
             raise InputError(f"expected a stamp in seconds; got {stamp}")
         gap, self._stamp = stamp - self._stamp, stamp
@@ -85,14 +85,14 @@ class State:
 
 
 def zeros(spec: TensorSpec) -> NDArray[Any]:
-    """The array that stands for real zeros."""
+    """The array that represents real zeros."""
     return np.full(spec.shape, spec.zero_point, spec.dtype)
 
 
 def feedback_of(
     mapping: Mapping[str, str], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
 ) -> tuple[Feedback, ...]:
-    """The parts of the state that a mapping from outputs to inputs states. Raises InputError."""
+    """The parts of the state, from a mapping of output names to input names. Raises InputError."""
     ours, theirs = {spec.name: spec for spec in outputs}, {spec.name: spec for spec in inputs}
     found = []
     for source, target in mapping.items():
@@ -109,10 +109,10 @@ def feedback_of(
 
 
 def likely_feedback(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> dict[str, str]:
-    """Outputs and the inputs they probably feed: of the same shape and dtype, and of matching names.
+    """Outputs and the inputs they probably feed: same shape and dtype, matching names.
 
-    Names match that differ only in words such as "init", "inputs" and "outputs":
-    "raw_outputs/lstm_c" and "raw_inputs/init_lstm_c". None if no other input would be left.
+    Names match if they differ only in words such as "init", "inputs" and "outputs":
+    "raw_outputs/lstm_c" and "raw_inputs/init_lstm_c". Empty if no other input would be left.
     """
     found: dict[str, str] = {}
     for source in outputs:
@@ -128,6 +128,6 @@ def likely_feedback(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec])
 
 
 def _stem(name: str) -> tuple[str, ...]:
-    """The words of a name without those that tell an input from an output."""
+    """The words of a name without those that distinguish input and output."""
     words = "".join(letter if letter.isalnum() else " " for letter in name.lower()).split()
     return tuple(word for word in words if word not in _MARKS)

@@ -1,4 +1,4 @@
-"""Cuts one graph into steps: parts for the Edge TPU, custom operators, and parts for LiteRT between them."""
+"""Splits a graph into steps: parts for the Edge TPU, custom operators, and parts for LiteRT between them."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 
 _DETECTIONS = "TFLite_Detection_PostProcess"
 _LITERT_OPERATORS = (_DETECTIONS, "Mfcc", "AudioSpectrogram", "NumericVerify")
-"""The custom operators that LiteRT comes with."""
+"""The custom operators that LiteRT includes."""
 
 
 class GraphSteps:
     """One graph as steps.
 
-    A part for LiteRT takes all operators that can run by then, so that there is at most one between two
-    steps of other kinds. A graph that LiteRT can run as it is stays one part, the file itself.
+    A part for LiteRT contains all operators that can run at that point, so there is at most one between two
+    steps of other kinds. A graph that LiteRT can run unchanged is a single part, the file itself.
     """
 
     def __init__(
         self, data: bytes, name: str, path: Path | None, segment: int, numbers: Iterator[int]
     ) -> None:
-        """numbers: give the numbers of the values. Raises ModelFormatError, ModelUnsupportedError."""
+        """numbers: source of value numbers. Raises ModelFormatError, ModelUnsupportedError."""
         self._data, self._name, self._path, self._segment = data, name, path, segment
         self._graph = graph = parse_model(data).subgraphs[0]
         check_order("model.subgraphs[0]", graph)
         self._values = [next(numbers) for _ in graph.tensors]
         self._specs = _specs_with_shapes(graph)
         self.steps: tuple[Step, ...]
-        """In an order in which they can run."""
+        """In execution order."""
         self.missing = ""
         """See ModelPlan."""
         unknown = sorted({each.custom_code for each in graph.operators if _is_unknown(each)})
         if unknown:
             codes = ", ".join(f"'{code}'" for code in unknown)
-            self.missing = f"'{name}' needs {codes}, which neither LiteRT nor this package has"
+            self.missing = f"'{name}' needs {codes}, which neither LiteRT nor this package implements"
         if all(_is_for_litert(operator) for operator in graph.operators):
             names = tuple(map(_code, graph.operators))
             operands = self._operands(graph.inputs), self._operands(graph.outputs)
@@ -70,7 +70,7 @@ class GraphSteps:
         )
 
     def _cut(self) -> Iterator[Step]:
-        """The steps: an operator for another engine as soon as it can run, else all that LiteRT can run."""
+        """Yield the steps: an operator for another engine once it can run, else all that LiteRT can run."""
         graph = self._graph
         waiting = list(range(len(graph.operators)))
         known = {index for index, tensor in enumerate(graph.tensors) if tensor.data or tensor.is_variable}
@@ -91,7 +91,7 @@ class GraphSteps:
                 yield self._operator_step(special)
 
     def _runnable(self, waiting: Sequence[int], known: set[int]) -> list[int]:
-        """The waiting operators that LiteRT can run one after the other."""
+        """The waiting operators that LiteRT can run now, in order."""
         have, batch = set(known), []
         for index in waiting:
             operator = self._graph.operators[index]
@@ -129,7 +129,7 @@ class GraphSteps:
         if states and not self.missing:
             tensors = ", ".join(f"'{self._graph.tensors[each].name}'" for each in states)
             self.missing = (
-                f"'{name}' keeps a state between its runs ({tensors}), for which the compiled file states no "
+                f"'{name}' keeps a state between its runs ({tensors}), for which the compiled file has no "
                 "transfer"
             )
         # The names of `model` are those of the tensors, which `CompiledModel` has checked to differ.
@@ -154,14 +154,14 @@ class GraphSteps:
         return OperatorStep(name, sources, results, (operator.custom_code,), self._segment, made)
 
     def _is_given(self, index: int) -> bool:
-        """Whether LiteRT has the tensor without being given it."""
+        """Whether LiteRT has the tensor without receiving it as an input."""
         if index == ABSENT or index in self._graph.inputs:
             return index == ABSENT
         tensor = self._graph.tensors[index]
         return bool(tensor.data) or tensor.is_variable or prod(tensor.shape) == 0
 
     def _constants(self) -> dict[int, NDArray[Any]]:
-        """What the file gives to outputs and to steps outside of LiteRT; not the variables of a part."""
+        """Constants for outputs and for steps outside LiteRT, without the variables of a part."""
         wanted = {each.value for step in self.steps for each in step.inputs}
         wanted |= {operand.value for operand in self.outputs}
         found: dict[int, NDArray[Any]] = {}
@@ -187,7 +187,7 @@ def _code(operator: Operator) -> str:
 
 
 def _specs_with_shapes(graph: Subgraph) -> list[TensorSpec]:
-    """The specification of each tensor, with shapes that follow from options where the file has none."""
+    """The specification of each tensor, with shapes inferred from options where the file has none."""
     specs = [tensor.spec for tensor in graph.tensors]
     for operator in graph.operators:
         if operator.custom_code == _DETECTIONS:
@@ -198,7 +198,10 @@ def _specs_with_shapes(graph: Subgraph) -> list[TensorSpec]:
 
 
 def _detection_shapes(operator: Operator) -> Sequence[tuple[int, ...]]:
-    """Boxes, classes, scores and count of LiteRT's decoder of detections; none if its options are unclear."""
+    """Shapes of the outputs of LiteRT's detection decoder; empty if its options are unclear.
+
+    The outputs are boxes, classes, scores and count.
+    """
     options = flexbuffer.decode(operator.custom_options)
     if not isinstance(options, dict):
         return ()

@@ -1,4 +1,4 @@
-"""How the multiplications of a whole model are shared out among its steps."""
+"""The share of a whole model's multiplications in each step."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class StepWork:
     """The work of one step."""
 
     multiplications: int | None
-    """Products that one run sums up; None where only the graph would show it, and there is none."""
+    """Multiplications per run; None if they are unknown without the source graph."""
     share: float | None
-    """Share of the whole model's multiplications, 0..1; None where it cannot be computed."""
+    """Share of the whole model's multiplications, 0..1; None if it cannot be computed."""
 
 
 def work_of(plan: ModelPlan, sources: Sequence[bytes | None]) -> tuple[StepWork, ...]:
     """The work of each step of a plan.
 
-    sources: for each segment the graph that it was compiled from, if there is one; a compiled file does
-    not tell what its parts for the Edge TPU multiply. Raises ModelFormatError for a malformed graph.
+    sources: the source graph of each segment, if available; a compiled file does not show the multiplications
+    of its parts for the Edge TPU. Raises ModelFormatError for a malformed graph.
     """
     counts = [_count(step, sources[step.segment]) for step in plan.steps]
     known = [count for count in counts if count is not None]
@@ -37,7 +37,7 @@ def work_of(plan: ModelPlan, sources: Sequence[bytes | None]) -> tuple[StepWork,
     def share(count: int | None) -> float | None:
         if not unknown:
             return count / total if count is not None and total else None
-        if total == 0 and count is not None:  # whatever is multiplied is multiplied elsewhere
+        if total == 0 and count is not None:  # all multiplications are in the unknown parts
             return 0.0
         return 1.0 if total == 0 and unknown == 1 else None
 
@@ -53,7 +53,7 @@ def _count(step: Step, source: bytes | None) -> int | None:
 
 
 def _count_of_part(model: CompiledModel, source: bytes) -> int | None:
-    """What a part multiplies according to the graph; None if the graph is another model's."""
+    """Multiplications of a part, from the graph; None if the graph is another model's."""
     part = parse_model(model.source_part(source)).subgraphs[0]
     ours, theirs = (
         _sizes(*specs) for specs in ((model.inputs, model.outputs), (part.input_specs, part.output_specs))
