@@ -127,7 +127,7 @@ def test_disassemble_shows_operations_as_far_as_they_are_understood(
         f"# {path}: 3 words",
         "0000: scalar s_op=MOVI s_x=1 imm_scalar=7  # s1 = 0x7",
         "0010: wait number=0 tiles=0xffff",
-        "# 16 bytes from 0020 on are not understood: byte 32: expected a known operation; got opcode 0x8",
+        "# 16 bytes from 0020 on are unknown: byte 32: expected a known operation; got opcode 0x8",
     ]
     _, value = answer(capsys, "disassemble", path)
     (listing,) = value["bitstreams"]

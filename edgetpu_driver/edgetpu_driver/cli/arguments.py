@@ -12,7 +12,7 @@ from edgetpu_driver.cli.program import arguments as program_arguments
 _BACKENDS = ("usb", "virtual", "cpu")
 
 _EPILOG = """\
-exit codes: 0 done, 1 a model, an input or a check is at fault, 2 wrong usage, 3 no stick can be used,
+exit codes: 0 success, 1 faulty model or input, or failed check, 2 wrong usage, 3 no usable stick,
 130 interrupted. With --json standard output holds one JSON value, {"error": ..} in case of an error.
 """
 
@@ -21,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the whole command; it sets `module` and `function` of the subcommand chosen."""
     top = argparse.ArgumentParser(
         prog="edgetpu",
-        description="Look at Edge TPUs and at models for them, build, run and measure models, test sticks.",
+        description="Inspect Edge TPUs and models for them; build, run and measure models; test sticks.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -65,8 +65,8 @@ def _add_devices(commands: Commands) -> None:
         commands,
         "devices",
         "list the sticks on the bus and whether they can be used",
-        "Each stick that cannot be used is shown with the reason and the remedy. Without a stick it checks "
-        "what one will need: the udev rule, your groups and the firmware.",
+        "A stick that cannot be used is shown with the reason and the remedy. Without a stick, checks the "
+        "udev rule, your groups and the firmware.",
         module="devices",
     )
     command.add_argument("--backend", choices=_BACKENDS, default="usb", help="default: usb")
@@ -76,10 +76,10 @@ def _add_doctor(commands: Commands) -> None:
     command = add_command(
         commands,
         "doctor",
-        "say what is missing before a stick gives results",
-        "Looks at the computer, Python, libusb, the udev rule, the group, the firmware, the stick and its "
-        "link, the models, LiteRT and ROS. Each line says what was found and, where something is wrong, the "
-        "command that fixes it. The exit code is 1 if something is missing.",
+        "check that everything a stick needs is in place",
+        "Checks the computer, Python, libusb, the udev rule, the group, the firmware, the stick and its "
+        "link, the models, LiteRT and ROS. Each problem is shown with the command that fixes it. The exit "
+        "code is 1 if something is missing.",
         module="doctor.command",
     )
     command.add_argument("--backend", choices=_BACKENDS, default="usb", help="default: usb")
@@ -89,10 +89,10 @@ def _add_info(commands: Commands) -> None:
     command = add_command(
         commands,
         "info",
-        "show what model files hold",
-        "Of a compiled model: tensors, executables, layers with their layout on the wire, and DMA hints. Of "
-        "a plain graph: tensors and operators. The segments of a pipeline, in their order, are described as "
-        "one model first; other files one by one.",
+        "show the contents of model files",
+        "For a compiled model: tensors, executables, layers with their layout on the wire, and DMA hints. "
+        "For a plain graph: tensors and operators. The segments of a pipeline, in order, are first described "
+        "as one model; other files one by one.",
         module="info",
     )
     command.add_argument(
@@ -105,8 +105,8 @@ def _add_disassemble(commands: Commands) -> None:
         commands,
         "disassemble",
         "show the instructions in compiled models or bare bitstreams",
-        "One line for each operation, of 1 to 17 words, with the fields that are known and what else is set, "
-        "then the transfers a program asks for.",
+        "One line for each operation of 1 to 17 words, with its known fields and the remaining nonzero bits, "
+        "then the transfers that the program requests.",
         module="disassemble",
     )
     command.add_argument(
@@ -134,8 +134,8 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         nargs="?",
         const=1,
         metavar="NUMBER",
-        help="only this part for the Edge TPU, with its inner tensors (the first without a number), not the "
-        "operators before and after it",
+        help="only this part for the Edge TPU (the first without a number), with inner tensors of the model "
+        "as inputs and outputs",
     )
 
 
@@ -144,9 +144,9 @@ def _add_run(commands: Commands) -> None:
         commands,
         "run",
         "run a model once",
-        "Inputs are .npy, .npz (arrays by input name), images (resized, through OpenCV) or raw bytes. Arrays "
-        "of floating-point numbers are quantised as the model says. Operators that the compiler left to the "
-        "CPU run there. The state of a recurrent model starts at zero where no input gives it.",
+        "Inputs are .npy, .npz (arrays by input name), images (resized with OpenCV) or raw bytes. "
+        "Floating-point arrays are quantised as the model specifies. Operators that the compiler left to the "
+        "CPU run there. The state of a recurrent model starts at zero unless an input gives it.",
         module="run",
     )
     _add_model(command)
@@ -155,15 +155,15 @@ def _add_run(commands: Commands) -> None:
         action="append",
         required=True,
         metavar="[NAME=]FILE",
-        help="once for each input; without a name for a model of one input",
+        help="once for each input; NAME is optional for a model with one input",
     )
     command.add_argument(
         "--feedback",
         action="append",
         default=[],
         metavar="OUTPUT=INPUT",
-        help="of a recurrent model, an output and the input that it is in the next run; found by their names "
-        "otherwise",
+        help="an output of a recurrent model and the input it feeds in the next run; by default found by "
+        "name",
     )
     command.add_argument(
         "--output",
@@ -179,8 +179,8 @@ def _add_benchmark(commands: Commands) -> None:
         commands,
         "benchmark",
         "measure how long a model takes",
-        "Random inputs; wall time on this host. A virtual stick computes with LiteRT, so that its times say "
-        "nothing of a real one.",
+        "Random inputs; wall time on this host. A virtual stick computes with LiteRT, so its times do not "
+        "apply to a real one.",
         module="run",
     )
     _add_model(command)
@@ -203,14 +203,14 @@ def _add_selftest(commands: Commands) -> None:
         commands,
         "selftest",
         "check that a stick works",
-        "Opens the stick, looks at its registers and temperature, runs a model and compares with LiteRT. A "
-        "real stick needs a compiled model for that.",
+        "Opens the stick, checks its registers and temperature, runs a model and compares the results with "
+        "LiteRT. A real stick needs a compiled model for that.",
         module="selftest",
     )
     command.add_argument(
         "--model",
         type=Path,
-        help="the compiled model to run, its graph next to it; virtual and cpu have one built in",
+        help="the compiled model to run, with its graph next to it; virtual and cpu have a built-in one",
     )
     command.add_argument("--runs", type=positive, default=50, help="inferences to compare (default: 50)")
     _add_device_options(command)
@@ -220,20 +220,20 @@ def _add_confirm(commands: Commands) -> None:
     command = add_command(
         commands,
         "confirm",
-        "go through what only a real stick can confirm, and write a report",
-        "Safest first; stops where the stick has to be plugged in again. docs/unconfirmed_on_silicon.md has "
-        "the same table.",
+        "test what only a real stick can confirm, and write a report",
+        "Runs the safest steps first and stops if the stick has to be plugged in again. "
+        "docs/unconfirmed_on_silicon.md has the same table.",
         module="confirm.command",
     )
     which = command.add_mutually_exclusive_group()
-    which.add_argument("--from", dest="first", default="", metavar="STEP", help="go on with this step")
-    which.add_argument("--only", default="", metavar="STEP", help="run this step alone")
-    which.add_argument("--list", action="store_true", help="run nothing; list the steps")
+    which.add_argument("--from", dest="first", default="", metavar="STEP", help="continue with this step")
+    which.add_argument("--only", default="", metavar="STEP", help="run only this step")
+    which.add_argument("--list", action="store_true", help="list the steps without running them")
     command.add_argument(
         "--models",
         type=Path,
         metavar="DIR",
-        help="compiled models for the steps that need some (default: where the driver looks)",
+        help="compiled models for the steps that need them (default: the driver's model directory)",
     )
     command.add_argument(
         "--report",

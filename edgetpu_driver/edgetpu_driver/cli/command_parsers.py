@@ -1,4 +1,4 @@
-"""What the parsers of all commands share. Imports nothing but argparse, so that help appears at once."""
+"""Helpers shared by the parsers of all commands. Imports only argparse, so that help appears at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_TIMEOUT = 1e6
 def add_command(
     commands: Commands, name: str, summary: str, more: str = "", *, module: str, function: str = ""
 ) -> argparse.ArgumentParser:
-    """Add a command, carried out by a function of `module`, of its own name by default; all know --json."""
+    """Add a command run by a function of `module`, by default the one of the same name; all have --json."""
     command = commands.add_parser(name, help=summary, description=f"{_sentence(summary)} {more}")
     command.set_defaults(module=module, function=function or name)
     command.add_argument("--json", action="store_true", help="write one JSON value instead of text")
@@ -24,7 +24,7 @@ def add_command(
 
 
 def add_group(commands: Commands, name: str, summary: str) -> Commands:
-    """Add a command that has commands of its own."""
+    """Add a command with subcommands."""
     group = commands.add_parser(name, help=summary, description=_sentence(summary))
     return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 

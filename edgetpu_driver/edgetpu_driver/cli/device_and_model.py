@@ -17,7 +17,7 @@ from edgetpu_driver.files.default_paths import firmware_path
 from edgetpu_driver.files.file_access import read_file
 
 PATIENT = ProcessLimits(load_seconds=120.0, run_seconds=120.0)
-"""Limits of the processes that run graphs of users: a person waits for one result, and may interrupt."""
+"""Limits of processes that run users' graphs: a person waits for one result and may interrupt."""
 
 
 @contextmanager
@@ -43,13 +43,13 @@ def chosen(options: argparse.Namespace) -> Backend:
 
 
 def default_firmware() -> str:
-    """The firmware file in the directory of the suite; empty if it is not there."""
+    """The firmware file in the directory of the suite; empty if missing."""
     path = firmware_path()
     return str(path) if path.is_file() else ""
 
 
 def parse(backend: Backend, paths: Sequence[Path]) -> ParsedPlan:
-    """Parse a whole model for that accelerator: one file, or the segments of a pipeline.
+    """Parse a whole model for the accelerator: one file, or the segments of a pipeline.
 
     ModelUnsupportedError, with the reason, if it cannot run there.
     """
@@ -59,7 +59,7 @@ def parse(backend: Backend, paths: Sequence[Path]) -> ParsedPlan:
 
 
 def part(parsed: ParsedPlan, number: int) -> EdgeTpuStep:
-    """The part for the Edge TPU of that number, from 1; InputError if there is none."""
+    """The part for the Edge TPU by number, from 1; InputError if there is none."""
     parts = parsed.plan.edge_tpu_steps
     if not 0 < number <= len(parts):
         count = f"{len(parts)} part{'s' * (len(parts) != 1)} for the Edge TPU"

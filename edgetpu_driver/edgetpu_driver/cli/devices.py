@@ -1,4 +1,4 @@
-"""`edgetpu devices`: lists the sticks on the bus, what keeps one from being used, and the remedy."""
+"""`edgetpu devices`: lists the sticks on the bus, with the remedy if one cannot be used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.usb.discovery import UsbStick
 
 _EXIT_NONE_USABLE = 3
-"""No stick can be used, as in the epilog of `edgetpu --help`."""
+"""Exit status if no stick can be used, see the epilog of `edgetpu --help`."""
 _NONE = (
     "no Edge TPU is on the bus: plug one in (lsusb shows it as 1a6e:089a, or as 18d1:9302 once its firmware "
     "runs); in a container or virtual machine pass the USB bus through"
@@ -101,7 +101,7 @@ def _sticks() -> list[Device]:
 
 
 def inspect(backend: Any, stick: UsbStick) -> Device:
-    """Open the stick as a program would, without a reset, and close it again."""
+    """Open the stick without a reset, and close it again."""
     from edgetpu_driver.usb.firmware import WHERE_TO_GET_IT
     from edgetpu_driver.usb.link import UsbLink
 

@@ -30,7 +30,7 @@ class _Bitstream:
     chunk: int
     data: bytes
     parts: Chunk
-    """The bitstream, cut into operations."""
+    """The bitstream, split into operations."""
 
     @property
     def title(self) -> str:
@@ -106,7 +106,7 @@ def _operation_lines(bitstream: _Bitstream) -> str:
     if not rest:
         return lines
     start = len(bitstream.data) - rest
-    return f"{lines}# {rest} bytes from {start:04x} on are not understood: {bitstream.parts.obstacle}\n"
+    return f"{lines}# {rest} bytes from {start:04x} on are unknown: {bitstream.parts.obstacle}\n"
 
 
 def _described(bitstream: _Bitstream) -> dict[str, Any]:

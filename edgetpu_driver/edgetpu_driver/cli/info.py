@@ -1,4 +1,4 @@
-"""`edgetpu info`: describes model files, compiled or not, and the pipeline that several of them make."""
+"""`edgetpu info`: describes model files, compiled or not, and pipelines of several files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from edgetpu_driver.toolchain.retargeting.template_files import retargeting_rema
 
 
 def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
-    """Describe model files one by one; before that the pipeline, if several are the segments of one."""
+    """Describe model files one by one, after the pipeline if they are its segments."""
     files = [(path, read_model(path)) for path in options.models]
     described = [_file(path, data) for path, data in files]
     if len(files) == 1:
@@ -71,7 +71,7 @@ def _file(path: Path, data: bytes) -> dict[str, Any]:
 
 
 def _whole(plan: ModelPlan, files: Sequence[tuple[Path, bytes]]) -> dict[str, Any]:
-    """What there is to say of one file and of a pipeline alike."""
+    """The properties common to one file and a pipeline."""
     usable = usable_backends(files)
     return {
         "inputs": [_tensor(spec) for spec in plan.inputs],
@@ -84,7 +84,7 @@ def _whole(plan: ModelPlan, files: Sequence[tuple[Path, bytes]]) -> dict[str, An
 
 
 def _steps(plan: ModelPlan, paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """What runs where, and what it multiplies."""
+    """The engine and the multiplications of each step."""
     compiled = {step.segment for step in plan.edge_tpu_steps}
     graphs = [source_graph(path) if index in compiled else None for index, path in enumerate(paths)]
     sources = [None if graph is None else read_model(graph) for graph in graphs]
@@ -273,7 +273,7 @@ def _whole_text(head: dict[str, Any], value: dict[str, Any]) -> list[str]:
 
 
 def _step_table(steps: list[dict[str, Any]]) -> str:
-    """What runs where, in order; what a part multiplies is not known without the graph."""
+    """The steps in order; multiplications of a compiled part are unknown without the graph."""
     several = len({step["file"] for step in steps}) > 1
     rows = [
         (

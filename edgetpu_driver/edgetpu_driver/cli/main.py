@@ -24,11 +24,11 @@ EXIT_BROKEN_PIPE = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line, by default that of the process; returns the exit status."""
+    """Run a command line, by default that of the process, and return the exit status."""
     options = parser().parse_args(arguments)
     logging.basicConfig(format="edgetpu: %(message)s", level=logging.WARNING)
     try:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stick in use is to be shut down
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a stick in use is shut down
         module = importlib.import_module(f"edgetpu_driver.cli.{options.module}")
         answer: Answer = getattr(module, options.function)(options, Progress())
         _write(to_json(answer.value) if options.json else answer.text)

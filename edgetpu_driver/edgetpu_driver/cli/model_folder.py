@@ -1,4 +1,4 @@
-"""Models in a folder: the files that belong together, what each model is and where it runs."""
+"""Models in a folder: groups their files and determines each model's kind and backends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FilesOfModel:
 
 @dataclass(frozen=True)
 class Examination:
-    """What a model is."""
+    """Kind, use and backends of a model."""
 
     kind: str
     use: str
@@ -59,7 +59,7 @@ def models_in(directory: Path) -> list[FilesOfModel]:
 
 
 def examine(files: FilesOfModel, contents: Mapping[str, bytes]) -> Examination:
-    """Say what a model is, by the contents of its files by name; EdgeTpuError if it cannot be used."""
+    """Determine what a model is, from its files' contents by name; EdgeTpuError if it cannot be used."""
     graph = contents[files.graph.name] if files.graph else None
     source = plan_model(graph, files.name) if graph is not None else None
     specs = (source.inputs, source.outputs) if source is not None else ((), ())

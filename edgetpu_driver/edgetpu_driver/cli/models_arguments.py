@@ -32,8 +32,8 @@ def _add_build(commands: Commands) -> None:
         commands,
         "build",
         "write the suite's own graphs",
-        "A name says everything about a graph, so that any size can be had; each comes with a JSON file that "
-        "lists its tensors with scales and zero points. The same name always gives the same bytes.",
+        "A name fully describes a graph, so any size is available; each graph has a JSON file that lists its "
+        "tensors with scales and zero points. The same name always gives the same bytes.",
     )
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument("names", nargs="*", default=[], metavar="NAME", help="e.g. pattern_96x128_24x24")
@@ -47,9 +47,9 @@ def _add_compile(commands: Commands) -> None:
         commands,
         "compile",
         "compile graphs for the Edge TPU",
-        "Runs Google's edgetpu_compiler and reports which operators it mapped and the memory used. Without "
-        "one, the program of a matrix (dense_<size> up to 1024) is generated here, for a real stick; other "
-        "graphs are packed for the virtual stick, which says nothing of what the compiler would do.",
+        "Runs Google's edgetpu_compiler and reports the mapped operators and the memory used. Without it, "
+        "the program of a matrix (dense_<size> up to 1024) is generated here, for a real stick; other graphs "
+        "are packed for the virtual stick, which does not show what the compiler would do.",
     )
     command.add_argument("files", type=Path, nargs="*", metavar="FILE", help="plain .tflite graphs")
     command.add_argument(
@@ -78,8 +78,8 @@ def _add_retarget(commands: Commands) -> None:
         "retarget",
         "make a compiled file into that of another graph of the same operators and shapes",
         "Needs no compiler: weights, biases and scales of the graph replace those of the compiled file, "
-        "whose own graph must be next to it. The result is what the compiler would have written. What cannot "
-        "be replaced is refused, with the name of the layer.",
+        "whose own graph must be next to it. The result equals the compiler's output. Layers that cannot be "
+        "replaced are refused by name.",
     )
     command.add_argument("compiled", type=Path, metavar="COMPILED", help="x_edgetpu.tflite, next to x.tflite")
     command.add_argument("graph", type=Path, metavar="GRAPH", help="a plain .tflite graph")
@@ -91,8 +91,8 @@ def _add_import(commands: Commands) -> None:
         commands,
         "import",
         "import models that were compiled elsewhere",
-        "Of a directory with x_edgetpu.tflite, x.tflite and x_edgetpu.json: says what each model is and what "
-        "it can be used for, copies it, and refuses the rest with the reason.",
+        "From a directory with x_edgetpu.tflite, x.tflite and x_edgetpu.json: reports the kind and use of "
+        "each model and copies it; unusable ones are refused with the reason.",
     )
     command.add_argument("directory", type=Path, metavar="DIR", help="where the models are")
     command.add_argument("--overwrite", action="store_true", help="replace other files of the same name")

@@ -19,7 +19,7 @@ from edgetpu_driver.toolchain.sidecar_description import describe, to_text
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
-    """Build the graphs asked for; all names are checked before anything is written."""
+    """Build the requested graphs; all names are checked before anything is written."""
     offered = catalogue()
     if options.list:
         _warn(offered)
@@ -40,9 +40,9 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
 
 
 def write_standard_graphs(directory: Path) -> list[Path]:
-    """Write the graphs that the nodes use by default; their paths.
+    """Write the graphs that the nodes use by default and return their paths.
 
-    ModelUnsupportedError if a model is there that was compiled from another graph.
+    ModelUnsupportedError if the directory has a model compiled from another graph.
     """
     offered = catalogue()
     _warn(offered)

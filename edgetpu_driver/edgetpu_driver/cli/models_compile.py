@@ -31,7 +31,7 @@ _PACKED = (
 _OWN_COMPILERS = (VIRTUAL_COMPILER, DENSE_COMPILER)
 """Compilers whose files may be replaced."""
 _NAMED = 3
-"""Graphs with the same error that are listed by name."""
+"""Maximum number of graphs with the same error that are listed by name."""
 
 _Row = dict[str, Any]
 
@@ -63,20 +63,20 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
 
 
 def _compiler(options: argparse.Namespace) -> str | RemoteCompiler | None:
-    """What compiles; None if there is no compiler here and no other computer was named."""
+    """The compiler, local or remote; None if there is neither."""
     if options.on:
         return RemoteCompiler(options.on, options.compiler or PROGRAM)
     return find_compiler(options.compiler)
 
 
 def _target(rows: Sequence[_Row], compiler: object) -> str:
-    """What the files are for: the Edge TPU, or the virtual stick as soon as one is for it alone."""
+    """The target of the files: the Edge TPU, or the virtual stick if any file is for it alone."""
     packed = not compiler and any(row.get("written_by") != DENSE_COMPILER for row in rows)
     return "virtual" if packed else "edgetpu"
 
 
 def _read_graphs(paths: Iterable[Path]) -> tuple[dict[Path, bytes], list[Path]]:
-    """The graphs among files, and compiled files next to them, as *.tflite matches both."""
+    """Separate graphs from compiled files, since *.tflite matches both."""
     graphs = {path: read_model(path) for path in paths}
     compiled = [path for path, data in graphs.items() if _is_compiled(data)]
     if len(compiled) == len(graphs):
@@ -156,9 +156,9 @@ def _make_here(
 
 
 def _made_here(path: Path, sources: Mapping[str, bytes], together: bool, output: Path | None) -> _Row:
-    """Write the program of a graph or, where that is not possible, pack it; returns its result row.
+    """Write the program of a graph or, if that is not possible, pack it; returns its result row.
 
-    together: pack it in any case, for co-residence with all sources.
+    together: always pack it, for co-residence with all sources.
     """
     source = sources[path.stem]
     more: _Row = {}
@@ -278,7 +278,7 @@ def _row_lines(row: _Row) -> list[str]:
         lines.append(f"  edgetpu_compiler {row['version']}, {_bytes(row['free_bytes'])} of the chip left")
         mapped = sum(each["count"] for each in row["operators"] if each["mapped"])
         total = sum(each["count"] for each in row["operators"])
-        unsaid = "which operators are mapped it did not say"
+        unsaid = "it did not report which operators are mapped"
         lines.append(f"  {mapped} of {total} operators mapped" if total else f"  {unsaid}")
         lines += [
             f"    {each['count']} {each['name']} on the CPU: {each['status']}"

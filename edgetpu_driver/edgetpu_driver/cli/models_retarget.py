@@ -1,4 +1,4 @@
-"""`edgetpu models retarget`: makes a compiled file into that of another graph."""
+"""`edgetpu models retarget`: changes a compiled file to that of another graph."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from edgetpu_driver.toolchain.retargeting.template_files import (
 from edgetpu_driver.weights.sidecar_files import requantised_graph_path
 
 _MOST_LAYERS = 8
-"""Layers listed by name at most."""
+"""Maximum number of layers listed by name."""
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
     """Write the compiled file, its graph and its sidecar."""
     compiled, graph = options.compiled, options.graph
-    read_model(compiled)  # a missing file is told like everywhere
+    read_model(compiled)  # for the usual error if it is missing
     source = read_model(graph)
     with progress.counting("retargeting", 1) as advance:
         made = retarget_file(compiled, graph.stem, source)
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
 
 
 def _write(made: RetargetedFiles, directory: Path, graph: Path, source: bytes) -> dict[str, Any]:
-    """Write what was made; a graph that differs from the one asked for has a name of its own."""
+    """Write the result; a graph that differs from the requested one gets a separate name."""
     path = directory / f"{graph.stem}{COMPILED_SUFFIX}.tflite"
     token = CompiledModel.parse_parts(made.model.file)[0].parameter_caching_token
     value: dict[str, Any] = {"compiled": path, "caching_token": f"{token:#018x}", "requantised_graph": None}

@@ -1,9 +1,9 @@
-"""Compares what a device computes with LiteRT's results for the same graph, part by part.
+"""Compares a device's results with LiteRT's for the same graph, part by part.
 
-Two correct implementations of a quantised network need not give the same numbers: each layer may round by one
-step another way, and deep networks amplify that. LiteRT has two sets of kernels, XNNPACK's and its own, whose
-results differ by 3 to 15 steps at the outputs of common networks, and by 100 in MoveNet. A device is as right
-as either if it is about as near to one as they are to each other. A wrong one is off by several times that.
+Correct implementations of a quantised network may differ: each layer may round by one step differently, and
+deep networks amplify that. LiteRT has two sets of kernels, XNNPACK's and its own, whose results differ by 3
+to 15 steps at the outputs of common networks, and by 100 in MoveNet. A device is correct if its difference
+from one of them is about as large as theirs. A faulty device differs by several times that.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _FACTOR = 1.5
-"""Limit of a device's mean difference, in mean differences between LiteRT's kernels. In five common networks,
-kernels of a third kind reach 1.1; a device that is given another picture starts at 2."""
+"""Limit of a device's mean difference, as a multiple of that between LiteRT's kernels. In five common
+networks, a third set of kernels reaches 1.1; a device given another picture starts at 2."""
 _STEPS = 0.1
-"""Mean difference in quantisation steps that is accepted on top, for networks in which kernels agree."""
+"""Additional accepted mean difference, quantisation steps, for networks in which kernels agree."""
 _FEWEST_CLASSES = 3
-"""Values in an output [1, n] from which on the largest one is a result of its own."""
+"""Minimum n of an output [1, n] whose largest value is compared too."""
 _PATCHES = 6
-"""Random values along each side of a test image; it is smooth between them."""
+"""Random values along each side of a test image, which is interpolated between them."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class _Differences:
 
 @dataclass
 class _Output:
-    """What was seen of one output so far."""
+    """Statistics of one output so far."""
 
     spec: TensorSpec
     device: _Differences = field(default_factory=_Differences)
@@ -74,18 +74,18 @@ class _Output:
     tops_right: int = 0
 
     def add(self, came: NDArray[Any], wanted: NDArray[Any], other: NDArray[Any]) -> None:
-        """came: the device's values; wanted, other: LiteRT's, of both sets of kernels."""
+        """Add one run. came: the device's values; wanted, other: those of LiteRT's two sets of kernels."""
         ours, theirs, others = (array.astype(np.float64).reshape(-1) for array in (came, wanted, other))
         self.device.add(ours, theirs)
         self.kernels.add(theirs, others)
         if len(self.spec.shape) == 2 and self.spec.shape[0] == 1 and theirs.size >= _FEWEST_CLASSES:
             self.tops += 1
-            # Values that the kernels do not tell apart are equally good.
+            # Values that the kernels do not distinguish are equally good.
             self.tops_right += bool(theirs[int(ours.argmax())] >= theirs.max() - max(self.kernels.largest, 1))
 
     @property
     def limit(self) -> float:
-        """The largest mean difference of a right device."""
+        """The largest mean difference of a correct device."""
         return _FACTOR * self.kernels.mean + _STEPS
 
     @property
@@ -124,16 +124,16 @@ class _Reference:
 
 
 def _fits(operand: Operand, spec: TensorSpec) -> bool:
-    """Whether the tensors are as large; the shape [] in a file means that it is not known there."""
+    """Whether the tensors have the same size; the shape [] in a file means unknown."""
     unknown = spec.shape == ()
     return operand.spec.dtype == spec.dtype and (unknown or prod(operand.spec.shape) == prod(spec.shape))
 
 
 class Comparison:
-    """Compares every part of a plan that a device runs, while the plan is run."""
+    """Compares every part of a plan that runs on a device, while the plan runs."""
 
     def __init__(self, plan: ModelPlan, graph: bytes) -> None:
-        """graph: what the plan's compiled parts were compiled from.
+        """graph: the source graph of the plan's compiled parts.
 
         Raises what CpuEngine raises, and ModelUnsupportedError for a graph of another model.
         """
@@ -144,7 +144,7 @@ class Comparison:
     def note(
         self, step: Step, inputs: Mapping[str, NDArray[Any]], outputs: Mapping[str, NDArray[Any]]
     ) -> None:
-        """Compare what a step has given with what LiteRT gives for the same inputs."""
+        """Compare a step's outputs with LiteRT's for the same inputs."""
         reference = self._references.get(step)
         if reference is not None:
             reference.compare(inputs, outputs)
@@ -166,9 +166,9 @@ class Comparison:
 
 
 def scene_inputs(specs: Sequence[TensorSpec], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Inputs like pictures, smooth between random patches; uniform values for inputs that are no images.
+    """Image-like inputs, smooth between random values; uniform values for inputs that are not images.
 
-    Networks that were trained on pictures answer noise with noise.
+    Networks trained on images respond to noise with noise.
     """
     return {spec.name: _scene(spec, rng) for spec in specs}
 

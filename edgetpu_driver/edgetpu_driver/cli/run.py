@@ -23,7 +23,7 @@ from edgetpu_driver.engines.whole_model.recurrence import feedback_of, likely_fe
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _SHOWN_VALUES = 8
-"""Values shown of each output, so that it takes one line."""
+"""Values shown per output, to fit on one line."""
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG
 
 
 class _Subject:
-    """What is run: a whole model, or one part of it for the Edge TPU."""
+    """The model to run, or one part of it for the Edge TPU."""
 
     def __init__(self, parsed: ParsedPlan, number: int | None) -> None:
         """number: of the part; None for the whole model. InputError if there is no such part."""
@@ -73,7 +73,7 @@ class _Subject:
         self.notes = [f"part {number} of the model only: inner tensors; the model's own outputs are {outer}"]
 
     def attach(self, backend: Backend, clock: _StepClock | None = None) -> _Runnable:
-        """Make it ready to run on the open device. clock: told of every step of a whole model."""
+        """Prepare it to run on the open device. clock: notified of every step of a whole model."""
         if self._part is not None:
             return backend.attach(self._parsed.parts[self._part])
         model = self._parsed.attach(backend, limits=PATIENT)
@@ -81,7 +81,7 @@ class _Subject:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What it consists of."""
+        """Its steps."""
         return self._parsed.plan.steps if self._part is None else ()
 
 
@@ -97,7 +97,7 @@ class _StepClock:
         self.mark = 0.0
 
     def note(self, step: Step, *_: object) -> None:
-        """The end of a step, which began at the end of the one before."""
+        """Record the end of a step, which began at the end of the previous one."""
         now = time.perf_counter()
         self.seconds[step] = self.seconds.get(step, 0.0) + now - self.mark
         self.mark = now
@@ -115,7 +115,7 @@ class _Timed:
 
 
 def _states(arguments: Sequence[str], subject: _Subject) -> list[str]:
-    """Names of the inputs that are the state of a recurrent model, stated or by their names."""
+    """The state inputs of a recurrent model, as given or found by name."""
     stated = dict(argument.rpartition("=")[::2] for argument in arguments)
     found = stated or likely_feedback(subject.inputs, subject.outputs)
     return [each.input.name for each in feedback_of(found, subject.inputs, subject.outputs)]

@@ -20,7 +20,7 @@ from edgetpu_driver.toolchain.compiled_file_names import is_compiled, source_gra
 from edgetpu_driver.usb.bringup import SUPER_SPEED
 
 _EXIT_FAILED = 1
-"""A check is at fault, as in the epilog of `edgetpu --help`."""
+"""Exit status if a check fails, see the epilog of `edgetpu --help`."""
 _HOT = 85.0
 """Temperature at which the vendor's modules start to throttle, degrees Celsius."""
 _ERROR_REGISTERS = (
@@ -50,7 +50,7 @@ def registers(options: argparse.Namespace, progress: Progress) -> Answer:  # noq
 
 
 def selftest(options: argparse.Namespace, progress: Progress) -> Answer:
-    """Run all checks, also after one has failed."""
+    """Run all checks, even after one has failed."""
     backend = chosen(options)
     model = _Model(options, backend)
     with opened(backend):
@@ -93,7 +93,7 @@ def _error_registers(name: str, backend: Backend) -> Check:
 
 
 def _aftermath(backend: Backend) -> list[Check]:
-    """Whether error registers are clear after the work."""
+    """Check error registers and retries after the runs."""
     found = backend.read()
     if not found.bus_path:
         return []
@@ -108,7 +108,7 @@ class _Model:
     """The tested model, whole, and its graph in LiteRT, part by part."""
 
     def __init__(self, options: argparse.Namespace, backend: Backend) -> None:
-        """Read everything before the device is opened. Raises what reading a model raises."""
+        """Read all files before the device is opened. Raises the errors of reading a model."""
         self._backend = backend
         self._parsed: ParsedPlan | None = None
         self._graph = b""
@@ -135,7 +135,7 @@ class _Model:
         return read_model(source)
 
     def compare(self, runs: int, progress: Progress) -> list[Check]:
-        """Compare both on random inputs, and the device with itself on a repeated input."""
+        """Compare device and LiteRT on random inputs, and the device with itself on a repeated input."""
         if self._parsed is None:
             reason = "pass --model x_edgetpu.tflite, made by edgetpu_compiler, with x.tflite next to it"
             return [Check("results", "skipped", reason)]

@@ -1,4 +1,4 @@
-"""Which weights of a model file can be replaced, for `edgetpu info`."""
+"""Lists the weights of a model file that can be replaced, for `edgetpu info`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def weights_of_parts(models: Sequence[CompiledModel]) -> dict[str, Any]:
             reasons.append(str(error))
             continue
         settable |= {each.tensor.name: _settable(each.tensor) for each in found.known}
-        # What another part does not have either is told with the reason of the part that has it.
+        # The reason of the part that has the tensor takes precedence over those of other parts.
         refused = {**found.refused, **{name: why for name, why in refused.items() if why != NOT_IN_PART}}
     tensors = list(settable.values())
     tensors += [
@@ -43,7 +43,7 @@ def weights_of_parts(models: Sequence[CompiledModel]) -> dict[str, Any]:
 
 
 def weights_text(value: dict[str, Any]) -> str:
-    """The table of what `weights_of_graph` or `weights_of_parts` gives."""
+    """The result of `weights_of_graph` or `weights_of_parts` as a table."""
     if value["weights_reason"]:
         return f"no weights can be set: {value['weights_reason']}"
     rows = [

@@ -17,7 +17,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff")
 _INT8_OFFSET = 128
-"""From grey levels of uint8 to int8."""
+"""Offset from uint8 grey levels to int8."""
 _ROUNDING_ERROR = np.float32(2e-5)
 """Tolerance for interpolation in float32, with steps of 1.5e-5 grey levels: a uniform image stays uniform."""
 
@@ -28,10 +28,10 @@ def read_inputs(
     states: Collection[str] = (),
     ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Inputs of a model from arguments of the form FILE or NAME=FILE; InputError if they do not fit.
+    """Read inputs of a model from arguments FILE or NAME=FILE; InputError if they do not fit.
 
-    states: inputs that need not be given. A file without a name is for the only other input. ranges: what the
-    grey levels 0..255 of an image become in float32 inputs, by name; 0..1 by default.
+    states: optional inputs. A file without a name is for the only other input. ranges: real values of the
+    grey levels 0 and 255 of an image in float32 inputs, by name; 0..1 by default.
     """
     own = [spec for spec in specs if spec.name not in states]
     only = own[0].name if len(own) == 1 else None
@@ -93,10 +93,10 @@ def fitted(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
 def _image(spec: TensorSpec, path: Path, limits: tuple[float, float]) -> NDArray[Any]:
     """An image stretched to the input; for int8 inputs 128 is subtracted.
 
-    limits: what the grey levels 0 and 255 become in a float32 input.
+    limits: values of the grey levels 0 and 255 in a float32 input.
 
-    Interpolated grey levels are rounded down: the vendor's reference poses were made so, and rounding to the
-    nearest moves the scores of uncertain keypoints by up to 0.05.
+    Interpolated grey levels are rounded down, as for the vendor's reference poses; rounding to nearest
+    changes the scores of uncertain keypoints by up to 0.05.
     """
     try:
         import cv2
@@ -133,7 +133,7 @@ def _image(spec: TensorSpec, path: Path, limits: tuple[float, float]) -> NDArray
 
 
 def _load(path: Path) -> Any:
-    """The array of a .npy file; of a .npz file a dictionary of all."""
+    """The array in a .npy file, or the arrays by name in a .npz file."""
     try:
         content = np.load(path, allow_pickle=False)
         loaded = content if isinstance(content, np.ndarray) else dict(content)
@@ -154,7 +154,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def write_outputs(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:
-    """Write .npz with all outputs, .npy with the only one, or the raw bytes of all one after the other."""
+    """Write .npz with all outputs, .npy with the only one, or the concatenated raw bytes of all."""
     if path.suffix == ".npy" and len(outputs) > 1:
         raise InputError(
             f"the model has {len(outputs)} outputs ({', '.join(outputs)}): give --output FILE.npz"

@@ -1,4 +1,4 @@
-"""Results of subcommands as JSON and as tables, and progress of long work."""
+"""Formats results of subcommands as JSON and tables, and shows progress of long work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Answer:
 
 
 def to_json(value: Any) -> str:
-    """Strict JSON: what is not a number (NaN, infinities) becomes null."""
+    """Strict JSON: NaN and infinities become null."""
     return json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False)
 
 
@@ -74,7 +74,7 @@ class Progress:
 
     @contextmanager
     def counting(self, what: str, total: int) -> Iterator[Callable[[], None]]:
-        """Count up to total, a call each: a bar on a terminal where rich is installed, lines elsewhere."""
+        """Count to total, one per call: a bar on a terminal if rich is installed, otherwise lines."""
         bar = _rich_bar() if sys.stderr.isatty() else None
         if bar is None:
             yield _line_counter(what, total)

@@ -1,1 +1,1 @@
-"""`edgetpu confirm`: everything that only silicon can confirm, as checks that run."""
+"""`edgetpu confirm`: executable checks of everything that only silicon can confirm."""

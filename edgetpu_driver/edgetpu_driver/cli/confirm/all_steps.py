@@ -1,4 +1,4 @@
-"""All steps of `edgetpu confirm`, safest first; docs/unconfirmed_on_silicon.md is the same table."""
+"""All steps of `edgetpu confirm`, safest first; docs/unconfirmed_on_silicon.md has the same table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`edgetpu confirm`: goes through what only silicon can confirm, and writes a report to send in."""
+"""`edgetpu confirm`: tests what only silicon can confirm and writes a report to send in."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from edgetpu_driver.toolchain.compiled_file_names import is_compiled
 from edgetpu_driver.usb.chip_clock import ClockPreset
 
 _EXIT_REFUTED = 1
-"""Exit status of a report with a refuted step: of a check at fault, as in the epilog of `edgetpu --help`."""
+"""Exit status if a step is refuted: a faulty check, see the epilog of `edgetpu --help`."""
 
 
 def confirm(options: argparse.Namespace, progress: Progress) -> Answer:
-    """Run the steps that were asked for, and write the report."""
+    """Run the chosen steps and write the report."""
     if options.list:
         rows = [(step.name, step.subject) for step in STEPS]
         value = [{"step": name, "subject": subject} for name, subject in rows]
@@ -51,7 +51,7 @@ def confirm(options: argparse.Namespace, progress: Progress) -> Answer:
 
 
 def chosen_steps(first: str, only: str) -> Sequence[Step]:
-    """All steps, those from `first` on, or one; InputError for a name that none has."""
+    """All steps, those from `first` on, or one; InputError for an unknown name."""
     names = [step.name for step in STEPS]
     for name in (first, only):
         if name and name not in names:

@@ -1,4 +1,4 @@
-"""Steps on the scalar core: a program of its own, and single-stepping."""
+"""Steps on the scalar core: a program for the core alone, and single-stepping."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from edgetpu_driver.usb.framing import Event, Frame, Tag
 from edgetpu_driver.usb.link import UsbLink
 
 _DESCRIPTOR = (20, 21, 22, 23)
-"""Scalar registers that the trial program loads a transfer's descriptor from; any four would do."""
+"""Scalar registers with the transfer descriptor of the trial program; any four would do."""
 _MASK = 0xFFFFFFFF
 """Scalar registers have 32 bits."""
 _MOST_STEPS = 8
-"""More than it takes to get past two loads, whatever counts as a step before them."""
+"""Maximum number of steps: more than needed to pass two loads, whatever counts as a step before them."""
 
 
 def scalar_core(stick: TrialStick) -> Values:
-    """Run a program that computes, compares and sends an interrupt; read what it left in the registers."""
+    """Run a program that computes, compares and sends an interrupt, then read the registers."""
     program = _computing()
 
     def run_it(link: UsbLink) -> tuple[Event, CoreState]:
@@ -53,7 +53,7 @@ def scalar_core(stick: TrialStick) -> Values:
 
 
 def single_stepping(stick: TrialStick) -> Values:
-    """Halt the core, send it a program, step through two loads, let it run on to its interrupt."""
+    """Halt the core, send a program, step through two loads, then let it run to its interrupt."""
 
     def step_through(link: UsbLink) -> list[CoreState]:
         halt(link)

@@ -1,4 +1,4 @@
-"""Steps on the link and the chip around the programs: start, headers, chunks, clock, temperature, faults."""
+"""Steps on the link and the chip: start, headers, chunks, clock, temperature, faults."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from edgetpu_driver.usb.link import POLL_SECONDS, UsbLink
 from edgetpu_driver.usb.registers import Register
 
 _RUNS, _RUNS_OF_A_CLOCK = 50, 10
-"""Products in a row: of a step, and at each clock rate. More find rarer leftovers and take longer."""
+"""Consecutive products in a step and at each clock rate. More find rarer leftovers and take longer."""
 _COLDEST, _HOTTEST = 5.0, 95.0
-"""Plausible temperatures of a die in use, degrees Celsius. Chosen: outside them a register was misread."""
+"""Plausible die temperatures, degrees Celsius. Chosen: outside them, a register was misread."""
 _DIAGNOSIS_SECONDS = 0.1
-"""Seconds to read one error register at most, far above a control transfer. A longer diagnosis is refuted."""
+"""Maximum time to read one error register, s; far above a control transfer. More refutes the step."""
 _EXPECTED_SECONDS = {"inference": 0.28e-3, "upload": 5.6e-3}
-"""Reported on USB 3: a product of 256 x 256, and the first of 1024 x 1024 with its upload."""
+"""Reported times on USB 3: a product of 256 x 256, and the first of 1024 x 1024 with its upload."""
 _FACTOR = 2.0
-"""A time may be so many times longer or shorter than the reported one. Less would refute slower hosts."""
+"""Accepted ratio, in either direction, to the reported time. A smaller one would refute slower hosts."""
 _CREDIT_BITS = 21
 """Length of each counter in the register ep_status_credit."""
 _HIGH_SPEED_CHUNK = 0x20
-"""What bring-up writes to outfeed_chunk_length on USB 2."""
+"""The value that bring-up writes to outfeed_chunk_length on USB 2."""
 
 
 def firmware(stick: TrialStick) -> Values:
-    """Whether the stick that was opened had to be given its firmware, and took it."""
+    """Check that the opened stick needed its firmware and accepted it."""
     if not stick.opening.loaded_firmware:
         raise NotApplicable(
             "the stick ran its firmware already: unplug it, plug it in, then edgetpu confirm --only firmware"
@@ -52,7 +52,7 @@ def firmware(stick: TrialStick) -> Values:
 
 
 def port(stick: TrialStick) -> Values:
-    """Whether the stick came back in the port where it was in boot mode."""
+    """Check that the stick came back in the port where it was in boot mode."""
     if not stick.opening.loaded_firmware:
         raise NotApplicable(
             "the stick ran its firmware already: unplug it, plug it in, then edgetpu confirm --only port"
@@ -65,14 +65,14 @@ def port(stick: TrialStick) -> Values:
 
 
 def bring_up(stick: TrialStick) -> Values:
-    """How long it takes to reset the stick and to bring its chip up."""
+    """Measure how long it takes to reset the stick and bring up its chip."""
     start = stick.clock.monotonic()
     stick.reopen()
     return {"seconds": stick.clock.monotonic() - start, "limit_of_a_register": POLL_SECONDS}
 
 
 def registers(stick: TrialStick) -> Values:
-    """Whether the error registers of a chip that was just brought up are zero."""
+    """Check that the error registers are zero right after bring-up."""
     values = stick.tpu.registers()
     wrong = {each.name: f"{values[each]:#x}" for each in ERROR_REGISTERS if values[each]}
     if wrong:
@@ -102,7 +102,7 @@ def chunk_length(stick: TrialStick) -> Values:
 
 
 def leftovers(stick: TrialStick) -> Values:
-    """Whether anything more arrives after the outputs and events of a program."""
+    """Check that nothing more arrives after the outputs and events of a program."""
     matrix = google_matrix()
     stick.multiply(matrix, np.repeat(matrix.inputs()[:1], _RUNS, axis=0))
     more = stick.tpu.with_link(lambda link: link.discard_activations(QUIET_MS))
@@ -139,7 +139,7 @@ def _seconds(stick: TrialStick, work: Callable[[], Any]) -> float:
 
 
 def temperature(stick: TrialStick) -> Values:
-    """Whether the thermometer is off, or shows the temperature of something that is in use."""
+    """Check that the thermometer is off or shows a plausible temperature."""
     celsius = stick.tpu.info().temperature
     if math.isnan(celsius):
         return {"celsius": celsius, "thermometer": "off"}
@@ -165,7 +165,7 @@ def clock(stick: TrialStick) -> Values:
 
 
 def interrupts(stick: TrialStick) -> Values:
-    """Read the interrupt endpoint of a healthy chip, acknowledge a warning, and go on."""
+    """Read the interrupt endpoint of a healthy chip, acknowledge a warning, and continue."""
     found = stick.tpu.with_link(take_interrupts)
     stick.check_unharmed("reading the interrupt endpoint")
     again = stick.tpu.with_link(take_interrupts)
@@ -175,7 +175,7 @@ def interrupts(stick: TrialStick) -> Values:
 
 
 def credits(stick: TrialStick) -> Values:
-    """Whether the credits of the endpoints tell what an idle chip and a running program wait for."""
+    """Check that endpoint credits show what an idle chip and a running program wait for."""
     idle, waiting = stick.tpu.with_link(partial(_begin_and_read, register=Register.ep_status_credit))
     stick.reopen()
     values = {"idle": _credits(idle), "waiting_for_inputs": _credits(waiting)}
@@ -204,7 +204,7 @@ def _credits(value: int) -> dict[str, int]:
 
 
 def draining(stick: TrialStick) -> Values:
-    """Leave the outputs of a program unread, drain the endpoints, and go on without a reset."""
+    """Leave the outputs of a program unread, drain the endpoints, and continue without a reset."""
     matrix = google_matrix()
     stick.check(matrix)
 
@@ -220,7 +220,7 @@ def draining(stick: TrialStick) -> Values:
 
 
 def given_up_program(stick: TrialStick) -> Values:
-    """Begin a program, never send its inputs, read the error registers, reset the stick, and go on."""
+    """Start a program, never send its inputs, read the error registers, reset the stick, and continue."""
 
     def give_up(link: UsbLink) -> tuple[float, str]:
         link.send(_instructions(google_matrix()))

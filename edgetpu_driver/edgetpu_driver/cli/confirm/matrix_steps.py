@@ -1,4 +1,4 @@
-"""Steps with programs generated here: what a stick computes, and with which parameters."""
+"""Steps with generated programs: a stick's results, with various parameters."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from edgetpu_driver.cli.confirm.trial_matrix import (
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
 
 _REPETITIONS = 50
-"""Runs on one input that have to agree. A fault rarer than one run in so many can go unseen."""
+"""Number of runs on one input that must agree. Rarer faults may go unnoticed."""
 _VECTORS = 64
 """Random inputs of the step `arithmetic`; more check more values and take longer."""
 
 
 def google_program(stick: TrialStick) -> Values:
-    """Run a program that equals Google's to the last byte, as it is in the file."""
+    """Run a program that is byte for byte equal to Google's, unmodified."""
     matrix = google_matrix()
     programs = (matrix.model.execution, matrix.model.caching)
     digests = [hashlib.sha256(each.bitstreams[0].data).hexdigest() for each in programs if each]
@@ -58,7 +58,7 @@ def of_matrix(matrix: TrialMatrix) -> Callable[[TrialStick], Values]:
 
 
 def of_matrices(*matrices: TrialMatrix) -> Callable[[TrialStick], Values]:
-    """A step that compares the products of several."""
+    """A step that compares the products of several matrices."""
 
     def check(stick: TrialStick) -> Values:
         return {"matrices": [stick.check(each) for each in matrices]}
@@ -80,7 +80,7 @@ PADDING = of_matrix(TrialMatrix(200, 180, bias=True, output_scale=0.4))
 
 
 def replaced_weights(stick: TrialStick) -> Values:
-    """Upload other weights under the same caching token, and the first ones again."""
+    """Upload other weights with the same caching token, then the original ones."""
     first, second = google_matrix(), google_matrix(seed=3)
     inputs = first.inputs()
     loaded = stick.load(first)
@@ -96,7 +96,7 @@ def replaced_weights(stick: TrialStick) -> Values:
 
 
 def row_multipliers(stick: TrialStick) -> Values:
-    """Upload parameters with other multipliers, those of a matrix whose weight scales go up to fourfold."""
+    """Upload the multipliers of a matrix whose weight scales differ by up to a factor of four."""
     usual, rescaled = TrialMatrix(256, 256), TrialMatrix(256, 256, scale_spread=3.0)
     inputs = usual.inputs()
     loaded = stick.load(usual)

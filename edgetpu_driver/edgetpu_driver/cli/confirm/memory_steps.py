@@ -1,4 +1,4 @@
-"""Steps with compiled models of the user: which models stay in the chip's memory together."""
+"""Steps with the user's compiled models: which models stay in the chip's memory together."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain.compiled_file_names import source_graph
 
 _ROUNDS = 3
-"""Turns through all models: from the second one on, each runs after all others did."""
+"""Rounds through all models: from the second one on, each model runs after all others."""
 
 
 def resident_together(stick: TrialStick) -> Values:
-    """Run two models that were compiled together in turn; neither may lose its parameters."""
+    """Run two co-compiled models alternately; neither may lose its parameters."""
     for one, other in combinations(_compiled(stick), 2):
         if _fit_together(one, other) and not _are_copies(one, other):
             return _in_turn(stick, one, other)
@@ -34,7 +34,7 @@ def resident_together(stick: TrialStick) -> Values:
 
 
 def copies(stick: TrialStick) -> Values:
-    """Run two copies of one graph that were compiled together in turn."""
+    """Run two co-compiled copies of one graph alternately."""
     for one, other in combinations(_compiled(stick), 2):
         if _fit_together(one, other) and _are_copies(one, other):
             return _in_turn(stick, one, other)
@@ -49,7 +49,7 @@ def _compiled(stick: TrialStick) -> list[CompiledModel]:
 
 
 def runnable_parts(stick: TrialStick, path: Any) -> Iterator[CompiledModel]:
-    """The parts of a file that this stick can run; none if there is nothing to run in it."""
+    """The parts of a file that this stick can run; empty if there are none."""
     try:
         for part in CompiledModel.load_parts(path):
             part.check_runnable()
@@ -65,7 +65,7 @@ def runnable_parts(stick: TrialStick, path: Any) -> Iterator[CompiledModel]:
 
 
 def _fit_together(one: CompiledModel, other: CompiledModel) -> bool:
-    """Whether they have one token and no row of the memory in common."""
+    """Whether they have the same token and no common memory rows."""
     together = one.parameter_caching_token == other.parameter_caching_token != 0
     cached = one.is_cached and other.is_cached
     return together and cached and not one.parameter_region & other.parameter_region
@@ -78,7 +78,7 @@ def _are_copies(one: CompiledModel, other: CompiledModel) -> bool:
 
 
 def _in_turn(stick: TrialStick, *models: CompiledModel) -> Values:
-    """Whether models give the same outputs in turn as right after an upload, and are uploaded only once."""
+    """Check that alternating models give the same outputs as after an upload, with one upload each."""
     loaded = [stick.tpu.load(model) for model in models]
     inputs = [random_inputs(each.inputs) for each in loaded]
     expected = []

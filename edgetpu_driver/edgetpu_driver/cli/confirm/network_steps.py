@@ -1,4 +1,4 @@
-"""A step with compiled networks of the user: the weights of one layer, replaced."""
+"""A step with the user's compiled networks: replaces the weights of one layer."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 _ROUNDING = 2
-"""Steps by which outputs may be farther from LiteRT's with other weights than with the first ones."""
+"""Accepted increase of the difference from LiteRT with replaced weights, quantisation steps."""
 
 _Outputs = Mapping[str, NDArray[Any]]
 
 
 def network_layer(stick: TrialStick) -> Values:
-    """Give the last layer of a network other weights, compare with LiteRT, and put the first ones back."""
+    """Replace the weights of a network's last layer, compare with LiteRT, and restore them."""
     for path in stick.models:
         for model in runnable_parts(stick, path):
             sidecars, tensor = _settable_layer(model, path)
@@ -102,5 +102,5 @@ def _weights(tensor: WeightTensor) -> NDArray[np.float32]:
 
 
 def _difference(some: _Outputs, others: _Outputs) -> int:
-    """The largest difference of two sets of outputs, in steps."""
+    """The largest difference between two sets of outputs, in steps."""
     return max(int(np.abs(some[name].astype(int) - others[name].astype(int)).max()) for name in some)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Values = Mapping[str, Any]
-"""What a step has measured, by name."""
+"""Measured values of a step, by name."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Outcome:
 
 
 class Refuted(Exception):  # noqa: N818 - an answer, not an error
-    """The stick does something else than assumed; the message says what."""
+    """The stick does not behave as assumed; the message gives the difference."""
 
     def __init__(self, message: str, values: Values | None = None) -> None:
         super().__init__(message)
@@ -31,4 +31,4 @@ class Refuted(Exception):  # noqa: N818 - an answer, not an error
 
 
 class NotApplicable(Exception):  # noqa: N818
-    """The stick, its port or the available models cannot answer; the message says what could."""
+    """The stick, its port or the available models do not allow the step; the message says what is needed."""

@@ -1,4 +1,4 @@
-"""The report of `edgetpu confirm`: a file for programs and one for people, to be sent in."""
+"""The report of `edgetpu confirm`, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.files.file_access import write_file
 
 _FORMAT = 1
-"""Version of a report's file. Files of another one are not continued."""
+"""Format version of the report file. Files of other versions are not continued."""
 _MOST_SHOWN = 6
-"""Values of a step in the text."""
+"""Maximum number of a step's values in the text."""
 
 
 def make_report(
     course: Course, steps: Sequence[Step], opening: Opening | None, backend: str, earlier: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The content of both files. earlier: the report that is continued; its other steps are kept."""
+    """The content of both files. earlier: the report to continue; its other steps are kept."""
     new = {each.step: asdict(each) for each in course.outcomes}
     old = {each["step"]: each for each in earlier.get("outcomes", ())}
     known = {**old, **new}
@@ -45,7 +45,7 @@ def make_report(
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """An earlier report; empty if there is none. ModelFormatError for a file that is no report."""
+    """An earlier report; empty if there is none. ModelFormatError if the file is not a report."""
     try:
         content = json.loads(path.read_text())
         if content["format"] != _FORMAT or not all("step" in each for each in content["outcomes"]):
@@ -68,7 +68,7 @@ def write_report(report: Mapping[str, Any], path: Path) -> tuple[Path, Path]:
 
 
 def text(report: Mapping[str, Any]) -> str:
-    """The report for people."""
+    """The report as text."""
     stick = report["stick"]
     facts = {
         "suite": report["suite"],
@@ -83,7 +83,7 @@ def text(report: Mapping[str, Any]) -> str:
         parts.append(f"not run: {', '.join(report['not_run'])}")
     if report["resume_from"]:
         parts.append(
-            "The stick does not answer any more. Unplug it, plug it in, then: "
+            "The stick no longer answers. Unplug it, plug it in, then: "
             f"edgetpu confirm --from {report['resume_from']}"
         )
     return "\n".join(parts)
@@ -126,6 +126,6 @@ def _version() -> str:
 
 
 def counted(outcomes: Sequence[Mapping[str, Any]] | Sequence[Outcome]) -> dict[str, int]:
-    """How many steps were confirmed, refuted and skipped."""
+    """The number of steps that were confirmed, refuted and skipped."""
     kinds = [each["outcome"] if isinstance(each, Mapping) else each.outcome for each in outcomes]
     return {kind: kinds.count(kind) for kind in ("confirmed", "refuted", "skipped")}

@@ -1,4 +1,4 @@
-"""Runs the steps of `edgetpu confirm` until one leaves a stick that has to be replugged."""
+"""Runs the steps of `edgetpu confirm` until the stick has to be replugged."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from edgetpu_driver.usb.discovery import UsbStick
 
 @dataclass(frozen=True)
 class Course:
-    """How far the steps came."""
+    """The outcomes so far."""
 
     outcomes: tuple[Outcome, ...]
     resume_from: str = ""
-    """The step to go on with once the stick was replugged; empty if no replug is needed."""
+    """The step to continue with after a replug; empty if none is needed."""
 
 
 def run_steps(stick: TrialStick, steps: Sequence[Step], advance: Callable[[], None]) -> Course:
     """Open the stick, run the steps, and close it.
 
-    advance: called after each step. Raises what keeps any stick from being opened: DeviceNotFoundError,
-    DeviceAccessError, DeviceBusyError, and FirmwareError for a firmware file that is not there.
+    advance: called after each step. Raises errors that prevent opening any stick: DeviceNotFoundError,
+    DeviceAccessError, DeviceBusyError, and FirmwareError for a missing firmware file.
     """
     outcomes: list[Outcome] = []
     try:
@@ -53,7 +53,7 @@ def run_steps(stick: TrialStick, steps: Sequence[Step], advance: Callable[[], No
 
 
 def _open(stick: TrialStick) -> Outcome | None:
-    """Open the stick; where that fails, the outcome of the step that it belongs to."""
+    """Open the stick; if that fails, return the outcome of the step that covers the failure."""
     stick.check_firmware()
     before = stick.on_the_bus()
     try:
@@ -68,7 +68,7 @@ def _open(stick: TrialStick) -> Outcome | None:
 
 
 def _blamed(before: Sequence[UsbStick], after: Sequence[UsbStick], error: DeviceError) -> tuple[str, str]:
-    """The step that a failed opening belongs to, and what to say."""
+    """The step that covers a failed opening, and the message."""
     if not any(each.boot_mode for each in before):
         return BRING_UP, str(error)
     places = {each.bus_path for each in before}

@@ -1,4 +1,4 @@
-"""A pyusb backend that sends the header of each frame in a transfer of its own, as the vendor's driver."""
+"""A pyusb backend that sends each frame's header in a separate transfer, like the vendor's driver."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from edgetpu_driver.usb.framing import HEADER
 
 
 class SeparateHeaders:
-    """Passes everything on to another pyusb backend; only frames are cut in two."""
+    """Forwards everything to another pyusb backend, but splits frames in two."""
 
     def __init__(self, backend: Any) -> None:
         self.apart = True
-        """Whether headers go separately."""
+        """Whether headers are sent separately."""
         self._backend = backend
         self._left = 0
-        """Bytes of the present frame that are still to come."""
+        """Remaining bytes of the current frame."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
     def claim_interface(self, handle: Any, interface: int) -> Any:
-        """Claim it; a frame that was cut off before is forgotten."""
+        """Claim the interface; discards an incomplete frame."""
         self._left = 0
         return self._backend.claim_interface(handle, interface)
 

@@ -19,4 +19,4 @@ class Step:
     check: Callable[[TrialStick], Values]
     """Returns what was measured; raises Refuted, NotApplicable or EdgeTpuError."""
     needs: str = ""
-    """The step without whose success this one says nothing."""
+    """The step that must succeed for this one to be meaningful."""

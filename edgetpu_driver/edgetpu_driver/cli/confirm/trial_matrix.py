@@ -1,4 +1,4 @@
-"""Matrices with known products, whose programs are generated here: what `edgetpu confirm` runs."""
+"""Matrices with known products and generated programs, for the steps of `edgetpu confirm`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ GOOGLE_PROGRAMS = (
     "bff10c8c60b03d5be26ddf69c4290bc8deb13293f4f3424894f6854e88e3ec1a",
     "f801dadfbd170b865f629986bed4e94914759c35436da1cf16e163b65e48be0d",
 )
-"""SHA-256 of the two bitstreams that edgetpu_compiler 16 wrote for dense_256 of LibrEdgeTPU at be71d6d: what
-multiplies, and what uploads the parameters. `google_matrix` has the same."""
+"""SHA-256 of the two bitstreams that edgetpu_compiler 16 wrote for dense_256 of LibrEdgeTPU at be71d6d: the
+one that multiplies, and the one that uploads the parameters. `google_matrix` has the same."""
 
 _LARGEST = 255
-"""Value of a uint8, which inputs and outputs are."""
+"""Largest value of inputs and outputs, which are uint8."""
 _TO_SIGNED = 128
-"""From zero points of uint8 to those of int8."""
+"""Difference between zero points of uint8 and int8."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class TrialMatrix:
     input_scale: float = 1 / 127
     input_zero_point: int = 128
     output_scale: float = 0.0
-    """0: such that the outputs of random inputs use their range."""
+    """0: chosen so that outputs of random inputs use their range."""
     output_zero_point: int = 128
     activation: Activation = "NONE"
     seed: int = 0
@@ -76,7 +76,7 @@ class TrialMatrix:
     def _bias(self) -> NDArray[np.int32] | None:
         if not self.bias:
             return None
-        # In steps of input scale times weight scale: multiples of what most inputs hold, and a rest.
+        # In steps of input scale times weight scale: a multiple of the usual input value, and a remainder.
         rows = np.arange(self.rows)
         return (self.input_zero_point * (rows % 200 - 100) + 60 - rows % 121).astype(np.int32)
 
@@ -124,7 +124,7 @@ class TrialMatrix:
         return np.concatenate(rows).astype(np.uint8)
 
     def products(self, inputs: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """What the stick is to answer for uint8 vectors [n, columns], by the documented arithmetic."""
+        """Expected outputs for uint8 vectors [n, columns], by the documented arithmetic."""
         sums = (inputs.astype(np.float64) - self.input_zero_point) @ self.weights.T.astype(np.float64)
         if self._bias is not None:
             sums += self._bias
@@ -140,7 +140,7 @@ class TrialMatrix:
 
 @cache
 def google_matrix(seed: int = 0) -> TrialMatrix:
-    """The matrix whose program was compared with Google's, with weights of its own."""
+    """The matrix whose program was compared with Google's, with random weights."""
     return TrialMatrix(
         GOOGLE_SIZE,
         GOOGLE_SIZE,
@@ -165,7 +165,7 @@ class RetargetedMatrix(TrialMatrix):
 
 
 def compared(outputs: NDArray[Any], expected: NDArray[np.int64]) -> Values:
-    """How far outputs are from the expected ones; Refuted if any is off by more than one step."""
+    """Compare outputs with the expected ones; Refuted if any differs by more than one step."""
     differences = np.abs(outputs.astype(np.int64) - expected)
     values: Mapping[str, Any] = {
         "outputs": int(differences.size),

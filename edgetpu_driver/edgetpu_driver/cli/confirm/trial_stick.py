@@ -1,4 +1,4 @@
-"""The stick that `edgetpu confirm` looks at: opened, run, watched, and opened again after a failed step."""
+"""The stick under test by `edgetpu confirm`: opens it, runs programs, and reopens it after a failed step."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Opening:
 
 
 class TrialStick:
-    """One stick under trial. Headers go in transfers of their own unless `headers_together` says otherwise.
+    """The stick under test. Frame headers are sent in separate transfers except within `headers_together`.
 
-    bus: a pyusb backend. models: compiled models of the user, for the steps that need some.
+    bus: a pyusb backend. models: the user's compiled models, for the steps that need them.
     """
 
     def __init__(
@@ -80,19 +80,19 @@ class TrialStick:
 
     @property
     def first_opening(self) -> Opening | None:
-        """How it was opened first; None if it never was."""
+        """How it was first opened; None if it never was."""
         return self._opening
 
     @property
     def opening(self) -> Opening:
-        """How it was opened first; DeviceLostError if it is not open."""
+        """How it was first opened; DeviceLostError if it is not open."""
         if self._opening is None:
             raise DeviceLostError("the stick is not open")
         return self._opening
 
     @property
     def repeated(self) -> int:
-        """Operations that failed and were repeated since this was read last."""
+        """Operations that were retried since the last call."""
         now = 0 if self._tpu is None else self._tpu.repeated
         new, self._repeated = now - self._repeated, now
         return new
@@ -102,7 +102,7 @@ class TrialStick:
         return find_sticks(self.bus)
 
     def check_firmware(self) -> None:
-        """Raise FirmwareError if the stick needs a firmware that is not there, or is another one."""
+        """Raise FirmwareError if the stick needs firmware and the file is missing or a different one."""
         found = self.on_the_bus()
         if found and all(stick.boot_mode for stick in found):
             firmware_image(self.firmware, found[0].bus_path)
@@ -122,7 +122,7 @@ class TrialStick:
         self._opening = self._opening or Opening(before, self._tpu.info(), seconds)
 
     def close(self) -> None:
-        """Shut it down and release it, also if it does not answer."""
+        """Shut it down and release it, even if it does not answer."""
         tpu, self._tpu = self._tpu, None
         self._loaded.clear()
         self._repeated = 0
@@ -136,7 +136,7 @@ class TrialStick:
 
     @contextmanager
     def headers_together(self) -> Iterator[None]:
-        """Send headers and payloads in one transfer meanwhile."""
+        """Within the context, send headers and payloads in one transfer."""
         self._link.apart = False
         try:
             yield
@@ -144,7 +144,7 @@ class TrialStick:
             self._link.apart = True
 
     def load(self, matrix: TrialMatrix) -> LoadedModel:
-        """The program of a matrix on the stick."""
+        """Load the program of a matrix onto the stick."""
         loaded = self._loaded.get(matrix)
         if loaded is None:
             loaded = self._loaded[matrix] = self.tpu.load(matrix.model)
@@ -156,12 +156,12 @@ class TrialStick:
         return np.concatenate([loaded.run({"x": row[np.newaxis]})["y"] for row in inputs])
 
     def check(self, matrix: TrialMatrix) -> Values:
-        """Compare the products of a matrix with the documented arithmetic; Refuted if they are others."""
+        """Compare the products of a matrix with the documented arithmetic; Refuted if they differ."""
         inputs = matrix.inputs()
         return compared(self.multiply(matrix, inputs), matrix.products(inputs))
 
     def check_unharmed(self, after: str) -> None:
-        """Whether the stick still multiplies rightly; Refuted, saying after what, if not."""
+        """Raise Refuted unless the stick still multiplies correctly. after: the cause, for the message."""
         try:
             self.check(self._reference)
         except Refuted as error:

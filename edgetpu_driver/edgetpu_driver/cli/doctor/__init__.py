@@ -1,1 +1,1 @@
-"""`edgetpu doctor`: what stands between this computer and a result of a stick."""
+"""`edgetpu doctor`: checks that everything a stick needs is in place."""

@@ -1,4 +1,4 @@
-"""`edgetpu doctor`: looks at everything a result of a stick needs, and says what is missing."""
+"""`edgetpu doctor`: checks everything a stick needs and reports what is missing."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from edgetpu_driver.errors import EdgeTpuError, reason_of
 from edgetpu_driver.files.default_paths import default_model_dir
 
 _EXIT_MISSING = 1
-"""A check is at fault, as in the epilog of `edgetpu --help`."""
+"""Exit status if a check fails, see the epilog of `edgetpu --help`."""
 
 Look = Callable[[], Finding | Iterable[Finding]]
 
 
 def doctor(options: argparse.Namespace, progress: Progress) -> Answer:
-    """Look at everything that a backend needs."""
+    """Check everything that a backend needs."""
     looks = _looks(options.backend)
     findings: list[Finding] = []
     with progress.counting("looking", len(looks)) as advance:
@@ -45,7 +45,7 @@ def doctor(options: argparse.Namespace, progress: Progress) -> Answer:
 
 
 def _looks(backend: str) -> dict[str, Look]:
-    """What to look at for a backend, by the subject that is named if looking fails."""
+    """The checks for a backend, by the subject to report if a check raises."""
     on_usb = backend == "usb"
     looks: dict[str, Look] = {
         "computer": computer.computer,
@@ -76,7 +76,7 @@ def _sticks(backend: str) -> tuple[Finding, ...]:
 
 
 def _looked(subject: str, look: Look) -> list[Finding]:
-    """What a look finds; what keeps it from looking is a finding too."""
+    """The findings of a check; an exception becomes a finding too."""
     try:
         found = look()
     except (EdgeTpuError, ImportError, OSError) as error:
@@ -85,7 +85,7 @@ def _looked(subject: str, look: Look) -> list[Finding]:
 
 
 def _in_view_of_the_stick(findings: list[Finding]) -> list[Finding]:
-    """What is missing for access is a note where a stick could be opened, as by the user at the seat."""
+    """Downgrade missing access rights to notes if a stick could be opened, e.g. by the user at the seat."""
     usable = any(each.subject == "access" and each.state is State.FINE for each in findings)
     runs = any(each.subject == "stick" and "runs its firmware" in each.found for each in findings)
     needless = {*(("udev rule", "group") if usable else ()), *(("firmware",) if runs else ())}

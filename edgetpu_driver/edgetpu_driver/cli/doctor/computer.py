@@ -1,4 +1,4 @@
-"""What this computer has: its kind, Python and its packages, libusb, LiteRT, ROS."""
+"""Findings on this computer: its kind, Python and its packages, libusb, LiteRT, ROS."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 from edgetpu_driver.cli.doctor.finding import Finding, fine, missing, note
 
 _OLDEST_PYTHON = (3, 10)
-"""Given by ROS 2 Humble on Ubuntu 22.04, the oldest distribution that the suite is written for."""
+"""Oldest Python: that of ROS 2 Humble on Ubuntu 22.04, the oldest supported distribution."""
 _PACKAGES = {"numpy": "python3-numpy", "flatbuffers": "python3-flatbuffers", "pyusb": "python3-usb"}
-"""Names on PyPI and in Debian of what every command needs."""
+"""Required packages: names on PyPI and in Debian."""
 _OPENCV = ("opencv-python-headless", "opencv-python", "opencv-contrib-python")
 _NO_LITERT_WHEELS = ("armv6l", "armv7l", "i386", "i686")
 _ON_EXTERNALLY_MANAGED = " (on Debian and Ubuntu in a virtual environment, or with --break-system-packages)"
 
 PASS_USB_THROUGH = "docker run -v /dev/bus/usb:/dev/bus/usb --device-cgroup-rule='c 189:* rmw' .."
-"""How a container gets the USB bus, also of sticks that are plugged in later."""
+"""Command that gives a container the USB bus, including sticks plugged in later."""
 
 VERSION_FILE = Path("/proc/version")
 PROCESSOR_FILE = Path("/proc/cpuinfo")
@@ -30,7 +30,7 @@ CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 
 def computer() -> Finding:
-    """The processor and the system, and what is known to be in the way of a stick there."""
+    """The processor and the system, with known obstacles to using a stick."""
     machine = platform.machine()
     details = f"{machine}, {platform.system()} {platform.release()}, {os.cpu_count()} processors"
     if machine in _NO_LITERT_WHEELS:
@@ -45,7 +45,7 @@ def computer() -> Finding:
 
 
 def surroundings() -> Finding:
-    """Whether the kernel's USB is that of the computer, or reaches it through something else."""
+    """Whether USB is direct, or passes through a container, a virtual machine or WSL."""
     changes = "the stick changes its identity (1a6e:089a, then 18d1:9302) when its firmware is loaded"
     if "microsoft" in _text(VERSION_FILE).lower():
         return note(
@@ -79,7 +79,7 @@ def python() -> Finding:
 
 
 def packages() -> tuple[Finding, ...]:
-    """The packages that every command needs, and OpenCV, which images need."""
+    """The packages that every command needs, and OpenCV for images."""
     needed = [_package(name, debian) for name, debian in _PACKAGES.items()]
     opencv = next((each for each in _OPENCV if _version(each)), "")
     if opencv:
@@ -104,7 +104,7 @@ def libusb() -> Finding:
     """Whether pyusb finds libusb 1.0."""
     if not _version("pyusb") and not _is_importable("usb"):
         return missing(
-            "libusb", "pyusb, which would look for it, is not there", "sudo apt install python3-usb"
+            "libusb", "pyusb, which looks for it, is not installed", "sudo apt install python3-usb"
         )
     from edgetpu_driver.errors import DependencyMissingError
     from edgetpu_driver.usb.libusb import default_backend
@@ -121,21 +121,21 @@ def libusb() -> Finding:
 
 
 def other_drivers() -> tuple[Finding, ...]:
-    """The vendor's library, if it is installed: this driver does not use it."""
+    """A note on the vendor's library if it is installed: this driver does not use it."""
     library = find_library("edgetpu")
     if library is None:
         return ()
     return (
         note(
             "libedgetpu",
-            f"{library} is installed; this driver does not use it, and one program at a time has the stick. "
-            "'Failed to load delegate' is a message of that library's users",
+            f"{library} is installed; this driver does not use it, and only one program at a time can "
+            "use the stick. 'Failed to load delegate' is a message of programs that use that library",
         ),
     )
 
 
 def litert(needed: bool) -> Finding:
-    """Whether LiteRT is installed. needed: for every model, as on the CPU and on the virtual stick."""
+    """Whether LiteRT is installed. needed: whether every model needs it, as on the CPU and virtual stick."""
     found = _version("ai-edge-litert")
     if found and _is_importable("ai_edge_litert.interpreter"):
         return fine("LiteRT", found)

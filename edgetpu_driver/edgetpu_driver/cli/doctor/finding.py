@@ -1,4 +1,4 @@
-"""One line of `edgetpu doctor`: what was looked at, what was found, and the command that fixes it."""
+"""One line of `edgetpu doctor`: subject, finding and remedy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class State(Enum):
-    """How much a finding matters."""
+    """Severity of a finding."""
 
     FINE = "fine"
     NOTE = "note"
@@ -18,7 +18,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found on one subject."""
+    """The finding on one subject."""
 
     subject: str
     state: State
@@ -28,12 +28,12 @@ class Finding:
 
     @property
     def complaint(self) -> str:
-        """What was found and the remedy in one line."""
+        """The finding and its remedy in one line."""
         return f"{self.found}: {self.remedy}" if self.remedy else self.found
 
 
 def fine(subject: str, found: str) -> Finding:
-    """A finding that needs nothing."""
+    """A finding that needs no action."""
     return Finding(subject, State.FINE, found)
 
 

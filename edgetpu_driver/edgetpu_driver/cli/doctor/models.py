@@ -1,4 +1,4 @@
-"""The models in the driver's folder, and what each can be used for."""
+"""Findings on the models in the driver's folder and their uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgetpu_driver.toolchain.edgetpu_compiler import find_compiler
 
 
 def models(directory: Path, backend: str) -> tuple[Finding, ...]:
-    """A finding for each model of a folder; backend: what is to run them."""
+    """A finding for each model of a folder. backend: the one that should run them."""
     found = models_in(directory)
     if not found:
         return (
@@ -41,7 +41,7 @@ def _model(files: FilesOfModel, backend: str) -> Finding:
             f"{seen.use}; runs on {where}, not on {backend}, which needs its graph",
             f"cp {files.name}.tflite {files.present[0].parent}",
         )
-    # Without the compiler the command would pack the graph for the virtual stick only.
+    # Without the compiler, the command packs the graph for the virtual stick only.
     elsewhere = "" if find_compiler() else " --on USER@COMPUTER"
     return note(
         subject,

@@ -1,4 +1,4 @@
-"""What a host needs before a stick can be used: the udev rule, membership of its group, the firmware."""
+"""Findings on the host's requirements for a stick: the udev rule, group membership and the firmware."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUP = "plugdev"
 RULE_DIRECTORIES = tuple(
     Path(directory, "udev/rules.d") for directory in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 )
-"""Where udev reads rules from."""
+"""Directories of udev rules."""
 
 APPLY_RULES = "sudo udevadm control --reload && sudo udevadm trigger"
 """Makes udev read its rules again and apply them to what is plugged in."""
@@ -35,7 +35,7 @@ def stick_requirements() -> tuple[Finding, ...]:
 
 
 def missing_requirements() -> list[str]:
-    """Describe what this host lacks for a stick, one line each with the commands that provide it."""
+    """List what this host lacks for a stick, one line each with the commands to fix it."""
     return [each.complaint for each in stick_requirements() if each.state is State.MISSING]
 
 
@@ -84,7 +84,7 @@ def group_membership() -> Finding:
 
 
 def firmware(path: Path) -> Finding:
-    """Whether a file holds the image that this driver loads."""
+    """Whether a file is the image that this driver loads."""
     from edgetpu_driver.usb.firmware import SINGLE_ENDPOINT_SHA256
 
     command = f"mkdir -p {path.parent} && curl -L -o {path} {_FIRMWARE_URL}"
@@ -103,7 +103,7 @@ def firmware(path: Path) -> Finding:
 
 
 def rule_source() -> Path:
-    """The udev rule that this package brings, in the install tree or the source tree."""
+    """The udev rule of this package, in the install tree or the source tree."""
     prefixes = [
         Path(prefix) for prefix in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if prefix
     ]

@@ -28,7 +28,7 @@ _SUPER_SPEED, _HIGH_SPEED = 5000.0, 480.0
 _SELF_POWERED = 0x40
 """Bit 6 of bmAttributes in a USB configuration descriptor."""
 _PROGRAMS = "usbfs"
-"""What the kernel calls the driver of interfaces that programs use."""
+"""The kernel's name for the driver of interfaces used by programs."""
 
 
 def bus() -> Finding:
@@ -45,7 +45,7 @@ def bus() -> Finding:
 def sticks(backend: Any, *, simulated: bool) -> tuple[Finding, ...]:
     """All findings on the sticks of a pyusb backend; one finding if there is no stick.
 
-    simulated: the backend is not a bus of this computer, so that the kernel knows nothing of its sticks.
+    simulated: the backend is not a bus of this computer, so the kernel does not know its sticks.
     """
     from edgetpu_driver.usb.discovery import find_sticks
 
@@ -127,7 +127,7 @@ def _node(stick: UsbStick) -> Finding:
 
 
 def _power(stick: UsbStick) -> Finding:
-    """What the stick may draw, and through which hubs."""
+    """The current that the stick may draw, and its hubs."""
     demand = _read(SYSFS / stick.bus_path / "bMaxPower") or "unknown"
     hubs = [SYSFS / path for path in _hubs(stick)]
     details = f"the stick may draw {demand}"
@@ -144,7 +144,7 @@ def _power(stick: UsbStick) -> Finding:
 
 
 def voltage() -> Sequence[Finding]:
-    """Whether a Raspberry Pi has noticed that its supply is too weak; nothing on other computers."""
+    """Whether a Raspberry Pi reports undervoltage; nothing on other computers."""
     for monitor in sorted(VOLTAGE_MONITORS.glob("*")):
         if _read(monitor / "name") == "rpi_volt":
             if _read(monitor / "in0_lcrit_alarm") == "1":
@@ -155,7 +155,7 @@ def voltage() -> Sequence[Finding]:
 
 
 def _kernel_driver(stick: UsbStick) -> Finding:
-    """What in the kernel has the interface of the stick."""
+    """The kernel driver attached to the stick's interface."""
     interface = f"{stick.bus_path}:1.0"
     driver = SYSFS / interface / "driver"
     name = driver.resolve().name if driver.exists() else _PROGRAMS
@@ -175,7 +175,7 @@ def _node_path(stick: UsbStick) -> Path:
 
 
 def _users(node: Path) -> list[str]:
-    """Processes that have the device file open, as far as this user may see."""
+    """Processes that have the device file open, if visible to this user."""
     found = []
     for process in sorted(PROCESSES.glob("[0-9]*")):
         try:

@@ -1,1 +1,1 @@
-"""`edgetpu program`: programs of one's own as text and as bytes, run and stepped through on a stick."""
+"""`edgetpu program`: assembles, disassembles, runs and single-steps custom programs."""

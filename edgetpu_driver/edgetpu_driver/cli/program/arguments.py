@@ -34,9 +34,9 @@ def _add_assemble(commands: Commands) -> None:
         commands,
         "assemble",
         "texts",
-        "make a bitstream of text",
-        "The text is that of `edgetpu program disassemble`, by operations or by words; what it shows gives "
-        "the same bytes.",
+        "assemble text into a bitstream",
+        "The text is that of `edgetpu program disassemble`, by operations or by words; assembling its output "
+        "gives the same bytes.",
     )
     command.add_argument("text", type=Path, metavar="TEXT", help="the text of one program")
     command.add_argument("--output", type=Path, required=True, metavar="FILE", help="the bitstream to write")
@@ -51,7 +51,7 @@ def _add_disassemble(commands: Commands) -> None:
         "disassemble",
         "texts",
         "show a bitstream as text",
-        "The same as `edgetpu disassemble`: a line for each operation, then the transfers it asks for.",
+        "The same as `edgetpu disassemble`: a line for each operation, then the requested transfers.",
     )
     command.add_argument(
         "files", type=Path, nargs="+", metavar="MODEL|BITSTREAM", help="compiled .tflite files or bitstreams"
@@ -66,8 +66,8 @@ def _add_extract(commands: Commands) -> None:
         "extract",
         "texts",
         "write the bitstreams and parameters of a compiled model to files",
-        "They are named after the model: x.caching.bin, x.caching.parameters.bin, x.execution.bin, with the "
-        "number of a chunk or a part where there are several.",
+        "Files are named after the model: x.caching.bin, x.caching.parameters.bin, x.execution.bin, with the "
+        "number of the chunk or part if there are several.",
     )
     command.add_argument("model", type=Path, metavar="MODEL", help="a compiled .tflite file")
     command.add_argument(
@@ -82,7 +82,7 @@ def _add_run(commands: Commands) -> None:
         "device",
         "run a program and show what it sends",
         "Sends the program, starts the scalar core, sends parameters and inputs, reads output and events, "
-        "then halts the core and reads its registers. The stick is reset afterwards, however that ended.",
+        "then halts the core and reads its registers. The stick is always reset afterwards.",
     )
     _add_program(command)
     command.add_argument(
@@ -95,13 +95,13 @@ def _add_run(commands: Commands) -> None:
         "--output-bytes",
         type=_count,
         metavar="N",
-        help="read so many bytes of output (default: as many as the program asks to send)",
+        help="bytes of output to read (default: as many as the program sends)",
     )
     command.add_argument(
         "--events",
         type=_count,
         metavar="N",
-        help="wait for so many events (default: as many interrupts as the program sends)",
+        help="events to wait for (default: as many interrupts as the program sends)",
     )
     command.add_argument("--output", type=Path, metavar="FILE", help="write the output there, as raw bytes")
     _add_device(command)
@@ -113,12 +113,12 @@ def _add_step(commands: Commands) -> None:
         "step",
         "device",
         "step through a program and show the core's registers",
-        "Halts the scalar core, sends the program, parameters and inputs, then lets the core carry out one "
-        "instruction after the other. The stick is reset afterwards, however that ended.",
+        "Halts the scalar core, sends the program, parameters and inputs, then executes one instruction at a "
+        "time. The stick is always reset afterwards.",
     )
     _add_program(command)
     command.add_argument(
-        "--steps", type=positive, default=1, metavar="N", help="instructions to carry out (default: 1)"
+        "--steps", type=positive, default=1, metavar="N", help="instructions to execute (default: 1)"
     )
     _add_device(command)
 

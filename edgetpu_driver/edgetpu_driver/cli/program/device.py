@@ -1,4 +1,4 @@
-"""`edgetpu program run` and `step`: programs of one's own on a stick."""
+"""`edgetpu program run` and `step`: run custom programs on a stick."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def step(options: argparse.Namespace, progress: Progress) -> Answer:
 
 @contextlib.contextmanager
 def _opened(options: argparse.Namespace) -> Iterator[ProgramRunner]:
-    """The stick; a second Ctrl-C does not keep it from being reset."""
+    """The open stick; it is reset at the end even after a second Ctrl-C."""
     runner = open_program_runner(
         options.backend,
         serial=options.serial,

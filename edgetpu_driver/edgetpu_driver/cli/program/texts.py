@@ -21,12 +21,12 @@ from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.toolchain.compiled_file_names import plain_stem
 
 LARGEST_TEXT = 1 << 26
-"""Bytes. A larger file is no program, and would only fill the memory."""
+"""Maximum size of a text, bytes. A larger file is no program and would only fill the memory."""
 _TEXTS = (".txt", ".asm")
 
 
 def assemble(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
-    """Write the bitstream of a text."""
+    """Assemble a text into a bitstream file."""
     program = assembled(options.text, frame=options.frame)
     write(options.output, program)
     words = len(program) // WORD_BYTES
@@ -40,7 +40,7 @@ def disassemble(options: argparse.Namespace, progress: Progress) -> Answer:
 
 
 def extract(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
-    """Write what a compiled model sends to files of their own."""
+    """Write the bitstreams and parameters of a compiled model to separate files."""
     try:
         parts = CompiledModel.parse_parts(read_model(options.model))
     except ModelFormatError as error:
@@ -85,7 +85,7 @@ def assembled(path: Path, frame: bool = False) -> bytes:
 
 
 def _encoded(text: str) -> bytes:
-    """The words of a text by operations, or, where its first field has no name before it, by words."""
+    """Encode a text by operations, or by words if its first line has no operation name."""
     for line in text.splitlines():
         fields = line.partition("#")[0].rpartition(":")[2].split()
         if fields:
