@@ -50,7 +50,7 @@ def multipliers(input_scale: float, weight_scales: ArrayLike, output_scale: floa
 
 
 def clamps(output_scale: float, output_zero_point: int, activation: Activation) -> tuple[float, float]:
-    """The least and the largest output in steps from the zero point, both values of float32.
+    """Minimum and maximum output in steps from the zero point, as float32 values.
 
     RELU6 clamps at 6, or at the end of the output range if that is less, as in layers of public networks.
     """
