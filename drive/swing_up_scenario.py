@@ -13,11 +13,10 @@ from edgetpu_control.mpc.sampling_mpc import MpcSettings
 
 UP, UP_SECONDS = 0.95, 1.0
 """Cosine of the pole's angle from which it is up, and how long it must have been at the end."""
-NAMES = ("x", "speed", "angle", "turning", "force")
-COST = CostExpression(
+COST = CostExpression.of_rows(
     "3 * (1 - cos(angle)) + 0.4 * x ** 2 + 0.02 * speed ** 2 + 0.02 * turning ** 2 + 0.001 * force ** 2 "
     "+ 100 * (abs(x) > 2.2)",
-    NAMES,
+    ("x", "speed", "angle", "turning", "force"),
 )
 
 
@@ -54,7 +53,7 @@ class SwingUp(MpcScenario):
 
     def cost(self, states: Array, actions: Array) -> Array:
         """What states and the forces that led to them cost, float64[count]."""
-        return COST(dict(zip(NAMES, np.concatenate([states, actions], axis=1).T, strict=True)))
+        return COST(states, actions)
 
     def succeeded(self, states: States) -> bool:
         """Whether the pole was up all the last second."""

@@ -82,3 +82,9 @@ def test_refuses_operations_nested_too_deeply() -> None:
 def test_says_which_quantities_there_are() -> None:
     with pytest.raises(InputError, match="expected a quantity of angle, x; got 'speed'"):
         CostExpression("speed ** 2", list(VALUES))
+
+
+def test_the_columns_of_rows_are_the_quantities_in_order() -> None:
+    cost = CostExpression.of_rows("x + 10 * speed + 100 * force", ["x", "speed", "force"])
+    costs = cost(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0], [6.0]]))
+    assert costs.tolist() == [521.0, 643.0]

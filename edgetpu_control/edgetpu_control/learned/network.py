@@ -117,6 +117,10 @@ class Network:
         normal = self.activations(self.inputs.normalise(values))[-1]
         return self.outputs.clip(self.outputs.restore(normal))
 
+    def sample_activations(self) -> list[Array]:
+        """Return the activations of the samples, within the ranges."""
+        return self.activations(self.inputs.normalise(self.inputs.clip(self.samples)))
+
     def activations(self, normal: Array) -> list[Array]:
         """Return the normalised inputs and the outputs of every layer after its ReLU; the last has none."""
         found = [normal]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from edgetpu_control.learned.network import MOST_UNITS, Array, Layer, Network
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
-INT8_MAX = 127
 INPUT, OUTPUT = "observation", "command"
 """Names of the graph's input and output."""
 _IN_SCALE = 1 / INT8_MAX
@@ -75,13 +75,21 @@ class QuantisedNetwork:
 
     def encode(self, inputs: Array) -> NDArray[np.uint8]:
         """Return the graph's input for inputs, float64[batch, n]; those beyond their range are clipped."""
-        steps = np.clip(self.network.inputs.normalise(inputs), -1, 1) * INT8_MAX
-        copies = self.copies[0]
-        encoded = np.full((self.batch, self.widths[0]), 128, np.uint8)
-        fractions = np.tile(_fractions(copies)[:, np.newaxis], (1, steps.shape[1])).ravel()
-        rounded = np.rint(np.tile(steps, (1, copies)) + fractions)
-        encoded[:, : rounded.shape[1]] = np.clip(rounded, -INT8_MAX, INT8_MAX) + 128
+        encoded = (self.input_steps(inputs) + 128).astype(np.uint8)
         return encoded.reshape(self.shape_of(self.widths[0]))
+
+    def input_steps(self, inputs: Array) -> Array:
+        """Return inputs, float64[count, n], as the first layer takes them, with copies and padding.
+
+        Whole steps of -127 to 127, float64[count, widths[0]]; inputs beyond their range are clipped.
+        """
+        exact = np.clip(self.network.inputs.normalise(inputs), -1, 1) * INT8_MAX
+        copies = self.copies[0]
+        fractions = np.repeat(_fractions(copies), exact.shape[1])
+        rounded = np.rint(np.tile(exact, (1, copies)) + fractions)
+        steps = np.zeros((len(inputs), self.widths[0]))
+        steps[:, : rounded.shape[1]] = np.clip(rounded, -INT8_MAX, INT8_MAX)
+        return steps
 
     def decode(self, output: NDArray[np.uint8]) -> Array:
         """Return the outputs, float64[batch, m], within their ranges, of the graph's output."""
@@ -119,8 +127,7 @@ class QuantisedNetwork:
 
     def reference(self, inputs: Array) -> Array:
         """Return what the stick computes for inputs, float64[count, n], by the documented arithmetic."""
-        several = QuantisedNetwork(self.network, self.layers, self.copies, self.widths, len(inputs))
-        steps = several.encode(inputs).reshape(len(inputs), -1).astype(np.float64) - 128
+        steps = self.input_steps(inputs)
         scale, zero_point = _IN_SCALE, 0
         for layer in self.layers:
             steps = _run(layer, steps - zero_point, scale)
@@ -130,14 +137,12 @@ class QuantisedNetwork:
     @cached_property
     def layer_errors(self) -> tuple[LayerError, ...]:
         """The errors of every layer, over the network's samples."""
-        inputs = self.network.inputs.normalise(self.network.inputs.clip(self.network.samples))
-        exact = self.network.activations(inputs)
-        several = QuantisedNetwork(self.network, self.layers, self.copies, self.widths, len(inputs))
-        steps = several.encode(self.network.samples).reshape(len(inputs), -1).astype(np.float64) - 128
+        exact = self.network.sample_activations()
+        steps = self.input_steps(self.network.samples)
         scale, zero_point = _IN_SCALE, 0
         errors = []
         for number, layer in enumerate(self.layers, 1):
-            ideal = np.zeros((len(inputs), self.widths[number - 1]))
+            ideal = np.zeros((len(steps), self.widths[number - 1]))
             spread = np.tile(exact[number - 1], (1, self.copies[number - 1])) / scale
             ideal[:, : spread.shape[1]] = spread
             own = _run(layer, ideal, scale)
@@ -214,8 +219,7 @@ def _equalised(network: Network, exponent: float) -> Network:
 
 def _largest(network: Network) -> list[Array]:
     """Largest magnitudes of the units of every layer over the samples."""
-    normal = network.inputs.normalise(network.inputs.clip(network.samples))
-    found = [np.abs(each).max(axis=0) for each in network.activations(normal)[1:]]
+    found = [np.abs(each).max(axis=0) for each in network.sample_activations()[1:]]
     # Units that are hardly ever active need no range of their own.
     return [np.maximum(each, max(_LEAST_RANGE, 1e-2 * float(each.max()))) for each in found]
 
@@ -224,8 +228,7 @@ def _layers(
     network: Network, copies: Sequence[int], widths: Sequence[int], *, row_scales: bool
 ) -> tuple[QuantisedLayer, ...]:
     ranges = [float(each.max()) for each in _largest(network)]
-    encoder = QuantisedNetwork(network, (), tuple(copies), tuple(widths), len(network.samples))
-    steps = encoder.encode(network.samples).reshape(len(network.samples), -1).astype(np.float64) - 128
+    steps = QuantisedNetwork(network, (), tuple(copies), tuple(widths), 1).input_steps(network.samples)
     layers, in_scale = [], _IN_SCALE
     for number, layer in enumerate(network.layers):
         last = number == len(network.layers) - 1

@@ -65,6 +65,19 @@ class CostExpression:
         self.text = text
         self._part = _Parser(text.strip(), frozenset(names)).part(tree.body, 0)
 
+    @classmethod
+    def of_rows(cls, text: str, names: Sequence[str]) -> Callable[[Array, Array], Array]:
+        """Return the cost of rows of states and of actions, whose columns together have these names.
+
+        InputError as for any formula.
+        """
+        formula = cls(text, names)
+
+        def cost(states: Array, actions: Array) -> Array:
+            return formula(dict(zip(names, np.concatenate([states, actions], axis=1).T, strict=True)))
+
+        return cost
+
     def __call__(self, values: Values) -> Array:
         """Return the costs, float64 in the shape of the quantities; infinite where they are no numbers."""
         with np.errstate(all="ignore"):

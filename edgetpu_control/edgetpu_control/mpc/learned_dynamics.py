@@ -41,6 +41,9 @@ class LearnedDynamics:
 
     def predict(self, network: Callable[[Array], Array], questions: Array) -> Array:
         """Return the states that follow, float64[count, n]; network: inputs to changes."""
-        changes = network(self.inputs(questions))
+        return self.after(questions, network(self.inputs(questions)))
+
+    def after(self, questions: Array, changes: Array) -> Array:
+        """Return the states that follow when these change by what the network gave, float64[count, n]."""
         found: Array = questions[:, : self.states] + changes
         return found

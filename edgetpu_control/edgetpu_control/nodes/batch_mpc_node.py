@@ -152,12 +152,11 @@ class BatchMpcNode(LearnedNode):
 
     def _ask(self) -> None:
         """Send the question of the present period, or end it when its time is up."""
-        period, server = self._period, self.server
+        period = self._period
         assert period is not None
-        assert server is not None
         if self.now >= period.deadline:
             self._end()
-        elif not server.run(self._dynamics.inputs(period.question), self._on_changes):
+        elif not self.server.run(self._dynamics.inputs(period.question), self._on_changes):
             self._end()  # the driver is gone; what is planned already counts
 
     def _on_changes(self, changes: Array | None, result: InferenceResult) -> None:
@@ -169,9 +168,8 @@ class BatchMpcNode(LearnedNode):
             self._period = None
             self.advance()
             return
-        states = period.question[:, : self._dynamics.states] + changes
         try:
-            period.question = period.questions.send(states)
+            period.question = period.questions.send(self._dynamics.after(period.question, changes))
         except StopIteration:
             self._end()
             return
@@ -191,10 +189,4 @@ def _cost(text: str, states: States, actions: Actions) -> Cost:
     if text.strip() in named:
         found: Cost = named[text.strip()].load()
         return found
-    names = [*states.names, *actions.names]
-    formula = CostExpression(text, names)
-
-    def cost(of: Array, by: Array) -> Array:
-        return formula(dict(zip(names, np.concatenate([of, by], axis=1).T, strict=True)))
-
-    return cost
+    return CostExpression.of_rows(text, [*states.names, *actions.names])

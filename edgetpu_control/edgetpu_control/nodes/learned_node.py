@@ -75,7 +75,7 @@ class LearnedNode(BaseNode):
 
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
-        self.server: NetworkOnDriver | None = None
+        self.server = NetworkOnDriver(self, self.quantised, self.advance)
         self._waiting: NDArray[Any] | None = None
         self._driving = False
         self._commanded_at = 0.0
@@ -99,7 +99,7 @@ class LearnedNode(BaseNode):
     @property
     def free(self) -> bool:
         """Whether a command can be begun now."""
-        return self.server is not None and self.server.ready
+        return self.server.ready
 
     @property
     def now(self) -> float:
@@ -118,7 +118,7 @@ class LearnedNode(BaseNode):
         self._velocities = None
         if self.values["twist"]:
             self._velocities = self.create_publisher(Twist, "~/cmd_vel", QOS_COMMANDS)
-        self.server = NetworkOnDriver(self, self.quantised, self.advance)
+        self.server.create_clients()
         if self.values[self.file_parameter]:
             self._replace(self.values[self.file_parameter])
         for number, source in enumerate(sources):
@@ -146,13 +146,13 @@ class LearnedNode(BaseNode):
     def problems(self) -> list[str]:
         """Return what keeps this node from commands."""
         missing = ", ".join(self.resolve_topic_name(self._topics[n]) for n in self._buffer.missing(self.now))
-        server = self.server.problem if self.server is not None else ""
-        return [each for each in (server, f"no recent numbers on {missing}" if missing else "") if each]
+        late = f"no recent numbers on {missing}" if missing else ""
+        return [each for each in (self.server.problem, late) if each]
 
     def diagnostic(self) -> DiagnosticStatus:
         """Add to the node's entry of /diagnostics what 8 bits cost in each layer."""
         status = super().diagnostic()
-        network = self.server.network if self.server is not None else None
+        network = self.server.network
         if network is not None:
             status.values = [
                 *status.values,
@@ -167,8 +167,7 @@ class LearnedNode(BaseNode):
 
     def destroy_node(self) -> None:
         """Give up the request under way and leave the graph."""
-        if self.server is not None:
-            self.server.close()
+        self.server.close()
         super().destroy_node()
 
     def advance(self) -> None:
@@ -200,7 +199,6 @@ class LearnedNode(BaseNode):
         self.get_logger().warning(f"no command: {error}", throttle_duration_sec=5.0)
 
     def _replace(self, file: str) -> None:
-        assert self.server is not None
         try:
             self.server.replace(self.checked(load_network(user_path(file))))
         except InputError as error:

@@ -47,10 +47,15 @@ class NetworkOnDriver:
         self._retired: list[ModelClient] = []
         self._number = 0
         self._problem = "no network was given yet"
-        for driver in driver_names(node.values["driver"]):
-            # The same clients whether a network is given now or later, for the security policy.
-            node.create_client(LoadModel, f"{driver}/load_model", qos_profile=QOS_SERVICE)
-            node.create_client(Invoke, f"{driver}/invoke", qos_profile=QOS_SERVICE)
+
+    def create_clients(self) -> None:
+        """Create the clients of the services, the same whether a network is given now or later.
+
+        So the security policy allows them.
+        """
+        for driver in driver_names(self._node.values["driver"]):
+            self._node.create_client(LoadModel, f"{driver}/load_model", qos_profile=QOS_SERVICE)
+            self._node.create_client(Invoke, f"{driver}/invoke", qos_profile=QOS_SERVICE)
 
     @property
     def network(self) -> QuantisedNetwork | None:

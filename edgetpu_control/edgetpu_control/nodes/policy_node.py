@@ -54,13 +54,11 @@ class PolicyNode(LearnedNode):
 
     def observation_size(self) -> int:
         """Return the number of inputs of the present network."""
-        assert self.server is not None
         assert self.server.network is not None
         return self.server.network.network.sizes[0]
 
     def command(self, observation: Array) -> None:
         """Run the network."""
-        assert self.server is not None
         self.server.run(observation[np.newaxis], self._on_outputs)
 
     def _on_outputs(self, outputs: Array | None, result: InferenceResult) -> None:
