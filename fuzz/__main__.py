@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from fuzz.harness import Tally, fuzz
 from fuzz.targets import Target, targets
@@ -16,6 +17,8 @@ from fuzz.targets import Target, targets
 GRAPH, THREADS, SEQUENCES = "graph", "threads", "sequences"
 _SECONDS_BETWEEN_LINES = 10.0
 EXIT_FINDING, EXIT_INTERRUPTED = 1, 130
+
+_Outcome = TypeVar("_Outcome")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,47 +88,46 @@ def _run_sequences(count: int, seed: int) -> bool:
     """Show sequences of images to the perception algorithms; returns whether something was found."""
     from fuzz.image_sequences import run_sequence
 
-    advance, begin = _counter(SEQUENCES, count), time.monotonic()
-    results = findings = 0
-    for number in range(seed, seed + count):
-        try:
-            results += run_sequence(number)
-        except AssertionError as error:
-            findings += 1
-            print(f"[fuzz] {SEQUENCES}: FINDING {error}", flush=True)
-        advance()
+    begin = time.monotonic()
+    results = _run_seeds(SEQUENCES, seed, count, run_sequence)
+    findings = count - len(results)
     print(
-        f"[fuzz] {SEQUENCES}: {count} sequences of images, {results} results, {findings} findings, "
+        f"[fuzz] {SEQUENCES}: {count} sequences of images, {sum(results)} results, {findings} findings, "
         f"{time.monotonic() - begin:.0f} s",
         flush=True,
     )
-    return bool(findings)
+    return findings > 0
 
 
 def _run_threads(orders: int, seed: int) -> bool:
     """Run the threads of the driver's host in many orders; returns whether something was found."""
     from fuzz.interleavings.scenario import run_seed, write_files
 
-    advance, begin = _counter(THREADS, orders), time.monotonic()
-    calls = answered = switches = findings = 0
+    begin = time.monotonic()
     with TemporaryDirectory() as directory:
         write_files(Path(directory))
-        for number in range(seed, seed + orders):
-            try:
-                outcome = run_seed(number, Path(directory))
-            except AssertionError as error:
-                findings += 1
-                print(f"[fuzz] {THREADS}: FINDING {str(error)[:4000]}", flush=True)
-            else:
-                calls, answered = calls + outcome.calls, answered + outcome.answered
-                switches += outcome.switches
-            advance()
+        outcomes = _run_seeds(THREADS, seed, orders, lambda number: run_seed(number, Path(directory)))
+    findings = orders - len(outcomes)
+    switches = sum(each.switches for each in outcomes)
+    answered, calls = sum(each.answered for each in outcomes), sum(each.calls for each in outcomes)
     print(
         f"[fuzz] {THREADS}: {orders} orders of {switches} switches, {answered} of {calls} requests got a "
         f"result, the others an error, {findings} findings, {time.monotonic() - begin:.0f} s",
         flush=True,
     )
-    return bool(findings)
+    return findings > 0
+
+
+def _run_seeds(name: str, first: int, count: int, run: Callable[[int], _Outcome]) -> list[_Outcome]:
+    """Run each of `count` seeds; prints findings, and returns the outcomes of the seeds without one."""
+    advance, outcomes = _counter(name, count), []
+    for seed in range(first, first + count):
+        try:
+            outcomes.append(run(seed))
+        except AssertionError as error:
+            print(f"[fuzz] {name}: FINDING {str(error)[:4000]}", flush=True)
+        advance()
+    return outcomes
 
 
 def _run_graph(messages: int, seed: int) -> bool:

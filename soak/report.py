@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import jinja2
@@ -21,6 +22,7 @@ from soak.process_samples import Sample
 
 TEMPLATES = Path(__file__).parent / "templates"
 _WIDTH = 10.0
+_Draw = Callable[[Axes, Findings], None]
 _COUNTED = (
     (Outcome.WRONG, "#b3261e"),
     (Outcome.UNAVAILABLE, "#d08700"),
@@ -40,28 +42,7 @@ def write_report(path: Path, findings: Findings, rows: Sequence[Row], title: str
         findings=findings,
         rows=rows,
         wrong=_lines(findings),
-        plots=[
-            ("Results checked, by second", _svg(lambda panel: _checked(panel, findings), 2.4)),
-            (
-                "All other ends of requests and results, by second",
-                _svg(lambda panel: _others(panel, findings), 2.4),
-            ),
-            (
-                "Processes ended by themselves, and lost requests",
-                _svg(lambda panel: _ends(panel, findings), 1.6),
-            ),
-            (
-                "Memory of the process alone, MB",
-                _svg(lambda panel: _curves(panel, findings, lambda s: s.own), 4.0),
-            ),
-            (
-                "Share of the middleware's shared memory, MB",
-                _svg(lambda panel: _curves(panel, findings, lambda s: s.shared), 3.0),
-            ),
-            ("Memory (PSS), MB", _svg(lambda panel: _curves(panel, findings, lambda s: s.pss), 4.0)),
-            ("Threads", _svg(lambda panel: _curves(panel, findings, lambda s: s.threads), 3.0)),
-            ("Open file descriptors", _svg(lambda panel: _curves(panel, findings, lambda s: s.files), 3.0)),
-        ],
+        plots=[(heading, _svg(draw, findings, height)) for heading, draw, height in _PLOTS],
     )
     path.write_text(page)
 
@@ -81,11 +62,11 @@ def _lines(findings: Findings) -> list[str]:
     ]
 
 
-def _svg(draw: Callable[[Axes], None], height: float) -> str:
+def _svg(draw: _Draw, findings: Findings, height: float) -> str:
     with rc_context({**STYLE, "svg.hashsalt": "soak"}):
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         panel = figure.subplots()
-        draw(panel)
+        draw(panel, findings)
         panel.set_xlabel("minutes")
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
@@ -136,7 +117,7 @@ def _ends(panel: Axes, findings: Findings) -> None:
     panel.legend(loc="upper left")
 
 
-def _curves(panel: Axes, findings: Findings, value: Callable[[Sample], float]) -> None:
+def _curves(value: Callable[[Sample], float], panel: Axes, findings: Findings) -> None:
     """A curve for each process, interrupted where it was restarted."""
     lives: dict[str, dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
     for each in findings.samples:
@@ -149,3 +130,16 @@ def _curves(panel: Axes, findings: Findings, value: Callable[[Sample], float]) -
             panel.plot(minutes, [value(each) for each in samples], color=colors(number % 20), label=label)
     panel.set_ylim(0, None)
     panel.legend(loc="lower right", ncols=4)
+
+
+_PLOTS: tuple[tuple[str, _Draw, float], ...] = (
+    ("Results checked, by second", _checked, 2.4),
+    ("All other ends of requests and results, by second", _others, 2.4),
+    ("Processes ended by themselves, and lost requests", _ends, 1.6),
+    ("Memory of the process alone, MB", partial(_curves, lambda each: each.own), 4.0),
+    ("Share of the middleware's shared memory, MB", partial(_curves, lambda each: each.shared), 3.0),
+    ("Memory (PSS), MB", partial(_curves, lambda each: each.pss), 4.0),
+    ("Threads", partial(_curves, lambda each: each.threads), 3.0),
+    ("Open file descriptors", partial(_curves, lambda each: each.files), 3.0),
+)
+"""Headings, and what is drawn below them how high, inches."""
