@@ -26,8 +26,8 @@ class Value:
 class PerceptionNode:
     """How to start a node that takes images and how to read its results.
 
-    Every result message has `header` and, unless `row` derives them from it, `valid`, `confidence` and the
-    values named here.
+    Every result message has `header`. `valid`, `confidence` and the values named here are fields of it too,
+    unless the function `row` derives them from the message.
     """
 
     name: str
@@ -37,7 +37,7 @@ class PerceptionNode:
     message: str  # "package/msg/Type"
     values: tuple[Value, ...]
     marker: tuple[str, str] | None = None  # fields of a position in the picture, in units of `marker_unit`
-    row: Callable[[Any], Mapping[str, float]] | None = None  # makes the fields of a message
+    row: Callable[[Any], Mapping[str, float]] | None = None  # derives `fields` from a message
     parameters: frozenset[str] = frozenset()
     needs_model: bool = False  # whether its model is one that the user has
     marker_unit: str = "half"  # "half": -1 at the centre of the first pixel to 1 at that of the last; or "px"
