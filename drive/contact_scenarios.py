@@ -11,8 +11,8 @@ from geometry_msgs.msg import Twist
 from std_srvs.srv import Trigger
 
 from drive.scenario import Outcome, Scenario, share, values
-from drive.simulated_robot import PERIOD, SimulatedRobot
-from drive.world import CAMERA_X, HEIGHT, HULL_RADIUS, WIDTH, Box, World
+from drive.simulated_robot import SimulatedRobot
+from drive.world import CAMERA_X, HEIGHT, HULL_RADIUS, PERIOD, WIDTH, Box, World
 from edgetpu_msgs.msg import TimeToContact
 from measured_figures.row import Row
 

@@ -11,8 +11,8 @@ from vision_msgs.msg import Detection2DArray
 
 from drive.follow_scenario import EVENING, bearing_from
 from drive.scenario import Outcome, Scenario, share, values
-from drive.simulated_robot import PERIOD, SimulatedRobot
-from drive.world import CAMERA_X, FOCAL_LENGTH, WIDTH, Box, World
+from drive.simulated_robot import SimulatedRobot
+from drive.world import CAMERA_X, FOCAL_LENGTH, PERIOD, WIDTH, Box, World
 from edgetpu_msgs.msg import ServoError
 from measured_figures.row import Row
 

@@ -13,8 +13,8 @@ from demo.processes import Process
 from drive.dock_scenario import DISTANCE_ERROR, DockAtBall, Sample
 from drive.faulty_graph import FaultyGraph
 from drive.scenario import Outcome, values
-from drive.simulated_robot import PERIOD, SimulatedRobot
-from drive.world import World
+from drive.simulated_robot import SimulatedRobot
+from drive.world import PERIOD, World
 from measured_figures.row import Row
 
 FAULTS = ("stick unplugged", "images stall", "driver killed")

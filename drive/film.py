@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from drive.world import World
+from drive.world import PERIOD, World
 
 EVERY = 6
 """Images of the camera per picture: five pictures a second."""
@@ -46,7 +46,7 @@ class Film:
             "WEBP",
             save_all=True,
             append_images=others,
-            duration=round(1000 * EVERY / 30),
+            duration=round(1000 * EVERY * PERIOD),
             loop=0,
             quality=QUALITY,
         )

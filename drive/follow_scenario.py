@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from drive.scenario import Outcome, Scenario, values
-from drive.simulated_robot import PERIOD, SimulatedRobot
-from drive.world import CAMERA_X, Box, World
+from drive.simulated_robot import SimulatedRobot
+from drive.world import CAMERA_X, PERIOD, Box, World
 from edgetpu_msgs.msg import ServoError
 from measured_figures.row import Row
 

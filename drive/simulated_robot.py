@@ -18,11 +18,9 @@ from std_msgs.msg import Header
 
 from drive.film import Film
 from drive.truth import Record, Truth
-from drive.world import HEIGHT, WIDTH, World, camera_matrix
+from drive.world import HEIGHT, PERIOD, WIDTH, World, camera_matrix
 from edgetpu_driver.errors import EdgeTpuError
 
-PERIOD = 1 / 30
-"""Seconds of simulated time between two images."""
 LATENCY_IMAGES = 2
 """Periods from an image to its arrival, 67 ms: exposure, readout and transport of a webcam."""
 FIRST_SECOND = 1000

@@ -11,8 +11,8 @@ from std_msgs.msg import Float64
 from std_srvs.srv import Trigger
 
 from drive.scenario import Outcome, Scenario, values
-from drive.simulated_robot import PERIOD, SimulatedRobot
-from drive.world import Box, World
+from drive.simulated_robot import SimulatedRobot
+from drive.world import PERIOD, Box, World
 from edgetpu_msgs.msg import Heading
 from measured_figures.row import Row
 

@@ -24,6 +24,8 @@ WIDTH, HEIGHT = 320, 240
 """Of the camera's images, px."""
 FOCAL_LENGTH = 266.0
 """px; a field of view of 62 degrees, that of a common webcam."""
+PERIOD = 1 / 30
+"""Seconds of simulated time between two images of the camera."""
 CAMERA_X, CAMERA_Z = 0.0, 0.35
 """m, forward from the axis about which the robot turns, where a compass belongs, and up from the floor."""
 HULL_RADIUS = 0.15

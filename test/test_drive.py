@@ -24,11 +24,10 @@ from drive.fault_scenario import last_above
 from drive.film import Film
 from drive.report import write_report
 from drive.scenario import Outcome
-from drive.simulated_robot import PERIOD
 from drive.textures import SIZE, noise_texture
 from drive.truth import Measured, Record, Truth
 from drive.turn_scenario import Turn
-from drive.world import Box, World
+from drive.world import PERIOD, Box, World
 from edgetpu_msgs.msg import Heading, TimeToContact
 from measured_figures.row import Row
 
