@@ -11,21 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from std_msgs.msg import Header
-from vision_msgs.msg import (
-    BoundingBox2D,
-    Detection2D,
-    Detection2DArray,
-    ObjectHypothesis,
-    ObjectHypothesisWithPose,
-    Point2D,
-    Pose2D,
-)
+from vision_msgs.msg import Detection2D, Detection2DArray
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, reason_of
 from edgetpu_driver.images import drawing
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import fill_answer
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
+from edgetpu_driver.node_kit.detection_messages import detection_message
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.message_fields import scalar_fields
 from edgetpu_driver.node_kit.parameters import Setting
@@ -164,16 +157,8 @@ class SpotTrackerNode(WeightUpdatingNode):
             return []
         color = self._tracker.color
         name = color if isinstance(color, str) else "spot"
-        hypothesis = ObjectHypothesis(class_id=name, score=float(result.confidence))
-        center = Pose2D(position=Point2D(x=float(result.u), y=float(result.v)))
-        size = float(result.diameter)
-        return [
-            Detection2D(
-                header=header,
-                results=[ObjectHypothesisWithPose(hypothesis=hypothesis)],
-                bbox=BoundingBox2D(center=center, size_x=size, size_y=size),
-            )
-        ]
+        center, size = (result.u, result.v), (result.diameter, result.diameter)
+        return [detection_message(header, name, result.confidence, center, size)]
 
     def draw(self, image: Pixels, result: SpotResult) -> Pixels:
         """Draw the position with its trail, and the numbers."""

@@ -7,18 +7,11 @@ from typing import Any
 
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
-from vision_msgs.msg import (
-    BoundingBox2D,
-    Detection2D,
-    Detection2DArray,
-    ObjectHypothesis,
-    ObjectHypothesisWithPose,
-    Point2D,
-    Pose2D,
-)
+from vision_msgs.msg import Detection2D, Detection2DArray
 
 from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.images.encodings import Pixels
+from edgetpu_driver.node_kit.detection_messages import detection_message
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_messages import message_from_labels
 from edgetpu_driver.node_kit.parameters import Setting
@@ -159,16 +152,10 @@ class ObjectDetectorNode(VisionNode):
 
 def _message(header: Header, detection: Detection, identifier: str) -> Detection2D:
     box = detection.oriented or _upright(detection)
-    hypothesis = ObjectHypothesis(class_id=str(detection.class_id), score=float(detection.score))
-    return Detection2D(
-        header=header,
-        results=[ObjectHypothesisWithPose(hypothesis=hypothesis)],
-        bbox=BoundingBox2D(
-            center=Pose2D(position=Point2D(x=float(box.x), y=float(box.y)), theta=float(box.angle)),
-            size_x=float(box.width),
-            size_y=float(box.height),
-        ),
-        id=identifier,
+    center, size = (box.x, box.y), (box.width, box.height)
+    name = str(detection.class_id)
+    return detection_message(
+        header, name, detection.score, center, size, angle=box.angle, identifier=identifier
     )
 
 
