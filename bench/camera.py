@@ -20,6 +20,10 @@ from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import qos_profile_sensor_data
 from sensor_msgs.msg import CameraInfo, Image
+from std_msgs.msg import Header
+
+from edgetpu_dashboard.camera.calibration import pinhole_calibration
+from edgetpu_dashboard.nodes.camera_info_messages import camera_info
 
 WIDTH, HEIGHT = 640, 480
 FOCAL_LENGTH = 520.0
@@ -76,22 +80,13 @@ def image_message(frame: NDArray[np.uint8]) -> Image:
     return Image(height=height, width=width, encoding="mono8", step=width, data=data)
 
 
-def camera_info() -> CameraInfo:
-    """A pinhole camera without a stamp."""
-    f, x, y = FOCAL_LENGTH, (WIDTH - 1) / 2, (HEIGHT - 1) / 2
-    message = CameraInfo(width=WIDTH, height=HEIGHT, distortion_model="plumb_bob", d=[0.0] * 5)
-    message.k = [f, 0.0, x, 0.0, f, y, 0.0, 0.0, 1.0]
-    message.p = [f, 0.0, x, 0.0, 0.0, f, y, 0.0, 0.0, 0.0, 1.0, 0.0]
-    return message
-
-
 class Camera(Node):
     """Publishes the scene with its CameraInfo in the namespaces it is asked for."""
 
     def __init__(self) -> None:
         super().__init__("bench_camera")
         self._messages = [image_message(frame) for frame in scene()]
-        self._info = camera_info()
+        self._info = camera_info(Header(), pinhole_calibration(WIDTH, HEIGHT, FOCAL_LENGTH))
         self._publishers_in: dict[str, tuple[Publisher, Publisher]] = {}
 
     def show(self, namespace: str, rate: float, seconds: float) -> int:

@@ -18,7 +18,9 @@ from std_msgs.msg import Header
 
 from drive.film import Film
 from drive.truth import Record, Truth
-from drive.world import HEIGHT, PERIOD, WIDTH, World, camera_matrix
+from drive.world import FOCAL_LENGTH, HEIGHT, PERIOD, WIDTH, World
+from edgetpu_dashboard.camera.calibration import pinhole_calibration
+from edgetpu_dashboard.nodes.camera_info_messages import camera_info
 from edgetpu_driver.errors import EdgeTpuError
 
 LATENCY_IMAGES = 2
@@ -147,16 +149,7 @@ class SimulatedRobot:
 
     def _give(self, late: Header, image: Image) -> None:
         """Publish an image that has arrived, and wait for its results, unless in real time."""
-        self._infos.publish(
-            CameraInfo(
-                header=late,
-                width=WIDTH,
-                height=HEIGHT,
-                k=camera_matrix(),
-                d=[0.0] * 5,
-                distortion_model="plumb_bob",
-            )
-        )
+        self._infos.publish(camera_info(late, pinhole_calibration(WIDTH, HEIGHT, FOCAL_LENGTH)))
         self._images.publish(image)
         stamp = late.stamp.sec * 10**9 + late.stamp.nanosec
         self.images += 1

@@ -223,11 +223,6 @@ class World:
         return f'<body name="b{number}" pos="{position}" {turned}{mocap}>{geom}</body>'
 
 
-def camera_matrix() -> list[float]:
-    """Return K of camera_info, row by row."""
-    return [FOCAL_LENGTH, 0.0, (WIDTH - 1) / 2, 0.0, FOCAL_LENGTH, (HEIGHT - 1) / 2, 0.0, 0.0, 1.0]
-
-
 def renderer_problem() -> str:
     """Return why nothing can be rendered here, with what mends it; empty if it can."""
     if mujoco is None:

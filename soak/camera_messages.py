@@ -1,4 +1,4 @@
-"""Images and calibration of the two cameras of a run, as ROS messages."""
+"""Images of the two cameras of a run, as a file and as ROS messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sensor_msgs.msg import CameraInfo, Image
+from sensor_msgs.msg import Image
 
 from edgetpu_dashboard.scene.scene import Scene, render
 
@@ -27,15 +27,5 @@ def image_message(frame: NDArray[np.uint8], frame_id: str = "") -> Image:
     height, width, _ = frame.shape
     message = Image(height=height, width=width, encoding="rgb8", step=3 * width)
     message.data = array.array("B", np.ascontiguousarray(frame).tobytes())
-    message.header.frame_id = frame_id
-    return message
-
-
-def camera_info(scene: Scene, frame_id: str) -> CameraInfo:
-    """The pinhole camera of a scene, without a stamp."""
-    f, (x, y) = scene.focal_length, scene.centre
-    message = CameraInfo(width=scene.width, height=scene.height, distortion_model="plumb_bob", d=[0.0] * 5)
-    message.k = [f, 0.0, x, 0.0, f, y, 0.0, 0.0, 1.0]
-    message.p = [f, 0.0, x, 0.0, 0.0, f, y, 0.0, 0.0, 0.0, 1.0, 0.0]
     message.header.frame_id = frame_id
     return message

@@ -24,9 +24,12 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image, JointState
+from std_msgs.msg import Header
 
+from edgetpu_dashboard.camera.calibration import ideal_calibration
+from edgetpu_dashboard.nodes.camera_info_messages import camera_info
 from edgetpu_dashboard.scene.scene import Scene
-from soak.camera_messages import camera_info, image_message
+from soak.camera_messages import image_message
 from soak.matrix_checks import embedding, place_vectors, signal
 from soak.perception_checks import CAMERAS, DRIVING, LOOKING
 from soak.result_messages import result_topics
@@ -71,12 +74,13 @@ class Sources(Node):
         self._vectors = place_vectors()
 
     def _camera(self, name: str, frames: NDArray[np.uint8]) -> _Camera:
-        qos = QoSProfile(depth=5)
+        qos, scene = QoSProfile(depth=5), SCENES[name]
+        calibration = ideal_calibration(scene.width, scene.height, scene.field_of_view)
         return _Camera(
             self.create_publisher(Image, f"/{name}/image", qos),
             self.create_publisher(CameraInfo, f"/{name}/camera_info", qos),
             [image_message(frame, name) for frame in frames],
-            camera_info(SCENES[name], name),
+            camera_info(Header(frame_id=name), calibration),
         )
 
     def publish(self, index: int) -> None:

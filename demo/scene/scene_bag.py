@@ -17,6 +17,7 @@ from rosbags.typesys.store import Typestore
 from demo.bag.image_bag import CAMERA_INFO, IMAGE
 from demo.bag.truth import TRUTH_FILE
 from demo.scene.scene_truth import truth_of
+from edgetpu_dashboard.camera.calibration import ideal_calibration
 from edgetpu_dashboard.scene.scene import Scene, render
 
 TOPIC = "/camera/image_raw"
@@ -75,16 +76,16 @@ def _image(scene: Scene, store: Typestore, header: Any, picture: npt.NDArray[np.
 
 
 def _camera_info(scene: Scene, store: Typestore, header: Any) -> object:
-    f, (cx, cy) = scene.focal_length, scene.centre
+    calibration = ideal_calibration(scene.width, scene.height, scene.field_of_view)
     return store.types[CAMERA_INFO](
         header=header,
-        height=scene.height,
-        width=scene.width,
-        distortion_model="plumb_bob",
-        d=np.zeros(5),
-        k=np.array([f, 0.0, cx, 0.0, f, cy, 0.0, 0.0, 1.0]),
-        r=np.eye(3).reshape(-1),
-        p=np.array([f, 0.0, cx, 0.0, 0.0, f, cy, 0.0, 0.0, 0.0, 1.0, 0.0]),
+        height=calibration.height,
+        width=calibration.width,
+        distortion_model=calibration.distortion_model,
+        d=np.array(calibration.d),
+        k=np.array(calibration.k),
+        r=np.array(calibration.r),
+        p=np.array(calibration.p),
         binning_x=0,
         binning_y=0,
         roi=store.types["sensor_msgs/msg/RegionOfInterest"](0, 0, 0, 0, False),

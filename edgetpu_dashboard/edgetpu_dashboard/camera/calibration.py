@@ -33,7 +33,12 @@ class CameraCalibration:
 
 def ideal_calibration(width: int, height: int, horizontal_fov: float) -> CameraCalibration:
     """Return that of a camera without distortion; width, height: px, horizontal_fov: rad."""
-    f = width / 2 / math.tan(horizontal_fov / 2)
+    return pinhole_calibration(width, height, width / 2 / math.tan(horizontal_fov / 2))
+
+
+def pinhole_calibration(width: int, height: int, focal_length: float) -> CameraCalibration:
+    """Return that of a camera without distortion, whose axis meets the centre of the image; all in px."""
+    f = focal_length
     cx, cy = (width - 1) / 2, (height - 1) / 2
     return CameraCalibration(
         width,

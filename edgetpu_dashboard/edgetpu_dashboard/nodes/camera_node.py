@@ -15,6 +15,7 @@ from std_srvs.srv import Trigger
 from edgetpu_dashboard.camera.calibration import CameraCalibration, ideal_calibration, read_calibration
 from edgetpu_dashboard.camera.player import SOURCES, Player, open_source
 from edgetpu_dashboard.camera.source import CameraSettings, Pixels, Source
+from edgetpu_dashboard.nodes.camera_info_messages import camera_info
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.node_kit.base_node import BaseNode
@@ -190,7 +191,7 @@ class CameraNode(BaseNode):
         self._size = width, height
         calibration = self._calibration or ideal_calibration(width, height, self.values["field_of_view"])
         try:
-            self._infos.publish(_message(header, calibration))
+            self._infos.publish(camera_info(header, calibration))
             self._images.publish(message_from_rgb(header, picture))
         except InvalidHandle:
             return  # the node is being destroyed
@@ -204,16 +205,3 @@ class CameraNode(BaseNode):
         self._player.step()
         response.success, response.message = True, "one picture"
         return response
-
-
-def _message(header: Header, calibration: CameraCalibration) -> CameraInfo:
-    return CameraInfo(
-        header=header,
-        width=calibration.width,
-        height=calibration.height,
-        distortion_model=calibration.distortion_model,
-        d=calibration.d,
-        k=calibration.k,
-        r=calibration.r,
-        p=calibration.p,
-    )
