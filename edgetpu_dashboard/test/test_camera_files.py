@@ -66,10 +66,18 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         FileSource(str(tmp_path / "nowhere.png"), OWN_SIZE)
 
 
-def test_what_is_no_picture_is_named(tmp_path: Path) -> None:
-    (tmp_path / "broken.png").write_bytes(b"no picture")
-    with pytest.raises(NoPictureError, match=r"broken\.png: expected a picture; OpenCV cannot read it"):
+@pytest.mark.parametrize("content", [b"no picture", b""])
+def test_what_is_no_picture_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "broken.png").write_bytes(content)
+    with pytest.raises(NoPictureError, match=r"broken\.png is not an image that OpenCV can read"):
         FileSource(str(tmp_path / "broken.png"), OWN_SIZE)
+
+
+def test_a_picture_that_is_too_large_is_named(tmp_path: Path) -> None:
+    header = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (60000).to_bytes(4, "big") * 2
+    (tmp_path / "large.png").write_bytes(header)
+    with pytest.raises(NoPictureError, match=r"at most 67108864 px; .*large\.png has 60000x60000"):
+        FileSource(str(tmp_path / "large.png"), OWN_SIZE)
 
 
 @pytest.mark.parametrize("name", ["clip.mp4", ""])

@@ -10,8 +10,9 @@ import cv2
 import numpy as np
 
 from edgetpu_dashboard.camera.source import NoPictureError, Pixels
-from edgetpu_driver.errors import reason_of
+from edgetpu_driver.errors import InputError, reason_of
 from edgetpu_driver.files.file_access import read_file, user_path
+from edgetpu_driver.images.encodings import decode_file
 
 PICTURES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 """Endings of the files of a folder that are taken for pictures."""
@@ -66,15 +67,12 @@ class FileSource:
         return self._frames(self._video)
 
     def _load(self, path: Path) -> Pixels:
-        """Read a picture with OpenCV, which says nothing of what is wrong with it."""
         try:
-            data = np.frombuffer(read_file(path), np.uint8)
+            return self._resized(decode_file(read_file(path), str(path), cv2.IMREAD_COLOR))
         except OSError as error:
             raise NoPictureError(reason_of(error)) from None
-        picture = cv2.imdecode(data, cv2.IMREAD_COLOR) if data.size else None
-        if picture is None:
-            raise NoPictureError(f"{path}: expected a picture; OpenCV cannot read it")
-        return self._resized(picture)
+        except InputError as error:
+            raise NoPictureError(str(error)) from None
 
     def _frames(self, video: cv2.VideoCapture) -> Iterator[Pixels]:
         while True:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import DependencyMissingError, InputError
 from edgetpu_driver.files.file_access import read_file
-from edgetpu_driver.images.compressed_size import MAX_PIXELS, compressed_size
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff")
@@ -100,6 +99,8 @@ def _image(spec: TensorSpec, path: Path, limits: tuple[float, float]) -> NDArray
     """
     try:
         import cv2
+
+        from edgetpu_driver.images.encodings import decode_file
     except ImportError:
         raise DependencyMissingError(
             "reading images needs OpenCV: apt install python3-opencv, or pip install opencv-python-headless"
@@ -109,17 +110,8 @@ def _image(spec: TensorSpec, path: Path, limits: tuple[float, float]) -> NDArray
     if not plain or spec.dtype.name not in ("uint8", "int8", "float32"):
         raise InputError(f"{spec} is not an image; give it a .npy file")
     _, height, width, channels = extents
-    data = _bytes(path)
-    columns, rows = compressed_size(data) or (0, 0)
-    if columns * rows > MAX_PIXELS:
-        raise InputError(f"expected at most {MAX_PIXELS} px; {path} has {columns}x{rows}")
-    try:
-        flags = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
-        decoded = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    except cv2.error:  # of an empty file, or of formats whose size is not read above
-        decoded = None
-    if decoded is None:
-        raise InputError(f"{path} is not an image that OpenCV can read")
+    flags = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
+    decoded = decode_file(_bytes(path), str(path), flags)
     levels = cv2.resize(decoded.astype(np.float32), (width, height), interpolation=cv2.INTER_LINEAR)
     pixels = np.floor(levels + _ROUNDING_ERROR).astype(np.uint8)
     if channels == 3:

@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.images.compressed_size import FORMATS, MAX_PIXELS, compressed_size, jpeg_scans
 
 MAX_JPEG_SCANS = 100
@@ -183,6 +183,25 @@ def _undecodable(length: int, format_: str) -> ImageError:
     return ImageError(
         ImageFault.CONTENT, f"expected a {FORMATS} image; got {length} bytes of '{format_[:100]}'"
     )
+
+
+def decode_file(data: bytes, name: str, flags: int) -> Pixels:
+    """Decode the content of an image file of any format that OpenCV reads.
+
+    `name` is for the error message, `flags` are those of cv2.imdecode: IMREAD_GRAYSCALE gives uint8 [height,
+    width], IMREAD_COLOR uint8 [height, width, 3] BGR. Raises InputError, before anything is decoded for an
+    image whose header states more than MAX_PIXELS.
+    """
+    width, height = compressed_size(data) or (0, 0)
+    if width * height > MAX_PIXELS:
+        raise InputError(f"expected at most {MAX_PIXELS} px; {name} has {width}x{height}")
+    try:
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error:  # of an empty file, or of formats whose size is not read above
+        pixels = None
+    if pixels is None:
+        raise InputError(f"{name} is not an image that OpenCV can read")
+    return np.asarray(pixels, np.uint8)
 
 
 def to_grey(image: Pixels) -> Pixels:
