@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from demo.errors import UsageError
 from edgetpu_driver.node_kit.node_table import NodeEntry, node_table
@@ -26,18 +24,15 @@ class Value:
 class PerceptionNode:
     """How to start a node that takes images and how to read its results.
 
-    Every result message has `header`. `valid`, `confidence` and the values named here are fields of it too,
-    unless the function `row` derives them from the message.
+    The values are those of the results, with what the demo knows of them.
     """
 
     name: str
     package: str
     executable: str
-    result: str  # topic below the node's name
-    message: str  # "package/msg/Type"
+    results: ResultTopic
     values: tuple[Value, ...]
     marker: tuple[str, str] | None = None  # fields of a position in the picture, in units of `marker_unit`
-    row: Callable[[Any], Mapping[str, float]] | None = None  # derives `fields` from a message
     parameters: frozenset[str] = frozenset()
     needs_model: bool = False  # whether its model is one that the user has
     marker_unit: str = "half"  # "half": -1 at the centre of the first pixel to 1 at that of the last; or "px"
@@ -45,13 +40,7 @@ class PerceptionNode:
     @property
     def topic(self) -> str:
         """The absolute name of the result topic."""
-        return f"/{self.name}/{self.result}"
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields that make a row, in order: validity first, then each value with its sigma."""
-        numbers = [name for value in self.values for name in (value.field, value.sigma) if name]
-        return ("valid", "confidence", *numbers)
+        return f"/{self.name}/{self.results.topic}"
 
 
 def described(entry: NodeEntry) -> PerceptionNode | None:
@@ -64,11 +53,9 @@ def described(entry: NodeEntry) -> PerceptionNode | None:
     return PerceptionNode(
         name=entry.name,
         package=entry.package,
-        executable=entry.name,
-        result=results.topic,
-        message=results.type_name,
+        executable=entry.executable,
+        results=results,
         values=tuple(_value(entry.name, value) for value in results.values),
-        row=results.row,
         parameters=frozenset(defaults),
         needs_model=defaults["model"] != "",
         marker=results.position or PIXEL_POSITIONS.get(entry.name),

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import IO
 
 from demo.errors import GraphError
+from edgetpu_driver.node_kit.installed_executables import installed_executable
 
 CONFIG = Path(__file__).resolve().parents[1] / "config"  # what the launch file uses too
 PARAMETERS = CONFIG / "edgetpu.yaml"
@@ -50,13 +51,12 @@ class Process:
 
 def find_executable(package: str, executable: str) -> Path:
     """Find an executable in the sourced ROS environment, as `ros2 run` does; GraphError."""
-    for prefix in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep):
-        path = Path(prefix, "lib", package, executable)
-        if prefix and os.access(path, os.X_OK):
-            return path
-    raise GraphError(
-        f"{package}/{executable} is not installed; build the workspace and source its install tree"
-    )
+    path = installed_executable(package, executable)
+    if path is None:
+        raise GraphError(
+            f"{package}/{executable} is not installed; build the workspace and source its install tree"
+        )
+    return path
 
 
 def isolate(environment: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -23,7 +23,7 @@ from demo.bag.image_bag import ImageTopic, Record
 from demo.errors import GraphError
 from demo.nodes import PerceptionNode
 from demo.report.debug_frames import DebugFrames
-from demo.report.results import Collector, NodeResults, Row
+from demo.report.results import Collector, NodeResults
 from edgetpu_driver.node_kit.executor import make_executor
 from edgetpu_msgs.msg import DeviceStatus
 
@@ -244,11 +244,10 @@ class Replay:
         def received(message: Any) -> None:
             now = time.perf_counter()
             stamp = message.header.stamp
-            fields = spec.row(message) if spec.row else {each: getattr(message, each) for each in spec.fields}
-            values: Row = {name: _plain(fields[name]) for name in spec.fields}
+            values = spec.results.numbers(message)
             collector.received(stamp.sec * 1_000_000_000 + stamp.nanosec, values, now)
 
-        self._ros.create_subscription(_message_type(spec.message), spec.topic, received, RELIABLE)
+        self._ros.create_subscription(spec.results.message_type, spec.topic, received, RELIABLE)
         self._ros.create_subscription(
             Image,
             f"/{spec.name}/{DEBUG_TOPIC}",
@@ -277,10 +276,3 @@ def _message(record: Record) -> Any:
         return deserialize_message(record.cdr, _message_type(record.type))
     except RuntimeError:  # an RMWError
         return None
-
-
-def _plain(value: Any) -> bool | int | float | list[float]:
-    """Convert the value of a message field to a type of JSON."""
-    if isinstance(value, bool | int | float):
-        return value
-    return [float(item) for item in value]

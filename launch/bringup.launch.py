@@ -264,7 +264,7 @@ def _options_of_each_node(
     return {
         name: {
             "package": all_nodes()[name].package,
-            "executable": "edgetpu_node" if name == DRIVER else name,
+            "executable": all_nodes()[name].executable,
             "name": name,
             "parameters": [params_file, values],
         }

@@ -120,7 +120,7 @@ def test_without_a_truth_its_verdict_goes_by_valid_results(
         for number in range(10)
     ]
     for row in rows:
-        row.update(dict.fromkeys(NODE.fields[2:], 0.0))
+        row.update(dict.fromkeys(NODE.results.fields[2:], 0.0))
     results = NodeResults(NODE.name, NODE.topic, 10, 0, rows, [0.001] * 10)
     settings = {"bag": "", "topic": "", "backend": ""}
     write_report(tmp_path / "page.html", [NODE], {NODE.name: results}, {}, {NODE.name: []}, settings)

@@ -105,8 +105,13 @@ class TestANodeOfAnotherPackage:
         node = described(node_table()["wheel"])
         assert node is not None
         assert (node.package, node.topic) == ("robot_wheels", "/wheel/turn")
-        assert node.message == "edgetpu_msgs/msg/Flow"
-        assert node.fields == ("valid", "confidence", "dx")
+        assert node.results.message_type.__name__ == "Flow"
+        assert node.results.fields == ("valid", "confidence", "dx")
+
+
+@pytest.mark.parametrize(("name", "executable"), [("edgetpu", "edgetpu_node"), ("looming", "looming")])
+def test_an_executable_is_called_as_its_node_but_for_the_driver(name: str, executable: str) -> None:
+    assert all_nodes()[name].executable == executable
 
 
 def test_the_parameter_file_of_the_repository_is_current(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,15 +18,13 @@ import yaml  # noqa: E402
 from rcl_interfaces.srv import GetParameters, ListParameters  # noqa: E402
 
 from edgetpu_driver.node_kit.node_interfaces import interfaces_in_graph  # noqa: E402
-from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes  # noqa: E402
+from edgetpu_driver.node_kit.node_table import all_nodes  # noqa: E402
 from edgetpu_driver.node_kit.security_policies import ENCLAVES, Profile  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
-EXECUTABLES = {
-    name: (entry.package, "edgetpu_node" if name == DRIVER else name) for name, entry in all_nodes().items()
-}
+EXECUTABLES = {name: (entry.package, entry.executable) for name, entry in all_nodes().items()}
 
 # The tables show the root namespace; here nodes of other tests may still be known by these names.
 NAMESPACE = "/readme"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-Row = dict[str, bool | int | float | list[float]]
+Row = dict[str, float]
 
 
 @dataclass

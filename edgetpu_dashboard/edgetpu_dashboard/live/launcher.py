@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.node_kit.installed_executables import installed_executable
 
 STOP_SECONDS = 5.0
 """Until a node that was interrupted is killed, as `ros2 launch` has it."""
@@ -38,10 +37,15 @@ class Launcher:
         self, name: str, package: str, executable: str, parameters: Mapping[str, str] | None = None
     ) -> None:
         """Start a node with parameters, by name, in YAML. Raises LaunchError."""
+        path = installed_executable(package, executable)
+        if path is None:
+            raise LaunchError(
+                f"{package}/{executable} is not installed: build the workspace and source its install tree"
+            )
         # With the node's name: otherwise the section of the node in a parameter file would win.
         pairs = [f"{name}:{key}:={value}" for key, value in (parameters or {}).items()]
         arguments = [*self._ros_arguments, *(part for pair in pairs for part in ("-p", pair))]
-        command = [str(_executable(package, executable)), "--ros-args", *arguments]
+        command = [str(path), "--ros-args", *arguments]
         with self._lock:
             if self.started(name):
                 raise LaunchError(f"{name} runs already")
@@ -73,12 +77,3 @@ class Launcher:
         for process in processes:
             process.kill()  # does nothing to one that has ended
             process.wait()
-
-
-def _executable(package: str, name: str) -> Path:
-    """Find an executable in the sourced ROS environment, as `ros2 run` does."""
-    for prefix in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep):
-        path = Path(prefix, "lib", package, name)
-        if prefix and os.access(path, os.X_OK):
-            return path
-    raise LaunchError(f"{package}/{name} is not installed: build the workspace and source its install tree")

@@ -13,7 +13,7 @@ from edgetpu_dashboard.nodes.graph_calls import GraphCalls
 from edgetpu_dashboard.nodes.graph_view import GraphView
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
+from edgetpu_driver.node_kit.node_table import all_nodes
 from edgetpu_driver.node_kit.parameters import Setting
 
 _START_DELAY = 0.5
@@ -95,7 +95,7 @@ class DashboardNode(BaseNode):
         entry = all_nodes().get(name)
         if entry is None:
             raise LaunchError(f"no installed package offers a node {name}")
-        self.launcher.start(name, entry.package, "edgetpu_node" if name == DRIVER else name, parameters)
+        self.launcher.start(name, entry.package, entry.executable, parameters)
 
     def _check_address(self) -> None:
         host, token = self.values["host"], self.values["token"]

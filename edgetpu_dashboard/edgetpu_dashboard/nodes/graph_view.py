@@ -169,7 +169,7 @@ class GraphView:
     def _on_result(self, viewed: ViewedNode, message: Any) -> None:
         assert viewed.result is not None
         assert viewed.log is not None
-        row = viewed.result.row(message) if viewed.result.row else _row(viewed.result, message)
+        row = viewed.result.numbers(message)
         stamp = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
         latency = 1e-9 * self._node.get_clock().now().nanoseconds - stamp
         with self.lock:
@@ -187,13 +187,6 @@ class GraphView:
                 name = node.strip().removeprefix(f"{prefix}/" if prefix else "")
                 if name in self.nodes:
                     self.nodes[name].diagnostics[status.name] = _diagnostic(status)
-
-
-def _row(result: ResultTopic, message: Any) -> dict[str, float]:
-    """The numbers of a flat message: validity, confidence, values and their standard deviations."""
-    fields = ["valid", "confidence"]
-    fields += [name for value in result.values for name in (value.field, value.sigma) if name]
-    return {name: getattr(message, name) for name in fields if hasattr(message, name)}
 
 
 def _diagnostic(status: DiagnosticStatus) -> Diagnostic:

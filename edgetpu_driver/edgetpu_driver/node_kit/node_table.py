@@ -1,6 +1,7 @@
 """The table of nodes: what the installed packages offer under the entry-point group `edgetpu.nodes`.
 
-A package adds a node with one line of its setup.cfg; the node's name is also the name of its executable:
+A package adds a node with one line of its setup.cfg; the node's name is also the name of its executable, but
+for the driver's:
 
     [options.entry_points]
     edgetpu.nodes =
@@ -32,7 +33,6 @@ class NodeEntry:
     """One node of the table."""
 
     name: str
-    """Name of the node and of its executable."""
     module: str
     class_name: str
 
@@ -40,6 +40,11 @@ class NodeEntry:
     def package(self) -> str:
         """The ROS package that installs the executable."""
         return self.module.partition(".")[0]
+
+    @property
+    def executable(self) -> str:
+        """The name of its executable: the node's own, but for the driver."""
+        return "edgetpu_node" if self.name == DRIVER else self.name
 
     def load(self) -> Any:
         """Import the node's class, a subclass of BaseNode."""

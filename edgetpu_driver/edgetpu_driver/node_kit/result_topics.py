@@ -33,7 +33,12 @@ class ResultTopic:
     """Fields that are a position in the image, from -1 (centre of the first pixel) to 1 (of the last)."""
 
     @property
-    def type_name(self) -> str:
-        """The message type as package/msg/Type."""
-        package = self.message_type.__module__.partition(".")[0]
-        return f"{package}/msg/{self.message_type.__name__}"
+    def fields(self) -> tuple[str, ...]:
+        """The fields of a result, in order: validity and confidence, then each value with its sigma."""
+        numbers = (name for value in self.values for name in (value.field, value.sigma) if name)
+        return ("valid", "confidence", *numbers)
+
+    def numbers(self, message: Any) -> dict[str, float]:
+        """Return the numbers of a message by the names of `fields`."""
+        row = self.row(message) if self.row else {name: getattr(message, name) for name in self.fields}
+        return {name: row[name] for name in self.fields}
