@@ -14,9 +14,10 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from edgetpu_dashboard.live.pictures import CAMERA_VIEW
 from edgetpu_dashboard.nodes.dashboard_node import ros_arguments
 from edgetpu_dashboard.nodes.graph_calls import GraphCalls, RefusedError, ShownParameter
-from edgetpu_dashboard.nodes.graph_view import CAMERA_VIEW, GraphView
+from edgetpu_dashboard.nodes.graph_view import GraphView
 from edgetpu_driver.cli.main import main as edgetpu
 from edgetpu_driver.errors import InputError, UnavailableError
 

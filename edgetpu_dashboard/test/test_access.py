@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from edgetpu_dashboard.web.access import Access
+from edgetpu_dashboard.web.access import Access, is_local
 
 
 def ask(
@@ -37,13 +37,39 @@ LOCAL = Access(page, "", local=True)
 GUARDED = Access(page, "secret", local=False)
 
 
+@pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "127.0.1.1", "::1"])
+def test_loopback_addresses_are_local(address: str) -> None:
+    assert is_local(address)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "192.168.0.2", "::", "fe80::1"])
+def test_other_addresses_are_not_local(address: str) -> None:
+    assert not is_local(address)
+
+
+@pytest.mark.parametrize("name", ["", "127.0.0.1.evil.example", "robot"])
+def test_a_name_is_no_address(name: str) -> None:
+    with pytest.raises(ValueError, match="does not appear to be an IPv4 or IPv6 address"):
+        is_local(name)
+
+
 def test_this_computer_needs_no_token() -> None:
     assert ask(LOCAL)[0]["status"] == 200
     assert ask(LOCAL, host="localhost:8080")[0]["status"] == 200
     assert ask(LOCAL, origin="http://127.0.0.1:8080")[0]["status"] == 200
 
 
-@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "http://evil.example"}])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"host": "127.0.0.1.evil.example"},
+        {"host": ""},
+        {"host": "[evil"},
+        {"origin": "http://evil.example"},
+        {"origin": "http://[evil"},
+    ],
+)
 def test_requests_of_foreign_pages_are_refused(headers: dict[str, str]) -> None:
     assert ask(LOCAL, **headers)[0]["status"] == 403
     assert ask(LOCAL, "websocket", **headers)[0]["code"] == 4403

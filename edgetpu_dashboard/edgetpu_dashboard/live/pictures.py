@@ -10,6 +10,9 @@ from edgetpu_driver.errors import InputError
 
 Pixels = npt.NDArray[np.uint8]
 
+CAMERA_VIEW = "camera image"
+"""In place of a node's name: the images that the nodes get."""
+
 JPEG_QUALITY = 80
 """Block edges are hard to see; the default of OpenCV, 95, takes three times the bytes."""
 

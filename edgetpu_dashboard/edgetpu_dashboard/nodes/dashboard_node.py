@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import sys
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ from rclpy.timer import Timer
 from edgetpu_dashboard.live.launcher import Launcher, LaunchError
 from edgetpu_dashboard.nodes.graph_calls import GraphCalls
 from edgetpu_dashboard.nodes.graph_view import GraphView
+from edgetpu_dashboard.web.access import is_local
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.node_table import all_nodes
@@ -100,7 +100,7 @@ class DashboardNode(BaseNode):
     def _check_address(self) -> None:
         host, token = self.values["host"], self.values["token"]
         try:
-            local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+            local = is_local(host)
         except ValueError:
             raise FatalError(
                 f"host: expected an address such as 127.0.0.1 or 0.0.0.0; got '{host}'"

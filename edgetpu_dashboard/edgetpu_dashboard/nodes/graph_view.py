@@ -17,7 +17,7 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from sensor_msgs.msg import Image
 
 from edgetpu_dashboard.live.curves import ResultLog
-from edgetpu_dashboard.live.pictures import Pixels
+from edgetpu_dashboard.live.pictures import CAMERA_VIEW, Pixels
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.images.encodings import ImageError
 from edgetpu_driver.node_kit.image_messages import image_from_message
@@ -27,9 +27,6 @@ from edgetpu_driver.node_kit.qos_profiles import QOS_LATCHED
 from edgetpu_driver.node_kit.result_topics import ResultTopic
 from edgetpu_driver.node_kit.serialized_image import read_image
 from edgetpu_msgs.msg import DeviceStatus
-
-CAMERA_VIEW = "camera image"
-"""In place of a node's name: the images that the nodes get."""
 
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 _TRIGGER = "std_srvs/srv/Trigger"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import SimpleCookie
@@ -15,6 +16,11 @@ App = Callable[[Scope, Any, Any], Awaitable[None]]
 
 _REFUSAL = b"expected the token of the dashboard, as ?token=... of the address\n"
 _FOREIGN = b"expected a request of the dashboard's own page\n"
+
+
+def is_local(address: str) -> bool:
+    """Whether only this computer reaches an address: loopback; ValueError for what is no address."""
+    return address == "localhost" or ipaddress.ip_address(address).is_loopback
 
 
 class Access:
@@ -48,11 +54,12 @@ class Access:
 
     def _own(self, headers: dict[str, str]) -> bool:
         host = headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname or ""
-        if self._local and name not in ("localhost", "::1") and not name.startswith("127."):
-            return False
         origin = headers.get("origin", "")
-        return not origin or urlsplit(origin).netloc == host
+        try:
+            leads_here = not self._local or is_local(urlsplit(f"//{host}").hostname or "")
+            return leads_here and (not origin or urlsplit(origin).netloc == host)
+        except ValueError:  # another name, or no address at all
+            return False
 
     def _knows(self, given: str, headers: dict[str, str]) -> bool:
         cookies: SimpleCookie = SimpleCookie(headers.get("cookie", ""))

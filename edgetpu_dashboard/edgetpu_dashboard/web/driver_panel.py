@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import math
@@ -200,8 +201,6 @@ def _run_model(page: Any) -> None:
             if not path.value:
                 raise InputError("expected the path of a model file")
             if page.dashboard.launcher.started(name):
-                import asyncio
-
                 await asyncio.to_thread(page.dashboard.launcher.stop, name)
             parameters = {"model": _quoted(path.value)}
             if labels.value:

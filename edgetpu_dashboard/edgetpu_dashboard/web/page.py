@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 from nicegui import ui
 
-from edgetpu_dashboard.live.pictures import Pixels, box_of
+from edgetpu_dashboard.live.pictures import CAMERA_VIEW, Pixels, box_of
 from edgetpu_dashboard.web.driver_panel import driver_panel, models_panel
 from edgetpu_dashboard.web.node_panels import by_hand_panel, parameters_panel
 from edgetpu_dashboard.web.told import told
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.node_table import DRIVER
 
-CAMERA_VIEW = "camera image"
 _VERSION = 2
 """Of the static files, so that no browser shows old ones."""
 _GRAB_SECONDS = 5.0
@@ -61,8 +61,6 @@ class Page:
 
     async def camera_picture(self) -> Pixels:
         """Return the next image of the camera; InputError if none comes."""
-        import asyncio
-
         tap = await self.calls.in_executor(lambda: self.view.look(CAMERA_VIEW))
         try:
             before = tap.number
@@ -109,8 +107,6 @@ def node_title(page: Page) -> None:
 
     async def stop() -> None:
         async with told():
-            import asyncio
-
             await asyncio.to_thread(page.dashboard.launcher.stop, page.node)
             ui.notify(f"{page.node} has stopped", type="positive")
 
@@ -162,7 +158,7 @@ async def build_page(dashboard: Any) -> None:
             node_title(page)
             ui.html(_PICTURE, sanitize=False)
             with ui.row().classes("items-center gap-4 w-full"):
-                ui.switch("camera image", on_change=lambda event: page.look_at_camera(event.value)).props(
+                ui.switch(CAMERA_VIEW, on_change=lambda event: page.look_at_camera(event.value)).props(
                     "dense data-id=camera_view"
                 )
                 ui.html('<span id="numbers"></span>', sanitize=False)

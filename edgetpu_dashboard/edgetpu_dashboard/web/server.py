@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import threading
 from pathlib import Path
@@ -13,7 +12,7 @@ from fastapi import FastAPI, WebSocket
 from nicegui import app as nicegui_app
 from nicegui import ui
 
-from edgetpu_dashboard.web.access import Access
+from edgetpu_dashboard.web.access import Access, is_local
 from edgetpu_dashboard.web.page import build_page
 from edgetpu_dashboard.web.stream import stream
 
@@ -66,5 +65,4 @@ def serve(dashboard: Any, host: str, port: int, token: str) -> Server:
     # Built with --symlink-install, the files are links out of this folder.
     nicegui_app.add_static_files("/dashboard", str(_STATIC), follow_symlink=True)
     ui.run_with(application, title="Edge TPU", dark=True, favicon="🪸", show_welcome_message=False)
-    local = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    return Server(Access(application, token, local=local), listener)
+    return Server(Access(application, token, local=is_local(host)), listener)
