@@ -23,7 +23,7 @@ from measured_figures.row import Row
 
 AREA = "dashboard"
 LIVE_TOOLS = Path(__file__).parents[1] / "build" / "live_tools"
-"""Where tools/install_live.sh puts NiceGUI and what its clients need."""
+"""Where `tools/install_extra.sh live` puts NiceGUI and what its clients need."""
 
 _NAMESPACE = "/suite"
 _RATE = 60.0
@@ -38,7 +38,8 @@ def rows(quick: bool = False) -> Iterator[Row]:
     """Measure, which takes three minutes, or one if `quick`; nothing where NiceGUI is not installed."""
     if not LIVE_TOOLS.is_dir():
         print(
-            "[bench] dashboard: NiceGUI is not installed: tools/run.sh tools/install_live.sh", file=sys.stderr
+            "[bench] dashboard: NiceGUI is not installed: tools/run.sh tools/install_extra.sh live",
+            file=sys.stderr,
         )
         return
     os.environ.update(isolate())

@@ -24,9 +24,9 @@ LIVE_TOOLS = Path(__file__).parents[1] / "build" / "live_tools"
 if LIVE_TOOLS.is_dir():
     sys.path.append(str(LIVE_TOOLS))
 webdriver = pytest.importorskip(
-    "selenium.webdriver", reason="Selenium is not installed: tools/run.sh tools/install_live.sh"
+    "selenium.webdriver", reason="Selenium is not installed: tools/run.sh tools/install_extra.sh live"
 )
-pytest.importorskip("nicegui", reason="NiceGUI is not installed: tools/run.sh tools/install_live.sh")
+pytest.importorskip("nicegui", reason="NiceGUI is not installed: tools/run.sh tools/install_extra.sh live")
 
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402

@@ -70,7 +70,9 @@ class TestASlalom:
 def test_the_stick_costs_what_float64_does(
     scenario: type[SwingUp] | type[Slalom], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("mujoco", reason="needs MuJoCo (tools/run_drive.sh)")
+    pytest.importorskip(
+        "mujoco", reason="needs MuJoCo on PYTHONPATH: tools/run.sh tools/install_extra.sh drive"
+    )
     pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
     monkeypatch.setattr(scenario, "periods", 10)
     figures = scenario().run_alone(0).values

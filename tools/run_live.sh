@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-tools=$(tools/install_live.sh)
+tools=$(tools/install_extra.sh live)
 PYTHONPATH="$tools${PYTHONPATH:+:$PYTHONPATH}" exec python3 tools/run_live.py "$@"

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Install what is optional from requirements-NAME.txt into build/NAME_tools, unless it is there; prints that folder:
+# tools/install_extra.sh live, drive or docs.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+name=${1:-}
+requirements=requirements-$name.txt
+if [ $# -ne 1 ] || [ ! -f "$requirements" ]; then
+  echo "expected live, drive or docs; got '$*'" >&2
+  exit 2
+fi
+
+tools=build/${name}_tools
+wanted=$(sha256sum "$requirements")
+if [ "$(cat "$tools/.complete" 2>/dev/null)" != "$wanted" ]; then
+  rm -rf "$tools"
+  echo "[$name] installing the packages of $requirements into $tools (once)" >&2
+  python3 -m pip install --quiet --disable-pip-version-check --no-deps --target "$tools" -r "$requirements" >&2 || {
+    echo "[$name] cannot install the packages of $requirements: is the Python package index within reach?" >&2
+    exit 2
+  }
+  printf '%s\n' "$wanted" >"$tools/.complete"
+fi
+printf '%s\n' "$PWD/$tools"
