@@ -14,15 +14,13 @@ from nicegui import ui
 from edgetpu_dashboard.live.pictures import png
 from edgetpu_dashboard.web.told import told
 from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.node_kit.node_table import nodes_of
 
 STATES = ("absent", "boot", "starting", "ready", "recovering", "failed", "closed", "inactive")
 """Of DeviceStatus, by their numbers."""
 
 _MODELS_PERIOD = 3.0
 """Seconds between two looks at the loaded models."""
-
-KINDS = ("object_detector", "classifier", "segmenter", "pose_estimator", "embedder")
-"""Nodes that run a Coral model of the user."""
 
 
 def driver_panel(page: Any) -> None:
@@ -185,7 +183,7 @@ def read_npy(data: bytes) -> Any:
 def _run_model(page: Any) -> None:
     ui.separator().classes("q-my-md")
     ui.label("Run a Coral model on the live picture").classes("font-medium")
-    kind = ui.select(list(KINDS), value=KINDS[0], label="what it does").props(
+    kind = ui.select(list(nodes_of("edgetpu_vision")), value="object_detector", label="what it does").props(
         "dense outlined data-id=run_kind"
     )
     path = ui.input("model file").props("dense outlined data-id=run_path").classes("w-full")
