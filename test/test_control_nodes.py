@@ -244,7 +244,8 @@ class TestContactGuard:
 
 class TestHeadingHold:
     def test_turns_to_a_heading_and_is_released(self, start_node: Callable[..., Any], graph: Any) -> None:
-        start_node(PACKAGE, "heading_hold", "-r", "__ns:=/hold", **PATIENT)
+        # Slow: its own turn hardly changes the error before the first one is read.
+        start_node(PACKAGE, "heading_hold", "-r", "__ns:=/hold", **PATIENT, turn_gain=0.1)
         partner = Partner(graph, "/hold/heading_hold/cmd_vel")
         heading = {"/hold/visual_compass/heading": Heading(header=partner.header(), valid=True, yaw=1.0)}
         errors = graph.collect(Float64, "/hold/heading_hold/error")
@@ -254,7 +255,7 @@ class TestHeadingHold:
                 message.header = partner.header()
                 partner.send(topic, message)
             partner.send("/hold/heading_hold/turn_to", Float64(data=1.5))
-            return any(velocity.angular.z > 1.0 for velocity in partner.velocities) and bool(errors)
+            return any(velocity.angular.z > 0.04 for velocity in partner.velocities) and bool(errors)
 
         graph.spin_until(turned)
         assert max(error.data for error in errors) == pytest.approx(0.5, abs=0.01)

@@ -34,6 +34,7 @@ const edgetpuLive = (() => {
       if (!paused) next();
     };
     mine.onmessage = (event) => {
+      if (socket !== mine) return; // of the node that was shown before
       if (typeof event.data === "string") onNumbers(JSON.parse(event.data));
       else onPicture(event.data);
     };
