@@ -67,8 +67,9 @@ types: setup
 pytest: setup
 	@echo "[test] unit and graph tests (pytest)"
 	# Many tests wait for processes, so three at a time where pytest-xdist is there; a file stays together, and
-	# the folder with the longest files comes first, so that none of them is left to the end.
-	parallel=$$($(RUN) python3 -c 'import xdist; print("-n 3 --dist loadfile --no-loadscope-reorder")' 2>/dev/null || true)
+	# the folder with the longest files comes first, so that none of them is left to the end. A process that
+	# crashes ends the run: with another in its place pytest-xdist may wait for ever.
+	parallel=$$($(RUN) python3 -c 'import xdist; print("-n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0")' 2>/dev/null || true)
 	$(RUN) python3 -m pytest $$parallel
 
 bench: setup ## measure the driver; results go to build/bench/results.json
