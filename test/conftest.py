@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from demo.processes import reserve_domain
+from demo.processes import CONFIG, PROFILE_VARIABLES, reserve_domain
 from fuzz.interleavings.scenario import write_files
 from testdata import ModelFolder
 from testdata.host_on_fake_sticks import Stage
@@ -22,13 +22,17 @@ from testdata.ros_graph import Graph, NodeProcess
 
 @pytest.fixture(scope="session")
 def ros_domain() -> Iterator[int]:
-    """A ROS domain that no other test session on this machine uses, on this machine only."""
+    """A ROS domain that no other test session on this machine uses, on this machine only.
+
+    Fast DDS has the settings of the launch file.
+    """
     pytest.importorskip("rclpy", reason="needs ROS 2")
     pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
     for domain in range(1, 101):
         if reserve_domain(domain):
             os.environ["ROS_DOMAIN_ID"] = str(domain)
             os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+            os.environ.update(dict.fromkeys(PROFILE_VARIABLES, str(CONFIG / "fastdds.xml")))
             yield domain
             return
     pytest.fail("all ROS domains are taken by other test sessions")
