@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -50,6 +52,20 @@ def test_resizing_takes_a_view_of_a_larger_image() -> None:
     image = RANDOM.integers(0, 256, (480, 700, 3), np.uint8)
     view = image[:, 30:670, ::-1]
     assert np.array_equal(resize(view, 64, 64), resize(view.copy(), 64, 64))
+
+
+def test_a_result_outlives_the_next_images() -> None:
+    images = [RANDOM.integers(0, 256, shape, np.uint8) for shape in ((480, 640), (96, 128, 3), (720, 1280))]
+    alone = [resize(image, 64, 64).copy() for image in images]
+    kept = [resize(image, 64, 64) for image in (*images, *images[::-1])]
+    assert all(np.array_equal(a, b) for a, b in zip(kept, (*alone, *alone[::-1]), strict=True))
+
+
+def test_threads_resize_at_the_same_time() -> None:
+    images = [np.full((480, 640), level, np.uint8) for level in range(4)] * 10
+    with ThreadPoolExecutor(4) as pool:
+        results = pool.map(lambda image: np.unique(resize(image, 64, 64)).tolist(), images)
+        assert list(results) == [[level] for level in range(4)] * 10
 
 
 def test_resizing_has_no_bias() -> None:
