@@ -1,4 +1,4 @@
-"""Pictures of 320x240 px, RGB: a shaded ball on a photograph, alone or beside a glare."""
+"""Pictures of 320x240 px, RGB: a shaded ball on a photograph, alone or next to a glare."""
 
 from __future__ import annotations
 

@@ -171,10 +171,10 @@ def plots(engine: str = "cpu", quick: bool = False) -> dict[str, Any]:
         along.legend()
     if compass_walk.is_available():
         walk = compass_walk.Walk.read()
-        beside = axes("Yaw of a camera carried by a walking person", "frame", "deg")
-        beside.plot(walk.true_yaw, label="its own orientation track")
-        beside.plot(walk.follow(run), label="compass")
-        beside.legend()
+        plot = axes("Yaw of a camera carried by a walking person", "frame", "deg")
+        plot.plot(walk.true_yaw, label="its own orientation track")
+        plot.plot(walk.follow(run), label="compass")
+        plot.legend()
     return figures
 
 

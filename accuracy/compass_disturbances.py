@@ -21,7 +21,7 @@ from measured_figures.row import Row
 Floats = NDArray[np.float64]
 
 SCENES = tuple(name for name in PHOTOGRAPHS if name.split(".")[0] in TEXTURED)
-"""Photographs that are wrapped into panoramas beside the real ones."""
+"""Photographs that are wrapped into panoramas, in addition to the real ones."""
 
 MIDDLE = (0.15, 0.1, 0.85, 0.9)
 """The middle of the static camera's picture: left, top, right and bottom, as shares of it."""

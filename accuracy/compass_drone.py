@@ -76,7 +76,7 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
 
 
 def measure_sizes(engine: str) -> list[Row]:
-    """Rows for inputs of other sizes, beside that of 64 px; `engine` is "cpu" or "virtual"."""
+    """Rows for inputs of other sizes, in addition to 64 px; `engine` is "cpu" or "virtual"."""
     rows = []
     engines = {
         size: open_engine(engine, features.name(size, size), features.build(size, size)) for size in SIZES

@@ -120,7 +120,7 @@ def measure(
     drawn_pictures: Iterable[Picture],
     reach: float | None,
 ) -> list[Row]:
-    """Rows for the patches that are accepted, beside cv2.matchTemplate at both sizes."""
+    """Rows for the patches that are accepted, compared with cv2.matchTemplate at both sizes."""
     errors, small, full, inside, claimed = [], [], [], [], []
     search, side = size
     for drawn in drawn_pictures:

@@ -38,7 +38,7 @@ CAMERA_PX = (SIDE - 1) / 2
 """Px to one unit of a result's position."""
 
 LARGER_SIZES = (96, 128)
-"""Widths and heights of the model's input, px, that are measured beside the default."""
+"""Widths and heights of the model's input, px, that are measured in addition to the default."""
 
 SURE = 0.5
 """Confidence from which on a result counts as certain."""

@@ -1,4 +1,4 @@
-"""The five nodes in a running graph beside the plain graph that a user would write (bench/plain_graph.py).
+"""The five nodes in a running graph, compared with a plain graph by a user (bench/plain_graph.py).
 
 Both get the same 640x480 images from a camera in another process, in turns. A graph holds a rate when every
 node has published a result for every image.

@@ -1,4 +1,4 @@
-"""Command line of the fuzzing: `python -m fuzz` at the root of the repository."""
+"""The command line `python -m fuzz`, run at the root of the repository."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from fuzz.harness import Tally, fuzz
+from fuzz.harness import Totals, fuzz
 from fuzz.targets import Target, targets
 
 GRAPH, THREADS, SEQUENCES = "graph", "threads", "sequences"
@@ -24,18 +24,28 @@ _Outcome = TypeVar("_Outcome")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz every target; returns 0 if nothing was found."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
-    parser.add_argument("--inputs", type=int, default=24_000, help="of the parsers in all (default: 24000)")
-    parser.add_argument("--messages", type=int, default=6_000, help="to the nodes in all (default: 6000)")
     parser.add_argument(
-        "--orders", type=int, default=3_000, help="in which the driver's threads are run (default: 3000)"
+        "--inputs", type=int, default=24_000, help="number of inputs to all parsers together (default: 24000)"
     )
     parser.add_argument(
-        "--sequences", type=int, default=100, help="of images to the perception algorithms (default: 100)"
+        "--messages", type=int, default=6_000, help="number of messages to all nodes together (default: 6000)"
     )
-    parser.add_argument("--seed", type=int, help="repeat an earlier run; a new one by default")
+    parser.add_argument(
+        "--orders",
+        type=int,
+        default=3_000,
+        help="number of orders in which the driver's threads run (default: 3000)",
+    )
+    parser.add_argument(
+        "--sequences",
+        type=int,
+        default=100,
+        help="number of image sequences for the perception algorithms (default: 100)",
+    )
+    parser.add_argument("--seed", type=int, help="seed of an earlier run to repeat; random by default")
     parser.add_argument(
         "--target",
-        help=f"only this one; {GRAPH}: the nodes, {THREADS}: the driver's threads, "
+        help=f"fuzz only this target; {GRAPH}: the nodes, {THREADS}: the driver's threads, "
         f"{SEQUENCES}: the perception algorithms",
     )
     options = parser.parse_args(arguments)
@@ -65,17 +75,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(target: Target, inputs: int, seed: int) -> bool:
     """Fuzz one target and report; returns whether something was found."""
-    tally = Tally()
+    totals = Totals()
     begin = time.monotonic()
     try:
-        fuzz(target, inputs, seed, tally, _counter(target.name, inputs))
+        fuzz(target, inputs, seed, totals, _counter(target.name, inputs))
     except Exception as error:
         notes = "\n".join(getattr(error, "__notes__", ()))
         print(f"[fuzz] {target.name}: FINDING {type(error).__name__}: {error}\n{notes[:2000]}", flush=True)
         return True
     print(
-        f"[fuzz] {target.name}: {tally.inputs} inputs, {tally.refused} refused, "
-        f"slowest {1e3 * tally.slowest:.0f} ms, at most {tally.largest:.1f} times its size in memory, "
+        f"[fuzz] {target.name}: {totals.inputs} inputs, {totals.refused} refused, "
+        f"slowest {1e3 * totals.slowest:.0f} ms, at most {totals.largest:.1f} times its size in memory, "
         f"{time.monotonic() - begin:.0f} s",
         flush=True,
     )
@@ -140,16 +150,16 @@ def _run_graph(messages: int, seed: int) -> bool:
     begin = time.monotonic()
     with GraphFuzzer(seed) as fuzzer:
         fuzzer.run(messages, _counter(GRAPH, messages))
-        tally = fuzzer.tally
-    for finding in tally.findings:
+        report = fuzzer.report
+    for finding in report.findings:
         print(f"[fuzz] {GRAPH}: FINDING {finding}", flush=True)
     print(
-        f"[fuzz] {GRAPH}: {tally.nodes} nodes, {tally.endpoints} topics and services, {tally.messages} "
-        f"messages, {tally.raw_requests} damaged requests, {tally.answers} of {tally.requests} readable ones "
-        f"answered, {len(tally.watched)} nodes still make results, {time.monotonic() - begin:.0f} s",
+        f"[fuzz] {GRAPH}: {report.nodes} nodes, {report.endpoints} topics and services, {report.messages} "
+        f"messages, {report.raw_requests} damaged requests, {report.answers} of {report.requests} readable "
+        f"ones answered, {len(report.watched)} nodes still make results, {time.monotonic() - begin:.0f} s",
         flush=True,
     )
-    return bool(tally.findings)
+    return bool(report.findings)
 
 
 def _counter(name: str, total: int) -> Callable[[], None]:

@@ -21,8 +21,8 @@ class FuzzError(AssertionError):
 
 
 @dataclass
-class Tally:
-    """Running totals."""
+class Totals:
+    """Running totals of the inputs of a target."""
 
     inputs: int = 0
     refused: int = 0
@@ -32,7 +32,7 @@ class Tally:
     """Peak memory over the size of the input, among inputs of 4 KiB and more."""
 
 
-def fuzz(target: Target, inputs: int, number: int, tally: Tally, advance: Callable[[], None]) -> None:
+def fuzz(target: Target, inputs: int, number: int, totals: Totals, advance: Callable[[], None]) -> None:
     """Run a target on a number of inputs generated from a seed.
 
     Raises the target's unexpected exception for the smallest input found that causes it; Hypothesis adds the
@@ -50,34 +50,34 @@ def fuzz(target: Target, inputs: int, number: int, tally: Tally, advance: Callab
     )
     @given(mutants(target.samples))
     def one(mutant: Mutant) -> None:
-        check(target, mutant.data(), tally)
+        check(target, mutant.data(), totals)
         advance()
 
     one()
 
 
-def check(target: Target, data: bytes, tally: Tally) -> None:
-    """One input."""
-    tally.inputs += 1
+def check(target: Target, data: bytes, totals: Totals) -> None:
+    """Run a target on one input; raises FuzzError beyond a limit, and the target's unexpected exceptions."""
+    totals.inputs += 1
     tracemalloc.start()
     begin = time.process_time()
     try:
         target.parse(data)
     except target.refusals:
-        tally.refused += 1
+        totals.refused += 1
     finally:
         seconds = time.process_time() - begin
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    tally.slowest = max(tally.slowest, seconds)
+    totals.slowest = max(totals.slowest, seconds)
     if len(data) >= 4096:
-        tally.largest = max(tally.largest, peak / len(data))
+        totals.largest = max(totals.largest, peak / len(data))
     if seconds > target.seconds:
         raise FuzzError(
-            f"{target.name} took {seconds:.2f} s for {len(data)} bytes; expected {target.seconds} s"
+            f"{target.name} took {seconds:.2f} s for {len(data)} bytes; expected at most {target.seconds} s"
         )
     if peak > MEMORY_FLOOR + target.memory_ratio * len(data):
         raise FuzzError(
             f"{target.name} took {peak} bytes of memory for an input of {len(data)} bytes; expected "
-            f"{target.memory_ratio} times its size at most"
+            f"at most {target.memory_ratio} times its size"
         )

@@ -22,15 +22,15 @@ from edgetpu_perception import (
 )
 
 IMAGES = 40
-"""In a sequence."""
+"""Number of images of a sequence."""
 _WIDTH, _HEIGHT = 320, 240
 _STAMPS = (0.0, -5.0, 5.0, 1e3, 2e9, 2.0**31 - 1, -(2.0**31))
-"""To which a clock jumps, s: those of a robot without a clock, of a bag, and the ends of a stamp's range."""
+"""Times to which a clock jumps, s: of a robot without a clock, of a bag, and the ends of a stamp's range."""
 _STEPS = (0.0, 1e-9, 1e-6, 10.0, 1e3)
-"""By which it goes on beside the camera's period, s."""
+"""Periods of the images other than the camera's own, s."""
 _PERIOD = 0.033
 _NEEDS_CAMERA = "bearing"
-"""How fields begin that are NaN where the intrinsics are unknown."""
+"""Prefix of fields that are NaN without intrinsics."""
 _ALGORITHMS: dict[str, Callable[[], Any]] = {
     "spot_tracker": SpotTracker,
     "looming": Looming,

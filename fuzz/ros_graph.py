@@ -1,6 +1,6 @@
 """Fuzzes the ROS boundary: every topic and service of every node, found in the running graph.
 
-Each node of the table runs in a process of its own. Subscriptions get damaged serialised messages and
+Each node of the table runs in its own process. Subscriptions get damaged serialised messages and
 readable ones with values at the edges, services get both as requests. Readable requests must be answered;
 after each batch the node must run, answer, and make results of good messages if it did before.
 """
@@ -41,15 +41,15 @@ from fuzz.result_watch import ResultWatch
 
 _START_SECONDS = 60.0
 _ANSWER_SECONDS = 30.0
-"""Until a readable request must be answered, on a busy machine."""
+"""Time to answer a readable request, on a busy machine."""
 _RESULT_SECONDS = 10.0
-"""Until every node that can make results without models of others makes one."""
+"""Time for a first result of every node that needs no further models."""
 _AT_ONCE = 8
 """Requests in flight."""
 _PAUSE = 0.002
 """Seconds between two messages, so that queues do not drop most of them."""
 _LARGEST_MEMORY = 2048
-"""MiB."""
+"""Limit of a node's memory, MiB."""
 _WORDS = ("dense_256", "dense_64", "x", "fuzz", "roi", "min_confidence", "rate_limit", "red", "mono8", "rgb8")
 _ENDING = (
     Transition.TRANSITION_UNCONFIGURED_SHUTDOWN,
@@ -65,8 +65,8 @@ sys.exit(run_node({name!r}))
 
 
 @dataclass
-class GraphTally:
-    """What was sent and what came of it."""
+class GraphReport:
+    """What was sent, what was answered, and what went wrong."""
 
     messages: int = 0
     requests: int = 0
@@ -80,7 +80,7 @@ class GraphTally:
 
 
 class _Process:
-    """One node in a process of its own; a context manager."""
+    """One node in its own process; a context manager."""
 
     def __init__(self, name: str, folder: Path, backend: str) -> None:
         self.name = name
@@ -91,7 +91,7 @@ class _Process:
         self.start()
 
     def start(self) -> None:
-        """Start it, again if need be."""
+        """Start the process; also after it has ended."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdout=log, stderr=subprocess.STDOUT, env=self._environment
@@ -110,11 +110,11 @@ class _Process:
 
     @property
     def ended(self) -> str:
-        """How it ended and its last line; empty while it runs."""
+        """Exit status and last line of the log; empty while it runs."""
         if self._process.poll() is None:
             return ""
         lines = self._log.read_text(errors="replace").split("\n")
-        last = next((line for line in reversed(lines) if line.strip()), "without a word")
+        last = next((line for line in reversed(lines) if line.strip()), "no output")
         return f"ended with {self._process.returncode}: {last[:300]}"
 
     @property
@@ -141,19 +141,19 @@ class _Endpoint:
 
 
 class GraphFuzzer:
-    """Feeds the nodes; a context manager that runs them."""
+    """Sends messages and requests to nodes; a context manager that runs them."""
 
     def __init__(self, seed: int, names: tuple[str, ...] = (), backend: str = "cpu") -> None:
-        """`names`: of the nodes, the driver apart; all by default."""
+        """`names`: the nodes besides the driver; all by default."""
         self._values = MessageValues(seed, _WORDS)
         table = all_nodes()
         self._names = (DRIVER, *(name for name in names or table if name != DRIVER))
         self._backend = backend
-        self.tally = GraphTally()
+        self.report = GraphReport()
         self._held = ExitStack()
 
     def __enter__(self) -> GraphFuzzer:
-        # No other graph on this machine or its network is to be fuzzed.
+        # Keep other graphs on this machine or its network out of it.
         os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))
         os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
         folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="fuzz_")))
@@ -173,8 +173,8 @@ class GraphFuzzer:
             self._watch = ResultWatch(self._node, self._spin_until)
             nodes = [name for name in self._names if name != DRIVER]
             silent = self._watch.silent(nodes, _RESULT_SECONDS)
-            self.tally.watched = [name for name in nodes if name not in silent]
-            self._parameters = {name: self._parameters_of(name) for name in self.tally.watched}
+            self.report.watched = [name for name in nodes if name not in silent]
+            self._parameters = {name: self._parameters_of(name) for name in self.report.watched}
         except BaseException:
             self._held.close()
             raise
@@ -184,11 +184,11 @@ class GraphFuzzer:
         self._held.close()
 
     def run(self, inputs: int, advance: Callable[[], None]) -> None:
-        """Send that many messages and requests, shared evenly by the endpoints."""
+        """Send `inputs` messages and requests, the same number to each endpoint."""
         endpoints = [each for name in self._names for each in self._endpoints(name)]
-        # A transition takes the driver's models away, so it comes last.
+        # Transitions come last, as they unload the driver's models.
         endpoints.sort(key=lambda each: each.kind is ChangeState)
-        self.tally.endpoints, self.tally.nodes = len(endpoints), len(self._names)
+        self.report.endpoints, self.report.nodes = len(endpoints), len(self._names)
         for each in endpoints:
             count = max(2, inputs // len(endpoints))
             (self._feed_service if each.is_service else self._feed_topic)(each, count, advance)
@@ -211,7 +211,7 @@ class GraphFuzzer:
             if self._values.random.random() < 0.7:
                 message = self._values.damaged(bytes(serialize_message(message)))
             publisher.publish(message)
-            self.tally.messages += 1
+            self.report.messages += 1
             advance()
             time.sleep(_PAUSE)
         self._node.destroy_publisher(publisher)
@@ -219,7 +219,7 @@ class GraphFuzzer:
     def _feed_service(self, endpoint: _Endpoint, count: int, advance: Callable[[], None]) -> None:
         client = self._node.create_client(endpoint.kind, endpoint.name, qos_profile=QoSProfile(depth=1000))
         if not self._spin_until(client.service_is_ready, 10.0):
-            self.tally.findings.append(f"{endpoint}: the service is gone")
+            self.report.findings.append(f"{endpoint}: the service is gone")
             return
         raw = RawRequests(self._node, endpoint.kind, endpoint.name)
         self._spin_until(raw.matched, 5.0)
@@ -227,16 +227,16 @@ class GraphFuzzer:
             requests = [self._request(endpoint.kind) for _ in range(min(_AT_ONCE, count - start))]
             for request in requests:
                 raw.send(self._values.damaged(bytes(serialize_message(request))))
-                self.tally.raw_requests += 1
+                self.report.raw_requests += 1
                 advance()
             readable = requests[: max(1, len(requests) // 2)]
             answers = [client.call_async(request) for request in readable]
-            self.tally.requests += len(readable)
+            self.report.requests += len(readable)
             self._spin_until(lambda answers=answers: all(each.done() for each in answers), _ANSWER_SECONDS)  # type: ignore[misc]
             answered = sum(each.done() for each in answers)
-            self.tally.answers += answered
+            self.report.answers += answered
             if answered < len(answers):
-                self.tally.findings.append(
+                self.report.findings.append(
                     f"{endpoint}: {len(answers) - answered} of {len(answers)} requests got no answer"
                 )
                 break
@@ -251,11 +251,11 @@ class GraphFuzzer:
         return request
 
     def _check(self, endpoint: _Endpoint) -> None:
-        """Note a finding unless the node runs and answers within its memory; then start it again."""
+        """Note a finding if the node has ended, does not answer or exceeds its memory; then restart it."""
         process = self._processes[endpoint.node]
         finding = process.ended
         if not finding and not self._answers(endpoint.node):
-            finding = process.ended or "answers no longer"
+            finding = process.ended or "no longer answers"
         if not finding and process.peak_memory > _LARGEST_MEMORY:
             finding = f"took {process.peak_memory:.0f} MiB of memory"
         if finding:
@@ -264,15 +264,17 @@ class GraphFuzzer:
             self._activate(endpoint.node)
         if endpoint.kind in (SetParameters, SetParametersAtomically):
             self._restore_parameters(endpoint.node)
-        watched = self.tally.watched
+        watched = self.report.watched
         for name in self._watch.silent(
             watched if endpoint.node == DRIVER else {endpoint.node} & set(watched), _ANSWER_SECONDS
         ):
-            self._report(_Endpoint(name, endpoint.kind, endpoint.name, endpoint.is_service), "silent since")
+            self._report(
+                _Endpoint(name, endpoint.kind, endpoint.name, endpoint.is_service), "silent since then"
+            )
 
     def _report(self, endpoint: _Endpoint, finding: str) -> None:
-        """Note a finding, and start the node again."""
-        self.tally.findings.append(f"{endpoint}: {finding}")
+        """Note a finding, and restart the node."""
+        self.report.findings.append(f"{endpoint}: {finding}")
         process = self._processes[endpoint.node]
         process.__exit__()
         process.start()
@@ -286,7 +288,7 @@ class GraphFuzzer:
         return [Parameter(name=each, value=value) for each, value in zip(names, values, strict=False)]
 
     def _restore_parameters(self, name: str) -> None:
-        """Give a watched node the values that it began with: some valid ones let it make no results."""
+        """Restore the initial parameters of a watched node, as some valid ones stop its results."""
         parameters = self._parameters.get(name, [])
         self._call(SetParameters, f"/{name}/set_parameters", SetParameters.Request(parameters=parameters))
 
@@ -295,7 +297,7 @@ class GraphFuzzer:
             raise TimeoutError(f"{name} did not start: {self._processes[name].ended or 'it answers nothing'}")
 
     def _answers(self, name: str) -> bool:
-        """Whether a node answers and is known in the graph, which may be told of it a little later."""
+        """Whether a node answers and is in the graph, where it may appear a little later."""
         request = ListParameters.Request()
         if self._call(ListParameters, f"/{name}/list_parameters", request) is None:
             return False
@@ -312,7 +314,7 @@ class GraphFuzzer:
                 self._call(ChangeState, f"/{name}/change_state", request)
 
     def _call(self, kind: Any, service: str, request: Any) -> Any:
-        """The answer to one request, None without one."""
+        """The answer to a request; None if there is none."""
         client = self._node.create_client(kind, service)
         try:
             if not self._spin_until(client.service_is_ready, 5.0):

@@ -56,7 +56,12 @@ ARGUMENTS = (
     ("target_topic", "target", "what reservoir is trained to make of the signal", None),
     ("embedding_topic", "embedder/embedding", "what place_recognition compares", None),
     ("namespace", "", "namespace of all nodes", None),
-    ("nodes", "spot_tracker", "nodes to start beside the driver, separated by commas; none: it alone", None),
+    (
+        "nodes",
+        "spot_tracker",
+        "nodes to start with the driver, separated by commas; none: only the driver",
+        None,
+    ),
     (
         "camera",
         "",

@@ -2,7 +2,7 @@
 
 twist_mux chooses among sources of velocities, heading_hold keeps the robot straight, and
 contact_guard comes last.
-Start the suite beside it: bringup.launch.py nodes:=spot_tracker,looming,visual_compass.
+Also start the suite: bringup.launch.py nodes:=spot_tracker,looming,visual_compass.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _OTHER_GROWTHS: tuple[tuple[str, str, Callable[[Sample], float]], ...] = (
     ("threads", "", lambda each: each.threads),
     ("file descriptors", "", lambda each: each.files),
 )
-"""What is told without a limit, beside memory."""
+"""Figures that are reported without a limit, in addition to memory."""
 
 
 def rows(findings: Findings, case: str) -> Iterator[Row]:

@@ -1,7 +1,7 @@
 """What the two cameras of a run show: one looks around, the other drives towards a wall and back.
 
-Each shows the same frames again and again. The stamp of an image says which frame it is, so that anybody can
-tell what every result must be.
+Each repeats the same frames. The stamp of an image says which frame it is, which determines what
+every result must be.
 """
 
 from __future__ import annotations

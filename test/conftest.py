@@ -81,7 +81,7 @@ def graph(ros_domain: int) -> Iterator[Graph]:  # noqa: ARG001
 def node_with_driver(
     graph: Graph, start_node: Callable[..., NodeProcess], golden: ModelFolder
 ) -> Callable[..., NodeWithDriver]:
-    """Starts a perception node beside a driver of its own; see NodeWithDriver for what it takes."""
+    """Starts a perception node with its own driver; see NodeWithDriver for what it takes."""
     return functools.partial(NodeWithDriver, graph, start_node, golden)
 
 

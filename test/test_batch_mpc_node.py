@@ -1,4 +1,4 @@
-"""The batch MPC node beside a driver with a virtual stick: a cart that is to be brought to its place."""
+"""The batch MPC node with a driver and a virtual stick: it moves a cart to a position."""
 
 from __future__ import annotations
 

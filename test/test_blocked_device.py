@@ -1,4 +1,4 @@
-"""The driver node beside a device that blocks until the test lets it go: what is answered meanwhile."""
+"""What the driver node answers while its device blocks, which it does until the test releases it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learner node: taught by its topic and from folders, beside a driver in the same process."""
+"""The learner node: taught by its topic and from folders, with a driver in the same process."""
 
 from __future__ import annotations
 

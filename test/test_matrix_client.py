@@ -1,4 +1,4 @@
-"""The matrix client beside a driver in the same process: its products, what it refuses, and its states."""
+"""The matrix client with a driver in the same process: its products, what it refuses, and its states."""
 
 from __future__ import annotations
 

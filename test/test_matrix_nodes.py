@@ -1,4 +1,4 @@
-"""Reservoir and place recognition beside a driver with a virtual stick, a process each."""
+"""Reservoir and place recognition with a driver and a virtual stick, each in its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix nodes beside a driver whose virtual stick has the program that was written here, and no graph."""
+"""Matrix nodes with a driver whose virtual stick runs a program written here, without a graph."""
 
 from __future__ import annotations
 

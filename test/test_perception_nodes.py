@@ -1,4 +1,4 @@
-"""The perception nodes beside a driver, in processes of their own and all in one, on known scenes."""
+"""The perception nodes and a driver, in separate processes and all in one, on known scenes."""
 
 from __future__ import annotations
 

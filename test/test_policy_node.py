@@ -1,4 +1,4 @@
-"""The policy node beside a driver with a virtual stick: commands, other policies, and refusals."""
+"""The policy node with a driver and a virtual stick: commands, other policies, and refusals."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def primaries(second: int) -> Image:
 
 
 class Tracker:
-    """A spot tracker beside a driver of its own that looks at the primaries."""
+    """A spot tracker, with its own driver, that looks at the primaries."""
 
     def __init__(self, eye: Any) -> None:
         self.node = eye

@@ -58,7 +58,7 @@ def near(name: str, side: int = 16, tolerance: float = 1e-3) -> Any:
 
 
 class Tracker:
-    """A pattern tracker beside a driver of its own."""
+    """A pattern tracker with its own driver."""
 
     def __init__(self, eye: Any) -> None:
         self.node = eye

@@ -1,4 +1,4 @@
-"""The spectrum node beside a driver with a virtual stick: blocks, gaps, bursts and jitter of an IMU."""
+"""The spectrum node with a driver and a virtual stick: blocks, gaps, bursts and jitter of an IMU."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def imu(seconds: float, z: float) -> Imu:
 
 @pytest.fixture(scope="module")
 def spectrum(start_node: Callable[..., Any], matrix_home: Path) -> Any:
-    """A spectrum node beside a driver."""
+    """A spectrum node with a driver."""
     start_matrix_driver(start_node, matrix_home)
     parameters = options(matrix_home)
     del parameters["directory"]

@@ -1,4 +1,4 @@
-"""The spot tracker node beside a driver node, each in a process of its own, and both in one."""
+"""The spot tracker node and a driver node, in separate processes and both in one."""
 
 from __future__ import annotations
 

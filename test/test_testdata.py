@@ -83,7 +83,7 @@ def test_tests_without_their_files_are_skipped_and_counted(tmp_path: Path) -> No
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", test],
         cwd=ROOT,
-        env=os.environ | {GOLDEN.variable: str(tmp_path)},
+        env=os.environ | {GOLDEN.variable: str(tmp_path), "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         timeout=60,

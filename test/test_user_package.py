@@ -1,4 +1,4 @@
-"""A user's package beside a clone in one workspace: its build order, and edgetpu_msgs from C++ and Python."""
+"""A user's package and a clone in one workspace: its build order, and edgetpu_msgs from C++ and Python."""
 
 from __future__ import annotations
 

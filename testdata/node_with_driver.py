@@ -13,7 +13,7 @@ from testdata.ros_graph import Graph, NodeProcess
 
 
 class NodeWithDriver:
-    """A perception node beside a driver of its own, shown one image after the other.
+    """A perception node with its own driver, shown one image after the other.
 
     golden: models that the driver has, too. executable: the node's; it publishes messages of the type `kind`
     on ~/`topic`. models: where it and the driver have their models. parameters: of the node.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates, beside every FlatBuffers schema of the driver, the Python functions that write its tables.
+# Generates, next to every FlatBuffers schema of the driver, the Python functions that write its tables.
 # Needs flatc 2.0.8 (Debian and Ubuntu: apt-get install flatbuffers-compiler); another version writes other code.
 set -euo pipefail
 

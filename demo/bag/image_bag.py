@@ -156,8 +156,8 @@ class ImageBag:
         if not counts[name]:
             raise BagError(f"{name} in {self.path} holds no message")
         topic = ImageTopic(name, types[name], counts[name], None)
-        beside = topic.base.rpartition("/")[0] + "/camera_info"
-        return replace(topic, camera_info=beside) if types.get(beside) == CAMERA_INFO else topic
+        info = topic.base.rpartition("/")[0] + "/camera_info"
+        return replace(topic, camera_info=info) if types.get(info) == CAMERA_INFO else topic
 
 
 def open_bag(path: Path) -> Reader:

@@ -1,4 +1,4 @@
-"""Writes the rendered scene into a bag, with what is true of it beside it."""
+"""Writes the rendered scene into a bag, and its ground truth next to it."""
 
 from __future__ import annotations
 

@@ -195,4 +195,4 @@ def test_a_recovered_fault_is_a_warning_in_the_log(
         stick.fail(Fault.STALL, Transfer.OUTPUT)
         run(tpu, model)
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "the Edge TPU failed, trying once more: reading 1024 bytes from endpoint 0x81" in caplog.text
+    assert "the Edge TPU failed, trying again: reading 1024 bytes from endpoint 0x81" in caplog.text

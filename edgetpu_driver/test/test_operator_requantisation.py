@@ -14,7 +14,7 @@ from edgetpu_driver.toolchain.retargeting.operator_requantisation import Step, s
 from edgetpu_driver.toolchain.retargeting.scalar_softmax import (
     scalar_softmaxes,
     with_numbers,
-    zero_point_place,
+    zero_point_location,
 )
 from edgetpu_driver.weights.network_layers import encode_network
 
@@ -133,7 +133,7 @@ def test_numbers_of_another_softmax_are_not_taken() -> None:
 
 def test_a_softmax_on_the_scalar_core_takes_other_numbers() -> None:
     words = pass_over_values(96, SCALE)
-    position = zero_point_place((0, 2))[1]
+    position = zero_point_location((0, 2))[1]
     changed = with_numbers(words[position], words[2], Quantised(0.2, 120))
     expected = pass_over_values(120, 0.2)
     assert changed == (expected[0], expected[2])

@@ -118,7 +118,7 @@ def test_disabled_interrupts_are_not_sent(stick: VirtualEdgeTpu, link: UsbLink) 
     assert link.read_register(Register.top_level_int_3_status) == 1
 
 
-@pytest.mark.parametrize(("first_row", "uploads"), [(1, 2), (0, 6)], ids=["beside", "overlapping"])
+@pytest.mark.parametrize(("first_row", "uploads"), [(1, 2), (0, 6)], ids=["disjoint", "overlapping"])
 def test_models_of_one_token_stay_in_memory_together_unless_they_overlap(
     make_dense: Callable[[int], bytes], model: CompiledModel, first_row: int, uploads: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""Files without weights: what they say beside weights stays, the weights do not."""
+"""Files without weights keep everything but the weights."""
 
 from __future__ import annotations
 

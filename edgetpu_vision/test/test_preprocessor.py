@@ -102,7 +102,7 @@ def test_float_inputs_are_normalised(picture: NDArray[np.uint8]) -> None:
     np.testing.assert_allclose(result[0], (picture - 127.5) / 127.5, atol=1e-7)
 
 
-@pytest.mark.parametrize("size", [(32, 32), (24, 40)], ids=["bars above and below", "bars beside"])
+@pytest.mark.parametrize("size", [(32, 32), (24, 40)], ids=["bars above and below", "bars left and right"])
 def test_a_letterboxed_float_input_has_grey_bars_too(
     picture: NDArray[np.uint8], size: tuple[int, int]
 ) -> None:

@@ -24,7 +24,8 @@ class Usability:
 def usable_backends(files: Sequence[tuple[Path, bytes]]) -> dict[str, Usability]:
     """For each backend whether it can run a model.
 
-    files: one file, or the segments of a pipeline, each with its path, beside which graphs are looked for.
+    files: one file, or the segments of a pipeline, each with its path. Graphs are looked for next
+    to it.
     """
     return {name: _usability(name, files) for name in BACKENDS}
 

@@ -104,23 +104,23 @@ class VirtualStickBackend(StickBackend):
         if model.compiler == DENSE_COMPILER or (graph is None and runs_from_bytes(model)):
             return
         if graph is None:
-            places = ", nor ".join(str(each) for each in source_graphs(path))
+            paths = ", nor ".join(str(each) for each in source_graphs(path))
             raise ModelUnsupportedError(
-                f"the virtual stick runs {path.name} only with its graph next to it; there is no {places}"
+                f"the virtual stick runs {path.name} only with its graph next to it; there is no {paths}"
             )
         self._register(model, read_model_file(graph))
 
 
 def pack_for_virtual_stick(
-    graphs: Mapping[str, bytes], *, together: bool, beside: Mapping[str, bytes] | None = None
+    graphs: Mapping[str, bytes], *, together: bool, others: Mapping[str, bytes] | None = None
 ) -> dict[str, bytes]:
     """Pack plain graphs, by name, into compiled models for the virtual stick.
 
-    together: the models can be resident together, and with those of the graphs `beside`. Raises
+    together: the models can be resident together, and with those of the graphs `others`. Raises
     ModelFormatError and ModelUnsupportedError.
     """
     from edgetpu_driver.virtual.graph_packer import pack, pack_together
 
     if not together:
         return {name: pack(graph, name=name) for name, graph in graphs.items()}
-    return pack_together(graphs, beside or {})
+    return pack_together(graphs, others or {})

@@ -169,7 +169,7 @@ def _made_here(path: Path, sources: Mapping[str, bytes], together: bool, output:
             file, sidecar = written.file, written.sidecar
             more["remark"] = written.remark
         else:
-            packed = pack_for_virtual_stick({path.stem: source}, together=together, beside=sources)
+            packed = pack_for_virtual_stick({path.stem: source}, together=together, others=sources)
             file, sidecar = packed[path.stem], None
             more["not_written"] = reason or None
     except EdgeTpuError as error:

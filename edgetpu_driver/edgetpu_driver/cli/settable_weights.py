@@ -26,7 +26,7 @@ def weights_of_parts(models: Sequence[CompiledModel]) -> dict[str, Any]:
     reasons = []
     for model in models:
         try:
-            found = weight_locations(model, SidecarFiles.beside(model.path))
+            found = weight_locations(model, SidecarFiles.next_to(model.path))
         except EdgeTpuError as error:
             reasons.append(str(error))
             continue

@@ -172,6 +172,6 @@ class StickEngine:
 
     def _location(self, tensor: str) -> WeightLocation:
         if self._locations is None:
-            sidecars = self._sidecars or SidecarFiles.beside(self.model.path)
+            sidecars = self._sidecars or SidecarFiles.next_to(self.model.path)
             self._locations = weight_locations(self.model, sidecars)
         return self._locations.select(tensor, self.model.name)

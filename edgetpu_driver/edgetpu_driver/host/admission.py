@@ -37,9 +37,9 @@ class Backlog:
     @classmethod
     def of(cls, queues: Sequence[RequestQueue[Any]], client: str, sticks: int) -> Backlog:
         """The backlog of several queues; the sticks share the work of the first one."""
-        first, *beside = queues
+        first, *others = queues
         waiting, of_client = len(first), first.waiting_of(client)
-        for queue in beside:
+        for queue in others:
             waiting += len(queue)
             of_client += queue.waiting_of(client)
         return cls(waiting, first.cost, of_client, sticks)

@@ -89,8 +89,9 @@ class ImageInUse:
 class ImageGroups:
     """Groups of askers. Not thread-safe.
 
-    Two askers whose inputs were the same several times in succession are in one group. Whoever shares no
-    image any more leaves: a node that has ended, that skips most images, or whose region has changed.
+    Two askers whose inputs were the same several times in succession are in one group. An asker
+    that no longer shares images leaves: a node that has ended, that skips most images, or whose region has
+    changed.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class ImageGroups:
     def ask(self, client: str, model: HostedModel, data: bytes) -> tuple[Asker, ImageInUse]:
         """Note that a client asks for an inference of a model, whose only input has this content.
 
-        A client that asks for the same once more wants another inference: it gets an image of its own.
+        A client that asks for the same again wants another inference: it gets its own image.
         """
         now = self._clock()
         asker = self._asker(client, model)
@@ -140,7 +141,7 @@ class ImageGroups:
         return asker
 
     def _close(self, image: ImageInUse) -> None:
-        """Learn from who has asked for inferences on an image, now that nobody else will."""
+        """Adjust the groups by who asked for inferences on an image; no further ones will."""
         askers = [each for each in image.askers if self._askers.get((each.client, each.model)) is each]
         groups = list(dict.fromkeys(asker.group for asker in askers))
         for group in groups:

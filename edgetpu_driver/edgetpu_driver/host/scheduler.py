@@ -47,8 +47,8 @@ class Scheduler:
         """The models that have requests or may get some."""
         self.rebalance: Callable[[], None] = _ignore
         """Called with the lock held when a stick joins or leaves: assigns models to sticks."""
-        self.beside: tuple[Scheduler, ...] = ()
-        """Other queues, whose requests count for the limits as well."""
+        self.peers: tuple[Scheduler, ...] = ()
+        """Other schedulers of the host; their requests count for the limits as well."""
         self.expired = 0
         """Number of requests whose deadline passed before work on them began."""
         self.dropped = 0
@@ -75,7 +75,7 @@ class Scheduler:
             slot = self._idle_slot(request)
             if slot is None and not request.follows:
                 sticks = sum(slot.serving for slot in self.slots)
-                self._queue.admit(request.client, sticks, [each._queue for each in self.beside])
+                self._queue.admit(request.client, sticks, [each._queue for each in self.peers])
             request.sequence = next(self._sequence)
             model.pending += 1
             if slot is None:

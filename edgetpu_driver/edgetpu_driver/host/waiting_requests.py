@@ -32,12 +32,12 @@ class WaitingRequests:
     def __iter__(self) -> Iterator[Request]:
         return iter(self._queue)
 
-    def admit(self, client: str, sticks: int, beside: Sequence[WaitingRequests]) -> None:
+    def admit(self, client: str, sticks: int, others: Sequence[WaitingRequests]) -> None:
         """Raise BusyError if no further request of a client may wait.
 
-        sticks: those that share the work. beside: others, whose requests count for the limits as well.
+        sticks: those that share the work. others: their requests count for the limits as well.
         """
-        queues = [self._queue, *(each._queue for each in beside)]
+        queues = [self._queue, *(each._queue for each in others)]
         self._admission.admit(client, Backlog.of(queues, client, sticks))
 
     def push(self, request: Request) -> None:

@@ -38,7 +38,7 @@ class WholeModels:
         self._sticks = scheduler
         self._pool = pool
         self.cpu = CpuWorker(admission)
-        self.cpu.scheduler.beside, scheduler.beside = (scheduler,), (self.cpu.scheduler,)
+        self.cpu.scheduler.peers, scheduler.peers = (scheduler,), (self.cpu.scheduler,)
         self._cpu_watch = DeadlineWatch(self.cpu.scheduler)
         self._statistics = InferenceStatistics()
 

@@ -50,7 +50,7 @@ class ExecutorCalls:
                 self._wake()
 
     def _wake(self) -> None:
-        with suppress(InvalidHandle):  # the node was destroyed: nobody waits for the call
+        with suppress(InvalidHandle):  # the node was destroyed; the call has no receiver
             self.guard.trigger()
 
 

@@ -120,9 +120,9 @@ class MatrixClient:
         self._finished: Callable[[], None] | None = None
         """Tells the caller the result of a product that has just ended."""
         self.refusal: EdgeTpuError | None = None
-        """Why the model or the matrix was refused; setting it again at once would be of no use."""
+        """Why the model or the matrix was refused; setting it again at once would not help."""
         self._refused_until = inf
-        """Time at which it is tried again all the same, monotonic s."""
+        """Time at which a refused matrix is sent again, monotonic s."""
         self._told = ""
         """The refusal that was logged last."""
         self._stepping = False

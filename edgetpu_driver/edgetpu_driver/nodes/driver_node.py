@@ -41,7 +41,7 @@ Transition = Callable[["DriverNode", LifecycleState], TransitionCallbackReturn]
 
 
 def _reported(transition: Transition) -> Transition:
-    """Report what a transition raises, of which rclpy makes an error without a word."""
+    """Log what a transition raises, which rclpy turns into an error without a message."""
 
     @functools.wraps(transition)
     def callback(node: DriverNode, state: LifecycleState) -> TransitionCallbackReturn:

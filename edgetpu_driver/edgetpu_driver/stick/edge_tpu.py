@@ -162,7 +162,7 @@ class EdgeTpu:
             self._session.link.attempt(set_clock, preset)
 
     def with_link(self, operation: Callable[[UsbLink], _Result]) -> _Result:
-        """Call an operation with the link to the stick, and once more after a fault, as a model's run is.
+        """Call an operation with the link to the stick, and once again after a fault, as a model's run is.
 
         For checks and tools: the operation must leave the chip in a state that does not affect later runs.
         Raises DeviceError.

@@ -89,7 +89,7 @@ class ResilientLink:
         except _FAULTS as error:
             fault = self._diagnose(link, error)
         drained = self._drained(link, fault)
-        _log.warning("the Edge TPU failed, trying once more: %s", fault)
+        _log.warning("the Edge TPU failed, trying again: %s", fault)
         if not drained:
             link = self._recover(fault)
         self.retries += 1

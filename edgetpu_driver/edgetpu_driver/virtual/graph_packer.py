@@ -83,12 +83,12 @@ def pack(graph: bytes, *, name: str, token: int | None = None, first_row: int = 
     return write_compiled_file(title, inputs, outputs, executables, compiler=VIRTUAL_COMPILER)
 
 
-def pack_together(graphs: Mapping[str, bytes], beside: Mapping[str, bytes]) -> dict[str, bytes]:
+def pack_together(graphs: Mapping[str, bytes], others: Mapping[str, bytes]) -> dict[str, bytes]:
     """Pack graphs, by name, so that they can be resident together, as long as there is memory for them.
 
-    beside: further graphs, which are packed by another call. Raises as `pack`.
+    others: graphs that other calls pack, with the same arguments the other way round. Raises as `pack`.
     """
-    both = dict(sorted({**beside, **graphs}.items()))
+    both = dict(sorted({**others, **graphs}.items()))
     token = caching_token(b"".join(both.values()))
     packed, row = {}, 0
     for name, graph in both.items():

@@ -184,7 +184,7 @@ class ReferenceModel:
     def _listed_locations(self, compiled: CompiledModel) -> tuple[WeightLocation, ...]:
         """The weight locations listed in a sidecar file, by the tensor of the graph."""
         try:
-            sidecars = replace(SidecarFiles.beside(compiled.path), graph=b"")
+            sidecars = replace(SidecarFiles.next_to(compiled.path), graph=b"")
             (location,) = weight_locations(compiled, sidecars).known
             tensor = select_tensor(weight_tensors(self._model), "")
         except (EdgeTpuError, ValueError):

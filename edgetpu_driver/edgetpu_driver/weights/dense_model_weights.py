@@ -67,8 +67,8 @@ def _layout(rows: int, columns: int, blob: NDArray[np.uint8]) -> DenseLayout:
     size = next((size for size in SIZES if DenseLayout.bytes_of(size, size) == blob.size), 0)
     if max(rows, columns) > size or (rows, columns) == (size, size):
         return DenseLayout(rows, columns)
-    beside = DenseLayout(size).decode(blob)[:rows, columns:]
-    return PaddedDenseLayout(rows, columns, size, beside)
+    further_columns = DenseLayout(size).decode(blob)[:rows, columns:]
+    return PaddedDenseLayout(rows, columns, size, further_columns)
 
 
 def dense_parameters(model: CompiledModel, weights: NDArray[Any]) -> bytes:

@@ -43,7 +43,7 @@ class SidecarFiles:
     """Content of the JSON sidecar; None if there is none."""
 
     @classmethod
-    def beside(cls, path: Path | None) -> SidecarFiles:
+    def next_to(cls, path: Path | None) -> SidecarFiles:
         """Read those of x_edgetpu.tflite, x.tflite and x_edgetpu.json; ModelFormatError if that fails."""
         if path is None:
             return cls()

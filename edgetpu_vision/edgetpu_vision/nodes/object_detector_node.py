@@ -125,11 +125,11 @@ class ObjectDetectorNode(VisionNode):
             self._track(self.values["track"])
 
     def publish(self, header: Header, result: Detections) -> None:
-        """Publish the result on ~/detections, and masks on ~/instances while somebody subscribes."""
+        """Publish the result on ~/detections, and masks on ~/instances while there is a subscriber."""
         if result.instances is not None and self._instances.get_subscription_count():
             self._instances.publish(message_from_labels(header, result.instances))
-        nobody = ("",) * len(result.detections)
-        self._ids = self._tracker.update(result) if self._tracker is not None else nobody
+        no_ids = ("",) * len(result.detections)
+        self._ids = self._tracker.update(result) if self._tracker is not None else no_ids
         self._detections.publish(
             Detection2DArray(
                 header=header,

@@ -62,7 +62,7 @@ class PoseEstimatorNode(VisionNode):
         return PART_NAMES if isinstance(self.algorithm, BodyPix) else ()
 
     def publish(self, header: Header, result: Poses | BodySegmentation) -> None:
-        """Publish the poses on ~/poses, and the masks on ~/people and ~/parts while somebody subscribes."""
+        """Publish the poses on ~/poses, and the masks on ~/people and ~/parts while they have subscribers."""
         if isinstance(result, BodySegmentation):
             if self._people.get_subscription_count():
                 unattributed = result.people & (result.instances == 0)

@@ -29,7 +29,7 @@ _PLACES = 4
 _FARTHEST = 0.25
 """Distance of a cell from a pose, in the size of its person, beyond which the cell is not part of it.
 
-Matters for people whose pose was not found. Chosen so that a person beside another one is not part of it.
+Matters for people whose pose was not found. Chosen so that a neighbour is not part of the person.
 """
 
 KNOWN = "logits of people [1, h, w, 1], if there are any also of parts of bodies [1, h, w, 24] (BodyPix)"

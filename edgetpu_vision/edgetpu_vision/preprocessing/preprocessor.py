@@ -65,7 +65,7 @@ class Preprocessor:
         """The input for an image, [1, height, width, channels] in the model's dtype; read-only.
 
         Another model with the same input gets the same array, unless the region is another one. The memory is
-        used again once nobody has an array of it. Placements are told apart by identity: keep the one of
+        reused once no array refers to it. Placements are told apart by identity: keep the one of
         `place` while images and region are the same.
         """
 

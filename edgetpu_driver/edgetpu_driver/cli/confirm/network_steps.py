@@ -43,7 +43,7 @@ def network_layer(stick: TrialStick) -> Values:
 def _settable_layer(model: CompiledModel, path: Path) -> tuple[SidecarFiles, WeightTensor | None]:
     """The last layer of a network whose weights can be set; None if there is no such layer."""
     try:
-        sidecars = SidecarFiles.beside(path)
+        sidecars = SidecarFiles.next_to(path)
         known = weight_locations(model, sidecars).known if sidecars.graph else ()
     except EdgeTpuError:
         return SidecarFiles(), None

@@ -23,14 +23,14 @@ from edgetpu_driver.darwinn.instructions.tensor_operation import requantises
 UNIT = 64
 """Unit of a pop's positions, bytes; the first position is 1."""
 
-Place = tuple[int, int]
-"""The mask of tiles and the first row."""
+TileRow = tuple[int, int]
+"""A mask of tiles, and the first of the rows in them."""
 
 
-def upload_places(operations: Iterable[Operation]) -> dict[Place, int]:
-    """The byte offset of the parameters that a caching program stores at each place."""
+def uploaded_offsets(operations: Iterable[Operation]) -> dict[TileRow, int]:
+    """The byte offset of the parameters that a caching program stores from each row on."""
     waiting: dict[int, deque[int]] = defaultdict(deque)
-    places = {}
+    offsets = {}
     for operation in operations:
         if operation.kind == Kind(RING_CONSUMER, False):
             waiting[operation.field(12, 27)].append(operation.field(62, 72))
@@ -38,11 +38,11 @@ def upload_places(operations: Iterable[Operation]) -> dict[Place, int]:
             tiles = operation.field(409, 424)
             if waiting[tiles]:
                 offset = UNIT * (operation.field(320, 335) - 1)
-                places[tiles, waiting[tiles].popleft()] = offset
-    return places
+                offsets[tiles, waiting[tiles].popleft()] = offset
+    return offsets
 
 
-def parameters_used(operations: Sequence[Operation], places: dict[Place, int]) -> dict[int, int]:
+def parameters_used(operations: Sequence[Operation], offsets: dict[TileRow, int]) -> dict[int, int]:
     """The byte offset of the parameters sent to each requantising operation, by position in the program."""
     used: dict[int, int] = {}
     run: list[int] = []
@@ -51,7 +51,7 @@ def parameters_used(operations: Sequence[Operation], places: dict[Place, int]) -
             run.append(position)
         elif operation.numbered:
             if operation.kind == Kind(RING_PRODUCER, False):
-                offset = places.get((operation.field(12, 27), operation.field(62, 72)))
+                offset = offsets.get((operation.field(12, 27), operation.field(62, 72)))
                 if offset is not None:
                     used |= dict.fromkeys(run, offset)
             run = []

@@ -58,24 +58,31 @@ class MapSampler:
             if i != cell:  # most steps stay between the same four cells
                 cell = i
                 i = i * channels + channel
-                # The upper left cell and its neighbours to the right, below, and below right.
-                here, beside, under, across = (
+                top_left, top_right, bottom_left, bottom_right = (
                     flat[i],
                     flat[i + channels],
                     flat[i + below],
                     flat[i + below + channels],
                 )
-                y0, y_right, y_down = (here - zero) * scale, (beside - here) * scale, (under - here) * scale
-                y_both = (across - under - beside + here) * scale
+                y0, y_right, y_down = (
+                    (top_left - zero) * scale,
+                    (top_right - top_left) * scale,
+                    (bottom_left - top_left) * scale,
+                )
+                y_both = (bottom_right - bottom_left - top_right + top_left) * scale
                 i += gap
-                here, beside, under, across = (
+                top_left, top_right, bottom_left, bottom_right = (
                     flat[i],
                     flat[i + channels],
                     flat[i + below],
                     flat[i + below + channels],
                 )
-                x0, x_right, x_down = (here - zero) * scale, (beside - here) * scale, (under - here) * scale
-                x_both = (across - under - beside + here) * scale
+                x0, x_right, x_down = (
+                    (top_left - zero) * scale,
+                    (top_right - top_left) * scale,
+                    (bottom_left - top_left) * scale,
+                )
+                x_both = (bottom_right - bottom_left - top_right + top_left) * scale
             down, right = y - row, x - column
             y += y0 + y_right * right + (y_down + y_both * right) * down
             x += x0 + x_right * right + (x_down + x_both * right) * down

@@ -79,8 +79,8 @@ def rewritten_factors(
     changed = {}
     for half, (_, value) in enumerate(orders[0]):
         for index, bits in _FIELDS.items():
-            place = start + half * _HALF + index
-            changed[place] = operations[place].with_field(*bits, value)
+            changed_position = start + half * _HALF + index
+            changed[changed_position] = operations[changed_position].with_field(*bits, value)
     return changed
 
 

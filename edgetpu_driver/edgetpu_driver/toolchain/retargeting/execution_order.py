@@ -1,4 +1,4 @@
-"""Which operators of a graph a program can be running at a position, from operations that are known."""
+"""Which operators of a graph a program can be running at a location, from operations that are known."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import groupby
 
 from edgetpu_driver.tflite.model_reader import Subgraph
 
-_Place = tuple[int, int]
+_Location = tuple[int, int]
 
 
 class ExecutionOrder:
@@ -17,26 +17,26 @@ class ExecutionOrder:
     returns to operators, for one tile after another, every operator is possible everywhere.
     """
 
-    def __init__(self, graph: Subgraph, known: Iterable[tuple[_Place, int]]) -> None:
-        """known: positions of operations, in execution order, with the operator that each belongs to."""
+    def __init__(self, graph: Subgraph, known: Iterable[tuple[_Location, int]]) -> None:
+        """known: locations of operations, in execution order, with the operator that each belongs to."""
         self._before = _ancestors(graph)
         in_order = sorted(known)
         runs = [operator for operator, _ in groupby(operator for _, operator in in_order)]
         self._in_one_go = len(runs) == len(set(runs))
-        self._first: dict[int, _Place] = {}
-        self._last: dict[int, _Place] = {}
-        for place, operator in in_order:
-            self._first.setdefault(operator, place)
-            self._last[operator] = place
+        self._first: dict[int, _Location] = {}
+        self._last: dict[int, _Location] = {}
+        for location, operator in in_order:
+            self._first.setdefault(operator, location)
+            self._last[operator] = location
 
-    def allows(self, operator: int, place: _Place) -> bool:
+    def allows(self, operator: int, location: _Location) -> bool:
         """Whether the operator can run there: after those it depends on, before those that depend on it."""
         if not self._in_one_go:
             return True
         before = self._before[operator]
         after = (each for each in self._first if operator in self._before[each])
-        return all(self._last[each] < place for each in before if each in self._last) and all(
-            self._first[each] > place for each in after
+        return all(self._last[each] < location for each in before if each in self._last) and all(
+            self._first[each] > location for each in after
         )
 
 

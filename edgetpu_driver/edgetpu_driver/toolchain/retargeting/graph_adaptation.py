@@ -1,9 +1,9 @@
 """Requantises layers of a graph whose own zero point a compiled program cannot be given.
 
-The zero point of a softmax's input, and that of what borders are padded with, have places of their own in a
-program. Where these are not found, and a graph has another zero point, the layer before is given the scale
-and zero point of the compiled file. Multipliers follow from that, and biases of the layers after it are given
-in the new steps.
+The zero point of a softmax's input, and that of what borders are padded with, have fields of their own in a
+program. If these are not found, and a graph has another zero point, the layer before gets the scale and zero
+point of the compiled file. Its multipliers follow from that, and the biases of the layers after it are
+converted to the new scale.
 """
 
 from __future__ import annotations

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.instructions.operations import LARGEST_OPERATION, Operation, cut
-from edgetpu_driver.darwinn.instructions.parameter_readers import UNIT, parameters_used, upload_places
+from edgetpu_driver.darwinn.instructions.parameter_readers import (
+    UNIT,
+    TileRow,
+    parameters_used,
+    uploaded_offsets,
+)
 from edgetpu_driver.darwinn.instructions.tensor_operation import has_offset, read_requantisation, requantises
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
@@ -22,7 +27,7 @@ from edgetpu_driver.toolchain.retargeting.operator_requantisation import (
 )
 from edgetpu_driver.weights.section_search import NetworkSections
 
-Place = tuple[int, int]
+Location = tuple[int, int]
 """The chunk of an operation and its index in the chunk; sorted, they are in execution order."""
 Steps = Sequence[tuple[Step, Step]]
 """Steps of the old graph, each with its counterpart in the new one."""
@@ -45,25 +50,25 @@ class ProgramExplanation:
         self.chunks = cut(bitstream.data for bitstream in compiled.execution.bitstreams)
         self._steps = _steps(pair, {placed.section.operator for placed in located.placed})
         today = list(self._requantisations(_users(compiled, located)))
-        with_parameters = [(place, owner) for place, _, owner in today if owner is not None]
+        with_parameters = [(location, owner) for location, _, owner in today if owner is not None]
         self._layers = {owner for _, owner in with_parameters}
         self._order = ExecutionOrder(pair.old, with_parameters)
-        self.steps: dict[Place, Steps] = {}
+        self.steps: dict[Location, Steps] = {}
         """The possible steps of every explained operation, in execution order."""
         self.unexplained: list[tuple[Requantisation, int | None]] = []
         """The requantisations of the other operations, with the operator whose parameters each receives."""
-        for place, operation, owner in today:
-            if explained := self._explanations(place, operation, owner):
-                self.steps[place] = explained
+        for location, operation, owner in today:
+            if explained := self._explanations(location, operation, owner):
+                self.steps[location] = explained
             else:
                 self.unexplained.append((read_requantisation(operation), owner))
 
-    def operation(self, place: Place) -> Operation:
-        """The operation at a position."""
-        chunk, position = place
+    def operation(self, location: Location) -> Operation:
+        """The operation at a location."""
+        chunk, position = location
         return self.chunks[chunk].operations[position]
 
-    def _explanations(self, place: Place, operation: Operation, owner: int | None) -> Steps:
+    def _explanations(self, location: Location, operation: Operation, owner: int | None) -> Steps:
         steps = self._steps.get(read_requantisation(operation), [])
         finds_largest = operation.opcode == LARGEST_OPERATION
         if any(old.role in _LARGEST for old, _ in steps):
@@ -71,14 +76,16 @@ class ProgramExplanation:
         with_offset = [each for each in steps if _has_own_offset(operation, each[0])]
         steps = with_offset or steps
         own = [each for each in steps if each[0].role == LAYER and each[0].operator == owner]
-        return own or [each for each in steps if self._may_lack_parameters(place, each[0])]
+        return own or [each for each in steps if self._may_lack_parameters(location, each[0])]
 
-    def _may_lack_parameters(self, place: Place, step: Step) -> bool:
+    def _may_lack_parameters(self, location: Location, step: Step) -> bool:
         if step.role != LAYER or step.operator not in self._layers:
             return True
-        return self._order.allows(step.operator, place)
+        return self._order.allows(step.operator, location)
 
-    def _requantisations(self, users: Mapping[Place, int]) -> Iterator[tuple[Place, Operation, int | None]]:
+    def _requantisations(
+        self, users: Mapping[TileRow, int]
+    ) -> Iterator[tuple[Location, Operation, int | None]]:
         """Every operation with a requantisation that depends on the graph, and whose parameters it gets."""
         for number, chunk in enumerate(self.chunks):
             owners = parameters_used(chunk.operations, dict(users))
@@ -115,5 +122,5 @@ def _users(compiled: CompiledModel, located: NetworkSections) -> dict[tuple[int,
         for offset in range(placed.offset, placed.offset + placed.size, UNIT)
     }
     uploads = cut(bitstream.data for bitstream in compiled.caching.bitstreams)
-    places = upload_places(each for chunk in uploads for each in chunk.operations)
-    return {place: owners[offset] for place, offset in places.items() if offset in owners}
+    offsets = uploaded_offsets(each for chunk in uploads for each in chunk.operations)
+    return {rows: owners[offset] for rows, offset in offsets.items() if offset in owners}

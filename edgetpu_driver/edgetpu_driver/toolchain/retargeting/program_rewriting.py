@@ -18,8 +18,8 @@ from edgetpu_driver.tflite.shared_quantisation import quantised
 from edgetpu_driver.toolchain.retargeting.addition_factors import rewritten_factors
 from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
 from edgetpu_driver.toolchain.retargeting.operator_requantisation import Step
-from edgetpu_driver.toolchain.retargeting.program_explanation import Place, ProgramExplanation, Steps
-from edgetpu_driver.toolchain.retargeting.scalar_softmax import with_numbers, zero_point_place
+from edgetpu_driver.toolchain.retargeting.program_explanation import Location, ProgramExplanation, Steps
+from edgetpu_driver.toolchain.retargeting.scalar_softmax import with_numbers, zero_point_location
 from edgetpu_driver.toolchain.retargeting.zero_point_operations import ZeroPointOperations
 
 
@@ -63,29 +63,29 @@ class _Rewriter:
         obstacle = next((chunk.obstacle for chunk in self._chunks if chunk.obstacle), "")
         return RewrittenProgram(bitstreams, frozenset(found), obstacle)
 
-    def _decided(self) -> dict[Place, tuple[Step, Step]]:
+    def _decided(self) -> dict[Location, tuple[Step, Step]]:
         """The step, in both graphs, that every explained operation belongs to."""
         order = ExecutionOrder(
             self._pair.old,
             [
-                (place, steps[0][0].operator)
-                for place, steps in self._explained.items()
+                (location, steps[0][0].operator)
+                for location, steps in self._explained.items()
                 if len({old.operator for old, _ in steps}) == 1
             ],
         )
         decided = {}
-        for place, steps in self._explained.items():
+        for location, steps in self._explained.items():
             possible = steps
             if len({_effect(new) for _, new in steps}) > 1:
-                possible = [(old, new) for old, new in steps if order.allows(old.operator, place)]
-                self._explained[place] = possible
+                possible = [(old, new) for old, new in steps if order.allows(old.operator, location)]
+                self._explained[location] = possible
             if len({_effect(new) for _, new in possible}) != 1:
                 raise self._undecided(possible or steps)
-            decided[place] = possible[0]
+            decided[location] = possible[0]
         return decided
 
     def _rewritten(
-        self, number: int, chunk: Chunk, decided: Mapping[Place, tuple[Step, Step]]
+        self, number: int, chunk: Chunk, decided: Mapping[Location, tuple[Step, Step]]
     ) -> Iterator[Operation]:
         others = dict(self._with_border_values(number, chunk.operations))
         others |= dict(self._with_softmaxes(number, chunk.operations))
@@ -115,10 +115,10 @@ class _Rewriter:
         self, number: int, operations: Sequence[Operation]
     ) -> Iterator[tuple[int, Operation]]:
         """The operations of a chunk that fill borders, with the zero points of the new graph."""
-        for index, places in self._borders.items():
+        for index, locations in self._borders.items():
             source = self._pair.tensors[self._pair.old.operators[index].inputs[0]]
             new = quantised(self._pair.new.tensors[source])
-            for chunk, position in places:
+            for chunk, position in locations:
                 if chunk == number and new is not None:
                     yield position, with_border_value(operations[position], new.zero_point)
 
@@ -126,12 +126,12 @@ class _Rewriter:
         self, number: int, operations: Sequence[Operation]
     ) -> Iterator[tuple[int, Operation]]:
         """The words of a chunk with the numbers of a softmax on the scalar core, for the new graph."""
-        for index, places in self._scalar_softmaxes.items():
+        for index, locations in self._scalar_softmaxes.items():
             source = self._pair.tensors[self._pair.old.operators[index].inputs[0]]
             new = quantised(self._pair.new.tensors[source])
-            for place in places:
-                chunk, scale = place
-                zero_point = zero_point_place(place)[1]
+            for location in locations:
+                chunk, scale = location
+                zero_point = zero_point_location(location)[1]
                 if chunk == number and new is not None:
                     words = with_numbers(operations[zero_point], operations[scale], new)
                     yield from zip((zero_point, scale), words, strict=True)

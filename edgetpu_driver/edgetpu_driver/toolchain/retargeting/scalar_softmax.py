@@ -14,7 +14,7 @@ import numpy as np
 from edgetpu_driver.darwinn.instructions.operations import Chunk, Kind, Operation
 from edgetpu_driver.tflite.model_reader import Subgraph
 from edgetpu_driver.tflite.shared_quantisation import Quantised, quantised
-from edgetpu_driver.toolchain.retargeting.program_explanation import Place
+from edgetpu_driver.toolchain.retargeting.program_explanation import Location
 
 _IMMEDIATE = 70, 101
 """First and last bit of a scalar instruction's immediate operand."""
@@ -25,17 +25,17 @@ _DISTANCE = 2
 """Distance from the word with the zero point to the word with the scale."""
 
 
-def scalar_softmaxes(graph: Subgraph, chunks: Sequence[Chunk]) -> dict[int, tuple[Place, ...]]:
-    """Positions of the words with a softmax's scale, by operator; empty if they are not certain."""
-    found: dict[int, tuple[Place, ...]] = {}
+def scalar_softmaxes(graph: Subgraph, chunks: Sequence[Chunk]) -> dict[int, tuple[Location, ...]]:
+    """Locations of the words with a softmax's scale, by operator; empty if they are not certain."""
+    found: dict[int, tuple[Location, ...]] = {}
     for index, operator in enumerate(graph.operators):
         if operator.name != "SOFTMAX":
             continue
         numerics = quantised(graph.tensors[operator.inputs[0]])
-        places = tuple(_places(chunks, numerics)) if numerics is not None else ()
-        if len(places) == _PASSES:
-            found[index] = places
-    claimed = [place for places in found.values() for place in places]
+        locations = tuple(_locations(chunks, numerics)) if numerics is not None else ()
+        if len(locations) == _PASSES:
+            found[index] = locations
+    claimed = [location for locations in found.values() for location in locations]
     return found if len(set(claimed)) == len(claimed) else {}
 
 
@@ -44,13 +44,13 @@ def with_numbers(zero_point: Operation, scale: Operation, new: Quantised) -> tup
     return zero_point.with_field(*_IMMEDIATE, new.zero_point), scale.with_field(*_IMMEDIATE, _bits(new.scale))
 
 
-def zero_point_place(place: Place) -> Place:
-    """Position of the zero point that belongs to the scale at a position."""
-    chunk, position = place
+def zero_point_location(location: Location) -> Location:
+    """Location of the zero point that belongs to the scale at a location."""
+    chunk, position = location
     return chunk, position - _DISTANCE
 
 
-def _places(chunks: Sequence[Chunk], numerics: Quantised) -> Iterator[Place]:
+def _locations(chunks: Sequence[Chunk], numerics: Quantised) -> Iterator[Location]:
     for number, chunk in enumerate(chunks):
         words = chunk.operations
         for position in range(_DISTANCE, len(words)):

@@ -52,8 +52,8 @@ def retarget_file(compiled: Path, name: str, graph: bytes) -> RetargetedFiles:
     """
     own = _own_graph(compiled)
     if own is None:
-        places = ", nor ".join(str(each) for each in source_graphs(compiled))
-        raise ModelNotFoundError(f"expected the graph of {compiled.name} next to it; there is no {places}")
+        paths = ", nor ".join(str(each) for each in source_graphs(compiled))
+        raise ModelNotFoundError(f"expected the graph of {compiled.name} next to it; there is no {paths}")
     made = retarget(read_model_file(compiled), read_graph(own), graph, name)
     return RetargetedFiles(made, compiled, _sidecar(compiled, name, made))
 
@@ -70,10 +70,10 @@ def retargeting_remark(compiled: Path, data: bytes) -> str:
 
 
 def templates(graph: Path) -> tuple[Path, ...]:
-    """The compiled files beside a graph that may serve it: those whose own graph has the same form.
+    """The compiled files next to a graph that may serve it: those whose own graph has the same form.
 
     Neither graph has to be there as a file if the catalogue has one of its name. Empty for files that cannot
-    be read, and for graphs that nothing beside it fits.
+    be read, and for graphs that no file next to it fits.
     """
     wanted = _form_of(graph)
     if not wanted:
@@ -116,8 +116,8 @@ def _compiled_beside(graph: Path) -> Iterator[tuple[Path, Path]]:
 
 def _own_graph(compiled: Path) -> Path | None:
     """Path where the graph of a compiled file is, or where the catalogue's graph would be; else None."""
-    place = compiled.with_name(f"{plain_stem(compiled)}.tflite")
-    named = place if named_graph(place.stem) is not None else None
+    path = compiled.with_name(f"{plain_stem(compiled)}.tflite")
+    named = path if named_graph(path.stem) is not None else None
     return source_graph(compiled) or named
 
 

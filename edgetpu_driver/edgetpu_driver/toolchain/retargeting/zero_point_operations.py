@@ -15,7 +15,7 @@ from edgetpu_driver.darwinn.instructions.tensor_operation import has_offset
 from edgetpu_driver.tflite.shared_quantisation import quantised
 from edgetpu_driver.toolchain.retargeting.border_sides import RESIZING, border_sides, padding_operator
 from edgetpu_driver.toolchain.retargeting.operator_requantisation import LARGEST, LAYER
-from edgetpu_driver.toolchain.retargeting.program_explanation import Place, ProgramExplanation
+from edgetpu_driver.toolchain.retargeting.program_explanation import Location, ProgramExplanation
 from edgetpu_driver.toolchain.retargeting.scalar_softmax import scalar_softmaxes
 
 
@@ -29,14 +29,14 @@ class ZeroPointOperations:
     def __init__(self, program: ProgramExplanation) -> None:
         self._program, self._pair = program, program.pair
         self._unknown: set[int] = set()
-        self._found: dict[int, list[Place]] = defaultdict(list)
+        self._found: dict[int, list[Location]] = defaultdict(list)
         self._find_borders()
-        self.borders: dict[int, tuple[Place, ...]] = {
-            index: tuple(places) for index, places in self._found.items() if self._is_complete(index)
+        self.borders: dict[int, tuple[Location, ...]] = {
+            index: tuple(locations) for index, locations in self._found.items() if self._is_complete(index)
         }
         """Operations that fill the borders of an operator's input, by operator."""
         self.scalar_softmaxes = scalar_softmaxes(self._pair.old, program.chunks)
-        """Positions of the scales of operators that run on the scalar core."""
+        """Locations of the scales of operators that run on the scalar core."""
         self.softmaxes = self._find_softmaxes() | set(self.scalar_softmaxes)
         """Operators with a zero point that is an offset, or part of the scalar core's program."""
 
@@ -63,24 +63,24 @@ class ZeroPointOperations:
 
     def _find_borders(self) -> None:
         resizes = deque(self._resizes())
-        waiting: list[Place] = []
+        waiting: list[Location] = []
         resizing = False
-        for place, operation in self._operations():
+        for location, operation in self._operations():
             if fills_border(operation):
-                waiting.append(place)
+                waiting.append(location)
             elif operation.opcode == RESIZING_OPERATION:
                 if not resizing:
                     self._claim_for_resize(resizes, waiting)
                 waiting = []
-            elif place in self._program.steps:
-                operators = self._padding_layers(place)
+            elif location in self._program.steps:
+                operators = self._padding_layers(location)
                 if operators != {None}:
                     self._claim(operators, waiting)
                     waiting = []
             resizing = operation.opcode == RESIZING_OPERATION
         self._unknown.update(resizes)
 
-    def _operations(self) -> Iterator[tuple[Place, Operation]]:
+    def _operations(self) -> Iterator[tuple[Location, Operation]]:
         for number, chunk in enumerate(self._program.chunks):
             for position, operation in enumerate(chunk.operations):
                 if operation.numbered:
@@ -94,54 +94,54 @@ class ZeroPointOperations:
             if each.name == RESIZING and border_sides(graph, options[index], index)
         ]
 
-    def _padding_layers(self, place: Place) -> set[int | None]:
-        """The operators that may determine the values beyond borders for the operation at a position.
+    def _padding_layers(self, location: Location) -> set[int | None]:
+        """The operators that may determine the values beyond borders for the operation at a location.
 
         Contains None for a layer without borders; empty if the operation is no layer, which ends the search.
         """
-        steps = self._program.steps[place]
+        steps = self._program.steps[location]
         return {
             padding_operator(self._pair.old, self._pair.options, old.operator)
             for old, _ in steps
             if old.role == LAYER
         }
 
-    def _claim_for_resize(self, resizes: deque[int], places: list[Place]) -> None:
+    def _claim_for_resize(self, resizes: deque[int], locations: list[Location]) -> None:
         """Assign operations to the next resize of the graph; with more resizes than that none is known."""
         if resizes:
-            self._claim({resizes.popleft()}, places)
+            self._claim({resizes.popleft()}, locations)
         else:
             self._unknown.update(self._resizes())
 
-    def _claim(self, operators: set[int | None], places: list[Place]) -> None:
+    def _claim(self, operators: set[int | None], locations: list[Location]) -> None:
         """Assign operations to the one operator that they may belong to."""
-        if not places:
+        if not locations:
             return
         owners = [each for each in operators if each is not None]
         if (
             len(operators) != 1
             or not owners
-            or not all(self._has_zero_point(owners[0], each) for each in places)
+            or not all(self._has_zero_point(owners[0], each) for each in locations)
         ):
             self._unknown.update(owners)
             return
-        self._found[owners[0]] += places
+        self._found[owners[0]] += locations
 
-    def _has_zero_point(self, index: int, place: Place) -> bool:
+    def _has_zero_point(self, index: int, location: Location) -> bool:
         source = quantised(self._pair.old.tensors[self._pair.old.operators[index].inputs[0]])
-        return source is not None and has_border_value(self._program.operation(place), source.zero_point)
+        return source is not None and has_border_value(self._program.operation(location), source.zero_point)
 
     def _is_complete(self, index: int) -> bool:
-        directions = {self._program.operation(place).opcode for place in self._found[index]}
+        directions = {self._program.operation(location).opcode for location in self._found[index]}
         sides = border_sides(self._pair.old, self._pair.options[index], index)
         return index not in self._unknown and len(directions) == sides
 
     def _find_softmaxes(self) -> frozenset[int]:
         found: dict[int, set[bool]] = defaultdict(set)
-        for place, steps in self._program.steps.items():
+        for location, steps in self._program.steps.items():
             for old, _ in steps:
                 if old.role == LARGEST:
-                    operation = self._program.operation(place)
+                    operation = self._program.operation(location)
                     found[old.operator].add(
                         len(steps) == 1 and has_offset(operation, -old.requantisation.output_zero_point)
                     )
