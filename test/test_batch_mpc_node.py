@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ import pytest
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
+from rclpy.parameter import Parameter
 from std_msgs.msg import Float32MultiArray, Float64MultiArray
 
 from edgetpu_control.learned.network import Network
 from edgetpu_control.learned.training import TrainingPlan
 from edgetpu_control.mpc.learned_dynamics import LearnedDynamics
+from edgetpu_control.nodes import batch_mpc_node
 
 PACKAGE = "edgetpu_control"
 PERIOD = 0.2
@@ -97,6 +100,44 @@ def test_commands_what_it_has_when_time_is_up(
 ) -> None:
     cart = Cart(start_node, graph, folder, "hurried", time_limit=1e-6)
     cart.commanded(lambda force: force == 0, place=1.5)
+
+
+def test_looks_for_late_commands_as_often_as_a_new_timeout_needs(graph: Any) -> None:  # noqa: ARG001
+    overrides = [Parameter(name, value=value) for name, value in {**PROBLEM, "timeout": 10.0}.items()]
+    node = batch_mpc_node.BatchMpcNode(parameter_overrides=overrides)
+    try:
+        (answer,) = node.set_parameters([Parameter("timeout", value=0.4)])
+        assert answer.successful
+        assert 100_000_000 in {timer.timer_period_ns for timer in node.timers}
+        assert all(timer.time_until_next_call() <= 1_000_000_000 for timer in node.timers)
+    finally:
+        node.destroy_node()
+
+
+def test_takes_the_next_observation_after_a_cost_that_raised(
+    graph: Any,  # noqa: ARG001 - rclpy runs
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = SimpleNamespace(name="broken", load=lambda: lambda *_: 1 / 0)
+    monkeypatch.setattr(batch_mpc_node, "entry_points", lambda **_: [broken])
+    parameters = PROBLEM | {"cost": "broken", "samples": 2}
+    node = batch_mpc_node.BatchMpcNode(
+        parameter_overrides=[Parameter(name, value=value) for name, value in parameters.items()]
+    )
+    answers: list[Any] = []
+    ready = SimpleNamespace(
+        ready=True, run=lambda inputs, done: answers.append((inputs, done)) or True, close=lambda: None
+    )
+    monkeypatch.setattr(node, "server", ready)
+    try:
+        node.command(np.zeros(2))
+        assert not node.free
+        inputs, done = answers.pop()
+        with pytest.raises(ZeroDivisionError):
+            done(np.zeros((len(inputs), 2)), SimpleNamespace(error=None))
+        assert node.free
+    finally:
+        node.destroy_node()
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from std_srvs.srv import Trigger
 from vision_msgs.msg import BoundingBox2D, Detection2D, Detection2DArray, ObjectHypothesis, Point2D, Pose2D
 from vision_msgs.msg import ObjectHypothesisWithPose as Hypothesis
 
+from edgetpu_control.nodes.control_node import ControlNode
+from edgetpu_control.velocity import Velocity
 from edgetpu_msgs.msg import Heading, PatternMatch, ServoError, TimeToContact
 
 PACKAGE = "edgetpu_control"
@@ -76,6 +78,30 @@ def detection(name: str, score: float, x: float, width: float = 64.0, height: fl
     return Detection2D(
         results=[hypothesis(name, score)], bbox=BoundingBox2D(center=centre, size_x=width, size_y=height)
     )
+
+
+class _Broken(ControlNode):
+    """A node whose controller raises."""
+
+    def command(self, now: float) -> Velocity | None:
+        raise OverflowError(now)
+
+
+def test_a_controller_that_raises_stops_the_robot(graph: Any) -> None:
+    node = _Broken("broken")
+    velocities = graph.collect(Twist, "broken_cmd_vel")
+    try:
+        node.start("broken_cmd_vel")
+
+        def stopped() -> bool:
+            with pytest.raises(OverflowError):
+                node._publish()
+            return bool(velocities)
+
+        graph.spin_until(stopped)
+    finally:
+        node.destroy_node()
+    assert velocities[0] == Twist()
 
 
 class TestVisualServo:
@@ -205,13 +231,33 @@ class TestContactGuard:
         assert not answer.successful
         assert "expected 0 < slow_size < stop_size; got 0.9 and 0.7" in answer.reason
 
-    def test_skips_a_velocity_that_is_no_number(self, start_node: Callable[..., Any], graph: Any) -> None:
-        process = start_node(PACKAGE, "contact_guard", "-r", "__ns:=/numbers")
+    def test_skips_what_cannot_be_measured(self, start_node: Callable[..., Any], graph: Any) -> None:
+        process = start_node(
+            PACKAGE, "contact_guard", "-r", "__ns:=/numbers", use_odometry=True, use_detections=True
+        )
         partner = Partner(graph, "/numbers/cmd_vel")
+        odometry = Odometry()
+        odometry.twist.twist.linear.x = 1e308
 
         def complained() -> bool:
+            header = partner.header()
+            standing = TimeToContact(header=header, valid=True, approaching=True)
+            boxes = [detection("person", 0.9, 320.0, height=height) for height in (math.nan, 400.0)]
             partner.send("/numbers/cmd_vel_in", Twist(linear=Vector3(x=math.nan)))
-            return "expected finite numbers; got linear.x nan, angular.z 0" in process.output
+            partner.send("/numbers/odom", odometry)
+            partner.send("/numbers/looming/time_to_contact", standing)
+            partner.send(
+                "/numbers/object_detector/detections", Detection2DArray(header=header, detections=boxes)
+            )
+            return all(
+                line in process.output
+                for line in (
+                    "cmd_vel_in skipped: expected a velocity of at most 1000; got Velocity(linear=nan",
+                    "odom skipped: expected a velocity of at most 1000; got Velocity(linear=1e+308",
+                    "time_to_contact skipped: expected an expansion rate, above 0 if something approaches",
+                    "detections skipped: expected heights in px",
+                )
+            )
 
         graph.spin_until(complained)
         assert partner.velocities == []

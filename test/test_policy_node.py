@@ -19,6 +19,8 @@ from rclpy.parameter import Parameter
 from std_msgs.msg import Float32MultiArray, Float64MultiArray
 
 from edgetpu_control.learned.network import Interval, Layer, Network
+from edgetpu_control.nodes import policy_node
+from edgetpu_driver.errors import InputError
 
 PACKAGE = "edgetpu_control"
 
@@ -133,6 +135,23 @@ def test_another_policy_takes_over_without_a_gap(partner: Partner, folder: Path)
 def test_refuses_a_file_that_is_no_policy(partner: Partner, folder: Path) -> None:
     (folder / "other.npz").write_bytes(b"nothing")
     assert "other.npz: expected a learned network" in partner.set_policy(folder / "other.npz")
+
+
+def test_goes_on_with_the_present_policy_when_the_file_changes_after_its_check(
+    graph: Any,  # noqa: ARG001 - rclpy runs
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(policy_node.PolicyNode, "refuse_parameter", lambda *_: None)
+    node = policy_node.PolicyNode()
+    file = folder / "changing.npz"
+    file.write_bytes(b"no longer an archive")
+    try:
+        with pytest.raises(InputError, match=r"changing\.npz: expected a learned network"):
+            node.set_parameters([Parameter("policy", value=str(file))])
+        assert node.values["policy"] == ""
+    finally:
+        node.destroy_node()
 
 
 def test_refuses_a_policy_that_makes_no_velocity(partner: Partner, folder: Path) -> None:

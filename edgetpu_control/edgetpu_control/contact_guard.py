@@ -105,7 +105,7 @@ class ContactGuard:
 
     def measure(self, contact: Contact, stamp: float, now: float) -> None:
         """Take what was measured in an image of the time `stamp`, s."""
-        if not contact.is_finite or stamp <= self._seen_at:
+        if not contact.is_plausible or stamp <= self._seen_at:
             return
         self._advance(now)
         self._seen_at = stamp
@@ -118,8 +118,11 @@ class ContactGuard:
             self._turned = 0.0
 
     def detect(self, height: float, stamp: float) -> None:
-        """Take the height, as a share of the image's, of the largest detected object; 0: there is none."""
-        if stamp > self._detected_at:
+        """Take the height, as a share of the image's, of the largest detected object; 0: there is none.
+
+        NaN is no measurement.
+        """
+        if height >= 0 and stamp > self._detected_at:
             self._size, self._detected_at = height, stamp
 
     def release(self) -> None:

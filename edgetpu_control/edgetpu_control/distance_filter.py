@@ -31,9 +31,13 @@ class Contact:
     """Whether something grows for certain."""
 
     @property
-    def is_finite(self) -> bool:
-        """Whether both numbers were measured."""
-        return math.isfinite(self.expansion_rate) and math.isfinite(self.expansion_rate_sigma)
+    def is_plausible(self) -> bool:
+        """Whether both numbers were measured, and something that approaches grows."""
+        return (
+            math.isfinite(self.expansion_rate)
+            and 0 <= self.expansion_rate_sigma < math.inf
+            and (self.expansion_rate > 0 or not self.approaching)
+        )
 
 
 class DistanceFilter:
@@ -76,7 +80,7 @@ class DistanceFilter:
         speed, speed_sigma: of the robot when the image was taken, m/s, forward positive, and its standard
         deviation. driven: way since then, m.
         """
-        if speed - speed_sigma < SLOWEST or not contact.is_finite:
+        if speed - speed_sigma < SLOWEST or not contact.is_plausible:
             return
         rate, rate_sigma = contact.expansion_rate, contact.expansion_rate_sigma
         if not contact.approaching:

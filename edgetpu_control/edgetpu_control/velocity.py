@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from edgetpu_driver.errors import InputError
 
+FASTEST = 1000.0
+"""m/s and rad/s. Far beyond any robot; what is beyond it is an error of its sender."""
 _LONGEST_HISTORY = 5.0
 """Seconds of velocities kept; results are older only if something has failed, and are ignored then."""
 
@@ -22,9 +24,9 @@ class Velocity:
     """About z, counter-clockwise positive, rad/s."""
 
     @property
-    def is_finite(self) -> bool:
-        """Whether both are numbers that a robot can be given."""
-        return math.isfinite(self.linear) and math.isfinite(self.angular)
+    def is_plausible(self) -> bool:
+        """Whether both are numbers of at most FASTEST, so that sums and squares of them stay finite."""
+        return abs(self.linear) <= FASTEST and abs(self.angular) <= FASTEST
 
 
 STANDSTILL = Velocity()

@@ -86,9 +86,12 @@ class VisualServo(Controller):
         self._looked_at = max(self._looked_at, stamp)
 
     def measure(self, target: Target, stamp: float) -> None:
-        """Take a measurement in the image of this time, s; one older than the last is ignored."""
+        """Take a measurement in the image of this time, s.
+
+        One older than the last, and one that is no bearing, is ignored.
+        """
         known = self._direction
-        if not math.isfinite(target.bearing) or (known is not None and stamp <= known.stamp):
+        if not abs(target.bearing) <= math.pi or (known is not None and stamp <= known.stamp):
             return
         self._size = target.size
         if known is None or stamp - known.stamp > self.timeout:
@@ -132,7 +135,7 @@ class VisualServo(Controller):
 
     def _speed(self, bearing: float) -> float:
         gains, size = self.gains, self._size
-        if gains.wanted_size <= 0 or not size > 0 or abs(bearing) > gains.approach_angle:
+        if gains.wanted_size <= 0 or not 0 < size < math.inf or abs(bearing) > gains.approach_angle:
             return 0.0
         error = math.log(gains.wanted_size / size)
         return gains.approach * error if abs(error) > gains.size_deadband else 0.0

@@ -139,6 +139,18 @@ class TestAStoppedRobot:
         assert guard.command(1.0) == AHEAD
 
 
+@pytest.mark.parametrize(
+    ("rate", "sigma"), [(math.nan, 0.1), (0.5, math.nan), (0.5, -0.1), (0.0, 0.1), (-0.5, 0.1)]
+)
+def test_a_contact_that_cannot_be_leaves_the_robot_blind(rate: float, sigma: float) -> None:
+    guard = ContactGuard(SETTINGS, TIMEOUT)
+    guard.drive(Velocity(0.5), 0.0)
+    guard.measure(Contact(rate, sigma, approaching=True), 1.0, 1.0)
+    guard.ask(AHEAD, 1.0)
+    assert guard.command(1.0) == Velocity(0.0, 0.25)
+    assert guard.restriction is Restriction.BLIND
+
+
 def test_a_robot_without_odometry_drives_as_told_after_its_reaction_time() -> None:
     guard = ContactGuard(replace(SETTINGS, reaction_time=0.5), TIMEOUT)
     guard.follow(Velocity(0.5), 1.0)
@@ -175,6 +187,11 @@ class TestDetections:
         assert (velocity.linear == 0) == stands
 
     def test_that_are_missing_leave_the_robot_blind(self, guard: ContactGuard) -> None:
+        assert guard.command(1.0) == Velocity(0.0)
+        assert guard.restriction is Restriction.DETECTION
+
+    def test_without_a_height_leave_the_robot_blind(self, guard: ContactGuard) -> None:
+        guard.detect(math.nan, 1.0)
         assert guard.command(1.0) == Velocity(0.0)
         assert guard.restriction is Restriction.DETECTION
 

@@ -18,6 +18,19 @@ def test_a_limit_that_is_no_positive_number_is_refused(value: float) -> None:
         VelocityLimits(1.0, 1.0, value, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("velocity", "plausible"),
+    [
+        (Velocity(-20.0, 50.0), True),
+        (Velocity(math.nan, 0.0), False),
+        (Velocity(0.0, -math.inf), False),
+        (Velocity(1e308, 0.0), False),
+    ],
+)
+def test_a_velocity_that_no_robot_has_is_not_plausible(velocity: Velocity, plausible: bool) -> None:
+    assert velocity.is_plausible == plausible
+
+
 class TestARamp:
     def test_changes_no_faster_than_the_accelerations_allow(self) -> None:
         assert VelocityRamp().step(Velocity(1.0, -2.0), LIMITS, 0.125) == Velocity(0.5, -1.25)

@@ -42,7 +42,7 @@ class TestACommand:
     def test_leaves_a_small_error_of_the_size_as_it_is(self) -> None:
         assert commanded(Target(0.0, size=0.39)) == STANDSTILL
 
-    @pytest.mark.parametrize("size", [math.nan, 0.0, -1.0])
+    @pytest.mark.parametrize("size", [math.nan, 0.0, -1.0, math.inf])
     def test_does_not_drive_without_a_size(self, size: float) -> None:
         assert commanded(Target(0.0, size)) == STANDSTILL
 
@@ -55,8 +55,9 @@ class TestACommand:
     def test_is_none_before_the_first_target(self) -> None:
         assert VisualServo(GAINS, LIMITS, TIMEOUT).command(1.0) is None
 
-    def test_ignores_a_bearing_that_is_no_number(self) -> None:
-        assert commanded(Target(math.nan)) is None
+    @pytest.mark.parametrize("bearing", [math.nan, math.inf, 3.2, -1e308])
+    def test_ignores_what_is_no_bearing(self, bearing: float) -> None:
+        assert commanded(Target(bearing)) is None
 
     def test_takes_off_what_was_turned_since_the_image(self) -> None:
         servo = VisualServo(GAINS, SUDDEN, 1.0)

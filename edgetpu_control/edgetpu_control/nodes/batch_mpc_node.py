@@ -173,6 +173,9 @@ class BatchMpcNode(LearnedNode):
         except StopIteration:
             self._end()
             return
+        except Exception:  # of a cost in Python
+            self._period = None  # otherwise no other observation would be taken
+            raise
         self._ask()
 
     def _end(self) -> None:

@@ -15,7 +15,7 @@ from edgetpu_control.contact_guard import ContactGuard, GuardSettings, Restricti
 from edgetpu_control.distance_filter import Contact
 from edgetpu_control.nodes.control_node import ControlNode
 from edgetpu_control.nodes.control_parameters import control_settings, live
-from edgetpu_control.velocity import Velocity
+from edgetpu_control.velocity import FASTEST, Velocity
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_msgs.msg import TimeToContact
@@ -158,15 +158,24 @@ class ContactGuardNode(ControlNode):
         return GuardSettings(**{setting.name: values[setting.name] for setting in _GUARD_SETTINGS})
 
     def _on_time_to_contact(self, message: TimeToContact, stamp: float) -> None:
-        if message.valid:
-            contact = Contact(message.expansion_rate, message.expansion_rate_sigma, message.approaching)
+        if not message.valid:
+            return
+        contact = Contact(message.expansion_rate, message.expansion_rate_sigma, message.approaching)
+        if contact.is_plausible:
             self._guard.measure(contact, stamp, self.now)
+        else:
+            self.skip(
+                "looming/time_to_contact",
+                f"an expansion rate, above 0 if something approaches, and its sigma; got {contact}",
+            )
 
     def _on_odometry(self, message: Odometry) -> None:
         twist = message.twist.twist
         velocity = Velocity(twist.linear.x, twist.angular.z)
-        if velocity.is_finite:
+        if velocity.is_plausible:
             self._guard.drive(velocity, self.now)
+        else:
+            self.skip("odom", f"a velocity of at most {FASTEST:g}; got {velocity}")
 
     def _on_detections(self, message: Detection2DArray, stamp: float) -> None:
         classes, least = self.values["detection_classes"], self.values["min_score"]
@@ -176,7 +185,10 @@ class ContactGuardNode(ControlNode):
             for result in detection.results
             if (not classes or result.hypothesis.class_id in classes) and result.hypothesis.score >= least
         ]
-        self._guard.detect(max(heights, default=0.0) / self.values["image_height"], stamp)
+        if all(height >= 0 for height in heights):  # NaN is not
+            self._guard.detect(max(heights, default=0.0) / self.values["image_height"], stamp)
+        else:
+            self.skip("object_detector/detections", f"heights in px; got {heights}")
 
     def _release(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:  # noqa: ARG002
         self._guard.release()

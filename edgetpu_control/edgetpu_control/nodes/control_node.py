@@ -12,7 +12,7 @@ from rclpy.qos import QoSProfile, qos_profile_sensor_data
 from std_msgs.msg import Header
 
 from edgetpu_control.nodes.control_parameters import control_settings
-from edgetpu_control.velocity import Velocity, VelocityLimits
+from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity, VelocityLimits
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
@@ -67,22 +67,22 @@ class ControlNode(BaseNode):
         self.create_subscription(message_type, topic, on_message, qos_profile_sensor_data)
 
     def subscribe_velocity(self, topic: str, asked: Callable[[Velocity], None]) -> None:
-        """Call `asked` with each velocity received that is finite."""
+        """Call `asked` with each plausible velocity received."""
 
         def on_message(message: Any) -> None:
             twist = message.twist if self._stamped else message
             velocity = Velocity(twist.linear.x, twist.angular.z)
-            if velocity.is_finite:
+            if velocity.is_plausible:
                 asked(velocity)
             else:
-                self.counters.malformed += 1
-                self.complain_once(
-                    topic,
-                    f"velocity on {self.resolve_topic_name(topic)} skipped: expected finite numbers; got "
-                    f"linear.x {velocity.linear:g}, angular.z {velocity.angular:g}",
-                )
+                self.skip(topic, f"a velocity of at most {FASTEST:g}; got {velocity}")
 
         self.create_subscription(self._twist_type, topic, on_message, QOS_COMMANDS)
+
+    def skip(self, topic: str, expected: str) -> None:
+        """Count a message that cannot be used, and say once what was expected and what came."""
+        self.counters.malformed += 1
+        self.complain_once(topic, f"message on {self.resolve_topic_name(topic)} skipped: expected {expected}")
 
     def limits(self) -> VelocityLimits:
         """Return the limits that the parameters give."""
@@ -113,11 +113,17 @@ class ControlNode(BaseNode):
         return False
 
     def _publish(self) -> None:
-        velocity = self.command(self.now)
-        if velocity is None:
-            return
+        try:
+            velocity = self.command(self.now)
+        except Exception:
+            self._send(STANDSTILL)  # a robot may go on with its last velocity until it gets another
+            raise
+        if velocity is not None:
+            self._send(velocity)
+
+    def _send(self, velocity: Velocity) -> None:
         twist = Twist()
-        # rosidl refuses other types than float, and numbers that are not finite.
+        # rosidl refuses other types than float.
         twist.linear.x, twist.angular.z = float(velocity.linear), float(velocity.angular)
         self._commands.publish(self._with_header(twist) if self._stamped else twist)
         self.counters.results += 1

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from geometry_msgs.msg import Twist
 from numpy.typing import NDArray
+from rclpy.timer import Timer
 from std_msgs.msg import Float64MultiArray
 
 from edgetpu_control.learned.network import Array, Network, load_network
@@ -120,10 +121,13 @@ class LearnedNode(BaseNode):
             self._velocities = self.create_publisher(Twist, "~/cmd_vel", QOS_COMMANDS)
         self.server.create_clients()
         if self.values[self.file_parameter]:
-            self._replace(self.values[self.file_parameter])
+            try:
+                self._replace(self.values[self.file_parameter])
+            except InputError as error:
+                raise FatalError(f"parameter {self.file_parameter} of {self.full_name}: {error}") from None
         for number, source in enumerate(sources):
             self._subscribe(number, source)
-        self.create_steady_timer(self.values["timeout"] / _LOOKS, self._stop_when_late)
+        self._looks: Timer = self.create_steady_timer(self.values["timeout"] / _LOOKS, self._stop_when_late)
         self.start_diagnostics()
 
     def refuse_parameter(self, name: str, value: Any) -> str | None:
@@ -137,11 +141,13 @@ class LearnedNode(BaseNode):
 
     def on_parameter(self, name: str, value: Any) -> None:
         """Apply a new value; another network as soon as the driver has loaded it."""
-        super().on_parameter(name, value)
+        if name == self.file_parameter and value:
+            self._replace(value)  # refused if the file has changed since it was checked
         if name == "timeout":
             self._buffer.timeout = value
-        if name == self.file_parameter and value:
-            self._replace(value)
+            self._looks.timer_period_ns = round(1e9 * value / _LOOKS)
+            self._looks.reset()  # otherwise the present period is as long as before
+        super().on_parameter(name, value)
 
     def problems(self) -> list[str]:
         """Return what keeps this node from commands."""
@@ -199,10 +205,8 @@ class LearnedNode(BaseNode):
         self.get_logger().warning(f"no command: {error}", throttle_duration_sec=5.0)
 
     def _replace(self, file: str) -> None:
-        try:
-            self.server.replace(self.checked(load_network(user_path(file))))
-        except InputError as error:
-            raise FatalError(f"parameter {self.file_parameter} of {self.full_name}: {error}") from None
+        """Have the network of a file replace the present one; InputError for one that does not suit."""
+        self.server.replace(self.checked(load_network(user_path(file))))
 
     def _subscribe(self, number: int, source: ObservedFields) -> None:
         kind = message_type(source.message_type)

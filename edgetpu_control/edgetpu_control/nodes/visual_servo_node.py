@@ -129,7 +129,7 @@ class VisualServoNode(ControlNode):
 
     def _on_servo_error(self, message: ServoError, stamp: float) -> None:
         self._servo.look(stamp)
-        if not is_valid(message) or message.confidence < self.values["min_confidence"]:
+        if not (is_valid(message) and message.confidence >= self.values["min_confidence"]):
             return
         if math.isnan(message.bearing_x):
             self.complain_once(
