@@ -14,12 +14,15 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from std_srvs.srv import Trigger
+
 from edgetpu_dashboard.live.pictures import CAMERA_VIEW
 from edgetpu_dashboard.nodes.dashboard_node import ros_arguments
 from edgetpu_dashboard.nodes.graph_calls import GraphCalls, RefusedError, ShownParameter
-from edgetpu_dashboard.nodes.graph_view import GraphView
+from edgetpu_dashboard.nodes.graph_view import MOST_DIAGNOSTICS, Diagnostic, GraphView, ViewedNode
 from edgetpu_driver.cli.main import main as edgetpu
 from edgetpu_driver.errors import InputError, UnavailableError
+from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +137,31 @@ def test_what_a_node_refuses_is_told_in_its_words(graph: Any, calls: GraphCalls)
         result_of(graph, calls.set_parameter("camera", "path", "/nowhere", ""))
     with pytest.raises(InputError, match="expected a number; got 'fast'"):
         result_of(graph, calls.set_parameter("camera", "frame_rate", "fast", 30.0))
+
+
+def test_a_view_that_does_not_exist_is_refused(view: GraphView) -> None:
+    with pytest.raises(InputError, match="expected a node or camera image; got '/bad name'"):
+        view.look("/bad name")
+
+
+def test_of_too_many_diagnostics_the_oldest_are_forgotten() -> None:
+    viewed = ViewedNode(all_nodes()[DRIVER])
+    for number in [*range(MOST_DIAGNOSTICS), 0, MOST_DIAGNOSTICS]:
+        viewed.tell(Diagnostic(f"edgetpu: {number}", "ok", "", {}))
+    assert len(viewed.diagnostics) == MOST_DIAGNOSTICS
+    assert "edgetpu: 1" not in viewed.diagnostics
+    assert list(viewed.diagnostics)[-2:] == ["edgetpu: 0", f"edgetpu: {MOST_DIAGNOSTICS}"]
+
+
+def test_a_request_without_an_answer_is_given_up(graph: Any, calls: GraphCalls) -> None:
+    name = f"{calls._full_name('mute')}/reset"
+    service = graph.node.create_service(Trigger, name, lambda *_: time.sleep(0.3) or Trigger.Response())
+    try:
+        with pytest.raises(UnavailableError, match=f"{name} did not answer within 0.1 s"):
+            result_of(graph, calls.ask(Trigger, "mute", "reset", 0.1))
+        assert calls._callers[name]._pending_requests == {}
+    finally:
+        graph.node.destroy_service(service)
 
 
 def test_a_node_that_does_not_run_is_named(graph: Any, calls: GraphCalls) -> None:

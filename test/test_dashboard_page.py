@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import re
 import shutil
@@ -28,6 +30,7 @@ webdriver = pytest.importorskip(
 )
 pytest.importorskip("nicegui", reason="NiceGUI is not installed: tools/run.sh tools/install_extra.sh live")
 
+import websockets  # noqa: E402
 from selenium.common.exceptions import TimeoutException  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -302,3 +305,21 @@ def test_the_page_comes_back_when_the_dashboard_restarts(browser: Any, dashboard
 def test_a_foreign_page_is_refused(dashboard: Dashboard) -> None:
     assert dashboard.answers(Host="evil.example") == 403
     assert dashboard.answers(Origin="http://evil.example") == 403
+
+
+def test_a_stream_takes_any_message_and_refuses_an_unknown_view(dashboard: Dashboard) -> None:
+    async def messages(view: str) -> list[Any]:
+        """Two messages of numbers, the second after one of bytes was sent; or why there are none."""
+        found: list[Any] = []
+        try:
+            async with websockets.connect(f"ws://127.0.0.1:{dashboard.port}/live?view={view}") as socket:
+                while len(found) < 2:
+                    await socket.send(b"\xff")
+                    if isinstance(message := await socket.recv(), str):
+                        found.append(json.loads(message)["node"])
+        except websockets.ConnectionClosedError as error:
+            return [error.rcvd.reason]
+        return found
+
+    assert asyncio.run(messages("edgetpu")) == ["", ""]
+    assert asyncio.run(messages("%00")) == ["expected a node or camera image; got '\\\\x00'"]

@@ -88,3 +88,12 @@ def test_who_has_given_the_token_is_remembered() -> None:
     cookie = value.decode().partition(";")[0]
     assert ask(GUARDED, host="robot:8080", cookie=cookie)[0]["status"] == 200
     assert ask(GUARDED, "websocket", host="robot:8080", cookie=cookie)[0]["type"] == "http.response.start"
+
+
+def test_a_token_of_any_characters_is_remembered_among_cookies_of_other_pages() -> None:
+    access = Access(page, "a;b=\u00fc \U0001f511", local=False)
+    answer = ask(access, query="token=a%3Bb%3D%C3%BC%20%F0%9F%94%91", host="robot:8080")[0]
+    cookie = answer["headers"][0][1].decode().partition(";")[0]
+    others = f"a/b=1; {cookie}; [c]=;"
+    assert ask(access, host="robot:8080", cookie=others)[0]["status"] == 200
+    assert ask(access, host="robot:8080", cookie="a/b=1")[0]["status"] == 403

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import cv2
@@ -34,6 +35,16 @@ def test_a_folder_is_shown_by_name_and_again(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a picture")
     source = FileSource(str(tmp_path), OWN_SIZE)
     assert [source.read(0.0)[0, 0, 0] for _ in range(4)] == [5, 10, 20, 5]
+
+
+def test_what_cannot_be_read_of_a_folder_is_left_out(tmp_path: Path) -> None:
+    write(tmp_path / "a.png", 10)
+    (tmp_path / "b.png").write_bytes(b"no picture")
+    (tmp_path / "c.png").symlink_to(tmp_path / "c.png")
+    os.mkfifo(tmp_path / "d.png")
+    write(tmp_path / "e.png", 20)
+    source = FileSource(str(tmp_path), OWN_SIZE)
+    assert [source.read(0.0)[0, 0, 0] for _ in range(3)] == [10, 20, 10]
 
 
 def test_without_loop_the_last_picture_stays(tmp_path: Path) -> None:

@@ -80,3 +80,11 @@ def test_a_node_that_does_not_stop_is_killed(
         assert launcher.started("wheel")
     launcher.stop_all(0.05)
     assert not launcher.started("wheel")
+
+
+def test_a_parameter_that_no_command_line_can_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
+) -> None:
+    install(tmp_path, monkeypatch)
+    with pytest.raises(LaunchError, match="wheel: embedded null byte"):
+        launcher.start("wheel", "robot", "wheel", {"model": "'\0'"})

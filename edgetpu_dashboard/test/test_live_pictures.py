@@ -53,3 +53,8 @@ def test_errors_of_weights_are_blue_white_red_and_black() -> None:
     assert picture[0, 1].tolist() == [143, 187, 218]  # rounded down by a quarter of a step
     assert picture[0, 2].tolist() == [234, 147, 148]  # rounded up by a quarter
     assert picture[0, 3].tolist() == [0, 0, 0]
+
+
+def test_a_picture_that_jpeg_cannot_hold_is_refused() -> None:
+    with pytest.raises(InputError, match=r"OpenCV cannot encode one of \(70000, 1\)"):
+        jpeg(np.zeros((70000, 1), np.uint8))

@@ -88,7 +88,7 @@ def test_new_settings_open_the_source_again() -> None:
 def test_a_source_that_fails_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(player, "RETRY", 0.01)
     shown: Queue[Pixels] = Queue()
-    failures = iter([NoPictureError("unplugged"), NoPictureError("unplugged")])
+    failures = iter([NoPictureError("unplugged"), MemoryError("8 GiB")])
     problems: list[str] = []
 
     def open_one(_settings: CameraSettings) -> Source:
@@ -101,7 +101,7 @@ def test_a_source_that_fails_is_opened_again(monkeypatch: pytest.MonkeyPatch) ->
     made.__init__(FAST, shown.put, open_one)  # type: ignore[misc]
     try:
         shown.get(timeout=5.0)
-        assert problems == ["", "unplugged", "unplugged"]
+        assert problems == ["", "unplugged", "unexpected MemoryError: 8 GiB"]
         assert made.problem == ""
     finally:
         made.close()

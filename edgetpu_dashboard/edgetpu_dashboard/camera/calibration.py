@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
@@ -12,6 +13,8 @@ from edgetpu_driver.files.file_access import read_file, user_path
 
 _LARGEST = 1 << 20
 """Bytes; such files have less than 2 kB."""
+_LARGEST_SIDE = 2**31 - 1
+"""px; more than any camera has, and what every reader of CameraInfo can hold."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,8 @@ def read_calibration(path: str) -> CameraCalibration:
     try:
         content = yaml.safe_load(read_file(user_path(path), _LARGEST))
         return CameraCalibration(
-            int(content["image_width"]),
-            int(content["image_height"]),
+            _side(content, "image_width"),
+            _side(content, "image_height"),
             str(content["distortion_model"]),
             _numbers(content, "distortion_coefficients", 0),
             _numbers(content, "camera_matrix", 9),
@@ -66,14 +69,21 @@ def read_calibration(path: str) -> CameraCalibration:
         )
     except OSError as error:
         raise InputError(f"{path}: {reason_of(error)}") from None
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
         raise InputError(f"{path}: expected a calibration in YAML") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"{path}: expected a calibration with image_width, image_height, distortion_model, "
             "distortion_coefficients, camera_matrix, rectification_matrix and projection_matrix; "
             f"got one with a wrong or missing {reason_of(error)}"
         ) from None
+
+
+def _side(content: dict[str, Any], name: str) -> int:
+    side = int(content[name])
+    if not 0 < side <= _LARGEST_SIDE:
+        raise ValueError(f"{name}, of {side} px instead of 1 to {_LARGEST_SIDE}")
+    return side
 
 
 def _numbers(content: dict[str, dict[str, list[float]]], name: str, count: int) -> tuple[float, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import cv2
@@ -55,7 +56,7 @@ class FileSource:
         try:
             if self._path.is_dir():
                 files = sorted(each for each in self._path.iterdir() if each.suffix.lower() in PICTURES)
-                return (self._load(each) for each in files)
+                return self._readable(files)
             if not stat.S_ISREG(self._path.stat().st_mode):
                 raise NoPictureError(f"{self._path}: expected a file or a folder")
         except (OSError, ValueError) as error:
@@ -65,6 +66,12 @@ class FileSource:
             return iter([self._load(self._path)])
         self._video = cv2.VideoCapture(str(self._path))
         return self._frames(self._video)
+
+    def _readable(self, files: Iterable[Path]) -> Iterator[Pixels]:
+        """The pictures of a folder; what cannot be read is left out."""
+        for file in files:
+            with suppress(NoPictureError):
+                yield self._load(file)
 
     def _load(self, path: Path) -> Pixels:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 import cv2
 import numpy as np
@@ -118,7 +118,7 @@ def _edges(phase: npt.NDArray[np.floating], square: float) -> npt.NDArray[np.flo
     return np.asarray(np.where(within < 1.0, 1.0, -1.0) * np.minimum(distance * 2.0, 1.0), np.float64)
 
 
-@cache
+@lru_cache(maxsize=1)  # of one size, which parameters can change
 def _angles(width: int, height: int) -> npt.NDArray[np.float32]:
     x = np.arange(width, dtype=np.float32) - np.float32((width - 1) / 2)
     y = np.arange(height, dtype=np.float32) - np.float32((height - 1) / 2)

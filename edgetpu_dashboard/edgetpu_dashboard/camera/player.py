@@ -12,6 +12,7 @@ from edgetpu_dashboard.camera.patterns import DEFAULT_SIZE, PATTERNS, PatternSou
 from edgetpu_dashboard.camera.source import CameraSettings, NoPictureError, Pixels, Source
 from edgetpu_dashboard.camera.webcam import Webcam
 from edgetpu_dashboard.scene.scene_source import SceneSource
+from edgetpu_driver.node_kit.printable_text import describe
 
 SOURCES = ("webcam", "file", "scene", *PATTERNS)
 """What pictures can be taken from."""
@@ -98,8 +99,8 @@ class Player:
                     self._play(source)
                 finally:
                     source.close()
-            except NoPictureError as error:
-                self.problem = str(error)
+            except Exception as error:  # OpenCV, memory, and who is shown pictures raise many kinds
+                self.problem = str(error) if isinstance(error, NoPictureError) else describe(error)
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed or self._reopen, RETRY)
 

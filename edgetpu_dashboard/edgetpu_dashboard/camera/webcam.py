@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -29,8 +29,8 @@ class Webcam:
     def __init__(self, settings: CameraSettings, open_capture: Callable[[str], Any] = _v4l2) -> None:
         """Open the device. Raises NoPictureError."""
         self._device = settings.device
-        path = Path(f"/dev/video{self._device}" if self._device.isdecimal() else self._device)
-        if open_capture is _v4l2 and not path.exists():
+        path = f"/dev/video{self._device}" if self._device.isdecimal() else self._device
+        if open_capture is _v4l2 and not os.path.exists(path):
             raise NoPictureError(f"no webcam: there is no {path}; `ls /dev/video*` lists the devices")
         self._capture = open_capture(self._device)
         if not self._capture.isOpened():

@@ -56,6 +56,8 @@ class Launcher:
                 )
             except OSError as error:
                 raise LaunchError(f"{name}: {error.strerror}") from None
+            except ValueError as error:  # a zero byte in a parameter
+                raise LaunchError(f"{name}: {error}") from None
 
     def stop(self, name: str) -> None:
         """Stop a node that was started here, at most STOP_SECONDS later. Raises LaunchError."""

@@ -64,7 +64,10 @@ def _narrowed(picture: Pixels, widest: int) -> Pixels:
 
 def _encoded(kind: str, picture: Pixels, options: list[int]) -> bytes:
     pixels = picture if picture.ndim == 2 else cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
-    done, data = cv2.imencode(kind, pixels, options)
-    if not done:
+    try:
+        done, data = cv2.imencode(kind, pixels, options)
+    except cv2.error:
+        done = False
+    if not done:  # a JPEG has at most 65535 rows
         raise InputError(f"expected a picture; OpenCV cannot encode one of {picture.shape}")
     return bytes(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +36,7 @@ def _four_characters(text: str) -> str | None:
 
 
 def _is_there(path: str) -> str | None:
-    return None if not path or user_path(path).exists() else f"there is no {path}"
+    return None if not path or os.path.exists(user_path(path)) else f"there is no {path}"
 
 
 class CameraNode(BaseNode):

@@ -116,6 +116,7 @@ class DashboardNode(BaseNode):
 
     def _serve(self) -> None:
         self._begin.cancel()
+        self.view.refresh()  # a browser that waits gets the page at once
         for name in self.values["start"]:
             self._start_or_complain(name)
         try:

@@ -98,6 +98,11 @@ class GraphCalls:
         else:
             raise UnavailableError(f"{node} does not run: there is no {name}")
         done: Future[Any] = Future()
+        pending: list[Any] = []
+
+        def call() -> None:
+            pending.append(client.call_async(kind.Request(**fields)))
+            pending[0].add_done_callback(finish)
 
         def finish(future: Any) -> None:
             if not done.set_running_or_notify_cancel():
@@ -107,10 +112,11 @@ class GraphCalls:
             else:
                 done.set_result(future.result())
 
-        await self.in_executor(lambda: client.call_async(kind.Request(**fields)).add_done_callback(finish))
+        await self.in_executor(call)
         try:
             answer = await asyncio.wait_for(asyncio.wrap_future(done), seconds)
         except asyncio.TimeoutError:
+            await self.in_executor(lambda: client.remove_pending_request(pending[0]))
             raise UnavailableError(f"{name} did not answer within {seconds:g} s") from None
         if getattr(answer, "success", True) is False:
             raise RefusedError(answer.message or f"{name} refused")
@@ -126,6 +132,8 @@ class GraphCalls:
         names = sorted(listed.result.names)
         described = await self.ask(DescribeParameters, node, "describe_parameters", names=names)
         values = await self.ask(GetParameters, node, "get_parameters", names=names)
+        if not len(names) == len(described.descriptors) == len(values.values):
+            raise UnavailableError(f"{node} is changing its parameters")
         return [
             _shown(name, parameter_value_to_python(value), descriptor)
             for name, value, descriptor in zip(names, values.values, described.descriptors, strict=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from sensor_msgs.msg import Image
@@ -30,6 +31,8 @@ from edgetpu_msgs.msg import DeviceStatus
 
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 _TRIGGER = "std_srvs/srv/Trigger"
+MOST_DIAGNOSTICS = 50
+"""Entries of a node that are kept; a driver has one for each stick, and anybody can make up others."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,14 @@ class ViewedNode:
     result: ResultTopic | None = None
     log: ResultLog | None = None
     diagnostics: dict[str, Diagnostic] = field(default_factory=dict)
+    """By name, the one that was told last at the end."""
+
+    def tell(self, diagnostic: Diagnostic) -> None:
+        """Take a new entry of /diagnostics; of too many the oldest is forgotten."""
+        self.diagnostics.pop(diagnostic.name, None)
+        self.diagnostics[diagnostic.name] = diagnostic
+        if len(self.diagnostics) > MOST_DIAGNOSTICS:
+            del self.diagnostics[next(iter(self.diagnostics))]
 
 
 class PictureTap:
@@ -115,7 +126,12 @@ class GraphView:
             self._look_at(viewed)
 
     def look(self, view: str) -> PictureTap:
-        """Begin to receive the pictures of a node, or the camera's; in the executor's thread."""
+        """Begin to receive the pictures of a node, or the camera's; in the executor's thread.
+
+        InputError for what is neither.
+        """
+        if view != CAMERA_VIEW and view not in self.nodes:
+            raise InputError(f"expected a node or {CAMERA_VIEW}; got {one_line(view)!r}")
         tap = self._taps.setdefault(view, PictureTap())
         tap.lookers += 1
         if tap.subscription is None:
@@ -136,8 +152,11 @@ class GraphView:
         """Find the services of a running node, and subscribe to its results."""
         name = viewed.entry.name
         prefix = f"{self.full_name(name)}/"
-        services = self._node.get_service_names_and_types_by_node(name, self._namespace or "/")
-        topics = self._node.get_publisher_names_and_types_by_node(name, self._namespace or "/")
+        try:
+            services = self._node.get_service_names_and_types_by_node(name, self._namespace or "/")
+            topics = self._node.get_publisher_names_and_types_by_node(name, self._namespace or "/")
+        except _rclpy.NodeNameNonExistentError:  # it has just ended
+            return
         with self.lock:
             viewed.triggers = tuple(
                 sorted(each.removeprefix(prefix) for each, types in services if _TRIGGER in types)
@@ -183,7 +202,7 @@ class GraphView:
                 node, _, _ = status.name.partition(":")
                 name = node.strip().removeprefix(f"{prefix}/" if prefix else "")
                 if name in self.nodes:
-                    self.nodes[name].diagnostics[status.name] = _diagnostic(status)
+                    self.nodes[name].tell(_diagnostic(status))
 
 
 def _diagnostic(status: DiagnosticStatus) -> Diagnostic:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ipaddress
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 COOKIE = "edgetpu_token"
 
@@ -62,12 +61,15 @@ class Access:
             return False
 
     def _knows(self, given: str, headers: dict[str, str]) -> bool:
-        cookies: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
-        kept = cookies[COOKIE].value if COOKIE in cookies else ""
-        return any(secrets.compare_digest(text.encode(), self._token.encode()) for text in (given, kept))
+        # One by one: other pages of this host may have cookies that SimpleCookie refuses as a whole.
+        pairs = [each.strip().partition("=") for each in headers.get("cookie", "").split(";")]
+        kept = [unquote(value) for name, _, value in pairs if name == COOKIE]
+        return any(secrets.compare_digest(text.encode(), self._token.encode()) for text in (given, *kept))
 
     def _with_cookie(self, send: Any) -> Any:
-        cookie = f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Strict".encode("latin-1")
+        cookie = f"{COOKIE}={quote(self._token, safe='')}; Path=/; HttpOnly; SameSite=Strict".encode(
+            "latin-1"
+        )
 
         async def send_with_cookie(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import math
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from nicegui import ui
 
+from edgetpu_dashboard.live.matrix_file import read_matrix
 from edgetpu_dashboard.live.pictures import png
 from edgetpu_dashboard.web.told import told
 from edgetpu_driver.errors import EdgeTpuError, InputError
@@ -23,6 +23,11 @@ _MODELS_PERIOD = 3.0
 """Seconds between two looks at the loaded models."""
 
 
+def named(names: Sequence[str], number: int) -> str:
+    """Return the name of a number; one that a later version has added has none."""
+    return names[number] if number < len(names) else str(number)
+
+
 def driver_panel(page: Any) -> None:
     """Sticks, temperature, queue, residents, utilisation and errors."""
 
@@ -33,7 +38,7 @@ def driver_panel(page: Any) -> None:
         if status is None:
             ui.label("no driver has been heard of").classes("hint")
             return
-        ui.label(f"{status.backend}: {STATES[status.state]}").classes("font-medium").props(
+        ui.label(f"{status.backend}: {named(STATES, status.state)}").classes("font-medium").props(
             "data-id=driver_state"
         )
         if status.message:
@@ -51,7 +56,7 @@ def driver_panel(page: Any) -> None:
             }
         )
         for number, stick in enumerate(status.sticks):
-            title = f"stick {stick.serial or stick.bus_path or number + 1}: {STATES[stick.state]}"
+            title = f"stick {stick.serial or stick.bus_path or number + 1}: {named(STATES, stick.state)}"
             ui.label(title).classes("font-medium q-mt-md")
             if stick.message:
                 ui.label(stick.message).classes("refusal")
@@ -121,7 +126,7 @@ def _model(page: Any, model: Any, changed: Any) -> None:
     with ui.row().classes("items-center w-full no-wrap gap-2"):
         with ui.column().classes("gap-0 grow shrink"):
             ui.label(model.name).classes("name")
-            where = ("on the CPU", "in SRAM", "streamed")[model.placement]
+            where = named(("on the CPU", "in SRAM", "streamed"), model.placement)
             size = f"{model.parameter_bytes / 1e3:.0f} kB, {where}, weights {model.weights_version}"
             ui.label(model.message or size).classes("hint")
         ui.button(icon="eject", on_click=unload).props(
@@ -155,7 +160,7 @@ def _weights(page: Any) -> None:
 
     async def swap(event: Any) -> None:
         async with told():
-            weights = read_npy(await event.file.read())
+            weights = read_matrix(await event.file.read())
             text, errors = await page.calls.set_weights(
                 str(model.value or ""), str(tensor.value or ""), weights
             )
@@ -166,18 +171,6 @@ def _weights(page: Any) -> None:
     ui.upload(label="a matrix as .npy", auto_upload=True, on_upload=swap, max_files=1000).props(
         "accept=.npy flat bordered data-id=weights_file"
     ).classes("w-full")
-
-
-def read_npy(data: bytes) -> Any:
-    """Read a matrix from the bytes of a .npy file; InputError for anything else."""
-    try:
-        weights = np.load(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise InputError(f"expected a .npy file with a matrix of numbers: {error}") from None
-    if not isinstance(weights, np.ndarray) or weights.dtype.kind not in "fiub" or weights.ndim != 2:
-        shape = getattr(weights, "shape", "none")
-        raise InputError(f"expected a .npy file with a matrix of numbers; got one of shape {shape}")
-    return weights.astype(np.float32)
 
 
 def _run_model(page: Any) -> None:

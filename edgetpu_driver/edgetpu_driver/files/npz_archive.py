@@ -101,7 +101,21 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
     name = member.filename[:100]
     if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
         raise ValueError(f"{name}: expected an array that is not compressed")
-    content = archive.read(member)
+    return _parsed(name, archive.read(member))
+
+
+def array_of(name: str, content: bytes) -> NDArray[Any]:
+    """Read the array of a .npy file, numbers or text of up to LARGEST_RANK dimensions.
+
+    name: of the file, for messages. Raises ArchiveError for anything else.
+    """
+    try:
+        return _parsed(name, content)
+    except Exception as error:  # NumPy raises many kinds
+        raise ArchiveError(f"expected an array in a .npy file without pickle: {error}") from None
+
+
+def _parsed(name: str, content: bytes) -> NDArray[Any]:
     major = content[6:7]
     if not content.startswith(_MAGIC) or major not in (b"\x01", b"\x02", b"\x03"):
         raise ValueError(f"{name}: expected the .npy format without pickle")

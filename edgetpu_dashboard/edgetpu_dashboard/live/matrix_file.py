@@ -1,0 +1,22 @@
+"""Matrices from files that a browser sends."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ArchiveError, InputError
+from edgetpu_driver.files.npz_archive import array_of
+
+
+def read_matrix(data: bytes) -> NDArray[np.float32]:
+    """Read the bytes of a .npy file, float32 [rows, columns]; InputError for anything else."""
+    try:
+        weights = array_of("the file", data)
+    except ArchiveError as error:
+        raise InputError(str(error)) from None
+    if weights.dtype.kind == "U" or weights.ndim != 2:
+        raise InputError(
+            f"expected a .npy file with a matrix of numbers; got {weights.dtype}{list(weights.shape)}"
+        )
+    return weights.astype(np.float32)

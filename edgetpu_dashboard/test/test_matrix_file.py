@@ -1,0 +1,48 @@
+"""Matrices that a browser sends."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import numpy as np
+import pytest
+
+from edgetpu_dashboard.live.matrix_file import read_matrix
+from edgetpu_driver.errors import InputError
+
+
+def npy(array: object) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.asarray(array))
+    return file.getvalue()
+
+
+def claiming(shape: str) -> bytes:
+    """A file whose header claims this shape, without content."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.int8, np.bool_])
+def test_a_matrix_of_numbers_is_read(kind: type) -> None:
+    matrix = np.array([[1, 0], [0, 1]], kind)
+    found = read_matrix(npy(matrix))
+    assert found.dtype == np.float32
+    assert np.array_equal(found, matrix)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "expected the .npy format"),
+        (npy([1.0, 2.0]), r"a matrix of numbers; got float64\[2\]"),
+        (npy([["a", "b"]]), r"a matrix of numbers; got <U1\[1, 2\]"),
+        (claiming("(1000000, 1000000)"), "expected 8000000000000 bytes for float64"),
+        (claiming("(" * 500), "expected an array in a .npy file"),
+        (npy(np.eye(3))[:-1], "expected 72 bytes"),
+    ],
+)
+def test_anything_else_is_refused_before_memory_is_taken(data: bytes, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        read_matrix(data)
