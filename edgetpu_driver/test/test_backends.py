@@ -16,7 +16,7 @@ from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.backends.factory import make_backend, make_backends
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines import isolated_graph
-from edgetpu_driver.engines.whole_model.planning import load_plan
+from edgetpu_driver.engines.whole_model.plan_builder import load_plan
 from edgetpu_driver.errors import DeviceLostError, InputError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost

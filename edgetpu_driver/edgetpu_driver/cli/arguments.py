@@ -181,7 +181,7 @@ def _add_benchmark(commands: Commands) -> None:
         "measure how long a model takes",
         "Random inputs; wall time on this host. A virtual stick computes with LiteRT, so its times do not "
         "apply to a real one.",
-        module="run",
+        module="benchmark",
     )
     _add_model(command)
     command.add_argument("--runs", type=positive, default=200, help="inferences to measure (default: 200)")
@@ -193,7 +193,7 @@ def _add_registers(commands: Commands) -> None:
         commands,
         "registers",
         "read the error and status registers of a stick",
-        module="selftest",
+        module="registers",
     )
     _add_device_options(command)
 

@@ -24,7 +24,7 @@ from edgetpu_driver.darwinn.executable import (
 )
 from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.engines.whole_model.plan import ModelPlan, engine_name, step_operators
-from edgetpu_driver.engines.whole_model.planning import plan_model, plan_segments
+from edgetpu_driver.engines.whole_model.plan_builder import plan_model, plan_segments
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.engines.whole_model.work_shares import work_of
 from edgetpu_driver.errors import EdgeTpuError, ModelFormatError

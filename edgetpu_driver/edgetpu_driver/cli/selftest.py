@@ -1,4 +1,4 @@
-"""`edgetpu registers` and `edgetpu selftest`: status registers, and whether the chip computes correctly."""
+"""`edgetpu selftest`: whether the device is in order and the chip computes correctly."""
 
 from __future__ import annotations
 
@@ -38,15 +38,6 @@ class Check:
     name: str
     outcome: Literal["passed", "failed", "skipped"]
     detail: str
-
-
-def registers(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
-    """Read the error and status registers."""
-    with opened(chosen(options)) as backend:
-        values = backend.registers()
-    rows = [(each.name, f"{each.address:#07x}", f"{each.value:#x}") for each in values]
-    text = table(rows, ("register", "address", "value")) if rows else "this backend has no registers"
-    return Answer([asdict(each) for each in values], text)
 
 
 def selftest(options: argparse.Namespace, progress: Progress) -> Answer:

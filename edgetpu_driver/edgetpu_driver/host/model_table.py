@@ -11,7 +11,7 @@ from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.engines.process_limits import ProcessLimits
-from edgetpu_driver.engines.whole_model.planning import common_name
+from edgetpu_driver.engines.whole_model.plan_builder import common_name
 from edgetpu_driver.errors import (
     EdgeTpuError,
     InputError,

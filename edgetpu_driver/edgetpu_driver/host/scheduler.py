@@ -20,8 +20,9 @@ from edgetpu_driver.host.model_replica import ModelReplica
 from edgetpu_driver.host.priority_queue import Staying
 from edgetpu_driver.host.request import Kind, Lane, Request
 from edgetpu_driver.host.request_terms import Priority
+from edgetpu_driver.host.stick_choice import Queued, best_of, may_take
 from edgetpu_driver.host.stick_eligibility import can_run, is_pointless, refusal
-from edgetpu_driver.host.stick_slot import Queued, StickSlot, best_of, may_take
+from edgetpu_driver.host.stick_slot import StickSlot
 from edgetpu_driver.host.waiting_requests import WaitingRequests
 from edgetpu_driver.host.weight_access import WeightAccess, record
 

@@ -1,10 +1,10 @@
-"""The scheduler's view of a stick, and the choice of the stick that takes a request."""
+"""The scheduler's view of a stick."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from edgetpu_driver.backends.backend import Placement
 from edgetpu_driver.host.inference_statistics import InferenceStatistics
@@ -19,14 +19,6 @@ STUCK_SECONDS = 0.05
 UPLOAD_SECONDS = 0.0002
 UPLOAD_RATE = 210e6
 """Time of an upload's transfers, s, and their rate on USB 3, bytes/s; on USB 2 it takes longer."""
-
-
-class Queued(NamedTuple):
-    """The requests that wait while a stick is chosen."""
-
-    requests: int
-    """Number of them, including the one in question."""
-    now: float
 
 
 @dataclass(eq=False)
@@ -89,36 +81,3 @@ class StickSlot:
     def is_stuck(self, now: float) -> bool:
         """Whether its present work takes longer than other requests should wait."""
         return self.running is not None and now - self.began > STUCK_SECONDS
-
-
-def may_take(slot: StickSlot, model: HostedModel, candidates: Sequence[StickSlot], queued: Queued) -> bool:
-    """Whether a stick that is free is the one to take a request for a model.
-
-    candidates: all sticks that can run it once they are free. A stick that is hot leaves it to cooler ones
-    unless there are more requests than those can begin with. One that would have to upload the parameters
-    leaves it to a busy one that has them if that is done earlier; a simulated stick leaves it to those that
-    are done earlier by their own clocks.
-    """
-    upload = slot.upload_seconds(model)
-    for other in candidates:
-        if other is slot or other.is_stuck(queued.now):
-            continue
-        if slot.throttled != other.throttled:
-            if slot.throttled and (other.idle or queued.requests <= len(candidates) - 1):
-                return False
-        elif slot.simulated_time is not None:
-            if other.load() + other.upload_seconds(model) < slot.load() + upload:
-                return False
-        elif upload and other.running is not None and not other.upload_seconds(model):
-            wait = other.remaining(queued.now) + (queued.requests - 1) * model.seconds
-            if wait < upload:
-                return False
-    return True
-
-
-def best_of(idle: Sequence[StickSlot], model: HostedModel) -> StickSlot:
-    """The idle stick that is to run a request for a model.
-
-    It is a cool one if there is one, and the one that is done first, an upload included.
-    """
-    return min(idle, key=lambda slot: (slot.throttled, slot.load() + slot.upload_seconds(model), slot.number))

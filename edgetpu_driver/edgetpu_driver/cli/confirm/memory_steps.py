@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.usb import copy_path
 from edgetpu_driver.cli.confirm.outcome import NotApplicable, Refuted, Values
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
+from edgetpu_driver.cli.random_inputs import random_inputs
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.stick.loaded_model import LoadedModel
-from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain.compiled_file_names import source_graph
 
 _ROUNDS = 3
@@ -100,16 +99,3 @@ def _compare(
         raise Refuted(f"the parameters of {name} were uploaded {loaded.uploads} times; expected once", values)
     if any(came[each].tobytes() != wanted[each].tobytes() for each in came):
         raise Refuted(f"{name} gives other outputs once the other model has run", values)
-
-
-def random_inputs(specs: tuple[TensorSpec, ...]) -> dict[str, NDArray[Any]]:
-    """Random values for all inputs of a model, the same every time."""
-    rng = np.random.default_rng(0)
-    return {spec.name: _values(spec, rng) for spec in specs}
-
-
-def _values(spec: TensorSpec, rng: np.random.Generator) -> NDArray[Any]:
-    if spec.dtype.kind not in "iu":
-        return rng.random(spec.shape).astype(spec.dtype)
-    limits = np.iinfo(spec.dtype)
-    return rng.integers(limits.min, limits.max, spec.shape, spec.dtype, endpoint=True)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.cli.confirm.memory_steps import random_inputs, runnable_parts
+from edgetpu_driver.cli.confirm.memory_steps import runnable_parts
 from edgetpu_driver.cli.confirm.outcome import NotApplicable, Refuted, Values
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
+from edgetpu_driver.cli.random_inputs import random_inputs
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.stick_engine import StickEngine

@@ -14,7 +14,7 @@ from edgetpu_driver.engines.whole_model.plan import (
     StepValues,
     step_operators,
 )
-from edgetpu_driver.engines.whole_model.planning import load_plan, plan_model, plan_segments
+from edgetpu_driver.engines.whole_model.plan_builder import load_plan, plan_model, plan_segments
 from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError
 from edgetpu_driver.tflite.model_reader import parse_model
 from testdata import ModelFolder

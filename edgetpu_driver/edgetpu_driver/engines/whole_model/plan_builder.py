@@ -1,4 +1,4 @@
-"""Plans whole models from their files: one compiled file, a plain graph, or the segments of a pipeline."""
+"""Builds the plan of a whole model from its files: a compiled one, a graph, or segments of a pipeline."""
 
 from __future__ import annotations
 
