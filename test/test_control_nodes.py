@@ -12,7 +12,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 
 from geometry_msgs.msg import Twist, TwistStamped, Vector3
 from nav_msgs.msg import Odometry
-from rcl_interfaces.srv import SetParameters
+from rcl_interfaces.srv import SetParameters, SetParametersAtomically
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Float64, Header
@@ -230,6 +230,27 @@ class TestContactGuard:
         ]
         assert not answer.successful
         assert "expected 0 < slow_size < stop_size; got 0.9 and 0.7" in answer.reason
+
+    @pytest.mark.parametrize(
+        ("slow", "stop", "reason"),
+        [(0.8, 0.9, ""), (0.6, 0.5, "slow_size: slow_size, stop_size: expected 0 < slow_size < stop_size")],
+    )
+    def test_judges_sizes_that_are_set_together_together(
+        self,
+        partner: Partner,  # noqa: ARG002
+        graph: Any,
+        slow: float,
+        stop: float,
+        reason: str,
+    ) -> None:
+        values = [Parameter(name, value=value) for name, value in (("slow_size", slow), ("stop_size", stop))]
+        answer = graph.call(
+            SetParametersAtomically,
+            "/guard/contact_guard/set_parameters_atomically",
+            parameters=[value.to_parameter_msg() for value in values],
+        ).result
+        assert answer.successful == (not reason)
+        assert answer.reason.startswith(reason)
 
     def test_skips_what_cannot_be_measured(self, start_node: Callable[..., Any], graph: Any) -> None:
         process = start_node(

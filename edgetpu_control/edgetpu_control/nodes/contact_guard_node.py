@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
@@ -128,10 +129,11 @@ class ContactGuardNode(ControlNode):
             )
         return velocity
 
-    def refuse_parameter(self, name: str, value: Any) -> str | None:
+    def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
         """Refuse sizes of detections in the wrong order."""
+        del name
         try:
-            self._guard_settings(self.values | {name: value})
+            self._guard_settings(values)
         except InputError as error:
             return str(error)
         return None
@@ -154,7 +156,7 @@ class ContactGuardNode(ControlNode):
         return status
 
     @staticmethod
-    def _guard_settings(values: dict[str, Any]) -> GuardSettings:
+    def _guard_settings(values: Mapping[str, Any]) -> GuardSettings:
         return GuardSettings(**{setting.name: values[setting.name] for setting in _GUARD_SETTINGS})
 
     def _on_time_to_contact(self, message: TimeToContact, stamp: float) -> None:

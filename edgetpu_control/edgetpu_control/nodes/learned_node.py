@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
@@ -130,24 +131,24 @@ class LearnedNode(BaseNode):
         self._looks: Timer = self.create_steady_timer(self.values["timeout"] / _LOOKS, self._stop_when_late)
         self.start_diagnostics()
 
-    def refuse_parameter(self, name: str, value: Any) -> str | None:
+    def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
         """Refuse a file without a network that suits."""
-        if name == self.file_parameter and value:
+        if name == self.file_parameter and values[name]:
             try:
-                self.checked(load_network(user_path(value)))
+                self.checked(load_network(user_path(values[name])))
             except InputError as error:
                 return str(error)
-        return super().refuse_parameter(name, value)
+        return super().refuse_parameter(name, values)
 
     def on_parameter(self, name: str, value: Any) -> None:
         """Apply a new value; another network as soon as the driver has loaded it."""
+        super().on_parameter(name, value)
         if name == self.file_parameter and value:
             self._replace(value)  # refused if the file has changed since it was checked
         if name == "timeout":
             self._buffer.timeout = value
             self._looks.timer_period_ns = round(1e9 * value / _LOOKS)
             self._looks.reset()  # otherwise the present period is as long as before
-        super().on_parameter(name, value)
 
     def problems(self) -> list[str]:
         """Return what keeps this node from commands."""

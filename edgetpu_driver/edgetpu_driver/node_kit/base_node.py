@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -113,12 +113,14 @@ class BaseNode(Node):
         return super().set_parameters_atomically(parameter_list)
 
     def on_parameter(self, name: str, value: Any) -> None:
-        """Apply the new value of a parameter that is not read-only."""
-        self.values[name] = value
+        """Apply the new value of a parameter that is not read-only; `values` has it already."""
 
-    def refuse_parameter(self, name: str, value: Any) -> str | None:
-        """Return the reason why a value that passed its checks is refused while the node runs, or None."""
-        del name, value
+    def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
+        """Return the reason why a value that passed its checks is refused while the node runs, or None.
+
+        values: those that all parameters would have.
+        """
+        del name, values
         return None
 
     def complain_once(self, kind: Hashable, text: str, *, error: bool = False) -> None:

@@ -209,11 +209,11 @@ class ImageNode(BaseNode):
             self.algorithm.region = Region(*value)
             self.forget_complaints()
 
-    def refuse_parameter(self, name: str, value: Any) -> str | None:
+    def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
         """Return why a value is refused: a `roi` that extends beyond the images."""
         if name == "roi" and self._image_size is not None:
             try:
-                Region(*value).within(*self._image_size)
+                Region(*values["roi"]).within(*self._image_size)
             except ImageError as error:
                 return str(error)
         return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rcl_interfaces.msg import (
@@ -99,25 +100,36 @@ def declare(
     node: Node,
     settings: Sequence[Setting],
     changed: Callable[[str, Any], None],
-    refused: Callable[[str, Any], str | None],
+    refused: Callable[[str, Mapping[str, Any]], str | None],
 ) -> dict[str, Any]:
     """Declare the parameters and return their values by name; FatalError with the reason for a bad one.
 
-    When a parameter that is not read-only is set, `refused` gets name and value after the checks of
-    the setting and returns the reason why the node refuses the value, or None; then `changed` is called.
+    When parameters that are not read-only are set, one or several together, `refused` gets the name of each
+    and the values that all parameters would have, after the checks of the settings. It returns the reason why
+    the node refuses that value, or None. Then the returned values change, and `changed` is called for each.
+    If it raises, they are as before.
     """
     values = {setting.name: _declare(node, setting) for setting in settings}
     table = {setting.name: setting for setting in settings}
 
     def on_set(parameters: list[Parameter]) -> SetParametersResult:
-        ours = [(table[p.name], p) for p in parameters if p.name in table]
-        for setting, parameter in ours:
-            value = _clean(setting, parameter.value)
-            reason = setting.refusal(value) or refused(setting.name, value)
+        new = {p.name: _clean(table[p.name], p.value) for p in parameters if p.name in table}
+        refusals = (
+            *((name, table[name].refusal, value) for name, value in new.items()),
+            *((name, partial(refused, name), {**values, **new}) for name in new),
+        )
+        for name, refusal, value in refusals:
+            reason = refusal(value)
             if reason is not None:
-                return SetParametersResult(successful=False, reason=one_line(f"{setting.name}: {reason}"))
-        for setting, parameter in ours:
-            changed(setting.name, _clean(setting, parameter.value))
+                return SetParametersResult(successful=False, reason=one_line(f"{name}: {reason}"))
+        before = {name: values[name] for name in new}
+        values.update(new)
+        try:
+            for name, value in new.items():
+                changed(name, value)
+        except Exception:
+            values.update(before)
+            raise
         return SetParametersResult(successful=True)
 
     node.add_on_set_parameters_callback(on_set)

@@ -107,14 +107,14 @@ class ObjectDetectorNode(VisionNode):
             ),
         )
 
-    def refuse_parameter(self, name: str, value: Any) -> str | None:
+    def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
         """Return why a value is refused: there is no tracker, or see VisionNode."""
-        if name == "track" and value:
+        if name == "track" and values["track"]:
             try:
                 ObjectTracker()
             except DependencyMissingError as error:
                 return str(error)
-        return super().refuse_parameter(name, value)
+        return super().refuse_parameter(name, values)
 
     def on_parameter(self, name: str, value: Any) -> None:
         """Apply the new value of a parameter."""

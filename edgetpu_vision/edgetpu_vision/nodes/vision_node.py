@@ -113,13 +113,12 @@ class VisionNode(ImageNode):
         elif name == "min_confidence":
             self._publish_labels()
 
-    def refuse_parameter(self, name: str, value: Any) -> str | None:
+    def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
         """Return why a value is refused: the algorithm cannot be made, or does not suit the model with it."""
-        reason = super().refuse_parameter(name, value)
+        reason = super().refuse_parameter(name, values)
         if reason is not None or name not in self.rebuilt_by:
             return reason
         try:
-            values = {**self.values, name: value}
             if self._bound is None:
                 self._made(values)
             else:
