@@ -23,7 +23,7 @@ from edgetpu_vision.labels.labels import Labels
 from edgetpu_vision.model_description.description import UNKNOWN, ModelDescription, describe
 from edgetpu_vision.preprocessing.image_fit import Fit, Placement, check_fit
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, covers
-from edgetpu_vision.preprocessing.preprocessor import Preprocessor, image_input
+from edgetpu_vision.preprocessing.preprocessor import Preprocessor, by_rows, image_input
 
 ImageLike = NDArray[np.uint8] | CameraImage
 """uint8 [H, W] or [H, W, 3] RGB; a CameraImage if several algorithms get the same image."""
@@ -162,7 +162,10 @@ class VisionAlgorithm(ABC, Generic[Result]):
 
     @abstractmethod
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
-        """Prepare for a model with this input and these outputs; ModelUnsupportedError if unsuitable."""
+        """Prepare for a model with these outputs; ModelUnsupportedError if unsuitable.
+
+        image: its input, as [1, height, width, channels] whatever the order is.
+        """
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
         """Set the model that inference runs.
@@ -171,7 +174,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
         suit the model.
         """
         image = image_input(inputs)
-        self._recognise(image, outputs)
+        self._recognise(by_rows(image), outputs)
         normalisation = self._normalisation_of(image)
         fit = self._fit or self._usual_fit()
         self._preprocessor = Preprocessor(image, fit, normalisation, truncates=self.truncates)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.images.encodings import ImageError
-from edgetpu_vision import Classifier, LabelsError, OutputsError
+from edgetpu_vision import Classifier, LabelsError, ModelDescription, OutputsError
 from edgetpu_vision.classification.top_k import GreatestValues
 from testdata import GOLDEN
 from testdata.fixed_outputs import IMAGE, fixed, spec
@@ -130,6 +130,19 @@ def test_a_model_without_a_value_for_each_class_is_refused() -> None:
         ModelUnsupportedError, match=r"a value for each class; got 'map' float32\[1, 8, 8, 3\]"
     ):
         Classifier(model)
+
+
+def test_a_single_probability_is_that_of_the_second_of_two_classes() -> None:
+    tensor = spec("p", (1, 1), **UINT8)
+    assert classified([64], tensor) == [(0, 0.75), (1, 0.25)]
+    assert classified([192], tensor, labels=["cat", "dog"], classes=["dog"]) == [(1, 0.75)]
+
+
+def test_a_single_probability_in_float_is_known_by_the_graph() -> None:
+    tensor, description = spec("p", (1, 1)), ModelDescription(probabilities=frozenset({"p"}))
+    assert classified([0.25], tensor, description=description) == [(0, 0.75), (1, 0.25)]
+    with pytest.raises(ModelUnsupportedError, match="one output that is a value for each class"):
+        classified([0.25], tensor)
 
 
 def test_one_of_several_outputs_is_named() -> None:

@@ -30,6 +30,10 @@ def parsed(text: str) -> tuple[str, ...]:
         ("0  cat\n1  hot dog\n", ("cat", "hot dog")),
         ("0: cat\n1: dog", ("cat", "dog")),
         ("1,dog\n0,cat", ("cat", "dog")),
+        ("0. cat\n1. dog", ("cat", "dog")),
+        ("0 - cat\n1 - hot-dog", ("cat", "hot-dog")),
+        ("0) cat\n1=dog", ("cat", "dog")),
+        ("1.5 litre bottle\n3.2 litre bottle", ("1.5 litre bottle", "3.2 litre bottle")),
         ('"cat"\n"hot ""big"" dog"\n', ("cat", 'hot "big" dog')),
         ("0 'cat'\n2: \"dog\"", ("cat", "", "dog")),
         ("driver's seat\n'tis", ("driver's seat", "'tis")),
@@ -98,6 +102,21 @@ def test_numbered_labels_without_gaps_are_those_of_another_model(first: int) -> 
         LabelsError, match=r"expected 90 labels, one for each class of the model; got \d+ from"
     ):
         parse_labels(text.encode(), "labels.txt").for_classes(90)
+
+
+def test_a_long_list_that_ends_early_is_that_of_another_model() -> None:
+    text = "".join(f"{number} name {number}\n" for number in range(90) if number % 9)
+    labels = parse_labels(text.encode(), "labels.txt")
+    assert labels.for_classes(99).names[89:91] == ("name 89", "")
+    with pytest.raises(
+        LabelsError, match="expected 100 labels, one for each class of the model; got 90 from"
+    ):
+        labels.for_classes(100)
+
+
+def test_coco_is_no_name_of_other_classes() -> None:
+    with pytest.raises(LabelsError, match=r"expected 1001 labels.*; got 90 from COCO"):
+        LabelTable("coco").labels(1001, None)
 
 
 def test_labels_of_another_type_are_refused() -> None:

@@ -268,7 +268,7 @@ def test_a_normalisation_meant_for_float_does_not_cover_a_quantised_input() -> N
 
 
 @pytest.mark.parametrize(
-    "shape", [(1, 8, 8, 4), (2, 8, 8, 3), (1, 8, 8), (1, 3, 8, 8), (1, 0, 8, 3)], ids=str
+    "shape", [(1, 8, 8, 4), (2, 8, 8, 3), (2, 8, 8), (1, 8, 7), (3, 1, 8, 8), (1, 0, 8, 3), (8, 8)], ids=str
 )
 def test_other_inputs_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ModelUnsupportedError, match="expected one input"):
@@ -286,8 +286,8 @@ def test_two_inputs_are_refused() -> None:
 
 
 def test_an_input_of_other_numbers_is_refused() -> None:
-    with pytest.raises(ModelUnsupportedError, match="uint8, int8 or float32"):
-        Preprocessor(spec(8, 8, np.int32), "stretch")
+    with pytest.raises(ModelUnsupportedError, match="uint8, int8, int32 or float32"):
+        Preprocessor(spec(8, 8, np.int16), "stretch")
 
 
 def test_a_normalisation_of_other_channels_is_refused() -> None:

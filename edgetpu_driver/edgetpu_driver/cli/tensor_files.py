@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import DependencyMissingError, InputError
 from edgetpu_driver.files.file_access import read_file
+from edgetpu_driver.images.input_layout import ImageLayout
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff")
@@ -105,23 +106,23 @@ def _image(spec: TensorSpec, path: Path, limits: tuple[float, float]) -> NDArray
         raise DependencyMissingError(
             "reading images needs OpenCV: apt install python3-opencv, or pip install opencv-python-headless"
         ) from None
-    extents = (*spec.shape, 1) if len(spec.shape) == 3 else spec.shape
-    plain = len(extents) == 4 and extents[0] == 1 and extents[3] in (1, 3)
-    if not plain or spec.dtype.name not in ("uint8", "int8", "float32"):
+    layout = ImageLayout.of(spec.shape)
+    if layout is None or spec.dtype.name not in ("uint8", "int8", "int32", "float32"):
         raise InputError(f"{spec} is not an image; give it a .npy file")
-    _, height, width, channels = extents
-    flags = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
+    flags = cv2.IMREAD_GRAYSCALE if layout.channels == 1 else cv2.IMREAD_COLOR
     decoded = decode_file(_bytes(path), str(path), flags)
-    levels = cv2.resize(decoded.astype(np.float32), (width, height), interpolation=cv2.INTER_LINEAR)
+    size = layout.width, layout.height
+    levels = cv2.resize(decoded.astype(np.float32), size, interpolation=cv2.INTER_LINEAR)
     pixels = np.floor(levels + _ROUNDING_ERROR).astype(np.uint8)
-    if channels == 3:
+    if layout.channels == 3:
         pixels = cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+    pixels = layout.arranged(np.asarray(pixels).reshape(layout.by_rows))
     if spec.dtype.name == "int8":
         pixels = (pixels.astype(np.int16) - _INT8_OFFSET).astype(np.int8)
     if spec.dtype.name == "float32":
         real = limits[0] + pixels.astype(np.float32) * np.float32((limits[1] - limits[0]) / 255)
-        return np.asarray(real, np.float32).reshape(spec.shape)
-    return np.asarray(pixels).reshape(spec.shape)
+        return np.asarray(real, np.float32)
+    return pixels.astype(spec.dtype, copy=False)
 
 
 def _load(path: Path) -> Any:

@@ -26,7 +26,8 @@ from edgetpu_vision.output_values import (
 class Classifier(VisionAlgorithm[Classifications]):
     """Classifies an image, by a model whose output has a value for each class.
 
-    Values within 0..1 are taken as probabilities, others as logits, to which softmax is applied.
+    Values within 0..1 are taken as probabilities, others as logits, to which softmax is applied. A single
+    probability is that of class 1 of two.
     """
 
     max_results: int
@@ -54,7 +55,10 @@ class Classifier(VisionAlgorithm[Classifications]):
 
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
         del image
-        spec = single_output(outputs, self._output_name, _is_vector, "a value for each class")
+        spec = single_output(outputs, self._output_name, self._has_classes, "a value for each class")
+        self._output = spec
+        if spec.shape[-1] == 1:  # postprocess adds the other class
+            spec = TensorSpec(spec.name, (2,), np.dtype(np.float32), 0.0, 0)
         count = spec.shape[-1]
         self.use_labels(count)
         self._chosen = selected_classes(self._wanted, self.labels, count)
@@ -62,13 +66,14 @@ class Classifier(VisionAlgorithm[Classifications]):
         self._spec = spec
         names = self.labels.names if self.labels else ()
         self._names = [names[index] if index < len(names) else "" for index in range(count)]
-        self._are_probabilities = (
-            True if spec.name in self.description.probabilities else always_probabilities(spec)
-        )
+        self._are_probabilities = self._is_likelihood(self._output)
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Classifications:
         """The most probable classes; OutputsError if the output is missing or of another size."""
-        values = whole_output(outputs, self._spec).reshape(-1)
+        values = whole_output(outputs, self._output).reshape(-1)
+        if self._output is not self._spec:
+            likely = real_values(values, self._output)
+            values = np.concatenate((1 - likely, likely))
         candidates = values if self._chosen is None else values[self._chosen]
         best = self._greatest.of(candidates, self.max_results)
         if self._chosen is not None:
@@ -89,7 +94,12 @@ class Classifier(VisionAlgorithm[Classifications]):
             scores = np.exp(real - log_sum_exp(values, self._spec)).tolist()
         return scores
 
+    def _is_likelihood(self, spec: TensorSpec) -> bool | None:
+        """Whether an output holds probabilities; None if its values have to tell."""
+        return True if spec.name in self.description.probabilities else always_probabilities(spec)
 
-def _is_vector(spec: TensorSpec) -> bool:
-    is_vector = bool(spec.shape) and spec.shape[-1] > 1 and int(np.prod(spec.shape)) == spec.shape[-1]
-    return is_vector and bool(scaled([spec]))
+    def _has_classes(self, spec: TensorSpec) -> bool:
+        """Whether an output is a vector: a value for each class, or the probability of one of two."""
+        is_vector = bool(spec.shape) and int(np.prod(spec.shape)) == spec.shape[-1] >= 1
+        enough = is_vector and (spec.shape[-1] > 1 or self._is_likelihood(spec) is True)
+        return enough and bool(scaled([spec]))

@@ -72,7 +72,7 @@ def recognise_head(
     all_outputs, outputs = outputs, scaled(outputs)
     head: Head | None = None
     if name in ("", "ssd"):
-        head = PostProcessHead.of(outputs, description, size)
+        head = PostProcessHead.of(all_outputs, description, size)
         head = head or _ssd_head(outputs, size, description, anchors, roles, named=name == "ssd")
     if head is None and name != "ssd":
         head = yolo_head(outputs, size, _yolo_hints(name, description, labels, anchors), roles)

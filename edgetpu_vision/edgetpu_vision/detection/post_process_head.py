@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +16,7 @@ from edgetpu_vision.detection.head import Head, checked_scores
 from edgetpu_vision.detection.non_maximum_suppression import Candidates
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.model_description.description import ModelDescription
-from edgetpu_vision.output_values import real_values
+from edgetpu_vision.output_values import always_probabilities, real_values, scaled
 
 _OPERATOR_OUTPUT = re.compile(r"TFLite_Detection_PostProcess(?::([0-3]))?")
 _BOXES, _CLASSES, _SCORES, _COUNT = range(4)
@@ -54,8 +56,12 @@ class PostProcessHead(Head):
     def of(
         cls, outputs: Sequence[TensorSpec], description: ModelDescription, size: tuple[int, int]
     ) -> PostProcessHead | None:
-        """The head for these outputs; None if they are not those of a post-processing."""
+        """The head for these outputs; None if they are not those of a post-processing.
+
+        Classes and their count may be integers without a scale.
+        """
         names = {spec.name for spec in outputs}
+        known_values = {spec.name for spec in scaled(outputs)}
         options = description.post_process
         classes = (options.classes or None) if options is not None else None
         of_graph = dict(enumerate(options.outputs)) if options is not None else {}
@@ -64,13 +70,11 @@ class PostProcessHead(Head):
         of_metadata = {role: said[meaning] for meaning, role in _METADATA_NAMES.items() if meaning in said}
         for known in (of_graph, of_names, of_metadata):
             roles = {role: name for role, name in known.items() if name in names}
-            if {_BOXES, _CLASSES, _SCORES} <= roles.keys():
+            complete = {_BOXES, _CLASSES, _SCORES} <= roles.keys()
+            if complete and {roles[_BOXES], roles[_SCORES]} <= known_values:
                 return cls(outputs, roles, classes, size)
-        found = _roles_of_shapes(outputs)
-        if found is None:
-            return None
-        parts = [spec for spec in outputs if spec.name in found.values() or _is_list(spec)]
-        return cls(parts, found, classes, size)
+        parts = _Parts.among(outputs)
+        return cls(parts.all, parts.roles(), classes, size) if parts is not None else None
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
         """The boxes with at least this score."""
@@ -84,7 +88,8 @@ class PostProcessHead(Head):
         count = len(scores)
         if _COUNT in self._roles:
             told = self._values(outputs, self._roles[_COUNT]).reshape(-1)
-            count = min(max(int(told[0]), 0), count) if told.size and np.isfinite(told[0]) else count
+            if told.size and np.isfinite(told[0]):
+                count = min(max(round(float(told[0])), 0), count)
         chosen = np.flatnonzero(scores[:count] >= min_score)
         found = boxes[chosen][:, [1, 0, 3, 2]] * self._size
         likely = checked_scores(scores[chosen], self._roles.get(_SCORES, "scores"))
@@ -123,19 +128,57 @@ def _role_of_name(name: str) -> int | None:
     return int(match[1] or 0) if match else None
 
 
-def _is_list(spec: TensorSpec) -> bool:
-    return len(spec.shape) == 2 and spec.shape[0] == 1
+@dataclass(frozen=True)
+class _Parts:
+    """The outputs of a post-processing, told apart by their shapes; there may be axes of extent 1."""
+
+    boxes: TensorSpec
+    lists: tuple[TensorSpec, TensorSpec]
+    """Classes and scores, in any order."""
+    count: TensorSpec | None
+    """The number of detections; None if all in the lists are."""
+
+    @classmethod
+    def among(cls, outputs: Sequence[TensorSpec]) -> _Parts | None:
+        """The parts among these outputs; None if they are not those of a post-processing."""
+        found = [cls._of(spec, outputs) for spec in scaled(outputs) if _is_boxes(spec.shape)]
+        complete = [parts for parts in found if parts is not None]
+        return complete[0] if len(complete) == 1 else None
+
+    @classmethod
+    def _of(cls, boxes: TensorSpec, outputs: Sequence[TensorSpec]) -> _Parts | None:
+        """The parts that go with these boxes; None if some are missing or ambiguous."""
+        detections = prod(boxes.shape[:-1])
+        lists, counts = [], []
+        for spec in outputs:
+            # Of a single detection, the lists have as many axes as the boxes but for the coordinates.
+            as_long = prod(spec.shape) == detections
+            if as_long and (detections > 1 or len(spec.shape) == len(boxes.shape) - 1):
+                lists.append(spec)
+            elif prod(spec.shape) == 1:
+                counts.append(spec)
+        if len(lists) != 2 or len(counts) > 1 or not scaled(lists):
+            return None
+        return cls(boxes, (lists[0], lists[1]), counts[0] if counts else None)
+
+    @property
+    def all(self) -> tuple[TensorSpec, ...]:
+        """All of them."""
+        return self.boxes, *self.lists, *([self.count] if self.count else [])
+
+    def roles(self) -> dict[int, str]:
+        """The names by role; classes and scores only if their quantisation tells them apart."""
+        roles = {_BOXES: self.boxes.name}
+        if self.count is not None:
+            roles[_COUNT] = self.count.name
+        for classes, scores in (self.lists, self.lists[::-1]):
+            plain = not scaled([classes])
+            apart = always_probabilities(scores) and always_probabilities(classes) is False
+            if scaled([scores]) and (plain or apart):
+                return roles | {_CLASSES: classes.name, _SCORES: scores.name}
+        return roles
 
 
-def _roles_of_shapes(outputs: Sequence[TensorSpec]) -> dict[int, str] | None:
-    """Boxes and count by their shapes; None if these are not the outputs of a post-processing."""
-    boxes = [spec for spec in outputs if len(spec.shape) == 3 and spec.shape[0] == 1 and spec.shape[2] == 4]
-    if len(boxes) != 1:
-        return None
-    count = boxes[0].shape[1]
-    lists = [spec for spec in outputs if _is_list(spec) and spec.shape[1] == count]
-    counts = [spec for spec in outputs if spec.shape in ((1,), ()) and spec not in lists]
-    if len(lists) != 2 or len(counts) > 1:
-        return None
-    roles = {_BOXES: boxes[0].name}
-    return roles | {_COUNT: counts[0].name} if counts else roles
+def _is_boxes(shape: tuple[int, ...]) -> bool:
+    """Whether a shape is that of coordinates of a list of boxes, [n, 4], but for axes of extent 1."""
+    return len(shape) in (2, 3, 4) and shape[-1] == 4 and prod(shape[:-1]) == max(shape[:-1])

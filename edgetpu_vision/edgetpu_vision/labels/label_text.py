@@ -1,8 +1,8 @@
 """Reads labels from text in the formats that are usual for TFLite and Coral models.
 
-One label a line, in quotes or not; a class number and a label a line ("16 cat", "16: cat", "16,cat"); JSON, a
-list or an object by class number; entries of TensorFlow's label maps (item { id: 17 name: "cat" }); or YAML
-with the key "names", as data sets and exported models of YOLO have it.
+One label a line, in quotes or not; a class number and a label a line ("16 cat", "16: cat", "16,cat",
+"16. cat", "16 - cat"); JSON, a list or an object by class number; entries of TensorFlow's label maps
+(item { id: 17 name: "cat" }); or YAML with the key "names", as data sets and exported models of YOLO have it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import yaml
 from edgetpu_vision.errors import LabelsError
 from edgetpu_vision.labels.labels import Labels
 
-_NUMBERED = re.compile(r"(\d{1,7})(?:\s*[:,;]\s*|\s+)(\S.*)")
+_NUMBERED = re.compile(r"(\d{1,7})(?:\s*[:,;=)]\s*|\.\s+|\s+-\s+|\s+)(\S.*)")
 _ITEM = re.compile(r"item\s*\{([^{}]*)\}")
 _ITEM_ID = re.compile(r"\bid\s*:\s*(\d{1,7})\b")
 _ITEM_NAMES = tuple(

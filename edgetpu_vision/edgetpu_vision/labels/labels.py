@@ -62,14 +62,13 @@ class Labels:
         """The labels for a model with that many classes.
 
         A first label for the background is dropped if there is one label too many, and so is a missing first
-        one: such labels are numbered from 1. Raises LabelsError for another number of labels; with numbers of
-        their own they may have gaps (names are ""), and if they do may end early: without one they are those
-        of another model.
+        one: such labels are numbered from 1. With numbers of their own they may have gaps (names are ""), and
+        if they do may end early: few labels much earlier, many by no more than the gaps. Raises LabelsError
+        for another number of labels: they are those of another model.
         """
         fitting = self._without_first() if len(self.names) == count + 1 else self
         found = len(fitting.names)
-        has_gaps = self.numbered and "" in fitting.names[1:]
-        if found > count or (found < count and not has_gaps):
+        if found > count or (found < count and not fitting._may_end_before(count)):
             raise LabelsError(
                 f"expected {count} labels, one for each class of the model; got {len(self.names)} from "
                 f"{self.source}"
@@ -77,3 +76,9 @@ class Labels:
         if found == count:
             return fitting
         return Labels(dict(enumerate((*fitting.names, *[""] * (count - found)))), self.source, numbered=True)
+
+    def _may_end_before(self, count: int) -> bool:
+        """Whether labels for fewer than `count` classes may be those of a model with so many."""
+        gaps = self.names[1:].count("")
+        few = len(self.names) - gaps <= gaps
+        return self.numbered and gaps > 0 and (few or count - len(self.names) <= gaps)

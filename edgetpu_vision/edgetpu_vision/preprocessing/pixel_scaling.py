@@ -18,7 +18,12 @@ _LEVELS = 256
 _FLIP = np.uint8(0x80)
 """A grey level with this bit flipped is, as int8, the grey level less 128."""
 
-_DEPTHS = {np.dtype(np.uint8): cv2.CV_8U, np.dtype(np.int8): cv2.CV_8S, np.dtype(np.float32): cv2.CV_32F}
+_DEPTHS = {
+    np.dtype(np.uint8): cv2.CV_8U,
+    np.dtype(np.int8): cv2.CV_8S,
+    np.dtype(np.int32): cv2.CV_32S,
+    np.dtype(np.float32): cv2.CV_32F,
+}
 """OpenCV's type numbers for the dtypes of inputs."""
 
 _TIE = 1e-3
@@ -66,19 +71,23 @@ class PixelScaling:
         normalisation: None if unknown. Then the grey levels 0..255 are taken to cover the whole range of an
         8-bit input, which is how such models are quantised, and the range 0..1 of a float input.
 
-        Raises ModelUnsupportedError for inputs that are neither uint8, int8 nor float32, InputError for a
-        normalisation of another number of channels.
+        An int32 input takes the grey levels as they are. Raises ModelUnsupportedError for inputs that are
+        neither uint8, int8, int32 nor float32, InputError for a normalisation of other channels.
         """
         self.dtype = spec.dtype
         channels = spec.shape[-1]
         if spec.dtype not in _DEPTHS:
-            raise ModelUnsupportedError(f"expected an image input of uint8, int8 or float32; got {spec}")
+            raise ModelUnsupportedError(
+                f"expected an image input of uint8, int8, int32 or float32; got {spec}"
+            )
         if normalisation is not None and len(normalisation.mean) not in (1, channels):
             raise InputError(
                 f"expected a mean and std for 1 or {channels} channels; got {len(normalisation.mean)}"
             )
         if normalisation is None and spec.dtype == np.float32:
             normalisation = Normalisation.of_range(0.0, 1.0)
+        if normalisation is None and spec.dtype == np.int32:
+            normalisation = Normalisation.of_range(0.0, _LEVELS - 1)
         levels = None if normalisation is None else _real_levels(normalisation, channels)
         table = None if levels is None else _table(spec, levels)
         self._line = None if levels is None or table is None else _line(spec, levels)
@@ -152,6 +161,8 @@ def _table(spec: TensorSpec, real: NDArray[np.float64]) -> NDArray[Any] | None:
         real = real[:, :1]
     if spec.dtype == np.float32:
         return np.ascontiguousarray(real[None], np.float32)
+    if spec.dtype == np.int32:
+        return np.ascontiguousarray(np.rint(real)[None], np.int32)
     if not spec.scale > 0:
         return None  # not quantised: it takes integers unchanged
     table = spec.quantise(real)
@@ -166,6 +177,8 @@ def _line(spec: TensorSpec, real: NDArray[np.float64]) -> tuple[float, float] | 
     None unless it is the same for all channels and black is less, and where float32 might round a level to
     another integer.
     """
+    if spec.dtype == np.int32:
+        return None
     values = real[:, 0]
     if (real != real[:, :1]).any() or values[0] >= values[-1]:
         return None

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.images.encodings import to_grey, to_rgb
+from edgetpu_driver.images.input_layout import ImageLayout
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.preprocessing.image_fit import Fit, Placement
 from edgetpu_vision.preprocessing.input_buffers import InputBuffers
@@ -45,15 +46,17 @@ class Preprocessor:
 
         normalisation: as the model was trained; None if unknown, see PixelScaling. truncates: whether
         interpolated grey levels are rounded down instead of to the nearest. Raises ModelUnsupportedError
-        unless the input is uint8, int8 or float32.
+        unless the input takes an image of uint8, int8, int32 or float32.
         """
         self.spec = spec
         self.fit: Fit = fit
         self._truncates = truncates
-        _, self.height, self.width, self.channels = self.spec.shape
-        self._scaling = PixelScaling(self.spec, normalisation)
+        self._layout = _layout(spec)
+        rows = by_rows(spec)
+        _, self.height, self.width, self.channels = rows.shape
+        self._scaling = PixelScaling(rows, normalisation)
         padding = self._scaling.of_level(PADDING, self.channels)
-        self._buffers = InputBuffers(spec, self._scaling, padding)
+        self._buffers = InputBuffers(rows, self._scaling, padding)
         kind = replace(spec, name=""), fit, normalisation, truncates
         self._key = _KINDS.setdefault(kind, len(_KINDS))
 
@@ -62,7 +65,7 @@ class Preprocessor:
         return Placement.of(region, self.width, self.height, self.fit)
 
     def fill(self, image: CameraImage, placement: Placement) -> NDArray[Any]:
-        """The input for an image, [1, height, width, channels] in the model's dtype; read-only.
+        """The input for an image, in the model's shape and dtype; read-only.
 
         Another model with the same input gets the same array, unless the region is another one. The memory is
         reused once no array refers to it. Placements are told apart by identity: keep the one of
@@ -78,7 +81,7 @@ class Preprocessor:
             else:
                 self._resize(part, buffer.image)
                 self._scaling.apply(buffer.pixels, buffer.target)
-            filled = buffer.input()
+            filled = self._layout.arranged(buffer.input())
             self._buffers.give_back(placement, buffer)
             return filled
 
@@ -109,18 +112,30 @@ def _resize_into(part: NDArray[np.uint8], target: NDArray[np.uint8], truncates: 
 
 
 def image_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
-    """The input of a model that takes one image [1, height, width, 1 (grey) or 3 (RGB)] and nothing else.
+    """The input of a model that takes one image, see ImageLayout, and nothing else.
 
     Raises ModelUnsupportedError for any other.
     """
-    if len(inputs) == 1 and len(inputs[0].shape) == 4:
-        batch, height, width, channels = inputs[0].shape
-        if batch == 1 and height * width > 1 and channels in (1, 3):
+    if len(inputs) == 1:
+        layout = ImageLayout.of(inputs[0].shape)
+        if layout is not None and layout.height * layout.width > 1:
             return inputs[0]
-        if (batch, height, width) == (1, 1, 1):
+        if layout is not None:
             raise ModelUnsupportedError(
                 f"expected an image input of a fixed size; got {inputs[0]}, which stands for images of any "
                 "size: export the model with the size that it is to have"
             )
     came = ", ".join(map(str, inputs)) or "none"
     raise ModelUnsupportedError(f"expected one input [1, height, width, 1 or 3], an image; got {came}")
+
+
+def by_rows(spec: TensorSpec) -> TensorSpec:
+    """An image input with the shape that the image has in the usual order, [1, height, width, channels]."""
+    return replace(spec, shape=_layout(spec).by_rows)
+
+
+def _layout(spec: TensorSpec) -> ImageLayout:
+    layout = ImageLayout.of(spec.shape)
+    if layout is None:
+        raise ModelUnsupportedError(f"expected an input that takes an image; got {spec}")
+    return layout
