@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain
 from typing import Any
 
 from rcl_interfaces.msg import (
@@ -112,16 +112,19 @@ def declare(
     values = {setting.name: _declare(node, setting) for setting in settings}
     table = {setting.name: setting for setting in settings}
 
+    def refusal(new: Mapping[str, Any]) -> str | None:
+        together = {**values, **new}
+        reasons = chain(
+            ((name, table[name].refusal(value)) for name, value in new.items()),
+            ((name, refused(name, together)) for name in new),
+        )
+        return next((f"{name}: {reason}" for name, reason in reasons if reason is not None), None)
+
     def on_set(parameters: list[Parameter]) -> SetParametersResult:
         new = {p.name: _clean(table[p.name], p.value) for p in parameters if p.name in table}
-        refusals = (
-            *((name, table[name].refusal, value) for name, value in new.items()),
-            *((name, partial(refused, name), {**values, **new}) for name in new),
-        )
-        for name, refusal, value in refusals:
-            reason = refusal(value)
-            if reason is not None:
-                return SetParametersResult(successful=False, reason=one_line(f"{name}: {reason}"))
+        reason = refusal(new)
+        if reason is not None:
+            return SetParametersResult(successful=False, reason=one_line(reason))
         before = {name: values[name] for name in new}
         values.update(new)
         try:
