@@ -145,6 +145,10 @@ def test_a_single_probability_in_float_is_known_by_the_graph() -> None:
         classified([0.25], tensor)
 
 
+def test_classes_may_be_on_any_axis() -> None:
+    assert classified([0, 64, 192], spec("p", (1, 3, 1, 1), **UINT8), max_results=1) == [(2, 0.75)]
+
+
 def test_one_of_several_outputs_is_named() -> None:
     outputs = {
         spec(name, (1, 2)): np.array([[value, 0]], np.float32) for name, value in (("a", 0.5), ("b", 0.75))

@@ -31,6 +31,18 @@ def test_a_map_of_features_is_averaged() -> None:
     np.testing.assert_allclose(result.vector, [0.6, 0.8, *[0] * 6], rtol=1e-6)
 
 
+def test_a_map_with_the_channels_first_is_averaged() -> None:
+    values = np.zeros((1, 16, 3, 3), np.float32)
+    values[0, :2] = [[[3]], [[4]]]
+    result = Embedder(fixed({spec("map", (1, 16, 3, 3)): values})).update(IMAGE)
+    np.testing.assert_allclose(result.vector, [0.6, 0.8, *[0] * 14], rtol=1e-6)
+
+
+def test_a_vector_may_have_further_axes_behind_it() -> None:
+    model = fixed({spec("features", (1, 2, 1, 1)): np.array([3, 4], np.float32).reshape(1, 2, 1, 1)})
+    np.testing.assert_allclose(Embedder(model).update(IMAGE).vector, [0.6, 0.8], rtol=1e-6)
+
+
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
 def test_a_vector_without_direction_is_not_valid(value: float) -> None:
     result = Embedder(fixed({spec("features", (1, 3)): np.full((1, 3), value, np.float32)})).update(IMAGE)

@@ -64,6 +64,19 @@ def test_the_greatest_value_is_the_label() -> None:
     np.testing.assert_array_equal(segmented(values, spec("v", (1, 8, 8, 4))).labels, enlarged(QUARTERS, 2))
 
 
+@pytest.mark.parametrize("side", [8, 2], ids=["fine", "coarse"])
+def test_the_values_of_each_class_may_lie_one_after_the_other(side: int) -> None:
+    values = np.random.default_rng(0).uniform(size=(1, side, side, 5)).astype(np.float32)
+    expected = segmented(values, spec("values", values.shape)).labels
+    first = values.transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(segmented(first, spec("values", first.shape)).labels, expected)
+
+
+def test_labels_may_have_an_axis_for_channels_before_the_rows() -> None:
+    result = segmented(QUARTERS.reshape(1, 1, 8, 8), spec("labels", (1, 1, 8, 8), np.int32))
+    np.testing.assert_array_equal(result.labels, enlarged(QUARTERS, 2))
+
+
 def test_quantised_values_are_compared_as_they_are() -> None:
     values = np.eye(4)[QUARTERS][None] * 100 - 50
     result = segmented(values, spec("v", (1, 8, 8, 4), np.int8, 0.1, 5))

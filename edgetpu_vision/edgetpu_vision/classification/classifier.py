@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -57,9 +58,9 @@ class Classifier(VisionAlgorithm[Classifications]):
         del image
         spec = single_output(outputs, self._output_name, self._has_classes, "a value for each class")
         self._output = spec
-        if spec.shape[-1] == 1:  # postprocess adds the other class
+        if max(spec.shape) == 1:  # postprocess adds the other class
             spec = TensorSpec(spec.name, (2,), np.dtype(np.float32), 0.0, 0)
-        count = spec.shape[-1]
+        count = max(spec.shape)
         self.use_labels(count)
         self._chosen = selected_classes(self._wanted, self.labels, count)
         self._greatest = GreatestValues(count if self._chosen is None else self._chosen.size)
@@ -100,6 +101,6 @@ class Classifier(VisionAlgorithm[Classifications]):
 
     def _has_classes(self, spec: TensorSpec) -> bool:
         """Whether an output is a vector: a value for each class, or the probability of one of two."""
-        is_vector = bool(spec.shape) and int(np.prod(spec.shape)) == spec.shape[-1] >= 1
-        enough = is_vector and (spec.shape[-1] > 1 or self._is_likelihood(spec) is True)
+        is_vector = bool(spec.shape) and prod(spec.shape) == max(spec.shape) >= 1
+        enough = is_vector and (max(spec.shape) > 1 or self._is_likelihood(spec) is True)
         return enough and bool(scaled([spec]))

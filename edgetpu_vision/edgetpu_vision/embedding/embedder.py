@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, whole_output
 from edgetpu_vision.embedding.embedding import Embedding
+from edgetpu_vision.output_maps import channels_last, with_channels_last
 from edgetpu_vision.output_values import is_quantised, real_values, single_output
 
 _FEWEST_VALUES = 2
@@ -29,18 +31,25 @@ class Embedder(VisionAlgorithm[Embedding]):
     @property
     def size(self) -> int:
         """Number of values of an embedding; requires a model."""
-        return self._spec.shape[-1]
+        return max(self._spec.shape) if _is_vector(self._spec) else self._spec.shape[-1]
 
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
-        del image
-        self._spec = single_output(outputs, self._output_name, _has_features, "a feature vector")
+        aspect = image.shape[1] / image.shape[2]
+        self._output = single_output(
+            outputs,
+            self._output_name,
+            lambda each: _has_features(channels_last(each, aspect)),
+            "a feature vector",
+        )
+        self._spec = channels_last(self._output, aspect)
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Embedding:
         """The model's output as a unit vector, float32 [size]; a feature map is averaged over its cells.
 
         Raises OutputsError if the output is missing or of another size.
         """
-        values = real_values(whole_output(outputs, self._spec), self._spec)
+        values = with_channels_last(whole_output(outputs, self._output), self._output, self._spec)
+        values = real_values(values, self._spec)
         vector = values.reshape(-1, self.size).mean(axis=0, dtype=np.float64)
         length = float(np.linalg.norm(vector))
         if not (0 < length < np.inf):  # false for NaN
@@ -52,6 +61,10 @@ def _has_features(spec: TensorSpec) -> bool:
     """Whether it is a vector, or a map [1, rows, columns, n], of real values."""
     shape = spec.shape
     real = spec.dtype.kind == "f" or is_quantised(spec)
-    if bool(shape) and int(np.prod(shape)) == shape[-1]:
-        return real and shape[-1] >= _FEWEST_VALUES
+    if _is_vector(spec):
+        return real and max(shape) >= _FEWEST_VALUES
     return real and len(shape) == 4 and shape[0] == 1 and shape[-1] >= _FEWEST_CHANNELS
+
+
+def _is_vector(spec: TensorSpec) -> bool:
+    return bool(spec.shape) and prod(spec.shape) == max(spec.shape)

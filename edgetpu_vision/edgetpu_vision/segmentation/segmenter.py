@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,12 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, whole_output
 from edgetpu_vision.errors import OutputsError
+from edgetpu_vision.output_maps import channels_last, fits_aspect, with_channels_last
 from edgetpu_vision.output_values import is_quantised, single_output
 from edgetpu_vision.preprocessing.image_fit import Placement
 from edgetpu_vision.segmentation.label_maps import LabelMap, label_map_of_values, resized_labels
 from edgetpu_vision.segmentation.segmentation import Segmentation
 
-_MOST_DISTORTED = 0.25
-"""Logarithm of the factor by which a map's aspect ratio may differ from the input's: rounding."""
 _MOST_UINT8 = 256
 """Number of classes whose numbers fit into uint8."""
 _MOST_UINT16 = 2**16
@@ -40,12 +38,13 @@ class Segmenter(VisionAlgorithm[Segmentation]):
 
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
         rows, columns = image.shape[1:3]
-        spec = single_output(
+        self._output = single_output(
             outputs,
             self._output_name,
-            lambda each: _is_map(each, rows / columns),
+            lambda each: _is_map(channels_last(each, rows / columns), rows / columns),
             f"a map of labels or of values of each class, for an input of {columns}x{rows} px",
         )
+        spec = channels_last(self._output, rows / columns)
         self._has_labels = _has_labels(spec)
         count = self.description.class_counts.get(spec.name)
         if not self._has_labels:
@@ -60,10 +59,9 @@ class Segmenter(VisionAlgorithm[Segmentation]):
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Segmentation:
         """The label of every pixel; OutputsError if that is missing, of another size or out of range."""
-        shape = self._spec.shape
-        values = whole_output(outputs, self._spec).reshape(shape)
+        values = with_channels_last(whole_output(outputs, self._output), self._output, self._spec)
         if self._has_labels:
-            labels = self._narrow(values.reshape(shape[1:3]))
+            labels = self._narrow(values.reshape(self._spec.shape[1:3]))
         else:
             labels = label_map_of_values(values[0], self._spec, self._input_size)
         return Segmentation(frame.stamp, _of_image(labels, frame), self._names)
@@ -117,7 +115,7 @@ def _is_map(spec: TensorSpec, aspect: float) -> bool:
         and spec.shape[0] == 1
         and min(spec.shape[1:3]) > 1
         and (len(spec.shape) == 4 or _has_labels(spec))
-        and abs(log(spec.shape[1] / spec.shape[2] / aspect)) < _MOST_DISTORTED
+        and fits_aspect(spec.shape[1], spec.shape[2], aspect)
     )
 
 

@@ -1,0 +1,43 @@
+"""Outputs that are maps of the image: their aspect ratio, and maps with the channels first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import log
+from typing import Any
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.tflite.tensor import TensorSpec
+
+_MOST_DISTORTED = 0.25
+"""Logarithm of the factor by which a map's aspect ratio may differ from the input's: rounding."""
+
+
+def fits_aspect(rows: int, columns: int, aspect: float) -> bool:
+    """Whether a map of this size may be one of an image of this aspect ratio, rows to columns."""
+    return min(rows, columns) > 0 and abs(log(rows / columns / aspect)) < _MOST_DISTORTED
+
+
+def channels_first(shape: tuple[int, ...], aspect: float) -> bool:
+    """Whether an output is [1, channels, rows, columns]: only so it fits the image's aspect ratio."""
+    return (
+        len(shape) == 4
+        and shape[0] == 1
+        and min(shape[2:]) > 1
+        and fits_aspect(shape[2], shape[3], aspect)
+        and not fits_aspect(shape[1], shape[2], aspect)
+    )
+
+
+def channels_last(spec: TensorSpec, aspect: float) -> TensorSpec:
+    """An output with the shape that it has once its channels are the last axis; see `with_channels_last`."""
+    if not channels_first(spec.shape, aspect):
+        return spec
+    return replace(spec, shape=(1, *spec.shape[2:], spec.shape[1]))
+
+
+def with_channels_last(values: NDArray[Any], spec: TensorSpec, wanted: TensorSpec) -> NDArray[Any]:
+    """The values of an output, of any shape, with the axes that `channels_last` gave it; a view."""
+    found = values.reshape(spec.shape)
+    return found if spec.shape == wanted.shape else found.transpose(0, 2, 3, 1)
