@@ -58,7 +58,7 @@ def benchmark(options: argparse.Namespace, progress: Progress) -> Answer:
             ],
             **_traffic(backend, before, options.runs),
         }
-    return Answer(value, _benchmark_text(value))
+    return Answer(value, "\n".join([*model.notes, _benchmark_text(value)]))
 
 
 class _StepClock:
@@ -95,9 +95,10 @@ def _traffic(backend: Backend, before: Any, runs: int) -> dict[str, Any]:
 def _benchmark_text(value: Mapping[str, Any]) -> str:
     times = ", ".join(f"{name} {milliseconds:.3f}" for name, milliseconds in value["milliseconds"].items())
     what = value["model"] if value["part"] is None else f"part {value['part']} of {value['model']}"
+    first = ", parameters uploaded" if value["bytes_sent_per_run"] else ""
     lines = {
         "model": f"{what} on {value['backend']}",
-        "first run": f"{value['first_milliseconds']:.3f} ms, parameters uploaded",
+        "first run": f"{value['first_milliseconds']:.3f} ms" + first,
         f"{value['runs']} runs": f"{times} ms",
         "rate": f"{value['inferences_per_second']:.1f} inferences/s",
     }

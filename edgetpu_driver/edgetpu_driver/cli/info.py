@@ -27,7 +27,7 @@ from edgetpu_driver.engines.whole_model.plan import ModelPlan, engine_name, step
 from edgetpu_driver.engines.whole_model.plan_builder import plan_model, plan_segments
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.engines.whole_model.work_shares import work_of
-from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
+from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain.compiled_file_names import plain_stem, source_graph
@@ -51,11 +51,8 @@ def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: AR
 
 
 def _file(path: Path, data: bytes) -> dict[str, Any]:
-    try:
-        model = parse_model(data)
-        plan = plan_model(data, plain_stem(path), path)
-    except ModelFormatError as error:
-        raise ModelFormatError(f"{path}: {error}") from None
+    plan = plan_model(data, plain_stem(path), path)
+    model = parse_model(data)
     value: dict[str, Any] = {
         "name": plain_stem(path),
         "path": str(path),

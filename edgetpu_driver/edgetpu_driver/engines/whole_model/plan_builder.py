@@ -75,7 +75,11 @@ class _Join:
         """Add the next segment."""
         if data in self._files:
             raise ModelFormatError(f"expected each segment of a model once; got '{name}' again")
-        graph = GraphSteps(data, name, path, len(self._names), self._numbers)
+        try:
+            graph = GraphSteps(data, name, path, len(self._names), self._numbers)
+        except ModelFormatError as error:
+            file = str(path or name)
+            raise ModelFormatError(f"{file}: {error}" if file else str(error)) from None
         found = [self._input(name, operand) for operand in graph.inputs]
         if self._names and not any(operand.spec.name in self._given for operand in graph.inputs):
             takes = ", ".join(str(operand.spec) for operand in graph.inputs)
