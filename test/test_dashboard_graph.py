@@ -17,7 +17,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 from std_srvs.srv import Trigger
 
 from edgetpu_dashboard.live.pictures import CAMERA_VIEW
-from edgetpu_dashboard.nodes.dashboard_node import ros_arguments
+from edgetpu_dashboard.nodes.dashboard_node import enclave_beside, ros_arguments
 from edgetpu_dashboard.nodes.graph_calls import GraphCalls, RefusedError, ShownParameter
 from edgetpu_dashboard.nodes.graph_view import MOST_DIAGNOSTICS, Diagnostic, GraphView, ViewedNode
 from edgetpu_driver.cli.main import main as edgetpu
@@ -201,3 +201,10 @@ def test_what_holds_for_the_whole_graph_is_handed_on() -> None:
         *("-r", "__ns:=/robot"),
     ]
     assert ros_arguments(["dashboard"]) == []
+
+
+def test_a_started_node_gets_the_enclave_beside_the_dashboards() -> None:
+    line = ["dashboard", "--ros-args", "--enclave", "/robot/dashboard", "-r", "__ns:=/robot"]
+    assert ros_arguments(line) == ["-r", "__ns:=/robot"]
+    assert enclave_beside(line, "looming") == ["--enclave", "/robot/looming"]
+    assert enclave_beside(["dashboard"], "looming") == []

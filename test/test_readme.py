@@ -19,7 +19,7 @@ from rcl_interfaces.srv import GetParameters, ListParameters  # noqa: E402
 
 from edgetpu_driver.node_kit.node_interfaces import interfaces_in_graph  # noqa: E402
 from edgetpu_driver.node_kit.node_table import all_nodes  # noqa: E402
-from edgetpu_driver.node_kit.security_policies import ENCLAVES, Profile  # noqa: E402
+from edgetpu_driver.node_kit.security_policies import ENCLAVES, SINGLE_PROCESS, Profile  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -169,10 +169,14 @@ OPTIONAL_OF = {
 
 
 def allowed(node: str) -> dict[str, set[str]]:
-    """The rights of a node's enclave, by the attribute that names them; topics of the camera as relative."""
+    """The rights of a node's enclave, by the attribute that names them; topics of the camera as relative.
+
+    Those of the dashboard in the process of all nodes: its own enclave has what it opens on demand, too.
+    """
     policies = ElementTree.parse(ROOT / "config" / "security" / "policies.xml")
-    enclave = policies.find(f"enclaves/enclave[@path='{ENCLAVES}/{node}']")
-    assert enclave is not None
+    name = SINGLE_PROCESS if node == "dashboard" else node
+    profile = policies.find(f"enclaves/enclave[@path='{ENCLAVES}/{name}']/profiles/profile[@node='{node}']")
+    assert profile is not None
     return {
         right: {
             (name.text or "")
@@ -180,7 +184,7 @@ def allowed(node: str) -> dict[str, set[str]]:
             .replace("/camera/camera_info", "/camera_info")
             for name in group
         }
-        for group in enclave.iterfind("profiles/profile/*")
+        for group in profile
         for right in group.attrib
     }
 

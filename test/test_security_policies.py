@@ -67,7 +67,7 @@ def test_the_file_follows_the_schema_0_2_0() -> None:
         assert re.fullmatch(r"(/[\w*]+)+", name.text or "")
 
 
-@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize("node", [node for node in NODES if node != "dashboard"])
 def test_single_process_may_do_what_each_of_its_nodes_may(node: str) -> None:
     for right in ("publish", "subscribe", "reply", "request"):
         assert names_of(node, right) <= names_of("single_process", right)
@@ -88,9 +88,29 @@ def test_every_restricted_service_is_for_the_operator_only_but_for_the_models_of
     restricted = {name for node in NODES for name in names_of(node, "reply") if RESTRICTED.fullmatch(name)}
     of_models = {f"/edgetpu/{name}" for name in ("load_model", "unload_model", "set_weights")}
     assert len(restricted) > 30
-    for node in NODES:
+    for node in {*NODES, "single_process"} - {"dashboard"}:
         assert names_of(node, "request") & restricted <= of_models
         assert names_of(node, "request") <= of_models | {"/edgetpu/invoke"}
+
+
+def test_the_dashboard_may_read_results_and_call_what_its_page_offers_but_no_files_and_states() -> None:
+    seen = names_of("dashboard", "subscribe")
+    assert {"/camera/image_raw", "/looming/debug_image", "/looming/time_to_contact", "/diagnostics"} <= seen
+    assert not {name for name in seen if name.endswith(("/cmd_vel", "/heartbeat"))}
+    calls = {name.rpartition("/")[2] for name in names_of("dashboard", "request")}
+    assert {"set_parameters", "set_color", "set_weights", "load_model", "step", "add_place"} <= calls
+    assert not {name for name in calls if name.startswith(("save_", "change_state", "learn", "invoke"))}
+
+
+def test_what_a_node_opens_on_demand_is_allowed_to_it_alone() -> None:
+    kinds = frozenset({"std_srvs/srv/Trigger", "std_msgs/msg/Float32"})
+    other = Interfaces("page", "/", {}, {"/seen": "std_msgs/msg/String"}, {}, {})
+    found = {each.name: each for each in enclaves({"mine": NODE, "page": other}, {"page": kinds})}
+    (page,) = found["page"].profiles
+    assert set(page.request) == {"/robot/mine/wipe"}
+    assert set(page.subscribe) == {"/robot/mine/result", "/seen"}
+    for name in ("mine", "single_process"):
+        assert not any(set(profile.request) for profile in found[name].profiles)
 
 
 def test_a_learner_may_set_the_weights_of_its_head_and_only_the_operator_may_teach_it() -> None:

@@ -34,9 +34,17 @@ class Launcher:
         return process is not None and process.poll() is None
 
     def start(
-        self, name: str, package: str, executable: str, parameters: Mapping[str, str] | None = None
+        self,
+        name: str,
+        package: str,
+        executable: str,
+        parameters: Mapping[str, str] | None = None,
+        ros_arguments: Sequence[str] = (),
     ) -> None:
-        """Start a node with parameters, by name, in YAML. Raises LaunchError."""
+        """Start a node. Raises LaunchError.
+
+        parameters: by name, in YAML. ros_arguments: besides those that all nodes get.
+        """
         path = installed_executable(package, executable)
         if path is None:
             raise LaunchError(
@@ -44,7 +52,7 @@ class Launcher:
             )
         # With the node's name: otherwise the section of the node in a parameter file would win.
         pairs = [f"{name}:{key}:={value}" for key, value in (parameters or {}).items()]
-        arguments = [*self._ros_arguments, *(part for pair in pairs for part in ("-p", pair))]
+        arguments = [*self._ros_arguments, *ros_arguments, *(part for pair in pairs for part in ("-p", pair))]
         command = [str(path), "--ros-args", *arguments]
         with self._lock:
             if self.started(name):

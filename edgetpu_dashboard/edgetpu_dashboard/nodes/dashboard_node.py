@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from typing import Any, Protocol
 
 from rclpy.timer import Timer
+from sensor_msgs.msg import Image
 
 from edgetpu_dashboard.live.launcher import Launcher, LaunchError
-from edgetpu_dashboard.nodes.graph_calls import GraphCalls
+from edgetpu_dashboard.nodes.graph_calls import CALLED, GraphCalls
 from edgetpu_dashboard.nodes.graph_view import GraphView
 from edgetpu_dashboard.web.access import is_local
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.node_table import all_nodes
+from edgetpu_driver.node_kit.node_table import all_nodes, node_table
 from edgetpu_driver.node_kit.parameters import Setting
 
 _START_DELAY = 0.5
 """Seconds until the page is served and nodes are started: the node has told everybody of itself by then."""
 _REFRESH = 1.0
 """Seconds between two looks at which nodes run."""
+
+_ENCLAVE = ("-e", "--enclave")
 
 MISSING = (
     "no page: NiceGUI is not installed; `make live` installs it, elsewhere "
@@ -66,6 +70,15 @@ class DashboardNode(BaseNode):
 
     subject = "messages"
 
+    @classmethod
+    def types_on_demand(cls) -> frozenset[str]:
+        """Return the types of images, of the results of all nodes, and of the services that a user calls."""
+        results = (entry.load().results for entry in node_table().values())
+        topics = {Image, *(result.message_type for result in results if result is not None)}
+        return frozenset(
+            {*(_type_name(each, "msg") for each in topics), *(_type_name(each, "srv") for each in CALLED)}
+        )
+
     def __init__(self, **options: Any) -> None:
         super().__init__("dashboard", **options)
         self._server: PageServer | None = None
@@ -95,7 +108,8 @@ class DashboardNode(BaseNode):
         entry = all_nodes().get(name)
         if entry is None:
             raise LaunchError(f"no installed package offers a node {name}")
-        self.launcher.start(name, entry.package, entry.executable, parameters)
+        arguments = enclave_beside(sys.argv, name)
+        self.launcher.start(name, entry.package, entry.executable, parameters, arguments)
 
     def _check_address(self) -> None:
         host, token = self.values["host"], self.values["token"]
@@ -137,10 +151,22 @@ class DashboardNode(BaseNode):
         self.get_logger().info(f"http://{host}:{port}/{'?token=...' if self.values['token'] else ''}")
 
 
+def _type_name(kind: Any, group: str) -> str:
+    return f"{kind.__module__.partition('.')[0]}/{group}/{kind.__name__}"
+
+
+def enclave_beside(arguments: list[str], name: str) -> list[str]:
+    """Return the ROS arguments that give another node the enclave of its name beside this one's, if any."""
+    for argument, enclave in pairwise(arguments):
+        if argument in _ENCLAVE:
+            return ["--enclave", f"{enclave.rpartition('/')[0]}/{name}"]
+    return []
+
+
 def ros_arguments(arguments: list[str]) -> list[str]:
     """Return the ROS arguments of a command line that hold for other nodes of the graph, too.
 
-    All but names and parameters given with -p, which are this node's own.
+    All but names, parameters given with -p, and the enclave, which are this node's own.
     """
     found: list[str] = []
     if "--ros-args" not in arguments:
@@ -149,7 +175,7 @@ def ros_arguments(arguments: list[str]) -> list[str]:
     for argument in rest:
         if argument == "--":
             break
-        if argument in ("-p", "--param"):
+        if argument in ("-p", "--param", *_ENCLAVE):
             next(rest, None)
         elif argument in ("-r", "--remap"):
             rule = next(rest, "")

@@ -36,6 +36,23 @@ from edgetpu_msgs.srv import (
     UnloadModel,
 )
 
+CALLED = (
+    AddPlace,
+    DescribeParameters,
+    GetParameters,
+    ListModels,
+    ListParameters,
+    LoadModel,
+    SetColor,
+    SetParameters,
+    SetTemplate,
+    SetWeights,
+    TrainReadout,
+    Trigger,
+    UnloadModel,
+)
+"""Services that are called, and so allowed by the security policy."""
+
 DISCOVERY = 3.0
 """Seconds to wait for a service to be there."""
 ANSWER = 10.0
@@ -227,6 +244,7 @@ class GraphCalls:
         return text, error_picture(weights, np.resize(scales, len(weights)))
 
     def _client(self, kind: Any, name: str) -> Any:
+        assert kind in CALLED
         if name not in self._callers:
             self._callers[name] = self._node.create_client(kind, name, qos_profile=QOS_SERVICE)
         return self._callers[name]

@@ -56,6 +56,14 @@ class BaseNode(Node):
     subject: ClassVar[str] = "messages"
     """What the node counts, as named in its diagnostics."""
 
+    @classmethod
+    def types_on_demand(cls) -> frozenset[str]:
+        """Return types of topics and services of other nodes that the node opens later, when they are wanted.
+
+        Its security policy allows them, besides what the node opens when it is made.
+        """
+        return frozenset()
+
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
         self.counters: Counters = Counters()

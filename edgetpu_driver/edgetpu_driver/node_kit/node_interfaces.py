@@ -47,6 +47,19 @@ class Interfaces:
             {**self.calls, **other.calls},
         )
 
+    def open_later(self, others: Iterable[Interfaces], types: frozenset[str]) -> Interfaces:
+        """Return these interfaces, and topics and services of those types that other nodes offer."""
+        offered = list(others)
+
+        def wanted(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
+            return {name: kind for each in found for name, kind in each.items() if kind in types}
+
+        subscribes, calls = (
+            wanted(each.publishes for each in offered),
+            wanted(each.provides for each in offered),
+        )
+        return self.join(Interfaces(self.name, self.namespace, {}, subscribes, {}, calls))
+
 
 def interfaces_of(node: Node) -> Interfaces:
     """Return what a node of this process has open now."""

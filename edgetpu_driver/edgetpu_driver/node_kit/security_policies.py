@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from xml.etree import ElementTree as ET
 
 from rclpy.exceptions import NameValidationException, ParameterException
@@ -16,6 +17,7 @@ from rclpy.exceptions import NameValidationException, ParameterException
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.node_interfaces import Interfaces, collect
+from edgetpu_driver.node_kit.node_table import all_nodes
 from edgetpu_driver.node_kit.printable_text import one_line
 
 ENCLAVES = "/edgetpu_ros"
@@ -91,13 +93,23 @@ class Enclave:
     profiles: Sequence[Profile] = field(default_factory=tuple)
 
 
-def enclaves(nodes: Mapping[str, Interfaces]) -> list[Enclave]:
-    """Return the enclaves of the nodes, by name, of all of them in one process, and of those who use them."""
+def enclaves(
+    nodes: Mapping[str, Interfaces], on_demand: Mapping[str, frozenset[str]] = MappingProxyType({})
+) -> list[Enclave]:
+    """Return the enclaves of the nodes, by name, of all of them in one process, and of those who use them.
+
+    on_demand: see `BaseNode.types_on_demand`, by the name of the node. They are allowed in the node's own
+    enclave only, so that the process of all nodes has no rights that only one of them has for its user.
+    """
     own = [Profile.of(node) for node in nodes.values()]
     services = {name: kind for node in nodes.values() for name, kind in node.provides.items()}
     asking = [name for name, kind in services.items() if kind in CHANGES_NOTHING]
+    alone = {
+        name: node.open_later(nodes.values(), on_demand.get(name, frozenset()))
+        for name, node in nodes.items()
+    }
     return [
-        *(Enclave(name, [profile]) for name, profile in zip(nodes, own, strict=True)),
+        *(Enclave(name, [Profile.of(node)]) for name, node in alone.items()),
         Enclave(SINGLE_PROCESS, own),
         Enclave(OPERATOR, [_user(OPERATOR, nodes, services)]),
         Enclave(CLIENT, [_user(CLIENT, nodes, asking)]),
@@ -143,7 +155,8 @@ def main() -> int:
     except (FatalError, EdgeTpuError, RuntimeError, ParameterException, NameValidationException) as error:
         print(f"security_policies: {one_line(error)}", file=sys.stderr)
         return 2
-    print(policy_file(enclaves(nodes)), end="")
+    on_demand = {name: entry.load().types_on_demand() for name, entry in all_nodes().items()}
+    print(policy_file(enclaves(nodes, on_demand)), end="")
     return 0
 
 
