@@ -1,4 +1,4 @@
-"""Images and stamps as no camera sends them; the perception algorithms raise only their own errors."""
+"""Images and stamps that no camera sends; the perception algorithms may raise only their own errors."""
 
 from __future__ import annotations
 

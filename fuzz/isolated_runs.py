@@ -1,4 +1,4 @@
-"""Runs damaged graphs as the driver runs graphs of users: checked, then by LiteRT in a process of its own."""
+"""Runs damaged graphs like users' graphs in the driver: checked, then by LiteRT in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of any type with values at the edges, and damaged serialised messages; all from one seed."""
+"""Messages of any type with extreme values, and damaged serialised messages; all from one seed."""
 
 from __future__ import annotations
 

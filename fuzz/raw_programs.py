@@ -1,4 +1,4 @@
-"""Programs of one's own on a virtual chip: it runs them, hangs, or says that it cannot; nothing else."""
+"""User programs on a virtual chip, which may run, hang or refuse them, but nothing else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def program_samples() -> list[Sample]:
 
 
 def run_program(data: bytes) -> tuple[str, int]:
-    """Step through a program, let it run, give it the data that it asks for; why it hangs, and its events."""
+    """Step through a program, run it and send what it requests; returns why it hangs, and its events."""
     chip = Processor(ProgramLibrary())
     chip.control(_HALT, _ALL_TAGS)
     chip.take(HEADER.pack(len(data), Tag.INSTRUCTIONS) + data, _ALL_TAGS)

@@ -1,4 +1,4 @@
-"""Sends any bytes as the request of a service, which rclpy cannot: through the C interface of the middleware.
+"""Sends arbitrary bytes as the request of a service through the middleware's C interface; rclpy cannot.
 
 DDS carries requests on a topic of its own, whose name has no leading slash, so a publisher of rclpy cannot
 have it. Only where the middleware's library offers `rmw_create_publisher` and its kin by name.
@@ -93,7 +93,7 @@ class RawRequests:
         return count.value > 0
 
     def send(self, data: bytes) -> bool:
-        """Send bytes as a request; whether the middleware took them."""
+        """Send bytes as a request; returns whether the middleware accepted them."""
         buffer = ctypes.create_string_buffer(data, max(1, len(data)))
         message = _Bytes(ctypes.cast(buffer, ctypes.c_void_p), len(data), len(data))
         return int(self._publish(self._publisher, ctypes.byref(message), None)) == 0

@@ -1,4 +1,4 @@
-"""Whether nodes still make results of good messages: one that answers services may have fallen silent."""
+"""Whether nodes still publish results of good messages: one may answer services and nothing else."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from fuzz.message_values import class_named
 _PERIOD = 0.05
 """Seconds between two good messages."""
 _SAMPLES = 10
-"""Samples of a signal in that time: a spectrum takes some hundreds."""
+"""Samples of a signal in that time: a spectrum needs some hundreds."""
 _NO_RESULTS = ("heartbeat", "debug_image", "label_info", "labels", "status", "transition_event")
-"""Topics of a node on which it publishes other things."""
+"""Topics of a node without results."""
 _SIZE = (48, 64)
 SpinUntil = Callable[[Callable[[], bool], float], bool]
 

@@ -55,9 +55,9 @@ class Target:
     seconds: float = 2.0
     """Time limit per input, for a busy machine with memory tracing; a millisecond is usual."""
     refusals: tuple[type[Exception], ...] = (ModelFormatError, ModelUnsupportedError)
-    """What it may raise."""
+    """Exceptions that it may raise."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """How often inputs ended in which way, where there are more ways than two."""
+    """Number of inputs by outcome, if there are more outcomes than two."""
 
 
 def targets() -> list[Target]:
@@ -119,7 +119,7 @@ def _labels(data: bytes) -> object:
 
 
 def isolated_graphs(models: Sequence[Sample]) -> Target:
-    """The checks of graphs, and LiteRT in a process of its own with what passes them."""
+    """The checks of graphs, and LiteRT in a separate process for those that pass."""
     graphs = [each for each in models if not each.name.endswith("_edgetpu") and len(each.data) < 100_000]
     outcomes: Counter[str] = Counter()
     return Target(

@@ -1,4 +1,4 @@
-"""Command line of the long run: `python -m soak` at the root of the repository."""
+"""The command line `python -m soak`, run at the root of the repository."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ _SHOWN = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print and write; returns 0 if every figure was reached: nothing wrong, nothing lost."""
+    """Run, print the figures and write the report; returns 0 if all figures were reached."""
     parser = argparse.ArgumentParser(prog="python -m soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="of real time (default: 10)")
     parser.add_argument(
         "--hours", type=float, default=0.0, help="of simulated time instead, an image a second"
     )
     parser.add_argument("--sticks", type=int, default=3, help="virtual sticks (default: 3)")
-    parser.add_argument("--seed", type=int, help="repeat the chaos of an earlier run; a new one by default")
+    parser.add_argument(
+        "--seed", type=int, help="seed of an earlier run, to repeat its chaos; random by default"
+    )
     parser.add_argument("--calm", action="store_true", help="without chaos, to compare with")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="default: build/soak")
     options = parser.parse_args(arguments)
@@ -68,7 +70,7 @@ def _report(found: Findings, case: str, seed: int, output: Path) -> int:
 
 
 def _details(found: Findings) -> list[str]:
-    """The first of everything that was not as it should be."""
+    """The first findings of each kind, as lines of text."""
     from soak.outcome_journal import Outcome
 
     begin = found.time.begin

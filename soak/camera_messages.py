@@ -16,7 +16,7 @@ Frames = NDArray[np.uint8]
 
 
 def write_frames(path: Path, scene: Scene) -> Frames:
-    """Render the scene into a file, so that a camera that is restarted need not do it again."""
+    """Render the scene into a file, so that a restarted camera does not have to."""
     frames = np.stack(list(render(scene)))
     np.save(path, frames)
     return frames

@@ -1,4 +1,4 @@
-"""Carries out the actions of a schedule, logs each, and judges the answers to its requests."""
+"""Carries out the actions of a schedule, logs each, and checks the answers to its requests."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from soak.request_checks import Refusal, judge_refusal
 
 DRIVER = "edgetpu"
 SWAPPED_MODEL = "foreign_swapping/dense_64"
-"""A loaded model, for malformed requests."""
+"""A loaded model to which malformed requests are sent."""
 
 RECOVERY_SECONDS = 8.0
-"""After a disturbance of the driver until nothing else is excused by it."""
+"""Time after a disturbance of the driver in which it still explains failures."""
 RESTART_SECONDS = 15.0
 """The same after a kill: importing and discovery take seconds on a busy machine."""
 START_UP_SECONDS = 18.0
-"""After the start of the run, in which the driver is coming up."""
+"""Time after the start of the run in which the driver starts."""
 _FAULT_SECONDS = 3.0
-"""Time in which a fault finds its transfer."""
+"""Time within which a fault meets its transfer."""
 _LOST_AFTER = 30.0
 
 _DEEP = QoSProfile(depth=1000)
@@ -61,7 +61,7 @@ _EFFECTS = {
     Kind.KILL_CHILD: RECOVERY_SECONDS,
     Kind.KILL: RESTART_SECONDS,
 }
-"""Kinds that may keep the driver from answering, and for how long after their own `seconds`."""
+"""Kinds that may keep the driver from answering, and for how long after the action's `seconds`."""
 
 _DEACTIVATION = (Transition.TRANSITION_DEACTIVATE,)
 _CLEANING = (Transition.TRANSITION_DEACTIVATE, Transition.TRANSITION_CLEANUP)
@@ -69,7 +69,7 @@ _BACK_UP = (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE)
 
 
 class Chaos:
-    """Does what the schedule says; call `step` often. The caller spins the node."""
+    """Carries out a schedule; call `step` often. The caller spins the node."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Chaos:
         }
 
     def step(self) -> None:
-        """Carry out what is due."""
+        """Carry out the actions that are due."""
         now = time.monotonic() - self._begin
         while self._waiting and self._waiting[0].time <= now:
             self._carry_out(self._waiting.popleft())
@@ -125,7 +125,7 @@ class Chaos:
         self._count_lost()
 
     def finish(self) -> None:
-        """Bring back what is away: at the end of a run everything has to work."""
+        """Restore everything that was disturbed: at the end of a run all must work."""
         for _, work in sorted(self._later, key=lambda each: each[0]):
             work()
         self._later.clear()
@@ -180,7 +180,7 @@ class Chaos:
         self._after(action.seconds, lambda: self._transitions(_BACK_UP))
 
     def _transitions(self, transitions: Sequence[int]) -> None:
-        """One after the other; a driver that was killed meanwhile has brought itself up and refuses them."""
+        """Request transitions in order; a driver that was killed meanwhile is active and refuses them."""
 
         def follow(answer: Any) -> Judgement:
             del answer
@@ -254,20 +254,20 @@ class Chaos:
         future.add_done_callback(answered)
 
     def _count_lost(self) -> None:
-        """A request to a node that was killed since counts as ended with it."""
+        """Count requests without an answer; one to a node that was killed since counts as ended with it."""
         now = time.monotonic()
         for key, (sent, service, _) in list(self._asked.items()):
             if now - sent > _LOST_AFTER:
                 del self._asked[key]
                 node = service.split("/")[1]
-                # Others notice some seconds after its death that a process has gone.
+                # Other processes notice the end of a process some seconds later.
                 killed = any(name == node and sent - RESTART_SECONDS < at for at, name in self._kills)
                 outcome = Outcome.NOT_JUDGED if killed else Outcome.LOST
                 self._journal.add(outcome, "chaos", sent, f"no answer from {service}")
 
 
 class _Requests:
-    """Clients by the name of their service, and the requests that swap the weights of a node."""
+    """Clients by the name of their service, and the requests that replace the weights of a node."""
 
     def __init__(self, node: Node, frames: Path) -> None:
         self._node = node
@@ -277,7 +277,7 @@ class _Requests:
         left, top, width, height = scene.pattern_box()
         self._patch = self._view[top : top + height, left : left + width]
         for service, kind in _OF_THE_DRIVER.items():
-            # Now: a request that is sent just as the two find each other can remain without an answer.
+            # Created now: a request sent just as client and service discover each other may get no answer.
             self.client(f"/{DRIVER}/{service}", kind.Request)
 
     def client(self, service: str, request: type) -> Any:
@@ -289,7 +289,7 @@ class _Requests:
         return self._clients[service]
 
     def swap(self, node: str) -> tuple[str, Any]:
-        """Service and request that set what the node looks for anyway."""
+        """Service and request that set what the node already looks for."""
         if node == "spot_tracker":
             return f"/{node}/set_color", SetColor.Request(preset="red")
         request = SetTemplate.Request(patch=image_message(self._patch), view=image_message(self._view))

@@ -1,4 +1,4 @@
-"""What faults and changes are made and when: a schedule that follows from a seed."""
+"""The schedule of faults and changes, made from a seed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from enum import Enum
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer, can_strike
 
 START_SECONDS = 20.0
-"""Until the first action; all nodes are up by then."""
+"""Time before the first action, in which all nodes start, s."""
 END_SECONDS = 20.0
-"""Without actions at the end, in which every node has to come back."""
+"""Time without actions at the end, in which every node has to recover, s."""
 BUSY_SECONDS, QUIET_SECONDS = 30.0, 15.0
-"""Actions come in turns of these: what fails in the quiet has no excuse."""
+"""Lengths of alternating turns with and without actions, s; a failure in a quiet turn is not excused."""
 
 
 class Kind(Enum):
-    """What an action does. The argument is given in brackets."""
+    """What an action does; its arguments are in brackets."""
 
     FAULT = "fault"
     """A USB fault [name of the fault and of the transfer]."""
@@ -27,32 +27,32 @@ class Kind(Enum):
     KILL = "kill"
     """A node [its name] is killed with SIGKILL and started again after `seconds`."""
     KILL_CHILD = "kill_child"
-    """A child of the driver is killed, which runs LiteRT; the driver starts another."""
+    """A child process of the driver that runs LiteRT is killed; the driver starts another."""
     DEACTIVATE = "deactivate"
     """The driver is deactivated and activated again after `seconds`."""
     CLEAN_UP = "clean_up"
-    """It is deactivated, cleaned up, configured and activated."""
+    """The driver is deactivated, cleaned up, configured and activated."""
     BAD_TRANSITION = "bad_transition"
-    """It is asked to configure while it is active, which it has to refuse."""
+    """The driver is asked to configure while it is active, which it has to refuse."""
     RESET = "reset"
-    """The driver's ~/reset."""
+    """The driver's ~/reset is called."""
     SWAP = "swap"
-    """The weights of a perception node [its name] are set by its service, to what they are."""
+    """The weights of a perception node [its name] are set by its service, to their present values."""
     PARAMETER = "parameter"
     """A parameter is set [node, name, value], which has to be accepted."""
     BAD_PARAMETER = "bad_parameter"
     """A parameter is set [node, name, value], which has to be refused."""
     MALFORMED = "malformed"
-    """A malformed message [topic, kind of damage]."""
+    """A malformed message is published [topic, kind of damage]."""
     BAD_REQUEST = "bad_request"
-    """A malformed request to the driver [kind], which has to be refused."""
+    """A malformed request is sent to the driver [kind], which has to refuse it."""
     CALM = "calm"
-    """All sticks are plugged in, faults that wait for a transfer are cancelled, the driver is activated."""
+    """All sticks are plugged in, pending faults are cancelled, and the driver is activated."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """One action of chaos."""
+    """One action of the schedule."""
 
     time: float
     """Since the start of the run, s."""
@@ -60,7 +60,7 @@ class Action:
     arguments: tuple[str, ...] = ()
     stick: int = 0
     after: int = 0
-    """Transfers before a fault."""
+    """Number of transfers before a fault."""
     times: int = 1
     seconds: float = 0.0
 
@@ -80,7 +80,7 @@ MEAN_SECONDS = {
     Kind.MALFORMED: 1.0,
     Kind.BAD_REQUEST: 3.0,
 }
-"""Mean time between two actions of a kind while they come, s."""
+"""Mean time between two actions of a kind in the turns with actions, s."""
 
 TOPICS = (
     "/looking/image",
@@ -104,7 +104,7 @@ PARAMETERS = (
     ("place_recognition", "count", "3"),
     ("reservoir", "regularization", "1.0e-6"),
 )
-"""Changes that leave the results as they are."""
+"""Changes of parameters that do not affect the results."""
 BAD_PARAMETERS = (
     ("spot_tracker", "min_confidence", "2.0"),
     ("optical_flow", "min_confidence", "nan"),
@@ -117,7 +117,7 @@ BAD_PARAMETERS = (
     ("edgetpu", "backend", "usb"),
     ("edgetpu", "status_period", "0.0"),
 )
-"""Changes that every node has to refuse."""
+"""Changes of parameters that every node has to refuse."""
 
 
 def make_schedule(
@@ -134,7 +134,7 @@ def make_schedule(
 
 
 def is_quiet(time: float, seconds: float) -> bool:
-    """Whether no action is at that time, s since the start of a run of that length."""
+    """Whether a time, s since the start of a run of that length, is in a turn without actions."""
     if not START_SECONDS <= time < seconds - END_SECONDS:
         return True
     return (time - START_SECONDS) % (BUSY_SECONDS + QUIET_SECONDS) >= BUSY_SECONDS
@@ -165,7 +165,7 @@ def _times(chance: random.Random, mean: float, seconds: float) -> Iterator[float
 
 
 class _Fill:
-    """Fills in what an action of one kind needs."""
+    """Draws the arguments of an action of one kind."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class _Fill:
         )
 
     def _kill(self, time: float) -> Action:
-        """In turn, so that each lives as long as the others."""
+        """Kill the next node; each in turn, so that all live equally long."""
         name = self._to_kill[self._killed % len(self._to_kill)]
         self._killed += 1
         return Action(time, Kind.KILL, (name,), seconds=self._chance.uniform(0.2, 2.0))

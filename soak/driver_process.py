@@ -1,6 +1,6 @@
-"""The driver node on several virtual sticks that fail when told: `python -m soak.driver_process STICKS`.
+"""The driver node on several virtual sticks that fail on request: `python -m soak.driver_process STICKS`.
 
-Reads a line of JSON from standard input for each thing that is to happen to a stick; see `StickEvent`.
+Reads the events of the sticks from standard input, as lines of JSON; see `StickEvent`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _FIRMWARE = b"firmware of a virtual stick, which takes any"
 
 @dataclass(frozen=True)
 class StickEvent:
-    """Something that happens to a stick: a fault of a transfer, or else it is unplugged or plugged in.
+    """An event of a stick: a fault of a transfer, or being unplugged or plugged in.
 
     Plugging it in cancels faults that still wait for their transfer.
     """
 
     stick: int
     fault: str = ""
-    """Name of a Fault; empty: `plugged` says what happens."""
+    """Name of a Fault; empty: the stick is plugged in or unplugged, as `plugged` says."""
     transfer: str = ""
     """Name of a Transfer."""
     after: int = 0
-    """Transfers of that kind that succeed before."""
+    """Number of transfers of that kind that succeed first."""
     times: int = 1
     plugged: bool = True
 
@@ -50,7 +50,7 @@ class StickEvent:
         return json.dumps(asdict(self)) + "\n"
 
     def happen(self, sticks: Sequence[VirtualEdgeTpu]) -> None:
-        """Let it happen to the stick of that number."""
+        """Apply the event to the stick with its number."""
         stick = sticks[self.stick]
         if self.fault:
             stick.fail(Fault[self.fault], Transfer[self.transfer], self.after, self.times)
@@ -70,7 +70,7 @@ class SoakDriverNode(DriverNode):
         super().__init__()
 
     def make_backends(self) -> list[Backend]:
-        """One a stick. A stick keeps its state when the node is configured again."""
+        """One backend for each stick. A stick keeps its state when the node is configured again."""
         return [_backend(stick) for stick in self._sticks]
 
 

@@ -1,4 +1,4 @@
-"""What a run found: counts, what nothing explains, and how the processes grew."""
+"""The findings of a run: counts, unexplained failures, and the growth of the processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from soak.processes import End, Processes
 from soak.result_messages import MATRIX_TOPICS
 
 _LAST_SECONDS = 6.0
-"""At the end of each quiet turn, in which every node has to publish a result."""
+"""Time at the end of each quiet turn in which every node has to publish a result, s."""
 
 
 @dataclass(frozen=True)
@@ -34,24 +34,24 @@ class Interval:
 
 @dataclass(frozen=True)
 class Findings:
-    """All that a run found."""
+    """The findings of a run."""
 
     time: Interval
     counted: Sequence[Counted]
     notes: Sequence[Note]
     samples: Sequence[Sample]
     unexplained: Sequence[Note]
-    """Requests that were lost or refused although nothing had happened to the driver."""
+    """Requests that were lost or refused without a disturbance of the driver."""
     silences: Sequence[str]
     """Nodes that published nothing at the end of a quiet turn, with the time."""
     ends: Sequence[End]
-    """Processes that ended by themselves."""
+    """Processes that ended without being killed."""
     actions: int
     restarts: int
 
     @property
     def totals(self) -> Counter[Outcome]:
-        """How often each outcome was, over all processes."""
+        """The number of each outcome, over all processes."""
         totals: Counter[Outcome] = Counter()
         for each in self.counted:
             totals[each.outcome] += each.count
@@ -59,21 +59,21 @@ class Findings:
 
     @property
     def checked(self) -> int:
-        """Results that were compared with what they must be."""
+        """Number of results that were compared with the expected ones."""
         return self.totals[Outcome.RIGHT] + self.totals[Outcome.WRONG]
 
     @property
     def wrong(self) -> int:
-        """Results that were not what they must be."""
+        """Number of results that differ from the expected ones."""
         return self.totals[Outcome.WRONG]
 
     @property
     def lost(self) -> int:
-        """Requests without an answer, or refused, that no injected fault explains."""
+        """Number of unanswered or refused requests that no injected fault explains."""
         return len(self.unexplained)
 
     def of(self, what: str, outcome: Outcome) -> int:
-        """How often one kind of request, or one node, had an outcome."""
+        """The number of outcomes of one kind of request, or of one node."""
         return sum(each.count for each in self.counted if (each.what, each.outcome) == (what, outcome))
 
 
@@ -85,7 +85,7 @@ def gather(
     chaos: Chaos,
     processes: Processes,
 ) -> Findings:
-    """Read what the processes have written and judge it together with what chaos did."""
+    """Read the journals of the processes, and look for what the actions do not explain."""
     counted: list[Counted] = []
     notes: list[Note] = []
     for path in journals:

@@ -1,4 +1,4 @@
-"""The base of foreign clients: clients of the driver that use nothing of the suite but its messages.
+"""The base class of foreign clients, which use nothing of the suite but its messages.
 
 A client sends requests without end and judges every answer. A request without one for LOST_AFTER is lost.
 """
@@ -26,7 +26,7 @@ from soak.request_checks import judge_refusal
 LOST_AFTER = 30.0
 """Seconds without an answer after which a request counts as lost."""
 _LOST_AT_THE_END = 10.0
-"""The same at the end of a run, which is quiet."""
+"""The same at the end of a run, which has no actions."""
 _RESPONSES = 1000
 """Depth of the queues of responses: the middleware brings a client the answers to all clients of a service,
 and the default of 10 loses some."""
@@ -38,11 +38,11 @@ Check = Callable[[Any], Judgement]
 
 @dataclass(frozen=True)
 class ClientRun:
-    """What a client needs of the run that it is part of."""
+    """What a client needs to know about the run."""
 
     journal: Journal
     models: Path
-    """Directory of the models, where the client reads them too."""
+    """Directory of the models; the client reads them, too."""
     seed: int
     period: float
     """Seconds after which requests that were answered are replaced by others."""
@@ -57,7 +57,7 @@ class _Pending:
     check: Check
     has_deadline: bool
     loads: int
-    """How often the model had been loaded when it was sent."""
+    """How often the model had been loaded when the request was sent."""
 
 
 class ForeignClient(Node):
@@ -87,18 +87,18 @@ class ForeignClient(Node):
         self.create_timer(run.period, self._tick)
 
     def next_request(self) -> None:
-        """Send one request, or none; overridden."""
+        """Send one request, or none; to be overridden."""
         raise NotImplementedError
 
     def on_loaded(self, version: int) -> None:
-        """The model is loaded, with weights of this version; overridden where that matters."""
+        """Called when the model is loaded with weights of this version; may be overridden."""
 
     def in_flight(self, service: str) -> int:
         """Requests of a service that have no answer yet."""
         return sum(each.service == service for each in self._pending)
 
     def send(self, service: str, request: Any, check: Check) -> None:
-        """Send a request; `check` judges an answer with success."""
+        """Send a request; `check` is called with a successful answer."""
         client = self._requests_to[service]
         request.client = self.get_fully_qualified_name()
         deadline = float(getattr(request, "deadline", 0.0))
@@ -117,14 +117,14 @@ class ForeignClient(Node):
             if not self.in_flight("load_model"):
                 self._load()
             return
-        # Mostly a few requests at once, at times many.
+        # Usually a few requests at once, sometimes many.
         if self.random.random() < 0.02:
             self._depth = int(self.random.choice([1, 2, 4, 8, 25]))
         for _ in range(self._depth - len(self._pending)):
             self.next_request()
 
     def close(self) -> None:
-        """Count what has no answer yet."""
+        """Count the requests without an answer."""
         self._count_lost(_LOST_AT_THE_END)
         self._journal.flush(now=True)
 
@@ -174,7 +174,7 @@ class ForeignClient(Node):
 def invoke_request(
     random: np.random.Generator, model: str, inputs: NDArray[Any], name: str
 ) -> Invoke.Request:
-    """A request with one input, of random priority, at times with a deadline."""
+    """A request with one input, a random priority, and sometimes a deadline."""
     data = array.array("B", np.ascontiguousarray(inputs).tobytes())
     dtype = {np.dtype(np.uint8): Tensor.UINT8, np.dtype(np.int8): Tensor.INT8}[inputs.dtype]
     tensor = Tensor(name=name, dtype=dtype, shape=list(inputs.shape), data=data)

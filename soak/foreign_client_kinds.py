@@ -1,6 +1,6 @@
 """The kinds of foreign clients, and their process: `python -m soak.foreign_client_kinds KIND ..`.
 
-Three invoke models, one swaps weights as well, one multiplies matrices.
+Three of them invoke models, one also replaces weights, and one multiplies by matrices.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _graph(directory: Path, name: str) -> bytes:
 
 
 class _UnchangingClient(ForeignClient):
-    """Invokes a model whose weights never change."""
+    """A client that invokes a model whose weights never change."""
 
     def __init__(self, name: str, model: str | Sequence[str], graph: bytes, run: ClientRun) -> None:
         """graph: the whole model, not compiled."""
@@ -82,28 +82,28 @@ class _UnchangingClient(ForeignClient):
 
         def check(answer: Any) -> Judgement:
             if answer.weights_version:
-                return Outcome.WRONG, f"version {answer.weights_version} of weights nobody has set"
+                return Outcome.WRONG, f"version {answer.weights_version} of weights that were never set"
             return compare(arrays_of(answer.outputs), self._expected[index], f"input {index}")
 
         self.send("invoke", request, check)
 
 
 class InvokingClient(_UnchangingClient):
-    """Invokes a model that sticks run as a whole."""
+    """A client of a model that sticks run as a whole."""
 
     def __init__(self, run: ClientRun) -> None:
         super().__init__("foreign_invoking", features.name(), _graph(run.models, features.name()), run)
 
 
 class WholeClient(_UnchangingClient):
-    """Invokes a model of which a process for LiteRT runs parts."""
+    """A client of a model with parts that a LiteRT process runs."""
 
     def __init__(self, run: ClientRun) -> None:
         super().__init__("foreign_whole", f"{_PARTS}_edgetpu", source_graph(2), run)
 
 
 class PipelineClient(_UnchangingClient):
-    """Invokes a pipeline, whose segments are on different sticks."""
+    """A client of a pipeline whose segments are on different sticks."""
 
     def __init__(self, run: ClientRun) -> None:
         super().__init__("foreign_pipeline", _SEGMENTS, segments(len(_SEGMENTS))[0], run)
@@ -119,7 +119,7 @@ class _SettingClient(ForeignClient):
         super().__init__(name, dense.name(size), run)
         self.version = 0
         self.newest = 0
-        """The highest version that was ever asked for."""
+        """The highest version that was requested."""
         self._shape, self._seed = shape, run.seed
 
     def weights_of(self, version: int) -> NDArray[np.float32]:
@@ -132,7 +132,7 @@ class _SettingClient(ForeignClient):
         self.version = version
 
     def next_request(self) -> None:
-        """Set weights or use them."""
+        """Send a request that sets weights, or one that uses them."""
         setting = self.in_flight("set_weights")
         if not setting and (self.version == 0 or self.random.random() < self.swap_share):
             self._set()
@@ -140,7 +140,7 @@ class _SettingClient(ForeignClient):
             self.use()
 
     def use(self) -> None:
-        """Send a request that uses the weights; overridden."""
+        """Send a request that uses the weights; to be overridden."""
         raise NotImplementedError
 
     def _set(self) -> None:
@@ -159,7 +159,7 @@ class _SettingClient(ForeignClient):
 
 
 class SwappingClient(_SettingClient):
-    """Sets weights and invokes the model with them."""
+    """A client that sets weights and invokes the model with them."""
 
     def __init__(self, run: ClientRun) -> None:
         super().__init__("foreign_swapping", SWAPPED, (SWAPPED, SWAPPED), run)
@@ -178,7 +178,7 @@ class SwappingClient(_SettingClient):
 
 
 class MultiplyingClient(_SettingClient):
-    """Sets matrices larger than its model, which the driver cuts into tiles, and multiplies by them."""
+    """A client that sets matrices larger than its model, which the driver tiles, and multiplies by them."""
 
     def __init__(self, run: ClientRun) -> None:
         super().__init__("foreign_multiplying", MULTIPLIED, _MATRIX, run)

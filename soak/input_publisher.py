@@ -36,7 +36,7 @@ from soak.result_messages import result_topics
 from soak.scenes import FRAMES, Driving, LookingAround, Stamps
 
 _PATIENCE = 1.0
-"""Seconds that simulated time waits for the nodes to answer an image."""
+"""Longest time that simulated time waits for the nodes to answer an image, s."""
 _MOST_MISSED = 3
 """Images in a row after which a node that has answered before is not waited for, until it does again."""
 _PAUSE = 0.2
@@ -62,7 +62,7 @@ class _Camera:
 
 
 class Sources(Node):
-    """Publishes what the nodes perceive."""
+    """Publishes the images and the signal."""
 
     def __init__(self, frames: Path, stamps: Stamps) -> None:
         super().__init__("soak_sources")
@@ -124,7 +124,7 @@ class SimulatedSources(Sources):
         return receive
 
     def publish(self, index: int) -> None:
-        """Let the clock jump to the stamp, and publish."""
+        """Set the clock to the stamp, and publish."""
         self._clock_topic.publish(Clock(clock=self.time(index)))
         super().publish(index)
 
@@ -152,7 +152,7 @@ def _real_time(node: Sources) -> None:
     period, start = node.stamps.period, node.stamps.start_ns * 1e-9
     index = int((time.time() - start) // period)
     while rclpy.ok():
-        index += 1  # also when late: a gap in the signal would not be the nodes' fault
+        index += 1  # also when late: a gap in the signal would be this process's fault
         time.sleep(max(0.0, start + index * period - time.time()))
         node.publish(index)
 

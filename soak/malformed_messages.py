@@ -30,7 +30,7 @@ def message_of(topic: str) -> Any:
 
 
 def damaged(topic: str, damage: str, chance: random.Random) -> Any:
-    """A message of the topic's type with that damage; bytes are to be published as they are."""
+    """A message of the topic's type with that damage, either a message or serialised bytes."""
     message = message_of(topic)
     if damage in ("truncated", "flipped"):
         return _damaged_bytes(bytes(serialize_message(message)), damage, chance)
@@ -51,7 +51,7 @@ def _damaged_bytes(data: bytes, damage: str, chance: random.Random) -> bytes:
 
 
 def bad_request(kind: str, model: str, chance: random.Random) -> tuple[str, Any]:
-    """Service and request that the driver has to refuse. model: a Dense model of 64 rows that is loaded."""
+    """A service and a request that the driver has to refuse. model: a loaded Dense model of 64 rows."""
     if kind == "model":
         return "load_model", LoadModel.Request(model=chance.choice(("no_such_model", "../../etc/passwd", "")))
     if kind == "weights":

@@ -64,7 +64,7 @@ def embedding(index: int, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class SpectrumResult:
-    """The judged values of a spectrum, free of ROS."""
+    """The values of a spectrum that are checked, without ROS types."""
 
     valid: bool
     sample_rate: float
@@ -88,7 +88,7 @@ def judge_spectrum(result: SpectrumResult, period: float) -> Judgement:
 
 
 class PlaceCheck:
-    """Judges matches of the embeddings."""
+    """Checks matches of the embeddings."""
 
     def __init__(self) -> None:
         self._vectors = place_vectors()
@@ -108,7 +108,7 @@ class PlaceCheck:
 
 
 class PredictionCheck:
-    """Judges predictions of the next sample, once the reservoir has had enough samples without a gap."""
+    """Checks predictions of the next sample, once the reservoir has had enough samples without a gap."""
 
     def __init__(self) -> None:
         self._last = (-2, -2)

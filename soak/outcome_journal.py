@@ -13,13 +13,13 @@ from typing import IO, Any
 
 
 class Outcome(Enum):
-    """How a request or a published result ended."""
+    """The outcome of a request or of a published result."""
 
     RIGHT = "right"
     WRONG = "wrong"
-    """It differs from the expected one, or was refused with an error that blames a correct request."""
+    """Differs from the expected result, or a correct request was refused as faulty."""
     LOST = "lost"
-    """A request was not answered."""
+    """A request without an answer."""
     BUSY = "busy"
     EXPIRED = "expired"
     """The deadline passed; wrong for a request without a deadline."""
@@ -28,13 +28,13 @@ class Outcome(Enum):
     UNKNOWN_MODEL = "unknown_model"
     """The driver does not have the client's model: it was restarted or cleaned up."""
     NOT_VALID = "not_valid"
-    """A result that nothing was measured, although something could have been."""
+    """A result that is not valid, although a measurement was possible."""
     NOT_JUDGED = "not_judged"
     """A result with an unknown truth, such as in the frames after a restart."""
 
 
 Judgement = tuple[Outcome, str]
-"""An outcome and, if it is wrong, what was expected and what came."""
+"""An outcome and, if it is wrong, the expected and the actual result."""
 
 ANSWERS = (Outcome.RIGHT, Outcome.WRONG)
 """Outcomes that were compared with the expected ones."""

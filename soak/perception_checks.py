@@ -1,4 +1,4 @@
-"""Whether a result of a perception node is what the scene that its camera shows says it must be."""
+"""Compares results of perception nodes with the ground truth of the scene."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ TOLERANCES = {
     ("pattern_tracker", "y"): 1.5,
     ("looming", "expansion_rate"): 0.05,
 }
-"""How far from the truth a value may be, in its unit. Half a second later it is farther."""
+"""Largest error of a value, in its unit. Half a second off, it is larger."""
 
 LARGEST_TURN = 2
-"""Images between the two of a flow result that is judged; the camera turns too far in more."""
+"""Images between the two of a flow result that is checked; the camera turns too far in more."""
 LARGEST_SIGMAS = {"yaw_sigma": 0.02, "expansion_rate_sigma": 0.03}
-"""Standard deviations above which a node itself says that it does not know, as after a gap in the images."""
+"""Standard deviations above which a result is not checked, as after a gap in the images."""
 STEADY_SECONDS = 0.7
-"""For so long the speed must have been the same for a looming result to be judged, s."""
+"""Time of constant speed after which a looming result is checked, s."""
 STEADY_IMAGES = 5
-"""So many images it must have compared since then; on a loaded computer it gets few, and needs longer."""
+"""Number of images that it must have compared in that time; on a loaded computer that takes longer."""
 LONGEST_STEP = 1.0
-"""Seconds between two images above which looming does not compare them."""
+"""Longest time between two images that looming compares, s."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A result of a perception node, free of ROS."""
+    """A result of a perception node, without ROS types."""
 
     stamp_ns: int
     frame_id: str
     valid: bool
     values: Mapping[str, float]
     earlier_ns: int = 0
-    """The stamp of the image it is relative to: that before it for flow, the reference for the compass."""
+    """Stamp of the image that it is relative to: the previous one for flow, the reference for the compass."""
 
 
 class PerceptionChecks:
-    """Judges the results of all perception nodes of a run, one a stamp."""
+    """Checks the results of all perception nodes of a run, one for each stamp."""
 
     def __init__(self, stamps: Stamps) -> None:
         self._stamps = stamps
@@ -75,7 +75,7 @@ class PerceptionChecks:
         """The last images that looming has used."""
 
     def judge(self, node: str, result: Result) -> Judgement:
-        """How a result compares with the truth, and the difference if it is wrong."""
+        """The outcome of a result, and its difference from the truth if it is wrong."""
         index = self._stamps.index(result.stamp_ns)
         if index is None:
             return Outcome.WRONG, f"no image has the stamp {result.stamp_ns}"
@@ -91,7 +91,7 @@ class PerceptionChecks:
 
     @staticmethod
     def _numbers_match(result: Result) -> bool:
-        """Valid results have finite numbers, others none."""
+        """Check that valid results have finite numbers, and others none."""
         return all(math.isfinite(value) == result.valid for value in result.values.values())
 
     def _compare(self, node: str, result: Result, index: int) -> Judgement:

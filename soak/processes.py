@@ -1,4 +1,4 @@
-"""The processes of a run: started, watched, killed and started again."""
+"""Starts, monitors, kills and restarts the processes of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 STOP_SECONDS = 8.0
-"""Seconds that all processes have to end after the interrupt."""
+"""Time for all processes to end after the interrupt, s."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _popen(
 
 
 class Processes:
-    """Running processes, each with a log; one that has ended is started again."""
+    """Running processes, each with a log; ended ones are restarted."""
 
     def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
         self._logs, self._environment = logs, environment
@@ -126,7 +126,7 @@ class Processes:
             running.restart_at = time.monotonic() + restart_after
 
     def watch(self) -> list[End]:
-        """Start again what was killed and is due, and what has ended by itself, which is returned."""
+        """Restart killed processes that are due, and those that ended by themselves, which are returned."""
         found = []
         for name, running in self._running.items():
             if running.restart_at is not None:
@@ -144,7 +144,7 @@ class Processes:
         return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
 
     def stop(self) -> None:
-        """Interrupt all, those that measure first, and kill those that still run after STOP_SECONDS."""
+        """Interrupt all processes, the measuring ones first; kill those that still run after STOP_SECONDS."""
         for is_node in (False, True):
             _stop([each.popen for each in self._running.values() if each.command.is_node == is_node])
 

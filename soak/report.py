@@ -1,4 +1,4 @@
-"""The page of a run: its figures, and curves over time of results, restarts, memory, threads and files."""
+"""The report of a run: figures, and plots of results, restarts, memory, threads and files over time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COUNTED = (
 
 
 def write_report(path: Path, findings: Findings, rows: Sequence[Row], title: str) -> None:
-    """Write the page."""
+    """Write the report."""
     loader = jinja2.FileSystemLoader(TEMPLATES)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     page = environment.get_template("report.html.j2").render(
@@ -134,7 +134,7 @@ def _curves(value: Callable[[Sample], float], panel: Axes, findings: Findings) -
 
 _PLOTS: tuple[tuple[str, _Draw, float], ...] = (
     ("Results checked, by second", _checked, 2.4),
-    ("All other ends of requests and results, by second", _others, 2.4),
+    ("Other outcomes of requests and results, by second", _others, 2.4),
     ("Processes ended by themselves, and lost requests", _ends, 1.6),
     ("Memory of the process alone, MB", partial(_curves, lambda each: each.own), 4.0),
     ("Share of the middleware's shared memory, MB", partial(_curves, lambda each: each.shared), 3.0),
@@ -142,4 +142,4 @@ _PLOTS: tuple[tuple[str, _Draw, float], ...] = (
     ("Threads", partial(_curves, lambda each: each.threads), 3.0),
     ("Open file descriptors", partial(_curves, lambda each: each.files), 3.0),
 )
-"""Headings, and what is drawn below them how high, inches."""
+"""Headings, and the plot below each with its height, inches."""

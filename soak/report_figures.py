@@ -1,4 +1,4 @@
-"""The figures of a run as rows, as those of the benchmarks are."""
+"""The figures of a run as rows, like those of the benchmarks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from soak.process_samples import Sample, growths
 
 AREA = "soak"
 LARGEST_GROWTH = 5.0
-"""Limit of the growth of memory, percent of what a process had a minute after its start."""
+"""Limit of the growth of memory, percent of that a minute after the start of the process."""
 LEAST_VALID = 0.9
-"""Least share of results that measured something, among those that could have."""
+"""Least share of valid results among those that could be valid."""
 _OTHER_GROWTHS: tuple[tuple[str, str, Callable[[Sample], float]], ...] = (
     ("shared memory", "MB", lambda each: each.shared),
     ("threads", "", lambda each: each.threads),

@@ -1,4 +1,4 @@
-"""What the driver must answer to the requests of a foreign client, by the version of the model's weights.
+"""The expected answers to requests of a foreign client, by the version of the model's weights.
 
 A client sets the weights `weights_of(version)` as that version, so that a result is judged by the version it
 names and by nothing that the client remembers.
@@ -65,7 +65,7 @@ class ExpectedResults:
         return self._engine(version).run(inputs)
 
     def judge(self, version: int, newest: int, inputs: Arrays, outputs: Arrays) -> Judgement:
-        """Compare a result, all of it. newest: the last version that was asked for."""
+        """Compare a whole result. newest: the last version that was requested."""
         if not 0 <= version <= newest:
             return Outcome.WRONG, f"weights of version {version}; at most {newest} were set"
         return compare(outputs, self.run(version, inputs), f"version {version}")
@@ -100,15 +100,15 @@ def compare(outputs: Arrays, expected: Arrays, what: str) -> Judgement:
 
 
 def judge_version(version: int, expected: int) -> Judgement:
-    """Whether a replacement of weights was given the next version number."""
+    """Check that a replacement of weights got the next version number."""
     if version != expected:
-        return Outcome.WRONG, f"the weights were counted as version {version}, expected {expected}"
+        return Outcome.WRONG, f"the weights got version {version}, expected {expected}"
     return Outcome.RIGHT, ""
 
 
 @dataclass(frozen=True)
 class DenseScales:
-    """Real values of one quantisation step of a Dense model, as ~/load_model and its file tell them."""
+    """Real values of one quantisation step of a Dense model, from ~/load_model and the file."""
 
     inputs: float
     outputs: float

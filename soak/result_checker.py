@@ -1,4 +1,4 @@
-"""Judges all results of the nodes: `python -m soak.result_checker JOURNAL START_NS PERIOD_NS`."""
+"""Checks all results of the nodes: `python -m soak.result_checker JOURNAL START_NS PERIOD_NS`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _DEPTH = 500
 _ENOUGH_SAMPLES = 150
 """Number of training samples after which the reservoir's readout is trained."""
 _ANSWER_SECONDS = 10.0
-"""Seconds after which the training is requested again: the node may have been killed."""
+"""Time after which the training is requested again, s: the node may have been killed."""
 _LARGEST_RESIDUAL = 0.03
 """Largest root mean square of the residual of a good training."""
 
 
 class ResultChecker(Node):
-    """Subscribes to the results of all nodes and writes how they compare with the truth."""
+    """Subscribes to the results of all nodes, and writes their outcomes to a journal."""
 
     def __init__(self, journal: Journal, stamps: Stamps) -> None:
         super().__init__("soak_result_checker")
@@ -94,7 +94,7 @@ class ResultChecker(Node):
 
 
 def main() -> int:
-    """Judge until a signal; ROS arguments follow."""
+    """Check results until a signal; ROS arguments follow."""
     journal = Journal(Path(sys.argv[1]))
     rclpy.init(args=sys.argv[4:])
     node = ResultChecker(journal, Stamps(int(sys.argv[2]), int(sys.argv[3])))

@@ -27,7 +27,7 @@ class Options:
     """The settings of a run."""
 
     seconds: float
-    """Real time, s; in simulated time the longest it may take."""
+    """Duration, s; in simulated time its limit."""
     simulated_hours: float
     """Simulated time, hours; 0: the run is in real time."""
     sticks: int
@@ -38,7 +38,7 @@ class Options:
 
 
 def run(options: Options) -> Findings:
-    """Run, and return what was found. The directory of the output is replaced."""
+    """Run, and return the findings. The output directory is replaced."""
     stage = Stage.prepare(options.output, options.sticks, options.seed, options.simulated_hours)
     os.environ.update(stage.environment)
     import rclpy
@@ -110,7 +110,7 @@ class _Run:
         return gather(journals, time_, planned, self._samples, self._chaos, self._processes)
 
     def _is_over(self) -> bool:
-        """Whether time is simulated."""
+        """Whether the run is in simulated time."""
         return 0 < self._stage.images <= self._stage.images_done()
 
     def _sample(self) -> None:

@@ -1,6 +1,6 @@
 """What the two cameras of a run show: one looks around, the other drives towards a wall and back.
 
-Each repeats the same frames. The stamp of an image says which frame it is, which determines what
+Each repeats its frames. The stamp of an image says which frame it is, which determines what
 every result must be.
 """
 
@@ -29,7 +29,7 @@ class LookingAround(Scene):
     turn: tuple[float, float] = (math.inf, math.inf)
 
     def pose(self, time: float) -> Pose:
-        """The camera at a time, s; the same again after FRAMES."""
+        """The camera at a time, s; it repeats after FRAMES."""
         phase = 2 * math.pi * time * self.rate / self.frames
         yaw, tilt = math.radians(11.0) * math.sin(phase), math.radians(7.0) * math.sin(2 * phase)
         return Pose(np.zeros(3), yaw, tilt)
@@ -44,7 +44,7 @@ class Driving(Scene):
     turn: tuple[float, float] = (math.inf, math.inf)
     speed: float = 0.7
     ramp: float = 0.6
-    """Seconds in which it turns round."""
+    """Time in which it reverses, s."""
 
     @property
     def way(self) -> float:
@@ -52,18 +52,18 @@ class Driving(Scene):
         return self.frames / self.rate / 2
 
     def pose(self, time: float) -> Pose:
-        """The camera at a time, s; the same again after FRAMES."""
+        """The camera at a time, s; it repeats after FRAMES."""
         ahead = time % (2 * self.way)
         ahead = min(ahead, 2 * self.way - ahead)
         half = self.ramp / 2
         near_end = min(ahead, self.way - ahead)
-        if near_end < half:  # rounds the corner of the zigzag with a parabola
+        if near_end < half:  # a parabola at each reversal
             rounded = (near_end * near_end + half * half) / (2 * half)
             ahead = rounded if ahead < self.way / 2 else self.way - rounded
         return Pose(np.array([0.0, 0.0, self.speed * ahead]), 0.0, 0.0)
 
     def velocity(self, time: float) -> float:
-        """Towards the wall, m/s; NaN while it turns round."""
+        """Speed towards the wall, m/s; NaN while it reverses."""
         ahead = time % (2 * self.way)
         near_end = min(ahead % self.way, self.way - ahead % self.way)
         if near_end < self.ramp / 2:

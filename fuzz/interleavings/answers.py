@@ -1,4 +1,4 @@
-"""What was asked of a host, and whether the answers are right."""
+"""The requests to a host, and whether the answers are right."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fuzz.interleavings.fake_models import FakeStep, matrices_of, run_steps
 from fuzz.interleavings.fake_sticks import INPUT, SIZE, weights_of
 
 _ROUNDING = 0.06
-"""By how much a product may differ from that in real numbers, for each column."""
+"""Largest difference of a product from that in real numbers, for each column."""
 
 
 @dataclass(eq=False)
 class Call:
-    """One request and what it was answered."""
+    """One request and its answers."""
 
     kind: str
     name: str
@@ -29,13 +29,13 @@ class Call:
     at_least: int = 0
     """Version of the weights that were in effect when it was submitted."""
     model: HostedModel | None = None
-    """The model it went to; None if it may have been another one of that name."""
+    """The model it went to; None if it may have been another of the same name."""
     answers: list[Any] = field(default_factory=list)
     refused: bool = False
 
     @property
     def pending(self) -> bool:
-        """Whether it waits for an answer."""
+        """Whether the request waits for an answer."""
         return not (self.answers or self.refused)
 
 
@@ -83,7 +83,7 @@ class Answers:
         return call
 
     def check(self) -> None:
-        """Raise AssertionError for anything wrong."""
+        """Raise AssertionError for any wrong answer."""
         for call in self.calls:
             what = f"{call.kind} of '{call.name}'"
             assert len(call.answers) <= 1, f"{what} was answered {len(call.answers)} times"
@@ -146,5 +146,5 @@ def fits(request: WeightRequest) -> bool:
 
 
 def random_input(random: np.random.Generator) -> NDArray[np.int8]:
-    """Input of an inference."""
+    """The input of an inference."""
     return random.integers(-127, 128, INPUT.shape, np.int8)

@@ -1,4 +1,4 @@
-"""Models of several steps, on fake sticks and on a fake CPU: how they are read, and what they have to give.
+"""Models of several steps, on fake sticks and on a fake CPU: how they are read, and their expected outputs.
 
 The content of such a file says what runs its steps: `b"steps dc 1"` has one on a stick and one on the CPU.
 """
@@ -65,7 +65,7 @@ def run_steps(
 
 
 class FakeCpu(CpuPartsBackend):
-    """What runs steps on the CPU, and notices misuse."""
+    """Runs steps on the CPU, and detects misuse."""
 
     def __init__(self, controller: ThreadController) -> None:
         super().__init__()

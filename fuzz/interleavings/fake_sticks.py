@@ -1,4 +1,4 @@
-"""Sticks without transfers: each runs small Dense models, fails when it is told to, and notices misuse."""
+"""Sticks without transfers: each runs small Dense models, fails on request, and detects misuse."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ TENSOR = WeightTensor(
     "w", "FULLY_CONNECTED", (SIZE, SIZE), np.full(SIZE, 1 / 127, np.float32), is_pure_matmul=True
 )
 BROKEN = b"broken"
-"""A file that cannot be parsed."""
+"""Content of a file that cannot be parsed."""
 PICKY = b"picky"
-"""A file that runs on the first stick only."""
+"""Content of a file that runs on the first stick only."""
 
 
 def weights_of_file(data: bytes) -> NDArray[np.int8]:
@@ -57,22 +57,22 @@ def product(weights: NDArray[np.int8], inputs: NDArray[np.int8]) -> NDArray[np.i
 
 
 class FakeStick:
-    """What is plugged in at one place of the bus."""
+    """The device at one port of the bus."""
 
     def __init__(self, controller: ThreadController, number: int, simulated: bool) -> None:
-        """simulated: it has a clock of its own."""
+        """simulated: it has its own clock."""
         self.controller = controller
         self.number = number
         self.bus_path = f"1-{number + 1}"
         self.plugged = True
         self.failures = 0
-        """Transfers that are to fail."""
+        """Number of transfers that will fail."""
         self.warm = False
         self.delay = 0.0
-        """What a transfer takes longer, s."""
+        """Additional time of a transfer, s."""
         self.attach_seconds = 0.0
         self.session = 0
-        """0: not open; otherwise the number of the present opening."""
+        """Number of the present session; 0 if it is not open."""
         self.opened = 0
         self.attached = 0
         """Engines of the present session that were not closed."""
@@ -83,7 +83,7 @@ class FakeStick:
         self._in_use = False
 
     def use(self, seconds: float, session: int) -> None:
-        """Have a transfer that takes so long. Raises DeviceError."""
+        """Simulate a transfer of this duration. Raises DeviceError."""
         assert not self._in_use, "two threads use a stick at the same time"
         assert session == self.session, "an engine is used after its device was closed"
         self._in_use = True
