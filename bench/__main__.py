@@ -41,7 +41,7 @@ EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and write; the exit code is 0 also when a figure is not reached."""
+    """Measure, print and write the figures; the exit code is 0 even if some are not reached."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition("\n")[0])
     parser.add_argument("areas", nargs="*", metavar="AREA", help=f"of {', '.join(AREAS)}; all by default")
     parser.add_argument("--output", type=Path, default=RESULTS, help="default: build/bench/results.json")

@@ -1,4 +1,4 @@
-"""What eight bits cost the reservoir, place recognition and the spectrum, and how long they take.
+"""Error due to eight bits, and time, of the reservoir, place recognition and the spectrum.
 
 All run on the suite's own Dense graph by LiteRT, whose integers are those of the chip. Baseline: the same in
 floating point with NumPy, or with 8-bit numbers at the best static scales.
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 
 
 def rows() -> Iterator[Row]:
-    """Measure the three."""
+    """Measure all three."""
     yield from _reservoir()
     yield from _places()
     yield from _spectrum()
@@ -78,7 +78,7 @@ def _reservoir() -> Iterator[Row]:
 
 
 class _HostPart:
-    """The products if the stick answered with zeros only."""
+    """The products if the stick returned only zeros."""
 
     def __init__(self, matrix: Array) -> None:
         self._host_subspace = HostSubspace(matrix)
@@ -151,18 +151,18 @@ def _places() -> Iterator[Row]:
 
 
 def _normalised(vectors: Array) -> Array:
-    """Vectors, or rows of a matrix, of length 1."""
+    """Normalise vectors, or the rows of a matrix, to length 1."""
     normalised: Array = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     return normalised
 
 
 def _best(scores: Array) -> NDArray[np.intp]:
-    """Where the largest scores are, the largest first."""
+    """Indices of the largest scores, in descending order."""
     return np.argsort(-scores)[:_FOUND]
 
 
 def _spectrum() -> Iterator[Row]:
-    """Over all bins above 0 Hz of many blocks, with the Hann window."""
+    """Errors over all bins above 0 Hz of many blocks, with the Hann window."""
     for rescale_rows, passes, reaches in (
         (False, 1, {"lines between bins": 35.0, "white noise": 29.0}),
         (True, 1, {"lines between bins": 40.0, "white noise": 29.0}),
@@ -202,7 +202,7 @@ def _snr(errors: Array, exact: Array) -> float:
 
 
 def _worst_bin(errors: Array, exact: Array) -> float:
-    """How far the largest error of a block is below its strongest bin, dB; of the worst block."""
+    """Ratio of a block's strongest bin to its largest error, dB; for the worst block."""
     return float(20 * np.log10((exact.max(axis=1) / np.abs(errors).max(axis=1)).min()))
 
 

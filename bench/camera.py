@@ -1,4 +1,4 @@
-"""A camera in a process of its own: `python -m bench.camera` publishes a moving scene when it is told to.
+"""A camera in a separate process: `python -m bench.camera` publishes a moving scene on request.
 
 It reads lines "namespace rate seconds" from its standard input, publishes so many images a second for so long
 in that namespace, stamped when they are published, and answers each line with the number of those images.
@@ -114,7 +114,7 @@ class Camera(Node):
 
 
 def main() -> int:
-    """Publish as told by standard input, until that ends."""
+    """Publish as standard input requests, until that ends."""
     rclpy.init()
     camera = Camera()
     print("ready", flush=True)

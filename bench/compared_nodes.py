@@ -19,13 +19,13 @@ MODELS = {
 
 
 def result_topics() -> Mapping[str, ResultTopic]:
-    """What each of these nodes publishes, by name. Imports the nodes."""
+    """The result topic of each of these nodes, by name. Imports the nodes."""
     return {name: result_topic(name) for name in MODELS}
 
 
 @functools.cache
 def result_topic(name: str) -> ResultTopic:
-    """What any node of the suite publishes. Imports the node."""
+    """The result topic of a node of the suite. Imports the node."""
     topic: ResultTopic = node_table()[name].load().results
     return topic
 

@@ -1,4 +1,4 @@
-"""The five nodes at 60 Hz with and without a dashboard and two browsers that take all they can.
+"""The five nodes at 60 Hz with and without a dashboard and two browsers that take as much as they can.
 
 The browsers are clients of the page's stream that ask for the next picture as soon as they have one, as the
 page does, and show nothing (bench/dashboard_client.py).
@@ -28,14 +28,14 @@ LIVE_TOOLS = Path(__file__).parents[1] / "build" / "live_tools"
 _NAMESPACE = "/suite"
 _RATE = 60.0
 _NODES = ("spot_tracker", "visual_compass")
-"""What the two browsers look at."""
+"""The nodes that the two browsers show."""
 _SECONDS, _QUICK_SECONDS = 8.0, 3.0
 _PAIRS, _QUICK_PAIRS = 5, 2
 _START_TIMEOUT = 60.0
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure, which takes three minutes, or one if `quick`; nothing where NiceGUI is not installed."""
+    """Measure for three minutes, or one if `quick`; no rows without NiceGUI."""
     if not LIVE_TOOLS.is_dir():
         print(
             "[bench] dashboard: NiceGUI is not installed: tools/run.sh tools/install_extra.sh live",
@@ -99,7 +99,7 @@ def _client(port: int, node: str) -> subprocess.Popen[str]:
 
 
 def _ask(client: subprocess.Popen[str]) -> int:
-    """Ask a client how many pictures it has taken since it was asked last."""
+    """Number of pictures that a client has received since the last call."""
     assert client.stdin is not None
     assert client.stdout is not None
     client.stdin.write("\n")

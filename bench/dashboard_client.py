@@ -1,4 +1,4 @@
-"""Takes what a browser takes of the dashboard's stream, and shows nothing.
+"""Receives the dashboard's stream like a browser, without showing it.
 
 `python -m bench.dashboard_client PORT NODE` answers each line of its standard input with the number of
 pictures since the last one.
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def main() -> int:
-    """Take pictures until standard input ends."""
+    """Receive pictures until standard input ends."""
     from websockets.sync.client import connect
 
     port, node = sys.argv[1:3]

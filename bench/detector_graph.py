@@ -1,4 +1,4 @@
-"""A graph with the form of an SSD for 300x300 px: what a Coral detector asks of the stick and of its node.
+"""A graph with the form of an SSD for 300x300 px, as costly for the stick and the node as a Coral detector.
 
 Its weights are random: in any image it finds one object of class 1, which fills most of it. 6 MB of them are
 where they cost few multiplications, so that a virtual stick runs it at the rate of a camera.
@@ -21,7 +21,7 @@ _MAPS = (128, 384, 512, 512, 128, 128)
 """Channels of the feature maps of 19, 10, 5, 3, 2 and 1 cells a side."""
 _SCALE, _WEIGHT_SCALE = 0.05, 1e-4
 _LOWEST, _HIGH = -128, 100
-"""Scores of what is not there and of what is, in the steps of the output."""
+"""Scores of absent and of present objects, in the steps of the output."""
 
 
 def ssd_graph() -> bytes:

@@ -1,4 +1,4 @@
-"""A detector and the five perception nodes on one virtual stick, as a running graph behind a camera of 30 Hz.
+"""A detector and the five perception nodes on one virtual stick, as a running graph with a camera of 30 Hz.
 
 All models are compiled together, so that nothing is uploaded between two frames. `bench pipelines` has the
 time that the stick needs by its simulated clock, and what other ways to compile cost.
@@ -26,13 +26,13 @@ _NAMESPACE = "/perception"
 _DETECTOR_NODE = "object_detector"
 _RATE = 30.0  # Hz
 _SETTLING_SECONDS = 4.0
-"""Until all models are uploaded and the driver has found which nodes look at one image."""
+"""Time until all models are uploaded and the driver has found which nodes share an image, s."""
 _SECONDS, _QUICK_SECONDS = 20.0, 5.0
 _USB_3 = 5000.0  # Mbit/s
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure, which takes a minute; half of it if `quick`."""
+    """Measure for a minute, or half of it if `quick`."""
     os.environ.update(isolate())
     names = (*MODELS, _DETECTOR_NODE)
     with tempfile.TemporaryDirectory() as folder:
@@ -60,7 +60,7 @@ def rows(quick: bool = False) -> Iterator[Row]:
 
 
 def _compile_together(folder: Path) -> None:
-    """Write the graphs, and the models that stay in the stick's memory together."""
+    """Write the graphs, and their models compiled together."""
     perception = sorted(set(PERCEPTION_MODELS))
     graphs = {name: build(name) for name in (*perception, joint_name(perception))}
     graphs[detector_graph.NAME] = detector_graph.ssd_graph()

@@ -1,4 +1,4 @@
-"""A client at 60 Hz while others keep the driver busy, compared with the same client alone."""
+"""Delays of a client at 60 Hz while others keep the driver busy, compared with those of the client alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ANSWER_REACH = 50.0
 """Limit of the answer time of requests that do not need the device, ms."""
 _CALLS = 3
 _DISCOVERY_SECONDS = 0.2
-"""Seconds until a service knows a new client."""
+"""Time until a service has discovered a new client, s."""
 
 
 @dataclass
@@ -154,7 +154,7 @@ class _TimedClient:
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure, which takes five minutes, or one if `quick`."""
+    """Measure for five minutes, or one if `quick`."""
     os.environ.update(isolate())
     seconds, rounds = (_QUICK_SECONDS, _QUICK_ROUNDS) if quick else (_SECONDS, _ROUNDS)
     with tempfile.TemporaryDirectory() as models, _drivers(Path(models)):
@@ -168,7 +168,7 @@ def rows(quick: bool = False) -> Iterator[Row]:
 
 
 def _with_a_slow_device(client: _TimedClient) -> Iterator[Row]:
-    """What does not need the device, while that takes seconds for an inference."""
+    """Measure requests that do not need the device while it takes seconds for an inference."""
     from edgetpu_msgs.srv import ListModels, LoadModel
 
     case = f"while an inference takes {SLOW_SECONDS:g} s"
@@ -184,7 +184,7 @@ def _with_a_slow_device(client: _TimedClient) -> Iterator[Row]:
 
 
 def _during_a_flood(client: _TimedClient, kind: str, seconds: float, rounds: int) -> Iterator[Row]:
-    """Alone, during the flood, and during the same flood to another driver, in turns."""
+    """Measure alone, during the flood, and during the same flood to another driver, alternately."""
     alone, flooded, elsewhere = _Turns(), _Turns(), _Turns()
     for _ in range(rounds):
         client.measure(seconds, alone)
@@ -236,7 +236,7 @@ def _flood(driver: str, kind: str) -> Iterator[None]:
         process.stdout.readline()
         yield
         if process.poll() is not None:
-            raise RuntimeError(f"{kind}: the flood has ended by itself")
+            raise RuntimeError(f"{kind}: the flood ended early")
     finally:
         _stop(process)
 

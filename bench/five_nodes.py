@@ -24,19 +24,19 @@ _SUITE, _PLAIN = "/suite", "/plain"
 _RATES = (30, 45, 60, 75, 90, 100, 110, 120, 135, 150, 165, 180, 200, 220, 240, 260, 280, 300, 330, 360, 400)
 _TURN_SECONDS, _QUICK_TURN_SECONDS = 8.0, 3.0
 _ATTEMPTS = 2
-"""Turns that a graph has at each rate: another process may have stopped it for a moment in the first."""
+"""Attempts of a graph at each rate: another process may have interrupted the first."""
 _PAIRS = 10
 _PAIR_SECONDS = 2.0
 _WARM_UP = 60, 3.0  # Hz, s
 _PROCESSES_RATE = 30.0
-"""Rate of images, Hz, for nodes in processes of their own, which two slow cores can hold."""
+"""Rate of images for nodes in separate processes, Hz, which two slow cores can hold."""
 
 Measured = tuple[Turn, Turn]
-"""A turn of the suite and one of the plain graph."""
+"""A turn of the suite, and one of the plain graph."""
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure, which takes ten minutes, or two if `quick`."""
+    """Measure for ten minutes, or two if `quick`."""
     os.environ.update(isolate())
     seconds = _QUICK_TURN_SECONDS if quick else _TURN_SECONDS
     pairs = 3 if quick else _PAIRS

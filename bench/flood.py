@@ -62,7 +62,7 @@ called."""
 
 
 def main(driver: str, kind: str) -> int:
-    """Load a model of its own, print a line, and ask for it until SIGINT; returns 1 when it is refused."""
+    """Load a model, print a line, and send requests until SIGINT; returns 1 if they are refused."""
     service, name, make_requests, in_flight = KINDS[kind]
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     signal.signal(signal.SIGINT, lambda *_: os._exit(0))

@@ -42,7 +42,7 @@ def rows() -> Iterator[Row]:
 
 
 def _relayout(side: int, reach: float) -> Row:
-    """An output of the chip, in its tiles, to an array in the model's order."""
+    """Measure converting a tiled output of the chip to an array in the model's order."""
     shape = (side, side, 8)
     size = side * side * 8
     layer = Layer("output", size, shape, DataType.FIXED_POINT8, 0, 1.0, output_layout(shape))
@@ -54,7 +54,7 @@ def _relayout(side: int, reach: float) -> Row:
 
 
 def _dense_parameters(size: int, reach: float) -> Row:
-    """An int8 matrix to the parameters of a Dense model of that size."""
+    """Measure encoding an int8 matrix as the parameters of a Dense model of that size."""
     rng = np.random.default_rng(0)
     layout = DenseLayout(size)
     blob = layout.new_blob(rng.uniform(1e-4, 2e-4, size))
@@ -65,7 +65,7 @@ def _dense_parameters(size: int, reach: float) -> Row:
 
 
 def _parse(case: str, path: Path) -> Row:
-    """A file to a CompiledModel."""
+    """Measure parsing a file into a CompiledModel."""
     return compare(lambda: CompiledModel.load(path), lambda: Interpreter(str(path))).row(
         AREA, f"parse {case}", "LiteRT", None
     )

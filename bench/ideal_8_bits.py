@@ -1,4 +1,4 @@
-"""What a product of 8-bit numbers reaches at best, with the best static scale for each operand."""
+"""The smallest error of a product of 8-bit numbers, with the best static scale for each operand."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def ideally_rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def relative_error(outputs: NDArray[Any], expected: NDArray[Any]) -> float:
-    """Root mean square error / root mean square of what is expected."""
+    """Root mean square error / root mean square of the expected values."""
     return float(np.sqrt(np.mean((outputs - expected) ** 2) / np.mean(expected**2)))

@@ -1,4 +1,4 @@
-"""Instructions that processes execute, counted by Linux `perf` where that and the processor support it.
+"""Counts instructions by Linux `perf`, if that and the processor support it.
 
 Unlike times they hardly depend on what else the machine does. Many virtual machines have no such counter.
 """

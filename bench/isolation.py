@@ -1,4 +1,4 @@
-"""What it costs to run a graph with LiteRT in a process of its own.
+"""The cost of running a graph with LiteRT in a separate process.
 
 Baseline of a run: the same graph on the same input in this process. The processor time of both processes
 counts.
@@ -50,7 +50,7 @@ def rows() -> Iterator[Row]:
 
 
 def _run(name: str, graph: bytes) -> Row:
-    """A run in a process of its own / in this one."""
+    """Measure a run in a separate process / in this one."""
     here, isolated = CpuEngine(graph), CpuEngine(graph, isolated=True)
     rng = np.random.default_rng(0)
     inputs = {spec.name: rng.integers(0, 255, spec.shape).astype(spec.dtype) for spec in here.inputs}
@@ -68,12 +68,12 @@ def _clock_with(pid: int) -> Callable[[], float]:
 
 
 def _clock_with_children() -> float:
-    """The processor time of this process and of those that it has waited for, s."""
+    """The processor time of this process and of its ended children, s."""
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def _start() -> Row:
-    """The start of a process, until it takes a graph / that of a Python that imports NumPy."""
+    """Measure the start of a process until it accepts a graph / that of a Python that imports NumPy."""
 
     def start() -> None:
         GraphProcess("the model", ProcessLimits()).close()
@@ -86,7 +86,7 @@ def _start() -> Row:
 
 
 def _memory() -> Row:
-    """What a process takes while it waits for a graph."""
+    """Measure the memory of a process that waits for a graph."""
     process = GraphProcess("the model", ProcessLimits())
     lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
     size = next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))

@@ -1,4 +1,4 @@
-"""What learning costs the host: a new class, from its embeddings to a layer that is set on a Dense model.
+"""The host's cost of learning: a new class, from its embeddings to a layer that is set on a Dense model.
 
 Baseline: the same regression by SciPy's L-BFGS over all weights, as a user would write it, on the same
 examples; it sets nothing on a device.
@@ -32,7 +32,7 @@ _THREADS = "OPENBLAS_NUM_THREADS"
 _CLASSES, _EXAMPLES = 6, 10
 _VALUES = 1001
 _USABLE_SECONDS = 0.2
-"""Seconds within which a class is usable after it was shown."""
+"""Time limit from showing a class until it can be used, s."""
 
 
 def rows() -> Iterator[Row]:
@@ -49,7 +49,7 @@ def rows() -> Iterator[Row]:
 
 
 def _measure() -> list[Row]:
-    """Measure on embeddings as MobileNet makes them: of positive values, and similar to each other."""
+    """Measure on embeddings like those of MobileNet: positive, and similar to each other."""
     measured: list[Row] = []
     rng = np.random.default_rng(0)
     common, own = rng.exponential(size=_VALUES), rng.exponential(size=(_CLASSES, _VALUES))

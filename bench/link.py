@@ -1,4 +1,4 @@
-"""What the driver costs the host for an inference, on a stick that answers at once.
+"""The driver's host cost of an inference, on a stick that answers at once.
 
 Baseline: the same transfers by calls of pyusb on the same stick.
 """
@@ -37,13 +37,13 @@ class InstantStick(VirtualEdgeTpu):
         self._completion = array("B", EVENT.pack(0, 0, Tag.INTERRUPT_0))
 
     def bulk_write(self, dev_handle: Any, ep: int, intf: int, data: array[int], timeout: int) -> int:
-        """Take the data."""
+        """Accept the data."""
         if self.transfers is not None:
             self.transfers.append((ep, len(data)))
         return len(data)
 
     def bulk_read(self, dev_handle: Any, ep: int, intf: int, buff: array[int], timeout: int) -> int:
-        """Leave the buffer as it is for an output; fill in the event that ends an inference."""
+        """Leave an output's buffer unchanged; fill in the event that ends an inference."""
         if self.transfers is not None:
             self.transfers.append((ep, len(buff)))
         if ep == _EVENTS:

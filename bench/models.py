@@ -12,7 +12,7 @@ from testdata import GOLDEN
 
 
 def golden(name: str) -> Path | None:
-    """Where a compiled golden model lies, None if it is not present."""
+    """Path of a compiled golden model; None if it is not present."""
     return GOLDEN.find(f"models/{name}_edgetpu.tflite")
 
 

@@ -1,7 +1,7 @@
 """The host's part of a perception algorithm for a frame of a 640x480 camera: all but the inference.
 
-That is resizing the frame to the model's input and making a result of the model's outputs, which are there
-already. Baseline: the OpenCV call that a user would write for the same task on the same frames.
+That is resizing the frame to the model's input and making a result of the model's outputs, which are
+computed beforehand. Baseline: the OpenCV call that a user would write for the same task on the same frames.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _rows(frames: Frames) -> Iterator[Row]:
 
 
 def _host_part(algorithm: PerceptionAlgorithm[Any], frames: Frames) -> Work:
-    """One frame after the other through both halves of an algorithm."""
+    """Pass one frame after the other through both halves of an algorithm."""
     graph = families.build(algorithm.model)
     if isinstance(algorithm, PatternTracker):
         graph = pattern_correlation.build((_SIZE, _SIZE), (16, 16), algorithm.weights)

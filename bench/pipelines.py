@@ -1,7 +1,7 @@
 """Pipelines on several virtual sticks, and a detector with the perception nodes on one: rates and uploads.
 
 Figures are by the simulated clocks of sticks on USB 3 ports and by counters, so that the speed of this
-computer does not matter. The detector is a graph of a detector's size, 300x300 to 6.1 MB of weights.
+computer does not matter. The detector is a graph of a detector's size, 300x300 with 6.3 MB of weights.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _Inputs = Mapping[str, NDArray[Any]]
 
 
 def rows() -> Iterator[Row]:
-    """Measure a chain of eight matrices and, where it is present, a MobileNet, each in four segments."""
+    """Measure a chain of eight matrices and, if present, a MobileNet, each in four segments."""
     graphs = {"8 matrices of 512 x 512": _matrices(8, 512)}
     mobilenet = GOLDEN.find("vision/mobilenet_v1_1.0_224_quant_embedding_extractor.tflite")
     if mobilenet is not None:
@@ -153,7 +153,7 @@ def _packed(graphs: Mapping[str, bytes], together: Sequence[str]) -> dict[str, b
 def _frame(
     models: Mapping[str, HostedModel], random: np.random.Generator
 ) -> list[tuple[str, _Inputs, RequestTerms]]:
-    """Requests for one frame: the perception nodes share an image, each as a client of its own."""
+    """Requests for one frame: the perception nodes share an image, each as a separate client."""
     image = random.integers(0, 256, (1, 64, 64, 1), np.uint8)
     requests: list[tuple[str, _Inputs, RequestTerms]] = [
         (name, {models[name].inputs[0].name: image}, RequestTerms(f"perception {number}", Priority.REAL_TIME))

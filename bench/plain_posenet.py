@@ -1,4 +1,4 @@
-"""PoseNet's decoder in plain Python and NumPy, keypoint by keypoint, as one would write it from the paper."""
+"""PoseNet's decoder in plain Python and NumPy, keypoint by keypoint, written from the paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoders as one would write them from an example: all values made real first, then decoded."""
+"""Decoders as in common examples: all values are converted to real numbers first, then decoded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def detect(
     anchors: NDArray[np.float32],
     least: float,
 ) -> list[Box]:
-    """Boxes of an SSD's encodings and scores: all decoded, then each class suppressed by itself."""
+    """Boxes of an SSD's encodings and scores: all decoded, then suppressed class by class."""
     real = boxes_spec.scale * (encodings[0].astype(np.float32) - boxes_spec.zero_point)
     probabilities = scores_spec.scale * (scores[0].astype(np.float32) - scores_spec.zero_point)
     y = real[:, 0] / 10 * anchors[:, 2] + anchors[:, 0]
@@ -58,7 +58,7 @@ def detect(
 
 
 def _suppressed(boxes: NDArray[np.float32], scores: NDArray[np.float32]) -> list[int]:
-    """The boxes that overlap with no better one, as every tutorial has it."""
+    """The boxes that do not overlap with a better one, as in tutorials."""
     order = scores.argsort()[::-1]
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     kept = []

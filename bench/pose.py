@@ -51,7 +51,7 @@ def rows() -> Iterator[Row]:
             raise ValueError(f"expected {people} poses; got {suite().count} and {len(plain())}")
         who = "one person" if people == 1 else f"{people} people"
         case = f"poses of {who} from {kind} of {_HEIGHT}x{_WIDTH}"
-        # Made maps have no roots that lead to a person twice, which real ones do.
+        # In artificial maps no two roots lead to the same person; in real ones they do.
         wanted = reach if kind == _REAL else None
         yield compare(suite, plain).row(AREA, case, "plain Python", wanted)
 
@@ -77,7 +77,7 @@ def _real_maps() -> dict[int, Maps]:
 
 
 def _picture(name: str) -> Picture:
-    """RGB."""
+    """The picture, RGB."""
     path = GOLDEN.path(f"vision/pictures/{name}.bmp")
     pixels = cv2.imread(str(path))
     if pixels is None:

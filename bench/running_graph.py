@@ -1,4 +1,4 @@
-"""Runs a camera process and one or two graphs of nodes, and counts the results that come for its images."""
+"""Runs a camera process and one or two graphs of nodes, and counts the results for its images."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Turn:
 
 
 class Graph:
-    """The processes of a graph in a namespace of its own, and the delays of its results."""
+    """The processes of a graph in its own namespace, and the delays of its results."""
 
     def __init__(
         self, namespace: str, commands: Sequence[Sequence[str]], names: Collection[str] = MODELS
@@ -125,7 +125,7 @@ class Session:
         return graph
 
     def set_template(self, graph: Graph) -> None:
-        """Give the suite's pattern tracker a part of the scene to look for."""
+        """Set a part of the scene as template of the suite's pattern tracker."""
         from bench.camera import TEMPLATE, image_message, scene
 
         service: Any = importlib.import_module("edgetpu_msgs.srv").SetTemplate
@@ -154,7 +154,7 @@ class Session:
         return received[-1]
 
     def measure(self, graph: Graph, rate: float, seconds: float) -> Turn:
-        """Show a graph images at a rate, Hz, for so long."""
+        """Show a graph images at a rate, Hz, for a number of seconds."""
         for delays in graph.delays.values():
             delays.clear()
         before = graph.cpu_seconds()
@@ -173,7 +173,7 @@ class Session:
 
         def receive(message: bytes, info: Any) -> None:
             seconds, nanoseconds = _STAMP.unpack_from(message)
-            # When the middleware had it: this process must not add to the delay.
+            # When the middleware received it: this process must not add to the delay.
             delays.append(1e-9 * (info["received_timestamp"] - nanoseconds) - seconds)
 
         result = result_topic(name)

@@ -1,4 +1,4 @@
-"""The cost of starting: imports, and the control transfers that bring up a running stick.
+"""Start-up cost: imports, and the control transfers that bring up a running stick.
 
 Baseline of the imports: the import of NumPy in the same process.
 """

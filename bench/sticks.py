@@ -68,7 +68,7 @@ def _throughput(count: int, folder: str) -> float:
 
 
 def _chaos(count: int, folder: str) -> Iterator[Row]:
-    """Sticks are pulled and plugged in at random, but one that is ready always stays."""
+    """Measure while sticks are unplugged and plugged in at random; one that is ready always stays."""
     sticks, host = _host(_CHAOS_STICKS, folder)
     host.start(refresh_period=0.05, retry_period=0.005)
     random = np.random.default_rng(0)
@@ -133,7 +133,7 @@ def _requests(count: int) -> list[tuple[str, _Inputs]]:
 def _run(
     host: ModelHost, requests: Sequence[tuple[str, _Inputs]], before: Callable[[int], None]
 ) -> list[Any]:
-    """The answers to all requests, of which some are always under way."""
+    """The answers to all requests, of which several are always in progress."""
     answers: list[Any] = [None] * len(requests)
     finished: SimpleQueue[None] = SimpleQueue()
     free = threading.Semaphore(_IN_FLIGHT)

@@ -1,4 +1,4 @@
-"""Records how long a driver has each request of the client "timed_client": `python -m bench.timed_driver`.
+"""Records the time that a driver takes for requests of "timed_client": `python -m bench.timed_driver`.
 
 ~/times answers with the seconds from the request being taken to its answer being sent, as a JSON list, and
 forgets them.

@@ -1,6 +1,6 @@
 """The host's part of vision models: an image to the model's input, and the model's outputs to results.
 
-Baselines: OpenCV's resizing of the same pixels, and for classes and boxes plain code as examples have it. The
+Baselines: OpenCV's resizing of the same pixels, and for classes and boxes plain code as in examples. The
 outputs are made: objects on a background of low scores.
 """
 
@@ -96,7 +96,7 @@ def _lists(count: int) -> list[TensorSpec]:
 
 
 def _classes() -> Row:
-    """Probabilities in 8 bits to the five most probable classes."""
+    """Measure 8-bit probabilities to the five most probable classes."""
     spec = _spec("probabilities", (1, _CLASSES), np.uint8, 1 / 256)
     labels = [f"class {number}" for number in range(_CLASSES)]
     classifier = Classifier(max_results=_TOP, labels=labels)
@@ -142,7 +142,7 @@ def _boxes() -> Row:
 
 
 def _labels() -> Row:
-    """DeepLab's labels of its input to labels of an image."""
+    """Measure DeepLab's labels of its input to labels of an image."""
     spec = _spec("labels", (1, _DEEPLAB, _DEEPLAB), np.int64)
     description = ModelDescription(class_counts={spec.name: _SEGMENTS})
     segmenter = Segmenter(description=description)

@@ -1,4 +1,4 @@
-"""Weights at run time: how exact products are, and what a swap costs the host.
+"""Weights at run time: the error of products, and the host's cost of a swap.
 
 Products are compared with ideal 8 bits: symmetric 8-bit weights, inputs and outputs with the best static
 scales, one for all inputs, one for all outputs, and for the weights one for each row or, which is easier to
@@ -57,7 +57,7 @@ def rows() -> Iterator[Row]:
 
 
 def _exactness(size: int) -> Iterator[Row]:
-    """On the CPU; the virtual stick gives the same within one step of the output."""
+    """Measure on the CPU; the virtual stick gives the same within one step of the output."""
     rng = np.random.default_rng(0)
     matrix, vectors = rng.standard_normal((size, size)), rng.standard_normal((_VECTORS, size))
     by_row = _ideal_error(matrix, vectors, np.array([ideally_rounded(row) for row in matrix]))
@@ -87,7 +87,7 @@ def _ideal_error(
 
 
 class _ZerosStick(InstantStick):
-    """Answers with products of 0."""
+    """A stick that answers with products of 0."""
 
     def bulk_read(self, dev_handle: Any, ep: int, intf: int, buff: array[int], timeout: int) -> int:
         """Fill the buffer with zero points first."""
@@ -96,7 +96,7 @@ class _ZerosStick(InstantStick):
 
 
 def _swap(size: int) -> Iterator[Row]:
-    """From real weights to the first result, on a stick that answers at once."""
+    """Measure from real weights to the first result, on a stick that answers at once."""
     graph = dense.build(size)
     model = CompiledModel.parse(pack(graph, name="dense"), "dense")
     weights = np.random.default_rng(0).uniform(-1, 1, (size, size)).astype(np.float32)
@@ -163,7 +163,7 @@ def _plain_swap(weights: NDArray[np.float32], transfers: list[tuple[int, int]]) 
 
 
 def _tiles() -> Row:
-    """A matrix in tiles that stay in memory; baseline: uploaded in turn. In simulated time of the stick."""
+    """Measure a matrix in tiles that stay in memory, in simulated time; baseline: tiles uploaded in turn."""
     case = f"product, 16 tiles of {_TILE} x {_TILE}, one vector"
     resident, uploaded = _tiled_product(resident=True), _tiled_product(resident=False)
     ratio = resident / uploaded
@@ -181,7 +181,7 @@ def _tiled_product(*, resident: bool) -> float:
     attach = partial(backend.attach, model) if resident else shared
     product = MatMul(attach(), engine_factory=attach)
     product.set_weights(np.ones((4 * _TILE, 4 * _TILE)), rescale_rows=True)
-    for _ in range(2):  # the second finds in memory what the first left there
+    for _ in range(2):  # the second run finds the parameters of the first in memory
         start = stick.clock.monotonic()
         product.multiply(np.ones(4 * _TILE), input_scale=1.0, accept_clipping=True)
         elapsed = stick.clock.monotonic() - start
@@ -190,7 +190,7 @@ def _tiled_product(*, resident: bool) -> float:
 
 
 def _swaps_in_a_row() -> Row:
-    """Results of other weights than those just set, while another model runs in a thread."""
+    """Count results of weights other than those just set, while another model runs in a thread."""
     size = 64
     graph, other = dense.build(size), dense.build(2 * size)
     stick = VirtualEdgeTpu()
