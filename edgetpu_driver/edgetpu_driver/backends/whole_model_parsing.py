@@ -27,11 +27,11 @@ class ParsedPlan:
     parts: Mapping[EdgeTpuStep, ParsedModel]
     """What the backend has parsed for each step on its accelerator."""
     remark: str = ""
-    """For users: that something else is run than what was named, or elsewhere; empty if not."""
+    """A note for users if it runs something other than the file, or elsewhere; otherwise empty."""
 
     @property
     def unsupported_reason(self) -> str:
-        """Why it cannot run on this backend, as far as the files tell; empty if nothing speaks against it."""
+        """Why it cannot run on this backend, as far as the files tell; empty if no reason is known."""
         reasons = (part.unsupported_reason for part in self.parts.values())
         return next((reason for reason in reasons if reason), self.plan.missing)
 

@@ -79,7 +79,9 @@ class WholeModels:
     def _run(self, request: Request, inputs: Mapping[str, NDArray[Any]]) -> None:
         model = request.model
         self._check(model, inputs)
-        run = WholeRun(model, inputs, request, self._place, lambda answer: self._finish(run, request, answer))
+        run = WholeRun(
+            model, inputs, request, self._submit_step, lambda answer: self._finish(run, request, answer)
+        )
         with self._sticks.lock:
             if model.unloaded:
                 raise model.gone()
@@ -127,8 +129,8 @@ class WholeModels:
             raise unsupported(model)
         check_inputs(model.inputs, inputs)
 
-    def _place(self, request: Request) -> None:
-        """Pass a step to what runs it."""
+    def _submit_step(self, request: Request) -> None:
+        """Submit the request for a step to the sticks or to the CPU."""
         scheduler = self._sticks if request.model.on_device else self.cpu.scheduler
         scheduler.submit(request)
 
@@ -172,9 +174,10 @@ def device_part(model: HostedModel, number: int) -> HostedModel:
 
 
 def target_part(model: HostedModel, kind: Kind, number: int) -> HostedModel:
-    """The part that a request for weights is handed to. Raises InputError, ModelUnsupportedError.
+    """The part to which a request for weights goes. Raises InputError, ModelUnsupportedError.
 
-    Of several the first one, if nobody says which: the work for new weights finds out, see `setting`.
+    Of several parts and without a number, the first one; setting the weights finds the right one, see
+    `setting`.
     """
     if number:
         return device_part(model, number)
@@ -183,7 +186,7 @@ def target_part(model: HostedModel, kind: Kind, number: int) -> HostedModel:
 
 
 class TensorInPartError(ModelUnsupportedError):
-    """Another part than the one that was asked has the weight tensor."""
+    """The weight tensor is in another part than the requested one."""
 
     def __init__(self, part: int) -> None:
         """part: its number, from 1."""
@@ -222,7 +225,7 @@ def part_with_tensor(model: HostedModel, tensor: str) -> int:
 def invoking(
     model: HostedModel, inputs: Mapping[str, NDArray[Any]], part: int = 0, reset: bool = False
 ) -> Callable[[ModelReplica], Pieces[InferenceResult]]:
-    """What starts an inference of a model that one engine runs, or of that part of it if it has no other."""
+    """A function that starts an inference of a model that one engine runs, or of its only part."""
 
     def begin(replica: ModelReplica) -> Pieces[InferenceResult]:
         if part:
@@ -235,10 +238,10 @@ def invoking(
 def setting(
     model: HostedModel, request: WeightRequest, part: int = 0
 ) -> Callable[[ModelReplica], Pieces[tuple[WeightRequest, WeightResult]]]:
-    """What replaces weights of a model that one engine runs, or of that part of it if it has no other.
+    """A function that replaces weights of a model that one engine runs, or of its only part.
 
-    Of a model with several parts and without `part` it replaces those of the part that it is run for, if that
-    has the tensor, and otherwise raises TensorInPartError.
+    Without `part`, for a model with several, it replaces those of the part that it is run for if that has the
+    tensor, and otherwise raises TensorInPartError.
     """
 
     def begin(replica: ModelReplica) -> Pieces[tuple[WeightRequest, WeightResult]]:

@@ -21,11 +21,11 @@ _log = logging.getLogger(__name__)
 
 
 class WholeRun:
-    """Runs the steps of a plan one after the other, each as a request of its own.
+    """Runs the steps of a plan one after the other, each as a separate request.
 
-    A step waits for its turn where it belongs, so that steps of different requests overlap: one request is on
-    a stick while another one is on the next stick, and a third one on the CPU. A request that has begun does
-    not expire, but keeps the place that its deadline gives it.
+    A step waits in the queue of the device that runs it, so steps of different requests overlap: one
+    request is on a stick while another is on the next stick, and a third on the CPU. A request that has begun
+    does not expire, but its deadline still determines its position in the queues.
     """
 
     def __init__(

@@ -20,12 +20,13 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout
+from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
 _ACTIVATIONS: dict[str, Activation] = {"NONE": "NONE", "RELU": "RELU", "RELU6": "RELU6"}
 _TO_UNSIGNED = 128
 """Offset from zero points of int8 to those of uint8."""
-_LARGEST_WEIGHT, _LARGEST_BYTE = 127, 255
-"""Largest values of symmetric int8 and of uint8."""
+_LARGEST_BYTE = 255
+"""Largest value of uint8."""
 _SAME_SCALE = 1e-6
 """Relative difference of scales up to which a QUANTIZE is taken to change only the sign."""
 _WORST_BIAS_ERROR = 0.5
@@ -272,7 +273,7 @@ def _bias_columns(
     held = 0 if 2 * zero_point > _LARGEST_BYTE else _LARGEST_BYTE
     worth = held - zero_point
     steps = np.rint(bias.astype(np.float64) / worth).astype(np.int64)
-    width = -(-int(np.abs(steps).max()) // _LARGEST_WEIGHT)
+    width = -(-int(np.abs(steps).max()) // INT8_MAX)
     largest, used = SIZES[-1], columns + width
     if used > largest:
         raise ModelUnsupportedError(
@@ -280,8 +281,8 @@ def _bias_columns(
             "add it on the host"
         )
     # Column i holds the steps that remain after i columns of the largest weight.
-    left = np.abs(steps)[:, np.newaxis] - _LARGEST_WEIGHT * np.arange(width)
-    coarse = np.sign(steps)[:, np.newaxis] * np.clip(left, 0, _LARGEST_WEIGHT)
+    left = np.abs(steps)[:, np.newaxis] - INT8_MAX * np.arange(width)
+    coarse = np.sign(steps)[:, np.newaxis] * np.clip(left, 0, INT8_MAX)
     rest = bias - worth * steps
     error = float(np.max(np.abs(rest) * of_rows.astype(np.float64)))
     fits = used < _size_of(len(bias), used) or (error > _WORST_BIAS_ERROR and used < largest)
