@@ -54,7 +54,7 @@ class BaseNode(Node):
     """Whether parameters set for all nodes are seldom meant for this one."""
 
     subject: ClassVar[str] = "messages"
-    """What the node counts, as named in its diagnostics."""
+    """The things that the node counts, as named in its diagnostics."""
 
     @classmethod
     def types_on_demand(cls) -> frozenset[str]:
@@ -132,7 +132,7 @@ class BaseNode(Node):
         return None
 
     def complain_once(self, kind: Hashable, text: str, *, error: bool = False) -> None:
-        """Log a warning or an error unless one of this kind was logged before; the node goes on."""
+        """Log a warning or an error unless one of this kind was logged before; the node continues."""
         if kind in self._complaints or len(self._complaints) >= _MOST_COMPLAINTS:
             return
         self._complaints.add(kind)
@@ -144,7 +144,7 @@ class BaseNode(Node):
             self.get_logger().warning(line)
 
     def on_callback_failure(self, source: str, error: Exception) -> None:
-        """Log once and count what a callback raised, or why a message or request could not be read.
+        """Log once and count an exception of a callback, or why a message or request could not be read.
 
         An EdgeTpuError is the refusal of a request, which its client is told; it is not counted.
         """
@@ -165,7 +165,7 @@ class BaseNode(Node):
         start_heartbeat(self)
 
     def problems(self) -> list[str]:
-        """Return what keeps the node from working, a line each, for its diagnostics."""
+        """Return the problems that keep the node from working, a line each, for its diagnostics."""
         return []
 
     def diagnostics(self) -> list[DiagnosticStatus]:

@@ -66,10 +66,10 @@ class UnreadableError(Exception):
 
 @runtime_checkable
 class CountsFailures(Protocol):
-    """A node that keeps account of what its callbacks raised."""
+    """A node that counts the exceptions of its callbacks."""
 
     def on_callback_failure(self, source: str, error: Exception) -> None:
-        """Log once and count what was raised by a callback or, as UnreadableError, before it."""
+        """Log once and count an exception of a callback or, as UnreadableError, one before it."""
         ...
 
 
@@ -90,14 +90,14 @@ def report(nodes: Iterable[Node], source: str, error: Exception) -> None:
 
 
 def reason(error: Exception) -> str:
-    """Say on one line what happened."""
+    """Describe an exception on one line."""
     if isinstance(error, UnreadableError):
         return f"cannot be read, skipped ({one_line(error)})"
     return one_line(error) if isinstance(error, EdgeTpuError) else describe(error)
 
 
 def source_of(entity: object) -> str:
-    """Name what an executor was handling."""
+    """Return the name of the entity that an executor was handling."""
     if isinstance(entity, Subscription):
         return f"message on {entity.topic_name}"
     if isinstance(entity, Service):
@@ -169,7 +169,7 @@ def read_request(service: Service) -> tuple[Any, Any]:
 
 
 class GuardedExecutor(SingleThreadedExecutor):
-    """rclpy's single-threaded executor, except that it goes on after what callbacks raise.
+    """rclpy's single-threaded executor, except that it continues after exceptions of callbacks.
 
     It overrides private methods of rclpy: `_make_handler`, which every callback goes through, and
     `_spin_once_impl`, which raises what tasks raise.
@@ -182,7 +182,7 @@ class GuardedExecutor(SingleThreadedExecutor):
             self.report_task(error)
 
     def report_task(self, error: Exception) -> None:
-        """Report what a task raised that belongs to no entity."""
+        """Report an exception of a task that belongs to no entity."""
         report(self.get_nodes(), "task", error)
 
     def _make_handler(self, entity: Any, node: Node, take_from_wait_list: Callable[[Any], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Make vision_msgs/Detection2D of what was found in an image."""
+"""Makes vision_msgs/Detection2D from detections in an image."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ DIAGNOSTICS_PERIOD = 1.0
 
 @dataclass
 class Counters:
-    """What happened to the messages since the node started."""
+    """Counters of the messages since the node started."""
 
     received: int = 0
     results: int = 0
@@ -35,7 +35,7 @@ class Counters:
 
 
 class CounterDiagnostic:
-    """Makes a node's entry of /diagnostics from what it counted since the last one."""
+    """Makes a node's entry of /diagnostics from its counters since the last one."""
 
     def __init__(self, node_name: str, subject: str) -> None:
         """`node_name`: without the leading slash. `subject`: what the node counts, in the plural."""
@@ -70,13 +70,13 @@ class CounterDiagnostic:
 
 
 class FailureDiagnostic:
-    """Tells what could not be read and what callbacks raised; every node has this in its entry."""
+    """Reports unreadable messages and exceptions of callbacks; every node has this in its entry."""
 
     def __init__(self) -> None:
         self._last = Counters()
 
     def lines(self, counters: Counters) -> list[str]:
-        """Return what happened since the last call, a line each."""
+        """Return the events since the last call, a line each."""
         last, self._last = self._last, replace(counters)
         changes = (
             (counters.unreadable - last.unreadable, "unreadable messages or requests"),

@@ -10,7 +10,7 @@ LOCALHOST_ONLY = "ROS_LOCALHOST_ONLY"
 """Takes precedence over RANGE where it is 1; deprecated since Iron."""
 
 DISCOVERY_VARIABLES = (RANGE, LOCALHOST_ONLY, "ROS_STATIC_PEERS", "ROS_DISCOVERY_SERVER", "CYCLONEDDS_URI")
-"""Variables by which a user has decided who discovers whom."""
+"""Environment variables by which a user sets the range of discovery."""
 
 SCOPES = ("", "localhost", "subnet")
 """Values of the launch argument dds_scope; empty: what the environment says, otherwise localhost."""

@@ -45,7 +45,7 @@ class Transport(Protocol):
 
     @property
     def available(self) -> bool:
-        """Whether the driver is there."""
+        """Whether the driver can be reached."""
         ...
 
     def load(self, model: ModelFile, name: str, done: Callable[[LoadResult], None]) -> None:

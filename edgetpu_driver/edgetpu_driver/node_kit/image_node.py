@@ -38,7 +38,7 @@ _TOO_LATE = (BusyError, ExpiredError)
 
 @dataclass
 class ImageCounters(Counters):
-    """What happened to the images since the node started."""
+    """Counters of the images since the node started."""
 
     valid: int = 0
     """Number of valid results."""
@@ -143,11 +143,11 @@ class ImageNode(BaseNode):
         """Draw a result onto a copy of its image, uint8 [H, W, 3] RGB."""
 
     def measuring_problems(self) -> list[str]:
-        """Return what keeps this node from measuring the images that arrive, a line each, for diagnostics."""
+        """Return the problems that keep this node from measuring images, a line each, for diagnostics."""
         return []
 
     def problems(self) -> list[str]:
-        """Return what is wrong with driver, model, images and algorithm."""
+        """Return the problems of driver, model, images and algorithm."""
         self.counters.dropped = self._gate.dropped
         self._watch.step(self.counters.received, self.counters.lost)
         problems = [self._client.problem if self._client else "", self._problem]
@@ -172,7 +172,7 @@ class ImageNode(BaseNode):
         self.algorithm.bind(inputs, outputs)
 
     def prepare(self, image: CameraImage) -> None:
-        """Tell the algorithm what it must know before it preprocesses an image."""
+        """Set up the algorithm before it preprocesses an image."""
 
     def inputs_of(self, frame: PreparedFrame, stamp: float) -> Mapping[str, NDArray[Any]]:
         """Return all inputs of the model for a frame taken at `stamp` seconds, by name."""
@@ -349,7 +349,7 @@ class ImageNode(BaseNode):
         self.deliver(header, image, frame, self.algorithm.postprocess(frame, outputs))
 
     def deliver(self, header: Header, image: CameraImage, frame: Any, result: Any) -> None:
-        """Publish the result of an image, count it and draw it for those who look."""
+        """Publish the result of an image, count it, and draw it if the debug image has subscribers."""
         self.publish(header, result)
         self.counters.results += 1
         self.counters.valid += bool(result.valid)

@@ -166,7 +166,7 @@ class _Topic(ABC, Generic[Listener]):
                 self._on_message(message)
 
     def _tell(self, *arguments: Any) -> None:
-        """Call the listeners; what one of them raises concerns its own node only."""
+        """Call the listeners; an exception of one concerns only its own node."""
         for node, listener in list(self._listeners.items()):
             tell: Callable[..., None] = listener
             try:

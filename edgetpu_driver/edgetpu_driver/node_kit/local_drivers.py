@@ -17,7 +17,7 @@ class LocalDriver(Protocol):
     """A driver whose host can be called directly, from any thread."""
 
     def active_host(self) -> ModelHost:
-        """Return what runs the models; UnavailableError unless the driver is active."""
+        """Return the host that runs the models; UnavailableError unless the driver is active."""
         ...
 
     def submit_load(

@@ -1,4 +1,4 @@
-"""A product that a driver elsewhere is computing: its requests, and the outputs that have come back."""
+"""A product that a driver is computing: its requests, and the outputs received so far."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ProductResult:
 
 @dataclass
 class ProductInProgress:
-    """The requests of one product, round by round, and what has come back."""
+    """The requests of one product, round by round, and the outputs received so far."""
 
     computation: Products
     done: Callable[[ProductResult], None]

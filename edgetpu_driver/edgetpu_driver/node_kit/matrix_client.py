@@ -1,4 +1,4 @@
-"""A real matrix on a driver elsewhere, for one node, which executes plans by asynchronous requests."""
+"""A real matrix on a driver, for one node; executes plans by asynchronous requests."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ RETRY_PERIOD = 1.0
 
 
 REFUSAL_PERIOD = 10.0
-"""Seconds after which weights that the driver refused are sent again: what it lacks may be back, such as
-the sticks that can run the model. Uncritical."""
+"""Seconds after which weights that the driver refused are sent again; a missing stick may have returned.
+Uncritical."""
 
 
 class MatrixState(Enum):
@@ -118,7 +118,7 @@ class MatrixClient:
         self._matrix: NDArray[np.floating] | None = None
         self._product: ProductInProgress | None = None
         self._finished: Callable[[], None] | None = None
-        """Tells the caller the result of a product that has just ended."""
+        """Passes the result of a product that has just ended to the caller."""
         self.refusal: EdgeTpuError | None = None
         """Why the model or the matrix was refused; setting it again at once would not help."""
         self._refused_until = inf
@@ -234,7 +234,7 @@ class MatrixClient:
         return MatrixState.READY if self._all_set() else MatrixState.SETTING
 
     def _all_set(self) -> bool:
-        """Whether every tile is set, on a driver that is there."""
+        """Whether every tile is set, on a driver that can be reached."""
         if self._change is not None or self._plan is None:
             return False
         tiles = self._plan.tiles
@@ -264,7 +264,7 @@ class MatrixClient:
         self._step()
 
     def _probe(self) -> bool:
-        """Set zeros on the first copy, only to learn from the answer what its weights are worth."""
+        """Set zeros on the first copy, to learn the scales of its weights from the answer."""
         client = self._copies[0].client
         weights = np.zeros((prod(client.outputs[0].shape), 1), np.float32)
         client.set_weights(WeightRequest(weights), self._on_probed)
@@ -336,7 +336,7 @@ class MatrixClient:
             self._step()
 
     def _on_error(self, copy: _Copy, error: EdgeTpuError) -> None:
-        """Give up for a while what would be refused again; after other errors it is tried again soon."""
+        """Wait before repeating what was refused; after other errors, repeat it soon."""
         if copy.client.ready and isinstance(error, (InputError, ModelUnsupportedError)):
             self._refuse(error)
             self._refused_until = time.monotonic() + REFUSAL_PERIOD

@@ -111,7 +111,7 @@ class ModelClient:
         self._unconfirmed = False
         """Whether `problem` stays until a request succeeds: that the model is loaded does not disprove it."""
         self._untold = False
-        """Whether the log does not say yet that the model is loaded: the request under way will tell."""
+        """Whether the log has yet to say that the model is loaded, which the pending request will show."""
         # Nodes of one launch start together: a driver that starts a little later is not worth a warning.
         self._deadline = time.monotonic() + request_timeout
         self._next_load = 0.0
@@ -293,7 +293,7 @@ class ModelClient:
         self._tell_loaded()
 
     def _step(self) -> None:
-        """Find the driver, load the model, give up a request that is overdue, send one again that is due."""
+        """Find the driver, load the model, drop an overdue request, and repeat one that is due."""
         transport = self._connect()
         now = time.monotonic()
         overdue = now > self._deadline

@@ -1,4 +1,4 @@
-"""What nodes open in the ROS graph: topics, services and clients, found by making the nodes."""
+"""The topics, services and clients of nodes, found by creating the nodes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Interfaces:
 
 
 def interfaces_of(node: Node) -> Interfaces:
-    """Return what a node of this process has open now."""
+    """Return the topics, services and clients of a node of this process."""
     return interfaces_in_graph(node, node.get_name(), node.get_namespace())
 
 
@@ -126,7 +126,7 @@ def _choices(settings: Iterable[Setting]) -> list[dict[str, Any]]:
 
 
 def _made(kind: Any, values: Mapping[str, Any]) -> Interfaces:
-    """Make a node, let it settle, and return what it opened."""
+    """Create a node, wait until it has started, and return its topics, services and clients."""
     node = kind(parameter_overrides=[Parameter(name, value=value) for name, value in values.items()])
     executor = make_executor()
     try:
