@@ -132,6 +132,16 @@ def test_another_policy_takes_over_without_a_gap(partner: Partner, folder: Path)
     assert all(min(abs(each.data[0] - 0.4), abs(each.data[0] - 0.8)) < 0.02 for each in partner.commands)
 
 
+def test_keeps_no_graphs_of_former_policies(partner: Partner, folder: Path) -> None:
+    for number, gain in enumerate((0.3, 0.6, 0.9)):
+        assert partner.set_policy(policy(folder, f"former_{number}", gain)) == ""
+        partner.command(0.5, 0.5 * gain)
+    assert partner.set_policy(policy(folder, "last", 0.45)) == ""
+    partner.command(0.5, 0.225)
+    # That of the present one, and of the one before until there is another.
+    assert len(list(folder.glob("network_*.tflite"))) == 2
+
+
 def test_refuses_a_file_that_is_no_policy(partner: Partner, folder: Path) -> None:
     (folder / "other.npz").write_bytes(b"nothing")
     assert "other.npz: expected a learned network" in partner.set_policy(folder / "other.npz")
@@ -159,7 +169,8 @@ def test_refuses_a_policy_that_makes_no_velocity(partner: Partner, folder: Path)
     assert partner.set_policy(file) == "policy: expected a network of 2 outputs, a velocity; got 3"
 
 
-def test_tells_the_error_of_each_layer(node: Any, partner: Partner) -> None:
+def test_tells_the_error_of_each_layer(node: Any, partner: Partner, folder: Path) -> None:
+    assert partner.set_policy(policy(folder, "full", 1.0)) == ""
     partner.command(0.1, 0.1)
     assert "errors of its layers by 8 bits: 1: " in node.output
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 from edgetpu_control.learned.network import Array, Network
 from edgetpu_control.learned.quantised_network import INPUT, OUTPUT, QuantisedNetwork
@@ -22,6 +25,15 @@ from edgetpu_msgs.srv import Invoke, LoadModel
 
 Done = Callable[[Array | None, InferenceResult], None]
 """Called with the outputs, or None and the error in the result."""
+
+
+class _Served(NamedTuple):
+    """A network, and what runs it."""
+
+    network: QuantisedNetwork
+    client: ModelClient
+    file: Path
+    """Of its graph, for the driver."""
 
 
 class NetworkOnDriver:
@@ -42,9 +54,11 @@ class NetworkOnDriver:
         self._on_ready = on_ready
         self._calls = executor_calls(node)
         self._thread = BackgroundThread("networks")
-        self._present: tuple[QuantisedNetwork, ModelClient] | None = None
-        self._next: tuple[QuantisedNetwork, ModelClient] | None = None
+        self._present: _Served | None = None
+        self._next: _Served | None = None
         self._retired: list[ModelClient] = []
+        self._written: set[Path] = set()
+        """Files of graphs that were made here."""
         self._number = 0
         self._problem = "no network was given yet"
 
@@ -60,19 +74,19 @@ class NetworkOnDriver:
     @property
     def network(self) -> QuantisedNetwork | None:
         """The present one; None until the first is loaded."""
-        return self._present[0] if self._present is not None else None
+        return self._present.network if self._present is not None else None
 
     @property
     def problem(self) -> str:
         """Why there are no results, or no other network although one was asked for; empty if all is well."""
         if self._next is not None:
-            return self._next[1].problem
-        return self._problem or (self._present[1].problem if self._present is not None else "")
+            return self._next.client.problem
+        return self._problem or (self._present.client.problem if self._present is not None else "")
 
     @property
     def ready(self) -> bool:
         """Whether an input can be run now."""
-        return self._present is not None and self._present[1].ready and not self._present[1].busy
+        return self._present is not None and self._present.client.ready and not self._present.client.busy
 
     def replace(self, network: Network) -> None:
         """Use this network as soon as the driver has loaded it; the newest call counts."""
@@ -83,7 +97,7 @@ class NetworkOnDriver:
         """Run the network for inputs, float64[batch, n]; False, with `done` never called, unless `ready`."""
         if self._present is None:
             return False
-        network, client = self._present
+        network, client, _ = self._present
 
         def finish(result: InferenceResult) -> None:
             self._let_go()
@@ -97,7 +111,7 @@ class NetworkOnDriver:
         self._number += 1
         for client in (
             *self._retired,
-            *(each[1] for each in (self._present, self._next) if each is not None),
+            *(each.client for each in (self._present, self._next) if each is not None),
         ):
             client.close()
         self._retired, self._present, self._next = [], None, None
@@ -107,43 +121,52 @@ class NetworkOnDriver:
         try:
             quantised = self._quantise(network)
             graph = quantised.graph()
-            stem = f"network_{hashlib.sha256(graph).hexdigest()[:16]}"
-            write_file(
-                user_path(self._node.values["model_dir"] or default_model_dir()) / f"{stem}.tflite", graph
-            )
+            directory = user_path(self._node.values["model_dir"] or default_model_dir())
+            file = directory / f"network_{hashlib.sha256(graph).hexdigest()[:16]}.tflite"
+            self._remove_former(file)
+            if write_file(file, graph):
+                self._written.add(file)
         except (EdgeTpuError, OSError) as error:
             self._calls.add(partial(self._fail, number, f"the network cannot be used: {reason_of(error)}"))
             return
-        self._calls.add(partial(self._load, quantised, stem, number))
+        self._calls.add(partial(self._load, quantised, file, number))
+
+    def _remove_former(self, new: Path) -> None:
+        """In the thread: remove the graphs that were written here and are not used any more."""
+        used = {new, *(each.file for each in (self._present, self._next) if each is not None)}
+        for file in self._written - used:
+            with suppress(OSError):
+                file.unlink()
+        self._written &= used
 
     def _fail(self, number: int, problem: str) -> None:
         if number == self._number:
             self._problem = problem
             self._node.get_logger().error(problem)
 
-    def _load(self, quantised: QuantisedNetwork, stem: str, number: int) -> None:
+    def _load(self, quantised: QuantisedNetwork, file: Path, number: int) -> None:
         if number != self._number:
             return
         if self._next is not None:
-            self._next[1].close()
+            self._next.client.close()
         self._problem = ""
         client = ModelClient(
             self._node,
-            stem,
+            file.stem,
             # Two take turns: the one in use stays as it is while the other is loaded.
             name=f"{self._node.full_name}/network_{number % 2}",
             driver=self._node.values["driver"],
             on_ready=partial(self._loaded, number),
             sets_weights=False,
         )
-        self._next = quantised, client
+        self._next = _Served(quantised, client, file)
 
     def _loaded(self, number: int) -> None:
         if self._next is not None and number == self._number:
             if self._present is not None:
-                self._retired.append(self._present[1])
+                self._retired.append(self._present.client)
             self._present, self._next = self._next, None
-            self._tell(self._present[0])
+            self._tell(self._present.network)
             self._calls.add(self._let_go)
         self._on_ready()
 
