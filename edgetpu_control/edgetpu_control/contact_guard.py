@@ -20,6 +20,7 @@ class Restriction(Enum):
     NONE = "free"
     NO_COMMAND = "no velocity is asked for"
     BLIND = "no valid time to contact"
+    NO_ODOMETRY = "no odometry"
     DISTANCE = "the distance to what lies ahead"
     APPROACHED = "something approaches"
     DETECTION = "a detected object is near"
@@ -68,22 +69,25 @@ SIZE_RELEASE = 0.9
 class ContactGuard:
     """Passes a velocity on, its forward speed limited to what lets the robot stop in time.
 
-    Turning and driving backwards are never limited. Without a velocity, or a valid measurement, for `timeout`
-    seconds the speed is 0, or `blind_speed`.
+    Turning and driving backwards are never limited. Without a velocity for `timeout` seconds the speed is 0;
+    without a valid measurement, or odometry where it is used, it is `blind_speed`.
     """
 
-    def __init__(self, settings: GuardSettings, timeout: float, *, detections: bool = False) -> None:
-        """timeout: s. detections: whether the robot may only drive while detections are received, too."""
+    def __init__(
+        self, settings: GuardSettings, timeout: float, *, detections: bool = False, odometry: bool = False
+    ) -> None:
+        """timeout: s. detections, odometry: whether the robot may only drive while these come, too."""
         self.settings = settings
         self.timeout = timeout
         self.restriction = Restriction.NO_COMMAND
         self.distance = DistanceFilter()
         """From the camera; see DistanceFilter."""
-        self._needs_detections = detections
+        self._needs_detections, self._needs_odometry = detections, odometry
         self._odometry = VelocityHistory()
         self._lag = 0.0
         self._asked = STANDSTILL
         self._asked_at = self._seen_at = self._detected_at = self._approached_at = -math.inf
+        self._driven_at = -math.inf
         self._now = -math.inf
         self._size = 0.0
         self._turned = 0.0
@@ -95,7 +99,7 @@ class ContactGuard:
 
     def drive(self, velocity: Velocity, now: float) -> None:
         """Take the velocity that the robot's odometry measured."""
-        self._lag = 0.0
+        self._lag, self._driven_at = 0.0, now
         self._odometry.add(now, velocity)
 
     def follow(self, velocity: Velocity, now: float) -> None:
@@ -147,7 +151,7 @@ class ContactGuard:
     def _advance(self, now: float) -> None:
         """Move what lies ahead by what the robot has driven since the last call."""
         if now < self._now:  # the clock was set back
-            self._seen_at = self._detected_at = self._approached_at = -math.inf
+            self._seen_at = self._detected_at = self._approached_at = self._driven_at = -math.inf
             self.distance.forget()
         elif math.isfinite(self._now):
             driven = self._odometry.travelled(self._now, now)
@@ -176,6 +180,8 @@ class ContactGuard:
         limits = [(self._speed_before_contact(), Restriction.DISTANCE)]
         if now - self._seen_at > self.timeout:
             limits.append((self.settings.blind_speed, Restriction.BLIND))
+        if self._needs_odometry and now - self._driven_at > self.timeout:
+            limits.append((self.settings.blind_speed, Restriction.NO_ODOMETRY))
         if now - self._approached_at <= self.timeout:
             limits.append((0.0, Restriction.APPROACHED))
         if self._needs_detections:

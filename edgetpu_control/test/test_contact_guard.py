@@ -160,6 +160,16 @@ def test_a_robot_without_odometry_drives_as_told_after_its_reaction_time() -> No
     assert guard.distance.distance == 0.5
 
 
+def test_a_robot_whose_odometry_has_ended_does_not_drive_on() -> None:
+    guard = ContactGuard(SETTINGS, TIMEOUT, odometry=True)
+    guard.drive(Velocity(0.0), 1.0)
+    for now, linear, restriction in ((1.2, 0.5, Restriction.NONE), (1.3, 0.0, Restriction.NO_ODOMETRY)):
+        guard.measure(FREE, now, now)
+        guard.ask(AHEAD, now)
+        assert guard.command(now) == Velocity(linear, 0.25)
+        assert guard.restriction is restriction
+
+
 class TestDetections:
     @pytest.fixture
     def guard(self) -> ContactGuard:

@@ -57,7 +57,7 @@ _GUARD_SETTINGS = (
         0.0,
         60.0,
     ),
-    live("blind_speed", _DEFAULTS.blind_speed, "Speed without valid results, m/s.", 0.0, 20.0),
+    live("blind_speed", _DEFAULTS.blind_speed, "Speed without valid results or odometry, m/s.", 0.0, 20.0),
     live(
         "release_angle",
         _DEFAULTS.release_angle,
@@ -80,7 +80,11 @@ class ContactGuardNode(ControlNode):
     """Limits the forward speed of a robot by the time to contact, so that it stops in time."""
 
     settings = control_settings(
-        Setting("use_odometry", False, "Whether the robot's velocity is that of odom, not that of cmd_vel."),
+        Setting(
+            "use_odometry",
+            False,
+            "Whether the robot's velocity is that of odom, without which it stops, and not that of cmd_vel.",
+        ),
         Setting(
             "use_detections", False, "Whether the robot also stops for detected objects, and without them."
         ),
@@ -101,7 +105,10 @@ class ContactGuardNode(ControlNode):
         detections = self.values["use_detections"]
         try:
             self._guard = ContactGuard(
-                self._guard_settings(self.values), self.values["timeout"], detections=detections
+                self._guard_settings(self.values),
+                self.values["timeout"],
+                detections=detections,
+                odometry=self.values["use_odometry"],
             )
         except InputError as error:
             raise self.fatal(error) from None
