@@ -174,6 +174,12 @@ def test_a_map_of_distributions_and_one_of_logits_for_each_grid(channels_first: 
     check(detected(outputs), px=0.2)
 
 
+def test_the_maps_of_each_grid_may_be_in_an_order_of_their_own() -> None:
+    boxes, logits = (split_by_grid(part) for part in distributions())
+    maps = [logits[2], boxes[0], logits[0], boxes[2], boxes[1], logits[1]]
+    check(detected({f"output{number}": each for number, each in enumerate(maps)}), px=0.2)
+
+
 def test_a_map_of_both_for_each_grid_is_named() -> None:
     both = np.concatenate(distributions(), axis=1)
     outputs = {f"grid{i}": part for i, part in enumerate(split_by_grid(both))}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_vision import Detector
+from edgetpu_vision import Detector, OutputsError
 from testdata.fixed_outputs import FixedOutputs
 
 IMAGE = np.zeros((100, 200, 3), np.uint8)
@@ -91,3 +91,15 @@ def test_a_list_of_a_single_box_has_a_count_too() -> None:
 def test_raw_boxes_and_scores_beside_them_are_left_alone() -> None:
     raw = floats(np.zeros((1, 1917, 4)), np.zeros((1, 1917, 91)))
     assert found(*raw, *floats(BOXES, CLASSES, SCORES, COUNT)) == EXPECTED
+
+
+def test_boxes_in_px_are_refused() -> None:
+    boxes, classes, scores = floats(BOXES * 300, CLASSES, SCORES)
+    with pytest.raises(OutputsError, match=r"as parts of the image in 'output0'.*got coordinates up to 300"):
+        found(boxes, classes, scores)
+
+
+def test_a_box_far_outside_the_image_does_not_harm_others() -> None:
+    boxes, classes, scores, count = floats(BOXES, CLASSES, SCORES, COUNT)
+    boxes[0, 1] = (0.2, 0.0, 90.0, 0.4)
+    assert found(boxes, classes, scores, count) == EXPECTED

@@ -21,6 +21,8 @@ from edgetpu_vision.output_values import always_probabilities, real_values, scal
 _OPERATOR_OUTPUT = re.compile(r"TFLite_Detection_PostProcess(?::([0-3]))?")
 _BOXES, _CLASSES, _SCORES, _COUNT = range(4)
 """Indices of the operator's outputs (TFLite_Detection_PostProcess)."""
+_FARTHEST = 8.0
+"""Greatest coordinate of boxes as parts of the image. Uncritical: real ones hardly exceed 1, px are above."""
 _METADATA_NAMES = {
     "location": _BOXES,
     "category": _CLASSES,
@@ -91,9 +93,20 @@ class PostProcessHead(Head):
             if told.size and np.isfinite(told[0]):
                 count = min(max(round(float(told[0])), 0), count)
         chosen = np.flatnonzero(scores[:count] >= min_score)
+        self._check_boxes(boxes[chosen])
         found = boxes[chosen][:, [1, 0, 3, 2]] * self._size
         likely = checked_scores(scores[chosen], self._roles.get(_SCORES, "scores"))
         return Candidates(found, np.rint(classes[chosen]).astype(np.intp), likely)
+
+    def _check_boxes(self, boxes: NDArray[np.float32]) -> None:
+        """Raise OutputsError for coordinates [n, 4] in px: far outside the image if they were parts of it."""
+        farthest = np.abs(boxes).max(axis=1, initial=0.0)
+        if farthest.size and farthest.min() > _FARTHEST and np.isfinite(farthest).all():
+            raise OutputsError(
+                f"expected boxes as parts of the image in '{self._roles[_BOXES]}', as a post-processing "
+                f"gives them; got coordinates up to {farthest.max():.3g}: export the model with such boxes, "
+                "or without its post-processing"
+            )
 
     def _values(self, outputs: Outputs, name: str) -> NDArray[np.float32]:
         return real_values(output(outputs, name), self._specs[name])

@@ -182,11 +182,12 @@ def _distribution_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloH
             return None
         return DistributionHead(tables, tables, grids, _DISTRIBUTIONS, classes, _BINS)
     if count == 2:
-        for at in (0, 1):
-            boxes, scores = [tables[at] for tables in maps], [tables[1 - at] for tables in maps]
-            channels = {table.channels for table in scores}
-            if {table.channels for table in boxes} == {_DISTRIBUTIONS} and len(channels) == 1:
-                return DistributionHead(boxes, scores, grids, 0, channels.pop(), _BINS)
+        # Of two with as many channels the first has the boxes.
+        pairs = [sorted(tables, key=lambda table: table.channels != _DISTRIBUTIONS) for tables in maps]
+        boxes, scores = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        channels = {table.channels for table in scores}
+        if {table.channels for table in boxes} == {_DISTRIBUTIONS} and len(channels) == 1:
+            return DistributionHead(boxes, scores, grids, 0, channels.pop(), _BINS)
     return None
 
 
