@@ -121,6 +121,14 @@ def test_pixels_outside_the_region_are_0() -> None:
     assert labels.sum() == 5 * 6 * 8
 
 
+@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 8, 8, 1)], ids=str)
+def test_labels_in_float_are_known_by_the_graph(shape: tuple[int, ...]) -> None:
+    description = ModelDescription(class_counts={"labels": 4})
+    result = segmented(QUARTERS.reshape(shape), spec("labels", shape), description=description)
+    assert result.labels.dtype == np.uint8
+    np.testing.assert_array_equal(result.labels, enlarged(QUARTERS, 2))
+
+
 def test_more_than_256_classes_take_16_bits() -> None:
     labels = np.full((1, 8, 8), 300)
     assert segmented(labels, spec("labels", (1, 8, 8), np.int32)).labels[0, 0] == 300

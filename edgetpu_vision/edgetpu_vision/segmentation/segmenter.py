@@ -41,11 +41,11 @@ class Segmenter(VisionAlgorithm[Segmentation]):
         self._output = single_output(
             outputs,
             self._output_name,
-            lambda each: _is_map(channels_last(each, rows / columns), rows / columns),
+            lambda each: self._is_map(channels_last(each, rows / columns), rows / columns),
             f"a map of labels or of values of each class, for an input of {columns}x{rows} px",
         )
         spec = channels_last(self._output, rows / columns)
-        self._has_labels = _has_labels(spec)
+        self._has_labels = self._holds_labels(spec)
         count = self.description.class_counts.get(spec.name)
         if not self._has_labels:
             count = max(spec.shape[3], 2)
@@ -79,6 +79,29 @@ class Segmenter(VisionAlgorithm[Segmentation]):
             )
         return _cast(labels, high + 1)
 
+    def _is_map(self, spec: TensorSpec, aspect: float) -> bool:
+        """Whether an output may be a map of an image of this aspect ratio, rows to columns."""
+        return (
+            len(spec.shape) in (3, 4)
+            and spec.shape[0] == 1
+            and min(spec.shape[1:3]) > 1
+            and (len(spec.shape) == 4 or self._holds_labels(spec))
+            and fits_aspect(spec.shape[1], spec.shape[2], aspect)
+        )
+
+    def _holds_labels(self, spec: TensorSpec) -> bool:
+        """Whether its values are labels themselves.
+
+        They are if the graph compares classes, or if they are integers without a scale, or with the scale of
+        integers.
+        """
+        if len(spec.shape) != 3 and spec.shape[3:] != (1,):
+            return False
+        if spec.name in self.description.class_counts and not is_quantised(spec):
+            return True
+        plain = not is_quantised(spec) or (spec.scale, spec.zero_point) == (1.0, 0)
+        return spec.dtype.kind in "iu" and plain
+
 
 def _cast(labels: NDArray[Any], count: int) -> LabelMap:
     return labels.astype(np.uint8) if count <= _MOST_UINT8 else labels.astype(np.uint16)
@@ -106,20 +129,3 @@ def _filled_part(labels: LabelMap, placement: Placement) -> LabelMap:
     right = max(round((placement.left + placement.width) * x), left + 1)
     bottom = max(round((placement.top + placement.height) * y), top + 1)
     return labels[min(top, rows - 1) : bottom, min(left, columns - 1) : right]
-
-
-def _is_map(spec: TensorSpec, aspect: float) -> bool:
-    """Whether an output may be a map of an image of this aspect ratio, rows to columns."""
-    return (
-        len(spec.shape) in (3, 4)
-        and spec.shape[0] == 1
-        and min(spec.shape[1:3]) > 1
-        and (len(spec.shape) == 4 or _has_labels(spec))
-        and fits_aspect(spec.shape[1], spec.shape[2], aspect)
-    )
-
-
-def _has_labels(spec: TensorSpec) -> bool:
-    """Whether its values are labels themselves: integers without a scale, or with the scale of integers."""
-    plain = not is_quantised(spec) or (spec.scale, spec.zero_point) == (1.0, 0)
-    return spec.dtype.kind in "iu" and plain and (len(spec.shape) == 3 or spec.shape[3:] == (1,))
