@@ -51,8 +51,9 @@ class Preprocessor:
         self.spec = spec
         self.fit: Fit = fit
         self._truncates = truncates
-        self._layout = _layout(spec)
         rows = by_rows(spec)
+        self._layout = _layout(spec) if rows.shape != spec.shape else None
+        """The order of the input's axes, unless it is [1, height, width, channels]."""
         _, self.height, self.width, self.channels = rows.shape
         self._scaling = PixelScaling(rows, normalisation)
         padding = self._scaling.of_level(PADDING, self.channels)
@@ -81,7 +82,9 @@ class Preprocessor:
             else:
                 self._resize(part, buffer.image)
                 self._scaling.apply(buffer.pixels, buffer.target)
-            filled = self._layout.arranged(buffer.input())
+            filled = buffer.input()
+            if self._layout is not None:
+                filled = self._layout.arranged(filled)
             self._buffers.give_back(placement, buffer)
             return filled
 
