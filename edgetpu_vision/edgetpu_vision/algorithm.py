@@ -127,7 +127,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
         self.region = WHOLE
         self.min_confidence = min_confidence
         self.description = description or UNKNOWN
-        """What the model's files say; must be set before `bind`."""
+        """The description from the model's files; must be set before `bind`."""
         self.labels: Labels | None = None
         """Names of the model's classes; None if unknown."""
         self._label_table = LabelTable(labels)

@@ -75,7 +75,7 @@ def classification_picture(image: Pixels, result: Classifications) -> Pixels:
 
 
 def segmentation_picture(image: Pixels, result: Segmentation) -> Pixels:
-    """Each pixel tinted with the colour of its class, and their names; class 0 is left as it is."""
+    """Each pixel tinted with the colour of its class, and their names; class 0 stays unchanged."""
     picture = drawing.canvas(image)
     labels = result.labels
     picture = _tinted(picture, labels)

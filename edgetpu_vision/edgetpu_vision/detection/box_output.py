@@ -34,7 +34,7 @@ _Role = Literal["boxes", "classes"]
 
 @dataclass(frozen=True)
 class OutputRoles:
-    """What is known about a detector's outputs apart from their shapes and quantisation."""
+    """Facts about a detector's outputs other than shapes and quantisation."""
 
     boxes: str = ""
     """Name of the output with the boxes; "" if the user did not name it."""

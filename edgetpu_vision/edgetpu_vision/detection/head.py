@@ -66,12 +66,12 @@ class Table:
         return real_values(values, self.spec)
 
     def least(self, real: float) -> float:
-        """Least number of the model's output whose real value is at least this."""
+        """Least quantised number of the output whose real value is at least this."""
         return least_value(self.spec, real)
 
 
 def least_value(spec: TensorSpec, real: float) -> float:
-    """What the numbers of an output have to reach to be at least a real value; an integer if they are."""
+    """The least number of an output that stands for at least a real value; an integer for integer outputs."""
     if not is_quantised(spec):
         return real
     if spec.dtype.itemsize > 1:

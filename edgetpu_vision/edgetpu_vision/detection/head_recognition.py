@@ -27,7 +27,7 @@ one without, as YOLOv8 and later, also of oriented boxes or poses; "": to be rec
 HEAD_NAMES: tuple[HeadName, ...] = get_args(HeadName)
 
 _SCALES = (10.0, 10.0, 5.0, 5.0)
-"""Scales of encoded boxes of SSD models whose files do not tell them."""
+"""Scales of encoded boxes for SSD models whose files do not contain them."""
 _IOU_THRESHOLD = 0.6
 """Overlap for suppression in the same models: the threshold of the published SSD configurations."""
 _NEGATIVE_SHARE = 1 / 8

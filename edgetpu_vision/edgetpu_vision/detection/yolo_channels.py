@@ -1,4 +1,4 @@
-"""What the channels of a YOLO's rows hold after the box: classes, and an angle, keypoints or mask weights."""
+"""The channels of a YOLO's rows after the box: classes, and an angle, keypoints or mask weights."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEAST_SCORE = -0.3
 
 @dataclass(frozen=True)
 class YoloHints:
-    """What is known about a YOLO model apart from its outputs."""
+    """Facts about a YOLO model other than its outputs."""
 
     family: str = ""
     """"yolov5" with anchors and objectness, "yolov8" without; "" if unknown."""
@@ -63,7 +63,7 @@ class ClassChannels:
 def class_channels(
     channels: int, spec: TensorSpec, outputs: Sequence[TensorSpec], hints: YoloHints
 ) -> ClassChannels:
-    """What so many channels after the box hold. Raises ModelUnsupportedError if that cannot be told.
+    """The meaning of a number of channels after the box. Raises ModelUnsupportedError if that cannot be told.
 
     spec: of their output. outputs: all of the model.
     """

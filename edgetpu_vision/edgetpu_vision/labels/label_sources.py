@@ -1,4 +1,4 @@
-"""Labels from the source that a user names: a file, a known set, or the names themselves."""
+"""Labels from the source that the user gives: a file, a known set, or the names themselves."""
 
 from __future__ import annotations
 

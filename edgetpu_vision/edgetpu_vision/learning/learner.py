@@ -63,7 +63,7 @@ class Learner:
         self._plan: MatrixPlan | None = None
         self._classifier: TaughtClassifier | None = None
         self.examples = TaughtExamples(capacity)
-        """What was shown; after changing it call `train`."""
+        """The examples; call `train` after changing them."""
         self.method, self.max_results, self.min_confidence = method, max_results, min_confidence
 
     @property

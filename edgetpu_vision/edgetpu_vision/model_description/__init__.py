@@ -1,1 +1,1 @@
-"""What the files of a model say about its inputs and outputs beyond their shapes."""
+"""The description of a model's inputs and outputs in its files, beyond their shapes."""

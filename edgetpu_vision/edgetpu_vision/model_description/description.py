@@ -1,4 +1,4 @@
-"""What the files of a model say about its inputs and outputs beyond their shapes."""
+"""The description of a model's inputs and outputs in its files, beyond their shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
 @dataclass(frozen=True, eq=False)
 class ModelDescription:
-    """What is known about a model's inputs and outputs, by their names; everything may be unknown."""
+    """Facts about a model's inputs and outputs, by their names; all may be unknown."""
 
     normalisations: Mapping[str, Normalisation] = field(default_factory=dict)
     """Normalisation of image inputs, from the metadata."""

@@ -47,7 +47,7 @@ class PostProcess:
 
 @dataclass(frozen=True, eq=False)
 class GraphFacts:
-    """What is known about one graph."""
+    """Facts about one graph."""
 
     post_process: PostProcess | None = None
     class_counts: Mapping[str, int] = field(default_factory=dict)

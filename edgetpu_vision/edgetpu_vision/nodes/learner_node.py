@@ -142,7 +142,7 @@ class LearnerNode(VisionNode):
         self._check_model()
 
     def measuring_problems(self) -> list[str]:
-        """Return what keeps this node from recognising classes."""
+        """Return the problems that keep this node from recognising classes."""
         return [self._mismatch, self._head.problem]
 
     def on_parameter(self, name: str, value: Any) -> None:

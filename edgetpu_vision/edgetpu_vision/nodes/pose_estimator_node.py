@@ -91,5 +91,5 @@ class PoseEstimatorNode(VisionNode):
         )
 
     def draw(self, image: Pixels, result: Poses | BodySegmentation) -> Pixels:
-        """Draw the skeletons, on people tinted by their parts if the model tells these."""
+        """Draw the skeletons, on people tinted by their parts if the model outputs these."""
         return poses_picture(image, result)

@@ -1,4 +1,4 @@
-"""The layer of the learner on a driver: learned in a thread of its own, then set on a Dense model."""
+"""The layer of the learner on a driver: trained in a separate thread, then set on a Dense model."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _MOST_LABELS = 2**16 - 1
 
 
 class VisionNode(ImageNode):
-    """One kind of vision model as a node; see ImageNode for what a subclass does.
+    """A node for one kind of vision model; see ImageNode for what a subclass does.
 
     It makes its algorithm in `make_algorithms`, anew for every model and whenever one of the parameters of
     `rebuilt_by` changes, and calls `start_vision` instead of `start`.

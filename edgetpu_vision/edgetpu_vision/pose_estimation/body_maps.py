@@ -138,7 +138,7 @@ class BodyMaps:
     def _sampled(
         self, field: NDArray[np.float32], placement: Placement, width: int, height: int
     ) -> NDArray[np.float32]:
-        """A map at the centres of so many equal parts of a region, interpolated linearly.
+        """A map at the centres of equal parts of a region, interpolated linearly.
 
         Cell (y, x) lies at px (y, x) * stride of the model's input.
         """
