@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import numpy as np
@@ -68,20 +68,27 @@ def parameter(graph: Any, calls: GraphCalls, node: str, name: str) -> ShownParam
     return next(each for each in found if each.name == name)
 
 
-def await_nodes(graph: Any, view: GraphView) -> None:
-    def complete() -> bool:
-        view.refresh()
-        return all(view.nodes[name].running for name in ("edgetpu", "camera", "spot_tracker"))
+def refresh_until(graph: Any, view: GraphView, condition: Callable[[], bool]) -> None:
+    """What a node offers may be discovered later than the node."""
 
-    graph.spin_until(complete)
+    def holds() -> bool:
+        view.refresh()
+        return condition()
+
+    graph.spin_until(holds)
+
+
+def await_nodes(graph: Any, view: GraphView) -> None:
+    names = ("edgetpu", "camera", "spot_tracker")
+    refresh_until(graph, view, lambda: all(view.nodes[name].running for name in names))
 
 
 def test_every_node_of_the_table_is_known_and_whether_it_runs(graph: Any, view: GraphView) -> None:
     await_nodes(graph, view)
     assert {"looming", "classifier", "reservoir", "visual_servo", "dashboard"} < view.nodes.keys()
     assert not view.nodes["looming"].running
-    assert view.nodes["camera"].triggers == ("step",)
-    assert view.nodes["spot_tracker"].has_picture
+    refresh_until(graph, view, lambda: view.nodes["camera"].triggers == ("step",))
+    refresh_until(graph, view, lambda: view.nodes["spot_tracker"].has_picture)
 
 
 def test_results_become_numbers_and_curves(graph: Any, view: GraphView) -> None:

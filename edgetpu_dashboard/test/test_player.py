@@ -35,9 +35,9 @@ class Times:
 
 
 @contextmanager
-def playing(source: Source) -> Iterator[Player]:
+def playing(source: Source, *, paused: bool = False) -> Iterator[Player]:
     shown: Queue[Pixels] = Queue()
-    made = Player(FAST, shown.put, lambda _settings: source)
+    made = Player(FAST, shown.put, lambda _settings: source, paused=paused)
     try:
         yield made
     finally:
@@ -67,6 +67,13 @@ def test_while_paused_each_step_takes_one_picture_a_period_later() -> None:
         assert steps == pytest.approx([last + 0.005, last + 0.010])
         with pytest.raises(Empty):
             source.times.get(timeout=0.05)
+
+
+def test_a_player_made_paused_takes_its_first_picture_by_a_step() -> None:
+    source = Times()
+    with playing(source, paused=True) as made:
+        made.step()
+        assert source.times.get(timeout=5.0) == pytest.approx(0.005)
 
 
 def test_new_settings_open_the_source_again() -> None:

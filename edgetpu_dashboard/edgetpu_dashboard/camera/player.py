@@ -41,15 +41,17 @@ class Player:
         settings: CameraSettings,
         show: Callable[[Pixels], None],
         open_source: Callable[[CameraSettings], Source] = open_source,
+        *,
+        paused: bool = False,
     ) -> None:
-        """show: gets each picture, in the player's thread."""
+        """show: gets each picture, in the player's thread. paused: whether the first is taken by `step`."""
         self.problem = ""
         """Why there are no pictures; empty: there are."""
         self._settings = settings
         self._show = show
         self._open_source = open_source
         self._changed = threading.Condition()
-        self._reopen, self._paused, self._closed = False, False, False
+        self._reopen, self._paused, self._closed = False, paused, False
         self._steps = 0
         self._seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="camera", daemon=True)

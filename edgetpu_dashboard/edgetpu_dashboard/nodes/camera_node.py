@@ -142,8 +142,7 @@ class CameraNode(BaseNode):
         self._images = self.create_publisher(Image, "image", _QOS)
         self._infos = self.create_publisher(CameraInfo, "camera_info", _QOS)
         self.create_service(Trigger, "~/step", self._step)
-        self._player = Player(self._wanted(), self._publish, self._open)
-        self._player.paused = self.values["paused"]
+        self._player = Player(self._wanted(), self._publish, self._open, paused=self.values["paused"])
         self.start_diagnostics()
 
     def destroy_node(self) -> None:
