@@ -18,7 +18,7 @@ from accuracy.report import write_report
 from measured_figures.row import Row, line, write_rows
 from testdata import MissingFileError
 
-AREAS = ("spot", "flow", "looming", "compass", "pattern", "stick", "poses", "vision", "learner")
+AREAS = ("spot", "flow", "looming", "compass", "pattern", "stick", "poses", "vision", "learner", "policy")
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "accuracy"
 EXIT_WORSE, EXIT_INTERRUPTED = 1, 130
 

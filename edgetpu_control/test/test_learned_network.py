@@ -151,6 +151,10 @@ class TestEightBits:
         assert all(0 < each.own < 0.05 for each in errors)
         assert errors[-1].total > errors[-1].own
 
+    def test_leaves_room_above_the_largest_sample(self, wide: QuantisedNetwork) -> None:
+        largest = wide.network.sample_activations()[1].max()
+        assert wide.layers[0].scale * 255 == pytest.approx(1.25 * largest)
+
     def test_copies_fill_the_program(self, wide: QuantisedNetwork) -> None:
         assert wide.copies == (85, 8, 8, 128)
         assert wide.widths == (256,) * 4

@@ -26,6 +26,9 @@ _DAMPING = 0.01
 """Share of the mean square of the inputs that is added to each, as GPTQ proposes."""
 _BIAS_LIMITS = -(2**30), 2**30
 """Leaves room for the products in sums of 32 bits."""
+_HIDDEN_HEADROOM = 1.25
+"""Range of a hidden layer over that of the samples, which do not contain the largest value of all. The error
+on other observations is least from 1.2 to 1.35 (`make accuracy ALGORITHMS=policy`)."""
 _OUTPUT_HEADROOM = 1.02
 """Range of the last layer over that of the commands, whose ends it then has in spite of rounding."""
 
@@ -232,7 +235,10 @@ def _layers(
     layers, in_scale = [], _IN_SCALE
     for number, layer in enumerate(network.layers):
         last = number == len(network.layers) - 1
-        scale = _OUTPUT_HEADROOM * min(ranges[number], 1.0) / INT8_MAX if last else ranges[number] / 255
+        if last:
+            scale = _OUTPUT_HEADROOM * min(ranges[number], 1.0) / INT8_MAX
+        else:
+            scale = _HIDDEN_HEADROOM * ranges[number] / 255
         form = copies[number], copies[number + 1], widths[number + 1]
         found = _quantised(layer, form, steps, (in_scale, scale), row_scales=row_scales)
         layers.append(replace(found, zero_point=0 if last else -128))
