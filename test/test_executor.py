@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.wait_set import _take_response
 from testdata.node_in_executor import Bench
 from testdata.spinning_node import PATIENCE
 
@@ -315,3 +317,42 @@ def test_a_task_among_work_that_never_stops_leaves_but_itself_to_rclpy(
     fired.clear()
     bench.spin_until(lambda: len(fired) >= 20)
     assert not looked
+
+
+class _Queue:
+    """A client with answers in its queue: to its own request 7, or None for another client's."""
+
+    srv_type = Trigger
+
+    def __init__(self, answers: list[str | None]) -> None:
+        self.handle, self.future, self.takes, self._answers = self, Future(), 0, answers
+
+    def take_response(self, _kind: Any) -> tuple[Any, Any]:
+        self.takes += 1
+        answer = self._answers.pop(0) if self._answers else None
+        return (
+            None if answer is None else SimpleNamespace(request_id=SimpleNamespace(sequence_number=7))
+        ), answer
+
+    def get_pending_request(self, number: int) -> Future:
+        assert number == 7
+        return self.future
+
+
+def test_an_answer_is_found_behind_those_to_other_clients_in_one_round() -> None:
+    queue = _Queue([None] * 50 + ["own"])
+    _take_response(queue)
+    assert queue.future.result() == "own"
+    assert queue.takes == 51 + 3
+
+
+def test_an_answer_alone_costs_few_takes() -> None:
+    queue = _Queue(["own"])
+    _take_response(queue)
+    assert queue.takes == 1 + 3
+
+
+def test_a_client_that_gets_only_answers_to_others_gives_the_others_their_turn() -> None:
+    queue = _Queue([None] * 1000)
+    _take_response(queue)
+    assert queue.takes == 64
