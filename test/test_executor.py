@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from rclpy.task import Future
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
+from edgetpu_driver.node_kit.callback_guard import _take_answer
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.wait_set import _take_response
 from testdata.node_in_executor import Bench
@@ -338,12 +340,28 @@ class _Queue:
         assert number == 7
         return self.future
 
+    def __enter__(self) -> None:
+        """Be the handle, held."""
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
 
 def test_an_answer_is_found_behind_those_to_other_clients_in_one_round() -> None:
     queue = _Queue([None] * 50 + ["own"])
     _take_response(queue)
     assert queue.future.result() == "own"
     assert queue.takes == 51 + 3
+
+
+def test_the_executor_of_rclpy_finds_it_too(bench: Bench) -> None:
+    queue = _Queue([None] * 50 + ["own"])
+    execute = _take_answer(bench.executor, queue)
+    assert execute is not None
+    with suppress(StopIteration):
+        execute().send(None)
+    assert queue.future.result() == "own"
+    assert _take_answer(bench.executor, _Queue([None] * 1000)) is None
 
 
 def test_an_answer_alone_costs_few_takes() -> None:

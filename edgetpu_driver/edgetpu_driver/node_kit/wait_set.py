@@ -21,6 +21,7 @@ from rclpy.utilities import timeout_sec_to_nsec
 from rclpy.waitable import NumberOfEntities
 
 from edgetpu_driver.node_kit.callback_guard import (
+    MOST_FOREIGN_ANSWERS,
     UnreadableError,
     answering,
     read_request,
@@ -140,11 +141,6 @@ class WaitSet:
 _MOST_AT_ONCE = 32
 """Requests to one service, or answers to one client, that are taken before others have their turn."""
 
-_MOST_MISSES = 64
-"""Takes without an answer in one round. With Fast DDS the queue of a client also holds the answers to all
-other clients of its service, and a take drops one of these. A node that takes fewer in a round than others
-get loses its own answers, which are pushed out of the queue. An empty queue takes 60 us in all."""
-
 _MISSES_AFTER_ANSWER = 3
 """Takes without another answer after one: the queue is empty then, unless others ask much more often."""
 
@@ -197,7 +193,7 @@ def _take_response(client: Client) -> None:
     With Fast DDS a client receives the answers to all clients of its service; taking another's gives nothing,
     as does an empty queue.
     """
-    answers, misses, most_misses = 0, 0, _MOST_MISSES
+    answers, misses, most_misses = 0, 0, MOST_FOREIGN_ANSWERS
     while answers < _MOST_AT_ONCE and misses < most_misses:
         try:
             header, response = client.handle.take_response(client.srv_type.Response)
@@ -207,7 +203,7 @@ def _take_response(client: Client) -> None:
             misses += 1
             continue
         answers += 1
-        most_misses = min(misses + _MISSES_AFTER_ANSWER, _MOST_MISSES)
+        most_misses = min(misses + _MISSES_AFTER_ANSWER, MOST_FOREIGN_ANSWERS)
         try:
             future = client.get_pending_request(header.request_id.sequence_number)
         except KeyError:
