@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,10 +79,16 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
     names = [*available(), *SCENES]
     still = _crossings(names, (0.0, 0.0, 0.0))
     turning = _crossings(names, (-60.0, 90.0))
+    noisy = [replace(each, noise=8.0) for each in turning]
     hard = [HardTurn(name, rate, 7 * k) for k, name in enumerate(names) for rate in (-60.0, 90.0)]
     for case, scenes, rows_of in (
         ("an object of 20 % width crosses, camera still", still, _crossing_rows),
         ("an object of 20 % width crosses, camera turning at 60 and 90 deg/s", turning, _crossing_rows),
+        (
+            "an object of 20 % width crosses, camera turning at 60 and 90 deg/s, noise 8",
+            noisy,
+            _crossing_rows,
+        ),
         ("hard turns: noise 8, wobble 3 deg, blur, exposure", hard, _hard_rows),
     ):
         chosen: Sequence[Crossing | HardTurn] = scenes[:: len(scenes) // 3] if quick else scenes

@@ -55,19 +55,21 @@ class Crossing:
     rate: float
     """Turn rate of the camera, deg/s; 0: it stands still for the time of one crossing and a second more."""
     seed: int
+    noise: float = 2.0
+    """Standard deviation of each pixel, grey levels."""
 
     def clip(self) -> Clip:
         """The images. The object is 60 to 100 % of the picture high and crosses in 1 to 4 s."""
         random = np.random.default_rng(self.seed)
         camera = pinhole(64, 64, FOV)
-        table = Turntable(load(self.panorama), camera)
+        table = Turntable(load(self.panorama), camera, self.noise)
         start, duration = float(random.uniform(0.0, 360.0)), float(random.uniform(1.0, 4.0))
         enters, side = float(random.uniform(0.3, 1.0)), float(random.choice((-1.0, 1.0)))
         seconds = enters + duration + 1.0 if self.rate == 0 else 360.0 / abs(self.rate)
         sprite = _sprite(self.photo, float(random.uniform(0.6, 1.0)))
         times = np.arange(round(seconds * FRAME_RATE) + 1) / FRAME_RATE
         top = float(random.uniform(0.0, 1.0)) * (64 * SAMPLES - sprite.shape[0])
-        images, full = [], _FullSize(self.seed, 2.0)
+        images, full = [], _FullSize(self.seed, self.noise)
         for time in times:
             fine = table.view(orientation(start + time * self.rate))
             # Again and again while the camera turns, each time after a second without it.

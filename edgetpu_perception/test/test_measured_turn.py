@@ -145,6 +145,5 @@ def test_a_jump_that_no_jolt_explains_needs_far_more_support(
     # The jump is supported by all of the picture, going on by two thirds.
     used = alignment.agreement.used.copy()
     used[::3] = 0.0
-    course = replace(alignment, similarity=0.3, agreement=replace(alignment.agreement, used=used))
-    jump = replace(alignment, similarity=0.9)
-    assert turns_on(course, jump, math.radians(jump_deg), interval) == goes_on
+    course = replace(alignment, agreement=replace(alignment.agreement, used=used))
+    assert turns_on(course, alignment, math.radians(jump_deg), interval) == goes_on

@@ -40,3 +40,12 @@ def test_half_of_the_picture_supports_more_than_all_of_a_small_overlap() -> None
 
 def test_a_view_without_texture_does_not_agree() -> None:
     assert agreement(np.zeros((1, POINTS), np.float32)).measure() == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("deviations", "moves"), [(2.0, False), (4.0, True)])
+def test_in_noise_a_point_moves_by_itself_beyond_three_deviations(deviations: float, moves: bool) -> None:
+    noise, everywhere = 2.0, np.ones(POINTS, np.float32)
+    nothing = np.zeros((1, POINTS), np.float32)
+    view = texture(0) + np.float32(deviations * noise)
+    moving, all_texture = PointAgreement(texture(0), view, nothing, everywhere, noise).moving(everywhere)
+    assert moving == pytest.approx(all_texture if moves else np.zeros(POINTS))

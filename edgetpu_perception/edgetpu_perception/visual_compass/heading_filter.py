@@ -15,6 +15,7 @@ from edgetpu_perception.confidence import ramp
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.heading_filter_limits import (
     CERTAIN_SIMILARITY_SHARE,
+    JUMP_SIMILARITY_SHARE,
     KNOWN_SIMILARITY_SHARE,
     LOST_AFTER_S,
     LOST_RATE_SIGMA,
@@ -167,11 +168,14 @@ class HeadingFilter:
             best = better(best, align(key, view, last.pose.orientation.T @ orientation))
         if not is_good(best, last.pose):
             best = better(best, align(key, view, self._aligner.search(key, view)))
-        if key.standing is not None:
-            jump = angle_between(best.rotation, first.rotation)
-            if jump * self._aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS:
-                return first if turns_on(first, best, jump, stamp - last.pose.stamp) else best
-        return best
+        if best is first:
+            return first
+        jump = angle_between(best.rotation, first.rotation)
+        is_far = jump * self._aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
+        similar = first.similarity > JUMP_SIMILARITY_SHARE * best.similarity
+        if key.standing is not None and is_far and similar:
+            return first  # something moves by itself, and it is more often that thing which shows a jump
+        return first if turns_on(first, best, jump, stamp - last.pose.stamp) else best
 
     def _extrapolate(self, view: View, stamp: float) -> TrackedPose:
         """Start a new chain of keyframes with an unknown view, at the extrapolated orientation."""

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.visual_compass.angular_velocity_filter import ACCELERATION_SIGMAS
 from edgetpu_perception.visual_compass.heading_filter_limits import (
-    JUMP_SIMILARITY_SHARE,
     SIMILARITY_RANGE,
     SUDDEN_SIMILARITY_SHARE,
     TYPICAL_SIMILARITY,
@@ -160,11 +159,9 @@ def is_good(alignment: Alignment, before: Pose) -> bool:
 def turns_on(first: Alignment, other: Alignment, jump: float, interval: float) -> bool:
     """Whether the camera has turned on as extrapolated, while a thing that moves by itself shows a jump, rad.
 
-    It has if the picture supports that nearly as well, or more than the jump, times how likely a jolt is to
-    turn the camera that far from its course in `interval` s.
+    It has if the picture supports that more than the jump, times how likely a jolt is to turn the camera that
+    far from its course in `interval` s.
     """
-    if first.similarity > JUMP_SIMILARITY_SHARE * other.similarity:
-        return True
     noise = min(first.agreement.noise, other.agreement.noise)
     supports, contradicts = (each.agreement.measure(noise)[2] for each in (first, other))
     jolts = jump / (ACCELERATION_SIGMAS[-1] * interval**2)

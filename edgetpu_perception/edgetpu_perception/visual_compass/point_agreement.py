@@ -35,10 +35,12 @@ FOLLOWING_RANGE = (0.2, 0.5)
 """Share of the visible texture that follows one turn: any turn up to the first, that of the camera for sure
 from the second on. Derived: half of the picture."""
 
-MOVING_RESIDUAL = 4.0
-"""Squared residual over the tolerated one from which a point moves by itself.
+MOVING_SLACK = 9.0
+"""A point moves by itself if its squared residual exceeds what VISIBLE_DEVIATIONS of noise and this multiple
+of the slack explain.
 
-Derived: twice the tolerated residual. Less takes near things for moving ones when the camera is carried.
+Derived: three times the tolerated deviation; less takes near things for moving ones when the camera is
+carried. Rows: compass, walking camera, yaw RMSE; an object crosses, noise 8, ends within 1 deg.
 """
 
 ALL_FOLLOW = 0.9
@@ -47,8 +49,11 @@ ALL_FOLLOW = 0.9
 Rows: compass, an object crosses, camera turning, ends within 1 deg. Uncritical.
 """
 
-MOST_FOLLOW = 0.8
-"""Such a share below which sigmas grow as it falls. Rows: compass, static camera, yaws within one sigma."""
+MOST_FOLLOW = 0.85
+"""Such a share below which sigmas grow as it falls.
+
+Rows: compass, static camera, yaws within one sigma, and views lost: with 0.9 one view becomes too uncertain.
+"""
 
 MOVING_SHARE = 0.5
 """Share of the texture around a point that does not follow where something moves by itself. Derived: half."""
@@ -57,7 +62,7 @@ MOVING_CELLS = 3
 """Side of that surrounding, cells. Rows: compass, an object crosses, camera turning, ends within 1 deg."""
 
 MIN_STANDING_SHARE = 0.4
-"""Share of the points that must be left if those that move by themselves are left out of a key.
+"""Smallest share of the points that are used if those that move by themselves are left out of a key.
 
 Derived: nearly half; with less it is not known what moves.
 """
@@ -113,10 +118,11 @@ class PointAgreement:
         `inside`: 1 for points in view, else 0: [points]. Points that were not used are judged as well.
         """
         visible = np.float32(self._visible(self.noise))
-        residual = (np.square(self.key - self.view) / (self.slack + visible)).mean(axis=0)
+        tolerated = np.float32(MOVING_SLACK) * self.slack + visible
+        residual = (np.square(self.key - self.view) / tolerated).mean(axis=0)
         square = np.maximum(np.square(self.key), np.square(self.view)).mean(axis=0)
         texture = inside * square / (square + visible)
-        return texture * (residual > MOVING_RESIDUAL), texture
+        return texture * (residual > 1.0), texture
 
     @staticmethod
     def _visible(noise: float) -> float:

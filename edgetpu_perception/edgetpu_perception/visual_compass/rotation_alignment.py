@@ -217,22 +217,23 @@ class RotationAligner:
         slack = np.float32(MAX_DEVIATION_CELLS**2) * (points[1] * points[1] + points[2] * points[2])
         return Key(view, points, jacobian, leverage, contrast, spread, slack, standing)
 
-    def _standing(self, known: Alignment) -> Floats | None:
+    def _standing(self, known: Alignment) -> Floats:
         """0 at points of an aligned view that show what moves by itself, else 1: [points].
 
-        None if too few points would be left.
+        At least MIN_STANDING_SHARE of the points are 1: those around which most of the texture follows.
         """
         planes = np.zeros((2, self._rows * self._columns), np.float32)
         planes[:, self._index] = known.agreement.moving(known.inside)
         moving, texture = (
             cv2.boxFilter(each.reshape(self._rows, self._columns), -1, (MOVING_CELLS,) * 2) for each in planes
         )
-        moves = (moving > MOVING_SHARE * texture + np.float32(1e-3)).ravel()
+        share = (moving / (texture + np.float32(2e-3))).ravel()
         cell = np.rint(self._projection.cells(known.rotation.T, self._rays))
         inside = self._inside(cell)
-        standing = np.ones(len(self._index), np.float32)
-        standing[inside] = ~moves[self._strides.dot(cell).astype(np.intp)[inside]]
-        return standing if float(standing.mean()) > MIN_STANDING_SHARE else None
+        moves = np.zeros(len(self._index), np.float32)
+        moves[inside] = share[self._strides.dot(cell).astype(np.intp)[inside]]
+        limit = max(MOVING_SHARE, float(np.quantile(moves, MIN_STANDING_SHARE)))
+        return (moves <= limit).astype(np.float32)
 
     def _by_block(self, values: Floats, channels: int) -> Floats:
         """Sums over the points of each block and all channels: [4, blocks] of [4, channels * points]."""
