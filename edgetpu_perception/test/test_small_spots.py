@@ -134,3 +134,17 @@ def test_a_lamp_is_found_on_texture_that_leaves_cells_as_bright() -> None:
     result = SpotTracker().update(image)
     assert result.valid
     assert ((result.x + 1) * 319 / 2, (result.y + 1) * 255 / 2) == pytest.approx((160, 120), abs=0.5)
+
+
+def test_a_small_lamp_is_preferred_to_a_large_thing_that_is_as_bright_in_the_model() -> None:
+    image = picture((60.3, 60.7), radius=1.5)
+    cv2.circle(image, (220, 150), 30, 110, cv2.FILLED)
+    result = SpotTracker().update(image)
+    assert math.dist(in_px(result), (60.3, 60.7)) < 0.5
+
+
+def test_a_hot_pixel_beside_a_large_spot_is_no_lamp() -> None:
+    image = picture()
+    cv2.circle(image, (220, 150), 30, 110, cv2.FILLED)
+    image[60, 60] = 255
+    assert math.dist(in_px(SpotTracker().update(image)), (220.0, 150.0)) < 0.5

@@ -20,6 +20,12 @@ AsGrey = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
 LAMP_SIDE = 3
 """Side, px, of the square whose mean is the brightness of a lamp. Derived: one hot pixel has a ninth."""
 
+MIN_CELL_PIXELS = 2.0
+"""Px of the camera along a cell, below which they show hardly more than the cells.
+
+Derived: half a cell is what the centroid of a spot resolves.
+"""
+
 LAMP_CONTRAST = (60.0, 100.0)
 """Grey levels by which a lamp exceeds the background of the picture: none up to the first, full confidence
 from the second on. Rows: spot, lamps of radius 1.5 px on a dull day; photographs without a lamp."""
@@ -45,7 +51,7 @@ def find_camera_lamp(grey: NDArray[np.uint8], camera: CameraPixels, as_grey: AsG
     """
     pixels = as_grey(camera())
     x_cell, y_cell = pixels.shape[1] / grey.shape[1], pixels.shape[0] / grey.shape[0]
-    if min(x_cell, y_cell) < LAMP_SIDE:
+    if min(x_cell, y_cell) < MIN_CELL_PIXELS:
         return NO_SPOT
     levels = cv2.blur(pixels, (LAMP_SIDE, LAMP_SIDE))
     _, most, _, (column, row) = cv2.minMaxLoc(levels)

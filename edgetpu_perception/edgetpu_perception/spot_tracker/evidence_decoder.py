@@ -125,6 +125,13 @@ SMALL_SPOT_CONTRAST_FACTOR = 1.3
 """A cell is much brighter than the map, so that a spot too small for it is looked for, from this multiple of
 the map's contrast on. Rows: spot, lamps of radius 5 px; discs of radius 2-4, rmse."""
 
+REMOVED_CONTRAST_SHARE = 0.6
+"""What the graph removes from a cell, as a share of the map's contrast, from which on the camera's pixels are
+searched for a lamp beside a certain spot. Averaging over 3x3 cells takes up to half from the edge of a spot.
+
+Rows: spot, lamps of radius 1.5 px on a dull day.
+"""
+
 SAME_SPOT_CELLS = 2.0
 """A small spot this close to the blob is the blob. Derived: what 3x3 cells and a soft edge reach."""
 
@@ -188,10 +195,11 @@ class EvidenceDecoder:
             ):
                 found = small
         sure = SUFFICIENT_CONFIDENCE if found is large else CERTAIN_CONFIDENCE
-        if camera is None or found.confidence >= sure:
+        hidden = found is large and _may_hide_lamp(large, grey, evidence, contrast)
+        if camera is None or (found.confidence >= sure and not hidden):
             return found
         lamp = find_camera_lamp(grey, camera, self._weighted_sum)
-        return lamp if lamp.confidence > found.confidence else found
+        return lamp if lamp.confidence >= found.confidence else found
 
     def _large_spot(
         self,
@@ -270,6 +278,15 @@ def _by_disc(large: Spot, grey: NDArray[np.uint8], aspect: float) -> Spot:
     if apart > disc.radius and large.confidence > max(disc.confidence, SUFFICIENT_CONFIDENCE):
         return large
     return Spot(disc.x, disc.y, disc.x_sigma, disc.y_sigma, disc.confidence)
+
+
+def _may_hide_lamp(large: Spot, grey: NDArray[np.uint8], evidence: NDArray[Any], contrast: float) -> bool:
+    """Whether the graph has removed something elsewhere that may be a lamp brighter than the spot."""
+    if evidence.dtype != np.uint8:
+        return False
+    _, removed, _, peak = cv2.minMaxLoc(cv2.subtract(grey, evidence))
+    is_elsewhere = math.dist(peak, (large.x, large.y)) > SAME_SPOT_CELLS
+    return is_elsewhere and removed > REMOVED_CONTRAST_SHARE * contrast
 
 
 def _is_same(small: Spot, large: Spot) -> bool:
