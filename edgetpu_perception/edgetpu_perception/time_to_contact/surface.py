@@ -89,6 +89,11 @@ class Surface:
         """Whether it certainly approaches."""
         return self.rate >= APPROACH_SIGMAS * self.rate_sigma
 
+    @property
+    def moves(self) -> bool:
+        """Whether it certainly approaches or recedes."""
+        return abs(self.rate) >= APPROACH_SIGMAS * self.rate_sigma
+
     def extent(self) -> tuple[float, float, float, float]:
         """Left, top, right and bottom edge, elements of the map, of the rectangle that its elements fill.
 

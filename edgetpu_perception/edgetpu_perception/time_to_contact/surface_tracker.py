@@ -30,6 +30,7 @@ from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     ESTABLISHED_EVIDENCE,
+    ESTABLISHED_FRAMES,
     EVIDENCE_DECAY,
     FAILED_LOG_DEPTH,
     IMAGE_NOISE_SHARE,
@@ -41,6 +42,7 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     MAX_MISFIT,
     MAX_SHIFT_ELEMENTS,
     MAX_SHIFT_SHARE,
+    MAX_SLOW_KEYFRAME_AGE_S,
     MERGE_DISTANCE_ELEMENTS,
     MIN_AGE_S,
     MIN_KEYFRAME_OVERLAP,
@@ -54,6 +56,7 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     SEARCH_INTERVAL_FRAMES,
     SECOND_PRECISION,
     SLOPE_ROUNDING_VARIANCE,
+    SLOW_LOG_DEPTH,
     TRIAL_EVIDENCE,
     TRIAL_FRAMES,
     UNEXPLAINED_VARIANCES,
@@ -256,7 +259,9 @@ class SurfaceTracker:
         gain = np.minimum(squares[0], 25.0) - np.minimum(squares[1], 25.0)
         other.evidence = max(other.evidence * EVIDENCE_DECAY, float(gain[both].sum()) / NOISE_CORRELATION**2)
         main.established = True
-        other.established = other.evidence > (KEPT_EVIDENCE if other.established else ESTABLISHED_EVIDENCE)
+        followed = other.frames >= ESTABLISHED_FRAMES
+        least = KEPT_EVIDENCE if other.established else ESTABLISHED_EVIDENCE
+        other.established = followed and other.evidence > least
 
     def _update_membership(self, around: list[Map]) -> None:
         main, other = self.surfaces
@@ -319,12 +324,18 @@ class SurfaceTracker:
                     return surface
         return main
 
+    def _max_age(self) -> float:
+        """Age of the keyframe, s, at which a new one is taken."""
+        main = self.surfaces[0]
+        slow = main.moves and abs(main.log_depth) < SLOW_LOG_DEPTH
+        return MAX_SLOW_KEYFRAME_AGE_S if slow else MAX_KEYFRAME_AGE_S
+
     def _renew_keyframe(self, brightness: Map) -> None:
         main = self.surfaces[0]
         x, y = main.warp[0, 2] / self._grid.extent[0], main.warp[1, 2] / self._grid.extent[1]
         growth = max(abs(surface.log_depth) for surface in self.surfaces if surface.established)
         if (
-            self._age > MAX_KEYFRAME_AGE_S - 1e-6
+            self._age > self._max_age() - 1e-6
             or growth > MAX_LOG_DEPTH
             or math.hypot(x, y) > MAX_SHIFT_SHARE
             or main.overlap < MIN_KEYFRAME_OVERLAP

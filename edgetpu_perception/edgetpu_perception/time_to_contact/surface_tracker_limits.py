@@ -7,7 +7,24 @@ import math
 from edgetpu_perception.time_to_contact.homography_alignment import precision_of
 
 MAX_KEYFRAME_AGE_S = 1.0
-"""Age of a keyframe, s, at which a new one is taken. Rows: looming, plane, median error of TTC."""
+"""Age of a keyframe, s, at which a new one is taken: what moves by itself soon looks too different.
+
+Rows: looming, plane, median error of TTC; object approaches a camera that stands still, found.
+"""
+
+MAX_SLOW_KEYFRAME_AGE_S = 3.0
+"""The same while the main surface grows or shrinks slowly: within a second there would be little to measure,
+and a camera that drives slowly sees little that grows many times as fast.
+
+Rows: looming, car ahead brakes, median error of TTC.
+"""
+
+SLOW_LOG_DEPTH = 0.12
+"""Change of depth of the main surface, as a logarithm, up to which it moves slowly.
+
+With 0.15 an object 3 s away before a background 15 to 25 s away is found later. Rows: looming, car ahead
+brakes, region on it, 95th percentile.
+"""
 
 MAX_LOG_DEPTH = math.log(1.3)
 """Change of depth, as a logarithm, at which a new keyframe is taken.
@@ -137,6 +154,13 @@ ESTABLISHED_EVIDENCE, KEPT_EVIDENCE = 60.0, 30.0
 """Chi-square that a second surface must gain to become established, and to remain so.
 
 Rows: looming, object before a background.
+"""
+
+ESTABLISHED_FRAMES = 4
+"""Frames in which a second surface must have been aligned to become established: its first rates are wild.
+
+With 8 a nearer object is measured too late. Rows: looming, car ahead brakes, region on it, 95th percentile;
+object before a background, 95th percentile.
 """
 
 EVIDENCE_DECAY = 0.97
