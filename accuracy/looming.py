@@ -93,7 +93,8 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     rows += _near_rows(list(approaches("straight", names, 128, repeats)), large)
     for kind in scenes.KINDS:
         rows.append(_alarm_row(kind, list(others(kind, names + fresh, repeats)), small))
-    rows += looming_disturbances.measure(small, quick)
+    wide = open_engine(engine, graph.name(64, 192), graph.build(64, 192))
+    rows += looming_disturbances.measure(small, quick, wide)
     rows += looming_speed_changes.measure(small, quick)
     if not quick:
         medium = open_engine(engine, graph.name(96, 96), graph.build(96, 96))

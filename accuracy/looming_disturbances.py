@@ -26,8 +26,8 @@ SLANTS = ((10, 1.0), (20, 2.0), (30, 3.0), (40, 4.0))
 """Slants in degrees, each with the median error of the rate in percent that is asked for."""
 
 
-def measure(engine: Engine, quick: bool) -> list[Row]:
-    """All rows; `quick`: a few photographs."""
+def measure(engine: Engine, quick: bool, wide: Engine | None = None) -> list[Row]:
+    """All rows; `quick`: a few photographs; `wide`: runs a graph that does not squeeze a wide image."""
     names = DEVELOPMENT[:3] if quick else DEVELOPMENT
     count = 4 if quick else 2 * len(DEVELOPMENT)
     rows: list[Row] = []
@@ -57,7 +57,10 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
     cars = list(_targets(kind, scenes.braking, count))
     clips, regions = [car.clip for car in cars], [partial(_visible, car) for car in cars]
     rows += _braking_rows(f"{kind}, region on it", _compared(engine, clips, regions), 10.0, 25.0)
-    return rows + _braking_rows(f"{kind}, whole image", _compared(engine, clips), 25.0, None)
+    rows += _braking_rows(f"{kind}, whole image", _compared(engine, clips), 25.0, None)
+    if wide is not None:
+        rows += _braking_rows(f"{kind}, whole image, 64x192 px", _compared(wide, clips), 25.0, None)
+    return rows
 
 
 @dataclass(frozen=True)

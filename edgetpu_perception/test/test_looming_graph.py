@@ -8,6 +8,7 @@ import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
+from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.time_to_contact.looming import Looming
@@ -18,6 +19,29 @@ class TestGraph:
         assert graph.build() == graph.build()
         assert graph.name() == Looming().model == "looming_64x64"
         assert Looming(size=128).model == "looming_128x128"
+
+    def test_is_wide_if_asked(self) -> None:
+        assert Looming(size=96, width=288).model == "looming_96x288"
+
+    @pytest.mark.parametrize(
+        ("width", "height", "model"),
+        [
+            (1242, 375, "looming_64x192"),
+            (640, 320, "looming_64x128"),
+            (1920, 1080, "looming_64x64"),
+            (320, 20, "looming_64x256"),
+        ],
+    )
+    def test_does_not_squeeze_wide_images(self, width: int, height: int, model: str) -> None:
+        looming = Looming()
+        looming.update(np.zeros((height, width), np.uint8), 0.0)
+        assert looming.model == model
+
+    def test_suits_the_region_that_is_seen_first(self) -> None:
+        looming = Looming()
+        looming.region = Region(600, 100, 70, 60)
+        looming.update(np.zeros((375, 1242), np.uint8), 0.0)
+        assert looming.model == "looming_64x64"
 
     def test_gives_the_brightness_and_the_slopes_of_a_ramp(self, looming_engine: CpuEngine) -> None:
         y, x = np.mgrid[:64, :64]

@@ -16,15 +16,17 @@ from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import TimeToContact
 from edgetpu_perception.debug_images.result_pictures import looming_picture
 from edgetpu_perception.nodes.perception_node import PerceptionNode
-from edgetpu_perception.nodes.perception_parameters import perception_settings
+from edgetpu_perception.nodes.perception_parameters import SIZES, model_size, perception_settings
 from edgetpu_perception.time_to_contact.looming import MIN_EXPANSION_RATE, Looming, LoomingResult
 
-SIZES = (64, 96, 128)
-"""Widths and heights of the model's input that the node offers, px."""
+WIDTH_STEP, MAX_WIDTH = 32, 512
+"""Step and largest value of the width of the model's input, px. Limits the time."""
 
 
-def _bad_size(value: int) -> str | None:
-    return None if value in SIZES else f"expected 64, 96 or 128; got {value}"
+def _bad_width(value: int) -> str | None:
+    if value == 0 or (value >= SIZES[0] and value % WIDTH_STEP == 0):
+        return None
+    return f"expected 0, or a multiple of {WIDTH_STEP} from {SIZES[0]} to {MAX_WIDTH}; got {value}"
 
 
 def _region_message(result: LoomingResult) -> RegionOfInterest:
@@ -38,14 +40,15 @@ class LoomingNode(PerceptionNode):
     """Publishes the time until the camera touches what it looks at."""
 
     settings = perception_settings(
+        model_size("64; 96, which sees smaller things; or 128, which has less noise."),
         Setting(
-            "size",
-            64,
-            "Width and height of the model's input, px: 64; 96, which sees smaller things; or 128, which has "
-            "less noise.",
-            SIZES[0],
-            SIZES[-1],
-            check=_bad_size,
+            "width",
+            0,
+            "Width of the model's input, px, for wide images, a multiple of 32: 192 with a size of 64 does "
+            "not squeeze one of 1242x375 px. 0: as size.",
+            0,
+            MAX_WIDTH,
+            check=_bad_width,
         ),
         min_confidence(0.1),
         Setting(
@@ -72,7 +75,9 @@ class LoomingNode(PerceptionNode):
         super().__init__("looming", **options)
         self._time_to_contact = self.create_publisher(TimeToContact, "~/time_to_contact", QOS_RESULTS)
         self._looming = Looming(
-            size=self.values["size"], min_expansion_rate=self.values["min_expansion_rate"]
+            size=self.values["size"],
+            width=self.values["width"] or None,
+            min_expansion_rate=self.values["min_expansion_rate"],
         )
         self.start(self._looming)
 

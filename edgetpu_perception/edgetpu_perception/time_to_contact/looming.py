@@ -10,9 +10,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
+from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
 from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.time_to_contact.homography_alignment import Grid
@@ -37,6 +37,13 @@ MIN_EXPANSION_RATE = 0.15
 """Default of the rate, 1/s, from which on an approach is claimed: contact within 6.7 s.
 
 Rows: looming, static, rotation and lateral, no approach claimed.
+"""
+
+WIDE_ASPECT_RATIO, MAX_WIDTH_TO_SIZE = 2.0, 4
+"""Width over height from which on an image gets a wider input, and the greatest width of that over `size`,
+which limits the time.
+
+Rows: looming, car ahead brakes, 1242x375, 10 Hz, whole image.
 """
 
 USUAL_RATE = 0.15
@@ -123,19 +130,22 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         camera: Pinhole | None = None,
         *,
         size: int = 64,
+        width: int | None = None,
         min_confidence: float = 0.1,
         min_expansion_rate: float = MIN_EXPANSION_RATE,
     ) -> None:
         """`engine`: runs the model; None for the suite's own graph on the CPU.
 
         `camera`: intrinsics of the images; they make rotation and slant more exact. `size`: width and height
-        of the own graph's input, 16 px or more; 128 sees smaller things and has less noise. Results below
-        `min_confidence`, 0..1, are not valid. `min_expansion_rate`: rate, 1/s, from which on a result is
-        `approaching`. Raises ModelUnsupportedError for an engine with an unsuitable model.
+        of the own graph's input, 16 px or more; 128 sees smaller things and has less noise. `width`: its
+        width if it is another; None: as `size`, but with `update` as many times that as the first image is
+        wider than high, so that wide images are not squeezed. Results below `min_confidence`, 0..1, are not
+        valid. `min_expansion_rate`: rate, 1/s, from which on a result is `approaching`. Raises
+        ModelUnsupportedError for an engine with an unsuitable model.
         """
         super().__init__(camera, min_confidence)
         self.min_expansion_rate = min_expansion_rate
-        self._size = size
+        self._size, self._width = size, width
         self._slopes: graph.SlopeReader | None = None
         self._zone_decoder: ZoneOutputDecoder | None = None
         self._zones: ZoneEnergies | None = None
@@ -148,7 +158,20 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
     @property
     def model(self) -> str:
         """Name of the suite's own graph; `graphs.families.build` builds it."""
-        return graph.name(self._size, self._size)
+        return graph.name(self._size, self._width or self._size)
+
+    def update(self, image: ImageLike, stamp: float = 0.0) -> LoomingResult:
+        """Make a result from an image; see PerceptionAlgorithm.update."""
+        image = camera_image(image)
+        if self._engine is None and self._width is None:
+            self._width = self._size * self._widths_of(image)
+        return super().update(image, stamp)
+
+    def _widths_of(self, image: CameraImage) -> int:
+        """How many times as wide as high the input is in which an image is not squeezed."""
+        part = self.region.within(image.width, image.height)
+        ratio = part.width / part.height
+        return min(round(ratio), MAX_WIDTH_TO_SIZE) if ratio >= WIDE_ASPECT_RATIO else 1
 
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         """Accept the suite's own graph, or a model with nine zone energies as output.
