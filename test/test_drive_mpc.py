@@ -15,7 +15,8 @@ from drive.swing_up_scenario import SwingUp
 
 
 def outcome(**values: float) -> Outcome:
-    return Outcome(0, {"late": 0.0, "device_ms": 10.0} | values, ((0.0, 0.5, 1.0),))
+    hurried = {"done_hurried": 1.0, "cost_hurried": 120.0, "missing": 4.0, "cut": 20.0}
+    return Outcome(0, {"late": 0.0, "device_ms": 10.0} | hurried | values, ((0.0, 0.5, 1.0),))
 
 
 def test_success_and_cost_stand_beside_those_in_float64() -> None:
@@ -23,11 +24,20 @@ def test_success_and_cost_stand_beside_those_in_float64() -> None:
         outcome(done=1, done_float64=1, cost=100, cost_float64=90),
         outcome(done=0, done_float64=1, cost=200, cost_float64=210),
     ]
-    rows = {row.metric: row for row in SwingUp().rows(outcomes)}
+    rows = {row.metric: row for row in SwingUp().rows(outcomes) if "wall time" not in row.case}
     done, cost = rows["done"], rows["cost"]
     assert (done.value, done.bound, done.reach, done.reached) == (50, 100, 95, False)
     assert (cost.value, cost.bound, cost.reached) == (150, 150, True)
     assert rows["decisions a second, simulated device"].value == pytest.approx(100)
+
+
+def test_the_loss_by_a_deadline_stands_beside_float64() -> None:
+    outcomes = [outcome(done=1, done_float64=1, cost=100, cost_float64=90)]
+    rows = {row.metric: row for row in SwingUp().rows(outcomes) if "wall time" in row.case}
+    assert (rows["done"].value, rows["done"].bound) == (100, 100)
+    assert (rows["cost"].value, rows["cost"].bound) == (120, 90)
+    assert rows["decisions missing"].value == 4
+    assert rows["decisions with fewer iterations"].value == 20
 
 
 def poles(*angles: float) -> list[np.ndarray]:
@@ -79,3 +89,18 @@ def test_the_stick_costs_what_float64_does(
     assert figures["cost"] == pytest.approx(figures["cost_float64"], rel=0.05)
     assert figures["late"] == 0
     assert 10 < figures["device_ms"] < 20
+
+
+def test_a_decision_that_is_not_there_in_a_period_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(
+        "mujoco", reason="needs MuJoCo on PYTHONPATH: tools/run.sh tools/install_extra.sh drive"
+    )
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+    monkeypatch.setattr(SwingUp, "periods", 5)
+    monkeypatch.setattr(SwingUp, "period", 1e-9)
+    scenario = SwingUp()
+    figures = scenario.run_alone(0).values
+    assert (figures["missing"], figures["cut"]) == (100, 100)
+    system, idle = scenario.system(0), np.zeros(1)
+    costs = [scenario.cost(system.act(idle)[np.newaxis], idle[np.newaxis])[0] for _ in range(5)]
+    assert figures["cost_hurried"] == pytest.approx(sum(costs))
