@@ -137,5 +137,5 @@ class VisualServo(Controller):
         gains, size = self.gains, self._size
         if gains.wanted_size <= 0 or not 0 < size < math.inf or abs(bearing) > gains.approach_angle:
             return 0.0
-        error = math.log(gains.wanted_size / size)
+        error = math.log(gains.wanted_size) - math.log(size)  # their ratio may be beyond a float's range
         return gains.approach * error if abs(error) > gains.size_deadband else 0.0

@@ -170,6 +170,16 @@ def test_a_robot_whose_odometry_has_ended_does_not_drive_on() -> None:
         assert guard.restriction is restriction
 
 
+def test_odometry_of_before_the_clock_was_set_back_does_not_count() -> None:
+    guard = ContactGuard(SETTINGS, TIMEOUT, odometry=True)
+    guard.drive(STANDSTILL, 5.0)
+    guard.command(5.0)
+    guard.ask(AHEAD, 1.0)
+    guard.measure(FREE, 1.0, 1.0)
+    assert guard.command(1.0) == Velocity(0.0, 0.25)
+    assert guard.restriction is Restriction.NO_ODOMETRY
+
+
 class TestDetections:
     @pytest.fixture
     def guard(self) -> ContactGuard:

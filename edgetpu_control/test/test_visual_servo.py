@@ -42,6 +42,9 @@ class TestACommand:
     def test_leaves_a_small_error_of_the_size_as_it_is(self) -> None:
         assert commanded(Target(0.0, size=0.39)) == STANDSTILL
 
+    def test_drives_as_fast_as_it_may_to_a_target_of_the_least_size(self) -> None:
+        assert commanded(Target(0.0, size=5e-324)) == Velocity(10.0)
+
     @pytest.mark.parametrize("size", [math.nan, 0.0, -1.0, math.inf])
     def test_does_not_drive_without_a_size(self, size: float) -> None:
         assert commanded(Target(0.0, size)) == STANDSTILL
