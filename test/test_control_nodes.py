@@ -222,6 +222,21 @@ class TestContactGuard:
         assert graph.call(Trigger, "/guard/contact_guard/release").success
         partner.send_until(lambda: world(0.0), lambda each: each.twist.linear.x == 0.5)
 
+    def test_is_blind_without_odometry(self, start_node: Callable[..., Any], graph: Any) -> None:
+        start_node(
+            PACKAGE, "contact_guard", "-r", "__ns:=/still", timeout=10.0, use_odometry=True, blind_speed=0.125
+        )
+        partner = Partner(graph, "/still/cmd_vel")
+
+        def world() -> dict[str, Any]:
+            return {
+                "/still/cmd_vel_in": Twist(linear=Vector3(x=0.5)),
+                "/still/looming/time_to_contact": TimeToContact(header=partner.header(), valid=True),
+            }
+
+        velocity = partner.send_until(world, lambda each: each.linear.x > 0)
+        assert velocity.linear.x == 0.125
+
     def test_refuses_sizes_in_the_wrong_order(self, partner: Partner, graph: Any) -> None:
         del partner
         values = [Parameter("slow_size", value=0.9).to_parameter_msg()]
