@@ -1,6 +1,7 @@
 """Example: steer a robot by what its camera measures.
 
-twist_mux chooses among sources of velocities, heading_hold keeps the robot straight, and
+visual_servo, or a learned controller with `source`, says where to drive. twist_mux chooses among sources of
+velocities, heading_hold keeps the robot straight, and
 contact_guard comes last.
 Also start the suite: bringup.launch.py nodes:=spot_tracker,looming,visual_compass.
 """
@@ -10,19 +11,48 @@ from __future__ import annotations
 from pathlib import Path
 
 from ament_index_python.packages import get_package_share_directory
-from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument
+from launch import LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, OpaqueFunction
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 CONFIG = Path(get_package_share_directory("edgetpu_ros")) / "config"
 
+NETWORK_PARAMETERS = {"policy": "policy", "batch_mpc": "dynamics"}
+"""Of learned controllers, the parameter that names the file of the network."""
+SOURCES = ("visual_servo", *NETWORK_PARAMETERS)
+
 ARGUMENTS = (
-    ("namespace", "", "namespace of all nodes, that of bringup.launch.py"),
-    ("params_file", str(CONFIG / "edgetpu.yaml"), "parameters of the control nodes"),
-    ("cmd_vel_topic", "cmd_vel", "what the robot's base listens to"),
-    ("use_sim_time", "false", "true: time is that of /clock"),
+    ("namespace", "", "namespace of all nodes, that of bringup.launch.py", None),
+    ("source", "visual_servo", "node that says where to drive", SOURCES),
+    ("network", "", "with policy or batch_mpc: file of its network, .npz; empty: params_file says", None),
+    ("params_file", str(CONFIG / "edgetpu.yaml"), "parameters of the control nodes", None),
+    ("cmd_vel_topic", "cmd_vel", "what the robot's base listens to", None),
+    ("use_sim_time", "false", "true: time is that of /clock", ("true", "false")),
 )
+
+
+def _source(context: LaunchContext) -> list[Node]:
+    """The node that says where to drive; RuntimeError for a network that it has no use for."""
+    name, network = (LaunchConfiguration(each).perform(context) for each in ("source", "network"))
+    own: dict[str, bool | str] = {}
+    if name in NETWORK_PARAMETERS:
+        own = {"twist": True, **({NETWORK_PARAMETERS[name]: network} if network else {})}
+    elif network:
+        raise RuntimeError(f"network: expected source {' or '.join(NETWORK_PARAMETERS)}; got '{name}'")
+    return [
+        Node(
+            package="edgetpu_control",
+            executable=name,
+            name=name,
+            namespace=LaunchConfiguration("namespace"),
+            output="screen",
+            parameters=[
+                LaunchConfiguration("params_file"),
+                {"use_sim_time": LaunchConfiguration("use_sim_time"), **own},
+            ],
+        )
+    ]
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -36,10 +66,10 @@ def generate_launch_description() -> LaunchDescription:
     return LaunchDescription(
         [
             *(
-                DeclareLaunchArgument(name, default_value=default, description=text)
-                for name, default, text in ARGUMENTS
+                DeclareLaunchArgument(name, default_value=default, description=text, choices=choices)
+                for name, default, text, choices in ARGUMENTS
             ),
-            Node(executable="visual_servo", **control),
+            OpaqueFunction(function=_source),
             Node(
                 package="twist_mux",
                 executable="twist_mux",

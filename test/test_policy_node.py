@@ -58,6 +58,7 @@ def node(start_node: Callable[..., Any], folder: Path) -> Any:
         policy=policy(folder, "half", 0.5),
         width=16,
         twist=True,
+        max_angular=0.3,
         timeout=10.0,
         qos_reliability="reliable",
         qos_depth=10,
@@ -113,10 +114,12 @@ def test_commands_what_the_network_gives(partner: Partner) -> None:
     assert partner.commands[-1].data[1] == pytest.approx(-0.4, abs=0.02)
 
 
-def test_publishes_commands_as_velocities(partner: Partner) -> None:
+def test_publishes_commands_as_velocities_within_limits(partner: Partner) -> None:
     partner.velocities.clear()
     partner.command(0.8, 0.4)
-    partner.graph.spin_until(lambda: any(abs(each.angular.z - 0.4) < 0.02 for each in partner.velocities))
+    partner.graph.spin_until(lambda: any(abs(each.linear.x - 0.4) < 0.02 for each in partner.velocities))
+    partner.graph.spin_until(lambda: any(each.angular.z == 0.3 for each in partner.velocities))
+    assert all(abs(each.angular.z) <= 0.3 for each in partner.velocities)
 
 
 def test_another_policy_takes_over_without_a_gap(partner: Partner, folder: Path) -> None:

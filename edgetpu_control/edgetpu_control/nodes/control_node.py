@@ -11,7 +11,7 @@ from geometry_msgs.msg import Twist, TwistStamped
 from rclpy.qos import QoSProfile, qos_profile_sensor_data
 from std_msgs.msg import Header
 
-from edgetpu_control.nodes.control_parameters import control_settings
+from edgetpu_control.nodes.control_parameters import control_settings, velocity_limits
 from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity, VelocityLimits
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.fatal_error import FatalError
@@ -86,13 +86,7 @@ class ControlNode(BaseNode):
 
     def limits(self) -> VelocityLimits:
         """Return the limits that the parameters give."""
-        values = self.values
-        return VelocityLimits(
-            values["max_linear"],
-            values["max_angular"],
-            values["linear_acceleration"],
-            values["angular_acceleration"],
-        )
+        return velocity_limits(self.values)
 
     def fatal(self, error: Exception) -> FatalError:
         """Make the error that ends a node with bad parameters from what a controller says of them."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from edgetpu_control.velocity import VelocityLimits
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 
 
@@ -17,6 +21,16 @@ LIMITS = (
     live("angular_acceleration", 6.0, "Greatest change of the angular velocity, rad/s^2.", 0.001, 500.0),
 )
 """Of nodes that make velocities."""
+
+
+def velocity_limits(values: Mapping[str, Any]) -> VelocityLimits:
+    """Return the limits that values of these parameters give."""
+    return VelocityLimits(
+        values["max_linear"],
+        values["max_angular"],
+        values["linear_acceleration"],
+        values["angular_acceleration"],
+    )
 
 
 def control_settings(*own: Setting) -> tuple[Setting, ...]:

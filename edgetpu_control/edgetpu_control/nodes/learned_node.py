@@ -15,9 +15,11 @@ from std_msgs.msg import Float64MultiArray
 from edgetpu_control.learned.network import Array, Network, load_network
 from edgetpu_control.learned.quantised_network import QuantisedNetwork
 from edgetpu_control.nodes.control_node import QOS_COMMANDS
-from edgetpu_control.nodes.control_parameters import live
+from edgetpu_control.nodes.control_parameters import LIMITS, live, velocity_limits
 from edgetpu_control.nodes.network_on_driver import NetworkOnDriver
 from edgetpu_control.observation import ObservationBuffer, ObservedFields, parse_fields
+from edgetpu_control.velocity import Velocity
+from edgetpu_control.velocity_follower import VelocityFollower
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.node_kit.base_node import BaseNode
@@ -27,9 +29,6 @@ from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import QOS_RELIABILITY, Setting, merge_settings
 from edgetpu_driver.node_kit.qos_profiles import subscription_qos
 from edgetpu_matrix.nodes.signal_messages import SignalReader, message_type
-
-_LOOKS = 4
-"""Looks in each `timeout` whether commands have ended."""
 
 
 def learned_settings(*own: Setting) -> tuple[Setting, ...]:
@@ -49,11 +48,13 @@ def learned_settings(*own: Setting) -> tuple[Setting, ...]:
                 False,
                 "Whether commands are published as velocities, too: linear x, m/s, and angular z, rad/s.",
             ),
+            Setting("rate", 30.0, "Velocities published per second, Hz.", 1.0, 1000.0),
+            *LIMITS,
             live(
                 "timeout",
                 0.25,
-                "Age at which the numbers of a source are too old, and time without a command after which a "
-                "standstill is published on cmd_vel, s.",
+                "Age at which the numbers of a source are too old, and time without a command after which "
+                "velocities go to zero, s.",
                 0.01,
                 10.0,
             ),
@@ -79,8 +80,8 @@ class LearnedNode(BaseNode):
         super().__init__(name, **options)
         self.server = NetworkOnDriver(self, self.quantised, self.advance)
         self._waiting: NDArray[Any] | None = None
-        self._driving = False
-        self._commanded_at = 0.0
+        self._velocities: Any = None
+        self._follower = VelocityFollower(velocity_limits(self.values), self.values["timeout"])
 
     @abstractmethod
     def quantised(self, network: Network) -> QuantisedNetwork:
@@ -117,9 +118,9 @@ class LearnedNode(BaseNode):
         self._topics = [each.topic for each in sources]
         self._buffer = ObservationBuffer(len(sources), self.values["timeout"])
         self._commands = self.create_publisher(Float64MultiArray, "~/command", QOS_COMMANDS)
-        self._velocities = None
         if self.values["twist"]:
             self._velocities = self.create_publisher(Twist, "~/cmd_vel", QOS_COMMANDS)
+            self.create_steady_timer(1 / self.values["rate"], self._drive)
         self.server.create_clients()
         if self.values[self.file_parameter]:
             try:
@@ -128,7 +129,6 @@ class LearnedNode(BaseNode):
                 raise FatalError(f"parameter {self.file_parameter} of {self.full_name}: {error}") from None
         for number, source in enumerate(sources):
             self._subscribe(number, source)
-        self._looks: Timer = self.create_steady_timer(self.values["timeout"] / _LOOKS, self._stop_when_late)
         self.start_diagnostics()
 
     def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
@@ -146,9 +146,8 @@ class LearnedNode(BaseNode):
         if name == self.file_parameter and value:
             self._replace(value)  # refused if the file has changed since it was checked
         if name == "timeout":
-            self._buffer.timeout = value
-            self._looks.timer_period_ns = round(1e9 * value / _LOOKS)
-            self._looks.reset()  # otherwise the present period is as long as before
+            self._buffer.timeout = self._follower.timeout = value
+        self._follower.limits = velocity_limits(self.values)
 
     def problems(self) -> list[str]:
         """Return what keeps this node from commands."""
@@ -196,8 +195,7 @@ class LearnedNode(BaseNode):
         """Publish a command, float64[m]."""
         self._commands.publish(Float64MultiArray(data=command.tolist()))
         if self._velocities is not None:
-            self._drive(float(command[0]), float(command[1]))
-        self._commanded_at = self.now
+            self._follower.command(Velocity(float(command[0]), float(command[1])), self.now)
         self.counters.results += 1
 
     def fail(self, error: Exception | None) -> None:
@@ -236,13 +234,10 @@ class LearnedNode(BaseNode):
         self._waiting = observation
         self.advance()
 
-    def _drive(self, linear: float, angular: float) -> None:
-        assert self._velocities is not None
+    def _drive(self) -> None:
+        velocity = self._follower.step(self.now)
+        if velocity is None:
+            return
         twist = Twist()
-        twist.linear.x, twist.angular.z = linear, angular
+        twist.linear.x, twist.angular.z = float(velocity.linear), float(velocity.angular)
         self._velocities.publish(twist)
-        self._driving = bool(linear or angular)
-
-    def _stop_when_late(self) -> None:
-        if self._driving and not 0 <= self.now - self._commanded_at <= self.values["timeout"]:
-            self._drive(0.0, 0.0)

@@ -1,0 +1,33 @@
+"""Velocities at a fixed rate that follow, within limits, what was commanded now and then."""
+
+from __future__ import annotations
+
+import math
+
+from edgetpu_control.controller import Controller
+from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits
+
+
+class VelocityFollower(Controller):
+    """Approaches the last command within limits; brakes to a standstill when none has come for `timeout`."""
+
+    def __init__(self, limits: VelocityLimits, timeout: float) -> None:
+        """timeout: s, positive."""
+        super().__init__(limits, timeout)
+        self._wanted = STANDSTILL
+        self._commanded_at = -math.inf
+        self._moving = False
+
+    def command(self, velocity: Velocity, now: float) -> None:
+        """Follow this velocity from now on, s."""
+        self._wanted, self._commanded_at = velocity, now
+
+    def step(self, now: float) -> Velocity | None:
+        """Return the velocity from now on, s; None once a standstill was given and no command is recent."""
+        recent = 0 <= now - self._commanded_at <= self.timeout
+        if not recent and not self._moving:
+            self._advance(now)
+            return None
+        velocity = self._approach(self._wanted if recent else STANDSTILL, self._advance(now))
+        self._moving = recent or velocity != STANDSTILL
+        return velocity
