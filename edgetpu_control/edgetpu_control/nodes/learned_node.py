@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from geometry_msgs.msg import Twist
 from numpy.typing import NDArray
-from rclpy.timer import Timer
 from std_msgs.msg import Float64MultiArray
 
 from edgetpu_control.learned.network import Array, Network, load_network
