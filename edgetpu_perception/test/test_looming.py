@@ -294,6 +294,13 @@ class TestTime:
         watch(looming, lambda t: wall.seen(t), 1.0)
         assert not looming.update(wall.seen(1.0), 29 / 30 + jump).valid
 
+    def test_images_that_come_twice_do_not_matter(self, looming: Looming) -> None:
+        wall, results = Wall(), []
+        for t in np.arange(60) / 30:
+            results.append(looming.update(wall.seen(t), t))
+            assert not looming.update(wall.seen(t), t).valid
+        assert np.median(errors(results)) < 0.02
+
     def test_late_and_lost_frames_do_not_matter(self, looming: Looming) -> None:
         wall = Wall()
         random = np.random.default_rng(2)
