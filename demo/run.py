@@ -110,7 +110,7 @@ def _processes(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[Perce
     parameters = [("image_transport", "compressed" if topic.compressed else "raw")]
     if options.rate is None:
         # Every image counts, on its way too.
-        parameters += [("qos_reliability", "reliable"), ("rate_limit", "0.0")]
+        parameters += [("qos_reliability", "reliable"), ("rate_limit", "0.0"), ("debug_rate", "0.0")]
     remappings = [("image", topic.base)]
     if topic.camera_info:
         remappings.append(("camera_info", topic.camera_info))

@@ -112,16 +112,20 @@ def test_diagnostics_and_the_state_of_the_driver_arrive(graph: Any, view: GraphV
 
 @pytest.mark.parametrize("name", [CAMERA_VIEW, "spot_tracker"])
 def test_pictures_come_only_while_somebody_looks(graph: Any, view: GraphView, name: str) -> None:
-    topic = "/image" if name == CAMERA_VIEW else "/spot_tracker/debug_image"
-    others = graph.node.count_subscribers(topic)
+    await_nodes(graph, view)
+    view.refresh()
+    others = graph.node.count_subscribers("/image")
     first, second = view.look(name), view.look(name)
     assert first is second
     graph.spin_until(lambda: first.number > 0)
     assert first.picture().shape == (120, 160, 3)
+    # The results are drawn here: the node draws nothing.
+    assert graph.node.count_subscribers("/spot_tracker/debug_image") == 0
     view.look_away(name)
-    assert first.subscription is not None
+    assert view.pictures.tap(name) is first
     view.look_away(name)
-    graph.spin_until(lambda: graph.node.count_subscribers(topic) == others)
+    assert view.pictures.tap(name) is None
+    graph.spin_until(lambda: graph.node.count_subscribers("/image") == others)
 
 
 def test_a_parameter_is_shown_with_description_limits_and_value(graph: Any, calls: GraphCalls) -> None:

@@ -156,6 +156,12 @@ class GraphCalls:
             for name, value, descriptor in zip(names, values.values, described.descriptors, strict=True)
         ]
 
+    async def value(self, node: str, name: str) -> Any:
+        """Ask for the value of one parameter; lists as lists."""
+        (value,) = (await self.ask(GetParameters, node, "get_parameters", names=[name])).values
+        found = parameter_value_to_python(value)
+        return found.tolist() if isinstance(found, array.array) else found
+
     async def set_parameter(self, node: str, name: str, text: str, like: Value) -> Value:
         """Set a parameter to what a user typed, of the type of another value; the value that was set."""
         return await self.set_value(node, name, value_of(text, like))

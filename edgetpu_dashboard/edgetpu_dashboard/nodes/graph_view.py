@@ -7,29 +7,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
-from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
-from sensor_msgs.msg import Image
+from rclpy.qos import qos_profile_sensor_data
 
 from edgetpu_dashboard.live.curves import ResultLog
-from edgetpu_dashboard.live.pictures import CAMERA_VIEW, Pixels
+from edgetpu_dashboard.live.pictures import CAMERA_VIEW
+from edgetpu_dashboard.live.taps import OverlayTap
+from edgetpu_dashboard.nodes.picture_taps import PictureTaps, Tap
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.images.encodings import ImageError
-from edgetpu_driver.node_kit.image_messages import image_from_message
 from edgetpu_driver.node_kit.node_table import DRIVER, NodeEntry, all_nodes, node_table
 from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.qos_profiles import QOS_LATCHED
 from edgetpu_driver.node_kit.result_topics import ResultTopic
-from edgetpu_driver.node_kit.serialized_image import read_image
 from edgetpu_msgs.msg import DeviceStatus
 
-_NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 _TRIGGER = "std_srvs/srv/Trigger"
 MOST_DIAGNOSTICS = 50
 """Entries of a node that are kept; a driver has one for each stick, and anybody can make up others."""
@@ -57,6 +54,8 @@ class ViewedNode:
     has_picture: bool = False
     result: ResultTopic | None = None
     log: ResultLog | None = None
+    region: tuple[int, ...] = (0, 0, 0, 0)
+    """The part of the image that it looks at, as far as is known: the value of its parameter `roi`."""
     diagnostics: dict[str, Diagnostic] = field(default_factory=dict)
     """By name, the one that was told last at the end."""
 
@@ -68,30 +67,6 @@ class ViewedNode:
             del self.diagnostics[next(iter(self.diagnostics))]
 
 
-class PictureTap:
-    """The newest picture of a topic, received while somebody looks."""
-
-    def __init__(self) -> None:
-        self.lookers = 0
-        self.number = 0
-        """Of the newest picture."""
-        self._message = b""
-        self.subscription: Any = None
-
-    def put(self, message: bytes) -> None:
-        """Keep a serialised image."""
-        self._message, self.number = message, self.number + 1
-
-    def picture(self) -> Pixels:
-        """Decode the newest picture, [H, W] or [H, W, 3] RGB; InputError if there is none."""
-        if not self.number:
-            raise InputError("there is no picture yet")
-        try:
-            return image_from_message(read_image(self._message))
-        except ImageError as error:
-            raise InputError(str(error)) from None
-
-
 class GraphView:
     """The nodes beside this one, in its namespace."""
 
@@ -101,7 +76,7 @@ class GraphView:
         self.lock = threading.RLock()
         self.nodes: dict[str, ViewedNode] = {}
         self.status: DeviceStatus | None = None
-        self._taps: dict[str, PictureTap] = {}
+        self.pictures = PictureTaps(node)
         self._subscriptions: dict[str, Any] = {}
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
         node.create_subscription(DeviceStatus, f"{DRIVER}/status", self._on_status, QOS_LATCHED)
@@ -125,28 +100,34 @@ class GraphView:
         for viewed in running:
             self._look_at(viewed)
 
-    def look(self, view: str) -> PictureTap:
+    def look(self, view: str) -> Tap:
         """Begin to receive the pictures of a node, or the camera's; in the executor's thread.
 
         InputError for what is neither.
         """
         if view != CAMERA_VIEW and view not in self.nodes:
             raise InputError(f"expected a node or {CAMERA_VIEW}; got {one_line(view)!r}")
-        tap = self._taps.setdefault(view, PictureTap())
-        tap.lookers += 1
-        if tap.subscription is None:
-            topic = "image" if view == CAMERA_VIEW else f"{view}/debug_image"
-            qos = qos_profile_sensor_data if view == CAMERA_VIEW else _NEWEST
-            tap.subscription = self._node.create_subscription(Image, topic, tap.put, qos, raw=True)
+        viewed = self.nodes.get(view)
+        if viewed is None or viewed.result is None or viewed.result.picture is None:
+            return self.pictures.look(view)
+        tap = self.pictures.look(view, viewed.result.picture)
+        self._show_region(view)
         return tap
 
     def look_away(self, view: str) -> None:
         """End what `look` began; in the executor's thread."""
-        tap = self._taps[view]
-        tap.lookers -= 1
-        if not tap.lookers and tap.subscription is not None:
-            self._node.destroy_subscription(tap.subscription)
-            tap.subscription = None
+        self.pictures.look_away(view)
+
+    def set_region(self, name: str, region: Sequence[int]) -> None:
+        """Take note of the part of the image that a node looks at: the value of its parameter `roi`."""
+        if name in self.nodes and len(region) == 4:
+            self.nodes[name].region = tuple(region)
+            self._show_region(name)
+
+    def _show_region(self, name: str) -> None:
+        tap = self.pictures.tap(name)
+        if isinstance(tap, OverlayTap):
+            tap.region = self.nodes[name].region
 
     def _look_at(self, viewed: ViewedNode) -> None:
         """Find the services of a running node, and subscribe to its results."""
@@ -190,6 +171,7 @@ class GraphView:
         latency = 1e-9 * self._node.get_clock().now().nanoseconds - stamp
         with self.lock:
             viewed.log.add(time.monotonic(), row, latency)
+        self.pictures.on_result(viewed.entry.name, message)
 
     def _on_status(self, status: DeviceStatus) -> None:
         with self.lock:

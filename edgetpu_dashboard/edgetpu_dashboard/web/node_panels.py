@@ -33,6 +33,9 @@ def parameters_panel(page: Any) -> None:
         if not rows:
             column.clear()
         with column:
+            for each in parameters:
+                if each.name == "roi":
+                    page.view.set_region(node, each.value)
             for each in sorted(parameters, key=lambda each: (each.read_only, each.name)):
                 if each.name in rows:
                     rows[each.name].show(each.value)

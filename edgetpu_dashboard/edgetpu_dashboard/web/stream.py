@@ -14,7 +14,7 @@ from fastapi import WebSocket
 
 from edgetpu_dashboard.live import pictures
 from edgetpu_dashboard.live.snapshot import snapshot
-from edgetpu_driver.errors import InputError
+from edgetpu_driver.errors import EdgeTpuError, InputError
 
 _NUMBERS_PERIOD = 0.5
 """Seconds between two messages of numbers and curves."""
@@ -30,38 +30,53 @@ async def stream(dashboard: Any, socket: WebSocket, node: str, view: str) -> Non
     """Send pictures of a view, and the numbers of a node and of the graph, until the browser leaves."""
     await socket.accept()
     try:
-        tap = await dashboard.calls.in_executor(lambda: dashboard.view.look(view))
+        await dashboard.calls.in_executor(lambda: dashboard.view.look(view))
     except InputError as error:
         await socket.close(_POLICY_VIOLATION, str(error)[:_LONGEST_REASON])
         return
     wanted = asyncio.Event()
     numbers = asyncio.ensure_future(_send_numbers(dashboard, socket, node))
-    shown = asyncio.ensure_future(_send_pictures(dashboard, socket, tap, wanted))
+    shown = asyncio.ensure_future(_send_pictures(dashboard, socket, view, wanted))
+    region = asyncio.ensure_future(_learn_region(dashboard, view))
     try:
         while (await socket.receive())["type"] != "websocket.disconnect":
             wanted.set()
     finally:
-        for task in (numbers, shown):
+        for task in (numbers, shown, region):
             task.cancel()
-        await asyncio.gather(numbers, shown, return_exceptions=True)
+        await asyncio.gather(numbers, shown, region, return_exceptions=True)
         await dashboard.calls.in_executor(lambda: dashboard.view.look_away(view))
 
 
-async def _send_pictures(dashboard: Any, socket: WebSocket, tap: Any, wanted: asyncio.Event) -> None:
-    last, due = 0, 0.0
+async def _send_pictures(dashboard: Any, socket: WebSocket, view: str, wanted: asyncio.Event) -> None:
+    last: tuple[Any, int] = None, 0
+    due = 0.0
     while True:
         await wanted.wait()
         await asyncio.sleep(max(due - time.monotonic(), 0.0))
-        while tap.number == last:
+        # Asked for anew each time: drawn here or by the node, which may turn out while somebody looks.
+        while (tap := dashboard.view.pictures.tap(view)) is None or (tap, tap.number) in (last, (tap, 0)):
             await asyncio.sleep(_POLL)
         due = time.monotonic() + 1 / dashboard.values["picture_rate"]
-        last = tap.number
+        last = tap, tap.number
         try:
             data = await asyncio.to_thread(_encode, tap, dashboard.values["picture_width"])
         except InputError:
             continue
         wanted.clear()
         await socket.send_bytes(data)
+
+
+async def _learn_region(dashboard: Any, view: str) -> None:
+    """Ask a node once which part of the image it looks at; the panel of its parameters sees changes."""
+    viewed = dashboard.view.nodes.get(view)
+    if viewed is None or all(setting.name != "roi" for setting in viewed.entry.load().settings):
+        return
+    try:
+        region = await dashboard.calls.value(view, "roi")
+    except (EdgeTpuError, TimeoutError, asyncio.TimeoutError):
+        return  # the node does not run yet, or is busy
+    await dashboard.calls.in_executor(lambda: dashboard.view.set_region(view, region))
 
 
 def _encode(tap: Any, widest: int) -> bytes:

@@ -80,8 +80,9 @@ def message_from_labels(header: Header, labels: NDArray[np.uint8] | NDArray[np.u
 def _message(header: Header, image: NDArray[Any], encoding: str) -> Image:
     height, width = image.shape[:2]
     data = array.array("B")
-    # The setter of a uint8[] field takes an array('B') as it is; anything else is copied byte by byte.
-    data.frombytes(image.tobytes())
+    # The setter of a uint8[] field takes an array('B') as it is; anything else is copied byte by byte. A
+    # copy of the pixels in between, as tobytes() makes it, would cost as much again: its pages are all new.
+    data.frombytes(np.ascontiguousarray(image).reshape(-1).view(np.uint8).data)
     return Image(
         header=header, height=height, width=width, encoding=encoding, step=len(data) // height, data=data
     )

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 from rclpy.qos import ReliabilityPolicy
-from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNotFoundError, UnavailableError
@@ -20,15 +19,15 @@ from edgetpu_driver.images import drawing
 from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.debug_images import DebugImages
 from edgetpu_driver.node_kit.diagnostics import Counters
-from edgetpu_driver.node_kit.image_messages import message_from_rgb
 from edgetpu_driver.node_kit.image_parameters import image_settings
 from edgetpu_driver.node_kit.image_subscriptions import Cameras, SharedImage
 from edgetpu_driver.node_kit.image_watch import ImageWatch
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import NewestFrame
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.qos_profiles import QOS_DEBUG, subscription_qos
+from edgetpu_driver.node_kit.qos_profiles import subscription_qos
 from edgetpu_driver.node_kit.remote_model import ModelFile
 from edgetpu_driver.tflite.tensor import TensorSpec
 
@@ -124,7 +123,7 @@ class ImageNode(BaseNode):
         algorithm.min_confidence = self.values["min_confidence"]
         algorithm.region = Region(*self.values["roi"])
         with self.destroyed_on_error():
-            self._debug = self.create_publisher(Image, "~/debug_image", QOS_DEBUG)
+            self._debug = DebugImages(self)
             self._client = self._client_for(self.model_to_load())
             self.subscribe()
             self.start_diagnostics()
@@ -354,9 +353,9 @@ class ImageNode(BaseNode):
         self.counters.results += 1
         self.counters.valid += bool(result.valid)
         self.on_result(frame)
-        if self._debug.get_subscription_count():
+        if self._debug.wanted(self.values["debug_rate"]):
             picture = drawing.with_region(self.draw(image.pixels, result), self.algorithm.region)
-            self._debug.publish(message_from_rgb(header, picture))
+            self._debug.publish(header, picture)
 
     def _on_failure(self, error: Exception) -> None:
         """Count an image that the algorithm cannot handle; it must not end the node."""

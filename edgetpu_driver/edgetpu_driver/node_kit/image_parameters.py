@@ -48,6 +48,15 @@ _SETTINGS = (
         read_only=False,
     ),
     Setting(
+        "debug_rate",
+        10.0,
+        "Most debug images per second that are drawn while ~/debug_image has subscribers, Hz. 0: one for "
+        "each result.",
+        0.0,
+        1000.0,
+        read_only=False,
+    ),
+    Setting(
         "roi",
         [0, 0, 0, 0],
         "Region of the image to process, px: x offset, y offset, width, height; a width or height of 0 "

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from edgetpu_driver.images.encodings import Pixels
+
 
 @dataclass(frozen=True)
 class ResultValue:
@@ -31,6 +33,9 @@ class ResultTopic:
     `values`. None: the message has fields of these names."""
     position: tuple[str, str] | None = None
     """Fields that are a position in the image, from -1 (centre of the first pixel) to 1 (of the last)."""
+    picture: Callable[[Pixels, Any], Pixels] | None = None
+    """Draws a message on a copy of its image, uint8 [H, W] or [H, W, 3] RGB, so that who shows the camera's
+    images needs no debug images. None: only the node can draw its results, on ~/debug_image."""
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -1,10 +1,13 @@
-"""Pictures of results for ~/debug_image: one function for each algorithm."""
+"""Pictures of results for people: one function for each algorithm.
+
+Each takes a result or the message that the node makes of it.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgetpu_driver.images import drawing
 from edgetpu_driver.images.encodings import Pixels
@@ -33,14 +36,27 @@ def spot_picture(image: Pixels, result: SpotResult, trail: Iterable[tuple[float,
 
 def looming_picture(image: Pixels, result: LoomingResult) -> Pixels:
     """The nine zones with their edge energy, where the surface is, and the time to contact."""
+    return _looming_picture(image, result, result.region)
+
+
+def looming_message_picture(image: Pixels, message: Any) -> Pixels:
+    """The same of a message, whose region has no size where there is none."""
+    region = message.region
+    sides = (region.x_offset, region.y_offset, region.width, region.height)
+    return _looming_picture(image, message, sides if region.width else None)
+
+
+def _looming_picture(
+    image: Pixels, result: LoomingResult, region: tuple[int, int, int, int] | None
+) -> Pixels:
     picture = drawing.canvas(image)
     drawing.zones(picture, result.zones, drawing.FAINT)
     if not result.valid:
         drawing.caption(picture, f"not measured  {result.confidence:.2f}", drawing.LOST)
         return picture
     color = drawing.LOST if result.approaching else drawing.FOUND
-    if result.region is not None:
-        x, y, width, height = result.region
+    if region is not None:
+        x, y, width, height = region
         center = x + (width - 1) / 2, y + (height - 1) / 2
         drawing.box(picture, center, (width, height), color)
     if math.isinf(result.ttc):
@@ -50,7 +66,7 @@ def looming_picture(image: Pixels, result: LoomingResult) -> Pixels:
     return picture
 
 
-def flow_picture(image: Pixels, result: FlowResult, scores: ShiftScores | None) -> Pixels:
+def flow_picture(image: Pixels, result: FlowResult, scores: ShiftScores | None = None) -> Pixels:
     """The motion as an arrow, and the correlation of each shift as an inset."""
     picture = drawing.canvas(image)
     if scores is not None:

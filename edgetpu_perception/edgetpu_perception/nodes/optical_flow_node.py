@@ -30,6 +30,7 @@ class OpticalFlowNode(PerceptionNode):
             ResultValue("dx", "motion of the content, right positive", "px", "dx_sigma"),
             ResultValue("dy", "motion of the content, down positive", "px", "dy_sigma"),
         ),
+        picture=flow_picture,
     )
 
     def __init__(self, **options: Any) -> None:

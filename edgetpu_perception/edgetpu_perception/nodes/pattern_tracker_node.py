@@ -67,6 +67,7 @@ class PatternTrackerNode(WeightUpdatingNode):
             ResultValue("y", "centre, down positive", "px", "y_sigma"),
             ResultValue("score", "normalised cross-correlation"),
         ),
+        picture=match_picture,
     )
 
     def __init__(self, **options: Any) -> None:

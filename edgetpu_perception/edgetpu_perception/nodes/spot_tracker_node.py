@@ -88,6 +88,7 @@ class SpotTrackerNode(WeightUpdatingNode):
             ResultValue("bearing_y", "direction, down positive", "rad", "bearing_y_sigma"),
         ),
         position=("x", "y"),
+        picture=spot_picture,
     )
 
     def __init__(self, **options: Any) -> None:

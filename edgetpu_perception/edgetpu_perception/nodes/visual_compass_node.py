@@ -51,6 +51,7 @@ class VisualCompassNode(PerceptionNode):
             ResultValue("yaw", "heading, left positive", "rad", "yaw_sigma"),
             ResultValue("yaw_rate", "turning, left positive", "rad/s", "yaw_rate_sigma"),
         ),
+        picture=heading_picture,
     )
 
     def __init__(self, **options: Any) -> None:

@@ -1,0 +1,96 @@
+"""The newest picture of the camera, of a node's debug images, or of a node's results drawn on the camera's.
+
+The executor's thread hands in what arrives; pictures are made in the thread that asks for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from edgetpu_dashboard.live.pictures import Pixels
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.images import drawing
+from edgetpu_driver.images.conversion_cache import Region
+
+KEPT_BYTES = 32 * 2**20
+"""Of the camera's images that wait for results: half a second of 640x480 RGB at 60 Hz."""
+MOST_WAITING = 64
+"""Results that wait for their image, which may be handed in after them."""
+MOST_UNMATCHED = 20
+"""Results in a row without their image; then the node looks at another camera than the dashboard."""
+
+Stamp = tuple[int, int]
+"""Seconds and nanoseconds."""
+
+
+class ImageTap:
+    """The newest image of a topic."""
+
+    def __init__(self, decode: Callable[[Any], Pixels]) -> None:
+        """decode: makes pixels of an image as it is handed in."""
+        self._decode = decode
+        self._newest: Any = None
+        self.number = 0
+        """Of the newest picture."""
+
+    def put(self, image: Any) -> None:
+        """Hand in an image."""
+        self._newest = image
+        self.number += 1
+
+    def picture(self) -> Pixels:
+        """Return the newest picture, [H, W] or [H, W, 3] RGB; InputError if there is none."""
+        if not self.number:
+            raise InputError("there is no picture yet")
+        return self._decode(self._newest)
+
+
+class OverlayTap:
+    """The results of a node drawn on the camera's images, each on its own, so that the node draws nothing."""
+
+    def __init__(self, decode: Callable[[Any], Pixels], draw: Callable[[Pixels, Any], Pixels]) -> None:
+        """draw: draws a result message on a copy of its image."""
+        self._decode, self._draw = decode, draw
+        self._images: dict[Stamp, tuple[Any, int]] = {}
+        """With their bytes, the oldest first."""
+        self._results: dict[Stamp, Any] = {}
+        self._newest: tuple[Any, Any] | None = None
+        self.region: Sequence[int] = (0, 0, 0, 0)
+        """The part of the image that the node looks at, as its parameter `roi`."""
+        self.number = 0
+        """Of the newest picture."""
+        self.unmatched = 0
+        """Results since the last one whose image was there."""
+
+    def put_image(self, stamp: Stamp, image: Any, size: int) -> None:
+        """Hand in an image of the camera, of so many bytes."""
+        self._images.pop(stamp, None)
+        self._images[stamp] = image, size
+        kept = sum(each for _, each in self._images.values())
+        while kept > KEPT_BYTES and len(self._images) > 1:
+            kept -= self._images.pop(next(iter(self._images)))[1]
+        if stamp in self._results:
+            self._join(stamp)
+
+    def put_result(self, stamp: Stamp, result: Any) -> None:
+        """Hand in a result message."""
+        self._results.pop(stamp, None)
+        self._results[stamp] = result
+        self.unmatched += 1
+        if len(self._results) > MOST_WAITING:
+            del self._results[next(iter(self._results))]
+        if stamp in self._images:
+            self._join(stamp)
+
+    def picture(self) -> Pixels:
+        """Return the newest result on its image, [H, W, 3] RGB; InputError if there is none."""
+        if self._newest is None:
+            raise InputError("there is no picture yet")
+        image, result = self._newest
+        return drawing.with_region(self._draw(self._decode(image), result), Region(*self.region))
+
+    def _join(self, stamp: Stamp) -> None:
+        self._newest = self._images[stamp][0], self._results.pop(stamp)
+        self.number += 1
+        self.unmatched = 0
