@@ -239,13 +239,14 @@ def test_a_click_tracks_the_colour_of_a_spot(browser: Any) -> None:
         )
         actions.click().perform()
 
-    def told() -> re.Match[str] | None:
-        # A click is lost where the picture moves under the mouse, as when the node's parameters come in.
+    def tracks_the_ground() -> bool:
+        # A click is lost where the picture moves under the mouse, as when the node's parameters come in, and
+        # may meet the crosshair, which is as wide as the picture.
         click_at_the_edge()
-        return re.search(r"tracks the colour \((\d+), (\d+), (\d+)\)", text(browser, "body"))
+        told = re.findall(r"tracks the colour \((\d+), (\d+), (\d+)\)", text(browser, "body"))
+        return any(all(abs(int(level) - 20) <= 2 for level in levels) for levels in told)
 
-    levels = wait(browser, told).groups()
-    assert [int(level) for level in levels] == pytest.approx([20, 20, 20], abs=2)
+    wait(browser, tracks_the_ground)
 
 
 def test_a_box_becomes_the_region(browser: Any) -> None:
