@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from rclpy.executors import SingleThreadedExecutor
 from std_srvs.srv import Trigger
 
 from edgetpu_dashboard.live.pictures import CAMERA_VIEW
@@ -178,6 +180,14 @@ def test_a_request_without_an_answer_is_given_up(graph: Any, calls: GraphCalls) 
 def test_a_node_that_does_not_run_is_named(graph: Any, calls: GraphCalls) -> None:
     with pytest.raises(UnavailableError, match="looming does not run"):
         result_of(graph, calls.parameters("looming"))
+
+
+def test_a_dashboard_that_stops_says_so(graph: Any) -> None:  # noqa: ARG001 - rclpy runs
+    stopped = SingleThreadedExecutor()
+    stopped.shutdown()
+    for executor in (stopped, None):
+        with pytest.raises(UnavailableError, match="the dashboard is stopping"):
+            asyncio.run(GraphCalls(SimpleNamespace(executor=executor), str).in_executor(list))
 
 
 def test_a_colour_is_set(graph: Any, calls: GraphCalls) -> None:

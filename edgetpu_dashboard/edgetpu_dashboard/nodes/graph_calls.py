@@ -90,7 +90,10 @@ class GraphCalls:
         self._callers: dict[str, Any] = {}
 
     async def in_executor(self, work: Callable[[], _T]) -> _T:
-        """Run a function in the thread of the node's executor and return what it returns."""
+        """Run a function in the thread of the node's executor and return what it returns.
+
+        UnavailableError when the dashboard is stopping.
+        """
         done: Future[_T] = Future()
 
         def run() -> None:
@@ -101,7 +104,10 @@ class GraphCalls:
             except Exception as error:
                 done.set_exception(error)
 
-        self._node.executor.create_task(run)
+        try:
+            self._node.executor.create_task(run)
+        except AttributeError:  # the node has no executor any more, or rclpy has shut it down
+            raise UnavailableError("the dashboard is stopping") from None
         return await asyncio.wait_for(asyncio.wrap_future(done), ANSWER)
 
     async def ask(self, kind: Any, node: str, service: str, seconds: float = ANSWER, **fields: Any) -> Any:

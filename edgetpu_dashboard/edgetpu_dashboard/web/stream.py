@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from contextlib import suppress
 from typing import Any
 
 from fastapi import WebSocket
 
 from edgetpu_dashboard.live import pictures
 from edgetpu_dashboard.live.snapshot import snapshot
-from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 
 _NUMBERS_PERIOD = 0.5
 """Seconds between two messages of numbers and curves."""
@@ -45,7 +46,8 @@ async def stream(dashboard: Any, socket: WebSocket, node: str, view: str) -> Non
         for task in (numbers, shown, region):
             task.cancel()
         await asyncio.gather(numbers, shown, region, return_exceptions=True)
-        await dashboard.calls.in_executor(lambda: dashboard.view.look_away(view))
+        with suppress(UnavailableError):
+            await dashboard.calls.in_executor(lambda: dashboard.view.look_away(view))
 
 
 async def _send_pictures(dashboard: Any, socket: WebSocket, view: str, wanted: asyncio.Event) -> None:
