@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from demo.processes import CONFIG, PROFILE_VARIABLES, reserve_domain
+from demo.processes import reserve_domain
 from fuzz.interleavings.scenario import write_files
 from testdata import ModelFolder
 from testdata.host_on_fake_sticks import Stage
@@ -22,17 +22,13 @@ from testdata.ros_graph import Graph, NodeProcess
 
 @pytest.fixture(scope="session")
 def ros_domain() -> Iterator[int]:
-    """A ROS domain that no other test session on this machine uses, on this machine only.
-
-    Fast DDS has the settings of the launch file.
-    """
+    """A ROS domain that no other test session on this machine uses, on this machine only."""
     pytest.importorskip("rclpy", reason="needs ROS 2")
     pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
     for domain in range(1, 101):
         if reserve_domain(domain):
             os.environ["ROS_DOMAIN_ID"] = str(domain)
             os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
-            os.environ.update(dict.fromkeys(PROFILE_VARIABLES, str(CONFIG / "fastdds.xml")))
             yield domain
             return
     pytest.fail("all ROS domains are taken by other test sessions")
@@ -70,8 +66,12 @@ def start_node(
 
 
 @pytest.fixture(scope="module")
-def graph(ros_domain: int) -> Iterator[Graph]:  # noqa: ARG001
-    """The test's own node, for the tests of one module."""
+def graph(start_node: Callable[..., NodeProcess]) -> Iterator[Graph]:  # noqa: ARG001 - to close before it
+    """The test's own node, for the tests of one module.
+
+    It leaves the graph before processes are killed: one that is killed while it sends to the test's shared
+    memory leaves its lock held, and Fast DDS 2.14 crashes if it closes the memory before it has noticed.
+    """
     graph = Graph()
     yield graph
     graph.close()

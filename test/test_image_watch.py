@@ -226,7 +226,7 @@ def test_a_parameter_that_the_node_does_not_have_is_reported(
         "there is no parameter 'qos_depht'; did you mean 'qos_depth'?",
         "there is no parameter 'wheels'; there are deadline, debug_rate, driver, horizontal_fov, "
         "image_transport, min_confidence, min_expansion_rate, model, model_dir, qos_depth, qos_reliability, "
-        "rate_limit, rectified, roi, size",
+        "rate_limit, rectified, roi, size, width",
     ]
 
 
