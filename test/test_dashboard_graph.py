@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,9 +19,14 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from rclpy.executors import SingleThreadedExecutor
+from rosbags.rosbag2 import Reader
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from std_srvs.srv import Trigger
 
+from demo.bag.image_bag import ImageBag
+from edgetpu_dashboard.live.bag import MISSING, BagError, BagProgress
 from edgetpu_dashboard.live.pictures import CAMERA_VIEW
+from edgetpu_dashboard.nodes.bag_recorder import BagRecorder
 from edgetpu_dashboard.nodes.dashboard_node import enclave_beside, ros_arguments
 from edgetpu_dashboard.nodes.graph_calls import GraphCalls, RefusedError, ShownParameter
 from edgetpu_dashboard.nodes.graph_view import MOST_DIAGNOSTICS, Diagnostic, GraphView, ViewedNode
@@ -211,6 +219,57 @@ def test_a_model_is_loaded_gets_weights_and_is_unloaded(graph: Any, calls: Graph
     assert result_of(graph, calls.unload_model("mine")) == "mine is unloaded"
     with pytest.raises(RefusedError, match="mine"):
         result_of(graph, calls.unload_model("mine"))
+
+
+def recorded(recorder: BagRecorder) -> BagProgress:
+    progress = recorder.progress()
+    assert progress is not None
+    assert progress.problem == ""
+    return progress
+
+
+def test_a_bag_of_images_and_results_is_read_by_the_demo(graph: Any, view: GraphView, tmp_path: Path) -> None:
+    await_nodes(graph, view)
+    refresh_until(graph, view, lambda: view.nodes["spot_tracker"].result is not None)
+    recorder = BagRecorder(graph.node, view)
+    path = recorder.start(tmp_path)
+    with pytest.raises(BagError, match="a bag is being recorded already"):
+        recorder.start(tmp_path)
+    graph.spin_until(lambda: recorded(recorder).messages >= 60)
+    recorder.close()
+    assert recorded(recorder).ended
+    with Reader(path) as reader:
+        counts = {each.topic: each.msgcount for each in reader.connections}
+        assert counts.keys() == {"/image", "/camera_info", "/spot_tracker/servo_error"}
+        assert sum(counts.values()) == recorded(recorder).messages
+        (spots,) = (each for each in reader.connections if each.topic == "/spot_tracker/servo_error")
+        # Read by the definition in the bag alone, as on a computer without this suite.
+        store = get_typestore(Stores.ROS2_JAZZY)
+        store.register(get_types_from_msg(spots.msgdef.data, spots.msgtype))
+        _, _, data = next(reader.messages([spots]))
+        assert store.deserialize_cdr(data, spots.msgtype).header.frame_id == "camera_optical_frame"
+    with ImageBag(path) as bag:
+        assert (bag.topic.name, bag.topic.camera_info) == ("/image", "/camera_info")
+        assert bag.topic.count == counts["/image"]
+
+
+def test_a_bag_ends_after_the_seconds_that_were_asked_for(
+    graph: Any, view: GraphView, tmp_path: Path
+) -> None:
+    recorder = BagRecorder(graph.node, view)
+    recorder.start(tmp_path, seconds=0.3)
+    graph.spin_until(lambda: recorded(recorder).ended)
+    assert not recorder.records
+
+
+def test_without_rosbags_it_is_told_how_to_get_it(
+    graph: Any, view: GraphView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rosbags.rosbag2", None)
+    recorder = BagRecorder(graph.node, view)
+    with pytest.raises(BagError, match=re.escape(MISSING)):
+        recorder.start(tmp_path)
+    assert not recorder.records
 
 
 def test_what_holds_for_the_whole_graph_is_handed_on() -> None:

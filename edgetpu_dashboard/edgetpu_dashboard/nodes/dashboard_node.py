@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from rclpy.timer import Timer
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import CameraInfo, Image
 
 from edgetpu_dashboard.live.launcher import Launcher, LaunchError
+from edgetpu_dashboard.nodes.bag_recorder import BagRecorder
 from edgetpu_dashboard.nodes.graph_calls import CALLED, GraphCalls
 from edgetpu_dashboard.nodes.graph_view import GraphView
 from edgetpu_dashboard.web.access import is_local
@@ -66,6 +67,7 @@ class DashboardNode(BaseNode):
         Setting(
             "picture_width", 640, "Greatest width of pictures for browsers, px.", 64, 4096, read_only=False
         ),
+        Setting("bag_dir", "~/.ros/edgetpu/bags", "Folder that bags are saved in.", read_only=False),
     )
 
     subject = "messages"
@@ -74,7 +76,7 @@ class DashboardNode(BaseNode):
     def types_on_demand(cls) -> frozenset[str]:
         """Return the types of images, of the results of all nodes, and of the services that a user calls."""
         results = (entry.load().results for entry in node_table().values())
-        topics = {Image, *(result.message_type for result in results if result is not None)}
+        topics = {CameraInfo, Image, *(result.message_type for result in results if result is not None)}
         return frozenset(
             {*(_type_name(each, "msg") for each in topics), *(_type_name(each, "srv") for each in CALLED)}
         )
@@ -83,10 +85,12 @@ class DashboardNode(BaseNode):
         super().__init__("dashboard", **options)
         self._server: PageServer | None = None
         self._problem = ""
+        self.bags: BagRecorder | None = None
         self.launcher = Launcher(ros_arguments(sys.argv))
         with self.destroyed_on_error():
             self._check_address()
             self.view = GraphView(self)
+            self.bags = BagRecorder(self, self.view)
             self.calls = GraphCalls(self, self.view.full_name)
             self.start_diagnostics()
             self.create_steady_timer(_REFRESH, self.view.refresh)
@@ -96,6 +100,8 @@ class DashboardNode(BaseNode):
         """Stop serving, stop the nodes that were started from here, then destroy the node."""
         if self._server is not None:
             self._server.close()
+        if self.bags is not None:
+            self.bags.close()
         self.launcher.stop_all(seconds=1.5)  # before the limit of spin.STOP_DEADLINE
         super().destroy_node()
 

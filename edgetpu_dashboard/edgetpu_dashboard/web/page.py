@@ -9,6 +9,7 @@ from typing import Any
 from nicegui import ui
 
 from edgetpu_dashboard.live.pictures import CAMERA_VIEW, Pixels, box_of
+from edgetpu_dashboard.web.bag_control import bag_control
 from edgetpu_dashboard.web.driver_panel import driver_panel, models_panel
 from edgetpu_dashboard.web.node_panels import by_hand_panel, parameters_panel
 from edgetpu_dashboard.web.told import told
@@ -162,6 +163,7 @@ async def build_page(dashboard: Any) -> None:
                     "dense data-id=camera_view"
                 )
                 ui.html('<span id="numbers"></span>', sanitize=False)
+            bag_control(page)
             ui.html('<div id="curves"></div>', sanitize=False).classes("w-full")
         with ui.element("aside").classes("side"):
             _tabs(page)

@@ -1,0 +1,126 @@
+"""Writes a rosbag2 (mcap) in a thread of its own; whoever hands in messages never waits for the disk."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgetpu_driver.errors import EdgeTpuError
+
+MISSING = "saving a bag needs the Python package rosbags: `pip install rosbags`"
+MOST_WAITING = 64 * 2**20
+"""Bytes that wait for the disk at most: two seconds of 640x480 RGB at 30 Hz. What comes then is lost."""
+
+Definition = Callable[[str], tuple[str, str]]
+"""Returns the text of a message type, with all types it refers to, and its RIHS01 hash."""
+
+
+class BagError(EdgeTpuError):
+    """A bag cannot be written; the message says why."""
+
+
+@dataclass(frozen=True)
+class BagProgress:
+    """What a bag holds."""
+
+    path: Path
+    """The directory of the bag."""
+    messages: int
+    bytes: int
+    lost: int
+    """Messages that the disk was too slow for."""
+    ended: bool
+    """Whether the bag is complete and can be read."""
+    problem: str
+    """Why nothing more is written; empty: nothing is wrong."""
+
+
+class BagRecording:
+    """A bag that is being written. Safe to use from any thread."""
+
+    def __init__(self, path: Path, definition: Definition, largest: int) -> None:
+        """Begin a bag. Raises BagError.
+
+        path: directory to write; must not exist. largest: bytes of messages that the bag takes.
+        """
+        try:
+            from rosbags.rosbag2 import StoragePlugin, Writer
+        except ImportError:
+            raise BagError(MISSING) from None
+        self.path = path
+        self._definition, self._largest = definition, largest
+        self._queue: queue.SimpleQueue[tuple[str, str, int, bytes] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._messages = self._bytes = self._waiting = self._lost = 0
+        self._problem = ""
+        self._connections: dict[str, Any] = {}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = Writer(path, version=9, storage_plugin=StoragePlugin.MCAP)
+            self._writer.open()
+        except Exception as error:  # rosbags lets many types of error through
+            raise BagError(f"{path} cannot be written: {error}") from None
+        self._thread = threading.Thread(target=self._write_all, name="bag", daemon=True)
+        self._thread.start()
+
+    def put(self, topic: str, kind: str, time_ns: int, message: bytes) -> None:
+        """Hand in a serialised message; kind: its type, such as sensor_msgs/msg/Image."""
+        with self._lock:
+            if self._problem:
+                return
+            if self._bytes + self._waiting + len(message) > self._largest:
+                self._problem = f"the bag has reached {self._largest / 1e6:.0f} MB"
+                return
+            if self._waiting + len(message) > MOST_WAITING:
+                self._lost += 1
+                return
+            self._waiting += len(message)
+        self._queue.put((topic, kind, time_ns, message))
+
+    def progress(self) -> BagProgress:
+        """Return what the bag holds by now."""
+        ended = not self._thread.is_alive()
+        with self._lock:
+            return BagProgress(self.path, self._messages, self._bytes, self._lost, ended, self._problem)
+
+    def end(self) -> None:
+        """Have the bag completed after what waits; does not wait for it."""
+        self._queue.put(None)
+
+    def join(self, seconds: float) -> None:
+        """Wait until the bag is complete."""
+        self._thread.join(seconds)
+
+    def _write_all(self) -> None:
+        while (item := self._queue.get()) is not None:
+            self._write(*item)
+        try:
+            self._writer.close()
+        except Exception as error:  # of the disk, through rosbags
+            self._give_up(f"{self.path} cannot be completed: {error}")
+
+    def _write(self, topic: str, kind: str, time_ns: int, message: bytes) -> None:
+        try:
+            if topic not in self._connections:
+                text, digest = self._definition(kind)
+                self._connections[topic] = self._writer.add_connection(
+                    topic, kind, msgdef=text, rihs01=digest
+                )
+            self._writer.write(self._connections[topic], time_ns, message)
+        except Exception as error:  # of the disk, of rosbags, or a type without a definition
+            self._give_up(f"{topic} cannot be written: {error}")
+            written = 0
+        else:
+            written = 1
+        with self._lock:
+            self._waiting -= len(message)
+            self._messages += written
+            self._bytes += written * len(message)
+
+    def _give_up(self, problem: str) -> None:
+        with self._lock:
+            self._problem = self._problem or problem
