@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from edgetpu_control.controller import Controller
-from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits
+from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity, VelocityLimits
+from edgetpu_driver.errors import InputError
 
 
 class VelocityFollower(Controller):
@@ -19,7 +20,9 @@ class VelocityFollower(Controller):
         self._moving = False
 
     def command(self, velocity: Velocity, now: float) -> None:
-        """Follow this velocity from now on, s."""
+        """Follow this velocity from now on, s; InputError for one that is not plausible, which is ignored."""
+        if not velocity.is_plausible:
+            raise InputError(f"expected a velocity of at most {FASTEST:g}; got {velocity}")
         self._wanted, self._commanded_at = velocity, now
 
     def step(self, now: float) -> Velocity | None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits
 from edgetpu_control.velocity_follower import VelocityFollower
+from edgetpu_driver.errors import InputError
 
 LIMITS = VelocityLimits(linear=1.0, angular=2.0, linear_acceleration=4.0, angular_acceleration=8.0)
 
@@ -43,3 +48,15 @@ def test_brakes_when_the_clock_is_set_back() -> None:
     it.step(10.25)
     assert it.step(5.0) == Velocity(1.0, 0.0)
     assert it.step(5.125) == Velocity(0.5, 0.0)
+
+
+@pytest.mark.parametrize(
+    "velocity", [Velocity(math.nan, 0.0), Velocity(0.0, math.inf), Velocity(1001.0, 0.0)]
+)
+def test_brakes_when_only_velocities_come_that_cannot_be(velocity: Velocity) -> None:
+    it = follower()
+    it.command(Velocity(1.0, 0.0), 10.0)
+    assert it.step(10.25) == Velocity(1.0, 0.0)
+    with pytest.raises(InputError, match="expected a velocity of at most 1000; got "):
+        it.command(velocity, 10.25)
+    assert [it.step(10.375), it.step(10.5)] == [Velocity(0.5, 0.0), STANDSTILL]

@@ -194,7 +194,7 @@ class LearnedNode(BaseNode):
         """Publish a command, float64[m]."""
         self._commands.publish(Float64MultiArray(data=command.tolist()))
         if self._velocities is not None:
-            self._follower.command(Velocity(float(command[0]), float(command[1])), self.now)
+            self._follow(Velocity(float(command[0]), float(command[1])))
         self.counters.results += 1
 
     def fail(self, error: Exception | None) -> None:
@@ -232,6 +232,13 @@ class LearnedNode(BaseNode):
         self.counters.dropped += self._waiting is not None  # only the newest counts
         self._waiting = observation
         self.advance()
+
+    def _follow(self, velocity: Velocity) -> None:
+        try:
+            self._follower.command(velocity, self.now)
+        except InputError as error:
+            self.counters.failed += 1
+            self.complain_once("velocity", f"command ignored: {error}")
 
     def _drive(self) -> None:
         velocity = self._follower.step(self.now)
