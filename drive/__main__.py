@@ -17,6 +17,7 @@ from drive.fault_scenario import Faults
 from drive.film import Film
 from drive.follow_scenario import Follow
 from drive.report import write_report
+from drive.return_scenario import Return
 from drive.scenario import Outcome, Scenario, SystemScenario
 from drive.simulated_robot import DriveError, SimulatedRobot
 from drive.slalom_scenario import Slalom
@@ -28,7 +29,8 @@ from measured_figures.row import Row, line, write_rows
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "drive"
 SCENARIOS: dict[str, type[Scenario]] = {
-    each.name: each for each in (Wall, PassBy, Turn, Follow, DockAtBall, DockAtLamp, Faults, SwingUp, Slalom)
+    each.name: each
+    for each in (Wall, PassBy, Turn, Follow, DockAtBall, DockAtLamp, Return, Faults, SwingUp, Slalom)
 }
 EXIT_MISSED, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 

@@ -166,12 +166,12 @@ class SimulatedRobot:
                 raise DriveError(f"nobody subscribes to {topic}")
         self._publishers[topic].publish(message)
 
-    def call(self, service_type: type[Any], service: str) -> Any:
-        """Call a service without arguments; its response. DriveError without one."""
+    def call(self, service_type: type[Any], service: str, request: Any = None) -> Any:
+        """Call a service, by default without arguments; its response. DriveError without one."""
         client = self.node.create_client(service_type, service)
         if not self._spin(START_SECONDS, client.service_is_ready):
             raise DriveError(f"nobody offers {service}")
-        future = client.call_async(service_type.Request())
+        future = client.call_async(service_type.Request() if request is None else request)
         if not self._spin(START_SECONDS, future.done):
             raise DriveError(f"no answer from {service}")
         self.node.destroy_client(client)
