@@ -35,7 +35,8 @@ HEADING_ERROR, POSITION_ERROR = 2.0, 0.05
 class Return(Scenario):
     """Turn and drive back to a template shown once.
 
-    The match has the template's own width, whatever the poster's apparent size: see the rows of position.
+    The match has the template's own width, whatever the poster's apparent size, so the robot does not drive:
+    0 of 3 worlds were reached, 0.05 to 0.19 m off; backed off by 0.19 m it did not find the poster any more.
     """
 
     name = "return"

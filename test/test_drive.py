@@ -23,6 +23,7 @@ from drive.dock_scenario import DockAtBall
 from drive.fault_scenario import last_above
 from drive.film import Film
 from drive.report import write_report
+from drive.return_scenario import Return
 from drive.scenario import Outcome
 from drive.textures import SIZE, noise_texture
 from drive.truth import Measured, Record, Truth
@@ -68,6 +69,18 @@ class TestFigures:
             "bearing, mean": 0.5,
             "distance while it moves, error": 0.1,
             "time to reach it": 5.0,
+        }
+
+    def test_of_going_back(self) -> None:
+        back = outcome(reached=1, faced=1, heading_error=0.5, position_error=0.02, seconds=1.0, collided=0)
+        aside = outcome(reached=0, faced=0, heading_error=3.5, position_error=0.18, seconds=10.0, collided=0)
+        assert figures(Return().rows([back, aside])) == {
+            "reached": 50,
+            "turned back": 50,
+            "heading error, mean": 2.0,
+            "position error, mean": pytest.approx(0.1),
+            "time to face it": 5.5,
+            "collisions": 0,
         }
 
     def test_of_turns(self) -> None:
