@@ -113,6 +113,20 @@ def test_a_new_timeout_holds_for_velocities_too(graph: Any) -> None:  # noqa: AR
         node.destroy_node()
 
 
+def test_ignores_and_counts_a_command_that_is_no_velocity(graph: Any) -> None:  # noqa: ARG001 - rclpy runs
+    overrides = [
+        Parameter(name, value=value)
+        for name, value in {**PROBLEM, "actions": "v -1 1 1; w -1 1 1", "twist": True}.items()
+    ]
+    node = batch_mpc_node.BatchMpcNode(parameter_overrides=overrides)
+    try:
+        node.publish_command(np.array([np.nan, 0.0]))
+        assert node.counters.failed == 1
+        assert node._follower.step(node.now) is None
+    finally:
+        node.destroy_node()
+
+
 def test_takes_the_next_observation_after_a_cost_that_raised(
     graph: Any,  # noqa: ARG001 - rclpy runs
     monkeypatch: pytest.MonkeyPatch,
