@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,72 +13,26 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
-LIVE_TOOLS = Path(__file__).parents[1] / "build" / "live_tools"
-if LIVE_TOOLS.is_dir():
-    sys.path.append(str(LIVE_TOOLS))
-webdriver = pytest.importorskip(
-    "selenium.webdriver", reason="Selenium is not installed: tools/run.sh tools/install_extra.sh live"
-)
-pytest.importorskip("nicegui", reason="NiceGUI is not installed: tools/run.sh tools/install_extra.sh live")
-
-import websockets  # noqa: E402
-from selenium.common.exceptions import TimeoutException  # noqa: E402
-from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
-
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-PATIENCE = 60.0
-WIDE, PHONE = (1500, 950), (390, 844)
-
-pytestmark = pytest.mark.skipif(
-    not (BROWSER and DRIVER), reason="no browser: apt install chromium chromium-driver"
+from testdata.dashboard_page import (
+    PHONE,
+    WIDE,
+    Dashboard,
+    key,
+    needs_browser,
+    page_of,
+    pictures,
+    press,
+    show,
+    text,
+    wait,
 )
 
+import websockets  # isort: skip
+from selenium.webdriver.common.action_chains import ActionChains  # isort: skip
+from selenium.webdriver.common.by import By  # isort: skip
+from selenium.webdriver.common.keys import Keys  # isort: skip
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-class Dashboard:
-    """A dashboard in a process of its own."""
-
-    def __init__(self, *parameters: str) -> None:
-        from ament_index_python.packages import get_package_prefix
-
-        self.port = free_port()
-        path = Path(get_package_prefix("edgetpu_dashboard")) / "lib/edgetpu_dashboard/dashboard"
-        settings = [part for each in (f"port:={self.port}", *parameters) for part in ("-p", each)]
-        paths = [os.environ.get("PYTHONPATH", ""), str(LIVE_TOOLS)]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        self._command = [str(path), "--ros-args", *settings]
-        self._environment = environment
-        self.start()
-
-    def start(self) -> None:
-        self._process = subprocess.Popen(self._command, env=self._environment)
-
-    def stop(self) -> None:
-        self._process.send_signal(signal.SIGINT)
-        assert self._process.wait(10.0) == 0
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.port}/"
-
-    def answers(self, path: str = "", **headers: str) -> int | None:
-        """The status of a request; None if nobody listens yet."""
-        try:
-            request = urllib.request.Request(self.address + path, headers=headers)
-            with urllib.request.urlopen(request, timeout=20.0) as response:
-                return int(response.status)
-        except urllib.error.HTTPError as error:
-            return error.code
-        except OSError:
-            return None
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
@@ -109,47 +54,8 @@ def dashboard(nodes: dict[str, Any], graph: Any) -> Iterator[Dashboard]:  # noqa
 
 @pytest.fixture(scope="module")
 def browser(dashboard: Dashboard) -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    made = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    made.set_window_size(*WIDE)
-    made.get(dashboard.address)
-    yield made
-    made.quit()
-
-
-def wait(browser: Any, condition: Any) -> Any:
-    try:
-        return WebDriverWait(browser, PATIENCE, 0.1).until(lambda _browser: condition())
-    except TimeoutException:
-        raise AssertionError(
-            f"the page still says: {browser.find_element(By.TAG_NAME, 'body').text}"
-        ) from None
-
-
-def pictures(browser: Any) -> int:
-    return int(browser.execute_script("return document.getElementById('live')?.dataset.count || 0"))
-
-
-def text(browser: Any, selector: str) -> str:
-    return str(browser.execute_script(f"return document.querySelector(`{selector}`)?.textContent || ''"))
-
-
-def press(browser: Any, selector: str) -> None:
-    wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, selector))
-    browser.execute_script(f"document.querySelector(`{selector}`).click()")
-
-
-def show(browser: Any, node: str) -> None:
-    press(browser, f"#node_{node}")
-    wait(browser, lambda: text(browser, ".stage .text-xl") == node)
-
-
-def key(browser: Any, character: str) -> None:
-    ActionChains(browser).send_keys(character).perform()
+    with page_of(dashboard) as made:
+        yield made
 
 
 def type_value(browser: Any, name: str, value: str) -> None:

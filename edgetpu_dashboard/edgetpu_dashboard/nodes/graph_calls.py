@@ -24,6 +24,7 @@ from edgetpu_dashboard.live.texts import Value, value_of
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.node_kit.image_messages import message_from_labels, message_from_rgb
 from edgetpu_driver.node_kit.node_table import DRIVER
+from edgetpu_driver.node_kit.printable_text import counted
 from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
 from edgetpu_msgs.srv import (
     AddPlace,
@@ -213,7 +214,8 @@ class GraphCalls:
     async def add_place(self, node: str, label: str, replace: bool) -> str:
         """Name the place that is seen now."""
         answer = await self.ask(AddPlace, node, "add_place", label=label, replace=replace)
-        return f"{label}: {answer.places} places are known, by {answer.embeddings} views"
+        known = "place is" if answer.places == 1 else "places are"
+        return f"{label}: {answer.places} {known} known, by {counted(answer.embeddings, 'view')}"
 
     async def models(self) -> Any:
         """Ask the driver for its models: the answer of ~/list_models."""

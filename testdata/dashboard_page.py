@@ -1,0 +1,143 @@
+"""The dashboard in a process of its own, and its page in Chromium, driven by Selenium."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LIVE_TOOLS = Path(__file__).parents[1] / "build" / "live_tools"
+if LIVE_TOOLS.is_dir():
+    sys.path.append(str(LIVE_TOOLS))
+webdriver = pytest.importorskip(
+    "selenium.webdriver", reason="Selenium is not installed: tools/run.sh tools/install_extra.sh live"
+)
+pytest.importorskip("nicegui", reason="NiceGUI is not installed: tools/run.sh tools/install_extra.sh live")
+
+from selenium.common.exceptions import TimeoutException  # noqa: E402
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+PATIENCE = 60.0
+"""Seconds to wait for the page: the machine may be loaded."""
+WIDE, PHONE = (1500, 950), (390, 844)
+"""Sizes of the window, px."""
+
+needs_browser = pytest.mark.skipif(
+    not (BROWSER and DRIVER), reason="no browser: apt install chromium chromium-driver"
+)
+
+
+def free_port() -> int:
+    """A TCP port that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Dashboard:
+    """A dashboard in a process of its own."""
+
+    def __init__(self, *parameters: str) -> None:
+        from ament_index_python.packages import get_package_prefix
+
+        self.port = free_port()
+        path = Path(get_package_prefix("edgetpu_dashboard")) / "lib/edgetpu_dashboard/dashboard"
+        settings = [part for each in (f"port:={self.port}", *parameters) for part in ("-p", each)]
+        paths = [os.environ.get("PYTHONPATH", ""), str(LIVE_TOOLS)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        self._command = [str(path), "--ros-args", *settings]
+        self._environment = environment
+        self.start()
+
+    def start(self) -> None:
+        """Start the process."""
+        self._process = subprocess.Popen(self._command, env=self._environment)
+
+    def stop(self) -> None:
+        """Stop the process, which must end in good order."""
+        self._process.send_signal(signal.SIGINT)
+        assert self._process.wait(10.0) == 0
+
+    @property
+    def address(self) -> str:
+        """Of the page."""
+        return f"http://127.0.0.1:{self.port}/"
+
+    def answers(self, path: str = "", **headers: str) -> int | None:
+        """The status of a request; None if nobody listens yet."""
+        try:
+            request = urllib.request.Request(self.address + path, headers=headers)
+            with urllib.request.urlopen(request, timeout=20.0) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return None
+
+
+@contextmanager
+def page_of(dashboard: Dashboard) -> Iterator[Any]:
+    """A browser that shows the page."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    try:
+        browser.set_window_size(*WIDE)
+        browser.get(dashboard.address)
+        yield browser
+    finally:
+        browser.quit()
+
+
+def wait(browser: Any, condition: Callable[[], Any]) -> Any:
+    """Wait until a condition holds; what it returns."""
+    try:
+        return WebDriverWait(browser, PATIENCE, 0.1).until(lambda _browser: condition())
+    except TimeoutException:
+        raise AssertionError(
+            f"the page still says: {browser.find_element(By.TAG_NAME, 'body').text}"
+        ) from None
+
+
+def pictures(browser: Any) -> int:
+    """The number of pictures that the page has shown."""
+    return int(browser.execute_script("return document.getElementById('live')?.dataset.count || 0"))
+
+
+def text(browser: Any, selector: str) -> str:
+    """The text of an element; empty if there is none."""
+    return str(browser.execute_script(f"return document.querySelector(`{selector}`)?.textContent || ''"))
+
+
+def press(browser: Any, selector: str) -> None:
+    """Click an element, which may come later, wherever it is."""
+    wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, selector))
+    browser.execute_script(f"document.querySelector(`{selector}`).click()")
+
+
+def show(browser: Any, node: str) -> None:
+    """Have the page show a node."""
+    press(browser, f"#node_{node}")
+    wait(browser, lambda: text(browser, ".stage .text-xl") == node)
+
+
+def key(browser: Any, character: str) -> None:
+    """Press a key."""
+    ActionChains(browser).send_keys(character).perform()
