@@ -43,6 +43,20 @@ def test_a_result_is_drawn_on_the_image_of_its_stamp(tap: OverlayTap, image_firs
     assert np.array_equal(tap.picture(), picture(105))
 
 
+def test_images_are_shown_bare_after_a_while_without_results(tap: OverlayTap) -> None:
+    assert taps.BARE_AFTER == 2.0
+    for second in (5, 6, 7):
+        tap.put_image((second, 0), 50, 10)
+    assert tap.number == 0
+    tap.put_image((8, 0), 60, 10)
+    assert tap.number == 1
+    assert np.array_equal(tap.picture(), picture(60))
+    tap.put_result((8, 0), 5)
+    tap.put_image((8, 1), 70, 10)
+    assert tap.number == 2
+    assert np.array_equal(tap.picture(), picture(65))
+
+
 def test_results_of_another_camera_are_counted(tap: OverlayTap) -> None:
     tap.put_image((7, 0), 50, 10)
     for number in range(1, 4):

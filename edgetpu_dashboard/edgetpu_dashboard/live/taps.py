@@ -20,6 +20,9 @@ MOST_WAITING = 64
 MOST_UNMATCHED = 20
 """Results in a row without their image; then the node looks at another camera than the dashboard."""
 
+BARE_AFTER = 2.0
+"""Seconds of images without a result until they are shown as they are; a node that is measuring is faster."""
+
 Stamp = tuple[int, int]
 """Seconds and nanoseconds."""
 
@@ -62,6 +65,8 @@ class OverlayTap:
         """Of the newest picture."""
         self.unmatched = 0
         """Results since the last one whose image was there."""
+        self._bare_since: float | None = None
+        """Stamp of the first image after the last result, s."""
 
     def put_image(self, stamp: Stamp, image: Any, size: int) -> None:
         """Hand in an image of the camera, of so many bytes."""
@@ -70,25 +75,40 @@ class OverlayTap:
         kept = sum(each for _, each in self._images.values())
         while kept > KEPT_BYTES and len(self._images) > 1:
             kept -= self._images.pop(next(iter(self._images)))[1]
+        time = stamp[0] + 1e-9 * stamp[1]
+        if self._bare_since is None or time < self._bare_since:
+            self._bare_since = time
         if stamp in self._results:
             self._join(stamp)
+        elif (
+            time - self._bare_since > BARE_AFTER
+        ):  # of a node that waits for the driver, a template or a model
+            self._newest = image, None
+            self.number += 1
 
     def put_result(self, stamp: Stamp, result: Any) -> None:
         """Hand in a result message."""
         self._results.pop(stamp, None)
         self._results[stamp] = result
         self.unmatched += 1
+        self._bare_since = None
         if len(self._results) > MOST_WAITING:
             del self._results[next(iter(self._results))]
         if stamp in self._images:
             self._join(stamp)
 
     def picture(self) -> Pixels:
-        """Return the newest result on its image, [H, W, 3] RGB; InputError if there is none."""
+        """Return the newest result on its image, [H, W, 3] RGB; InputError if there is none.
+
+        Without results for a while it is the newest image, [H, W] or [H, W, 3].
+        """
         if self._newest is None:
             raise InputError("there is no picture yet")
         image, result = self._newest
-        return drawing.with_region(self._draw(self._decode(image), result), Region(*self.region))
+        picture = self._decode(image)
+        if result is None:
+            return picture
+        return drawing.with_region(self._draw(picture, result), Region(*self.region))
 
     def _join(self, stamp: Stamp) -> None:
         self._newest = self._images[stamp][0], self._results.pop(stamp)
