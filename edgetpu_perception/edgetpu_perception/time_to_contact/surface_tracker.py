@@ -30,7 +30,6 @@ from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     ESTABLISHED_EVIDENCE,
-    ESTABLISHED_FRAMES,
     EVIDENCE_DECAY,
     FAILED_LOG_DEPTH,
     IMAGE_NOISE_SHARE,
@@ -259,9 +258,7 @@ class SurfaceTracker:
         gain = np.minimum(squares[0], 25.0) - np.minimum(squares[1], 25.0)
         other.evidence = max(other.evidence * EVIDENCE_DECAY, float(gain[both].sum()) / NOISE_CORRELATION**2)
         main.established = True
-        followed = other.frames >= ESTABLISHED_FRAMES
-        least = KEPT_EVIDENCE if other.established else ESTABLISHED_EVIDENCE
-        other.established = followed and other.evidence > least
+        other.established = other.evidence > (KEPT_EVIDENCE if other.established else ESTABLISHED_EVIDENCE)
 
     def _update_membership(self, around: list[Map]) -> None:
         main, other = self.surfaces

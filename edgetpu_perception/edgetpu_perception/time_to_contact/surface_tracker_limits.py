@@ -156,13 +156,6 @@ ESTABLISHED_EVIDENCE, KEPT_EVIDENCE = 60.0, 30.0
 Rows: looming, object before a background.
 """
 
-ESTABLISHED_FRAMES = 4
-"""Frames in which a second surface must have been aligned to become established: its first rates are wild.
-
-With 8 a nearer object is measured too late. Rows: looming, car ahead brakes, region on it, 95th percentile;
-object before a background, 95th percentile.
-"""
-
 EVIDENCE_DECAY = 0.97
 """Share of the evidence kept from frame to frame. Rows: looming, object before a background."""
 
