@@ -14,7 +14,17 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 from demo.bag.image_bag import ImageBag
 from edgetpu_driver.cli.main import main as edgetpu
 from edgetpu_msgs.msg import Embedding
-from testdata.dashboard_page import Dashboard, needs_browser, page_of, pictures, press, show, text, wait
+from testdata.dashboard_page import (
+    Dashboard,
+    needs_browser,
+    page_of,
+    pictures,
+    press,
+    running_dashboard,
+    show,
+    text,
+    wait,
+)
 
 from selenium.webdriver.common.action_chains import ActionChains  # isort: skip
 from selenium.webdriver.common.by import By  # isort: skip
@@ -39,10 +49,8 @@ def dashboard(
         start_node("edgetpu_perception", name, keep_state="false", model_dir=str(models))
     start_node("edgetpu_matrix", "place_recognition", model_dir=str(models))
     graph.await_device()
-    made = Dashboard(f"bag_dir:={bags}")
-    graph.spin_until(lambda: made.answers() == 200)
-    yield made
-    made.stop()
+    with running_dashboard(graph, f"bag_dir:={bags}") as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

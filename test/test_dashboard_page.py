@@ -22,6 +22,7 @@ from testdata.dashboard_page import (
     page_of,
     pictures,
     press,
+    running_dashboard,
     show,
     text,
     wait,
@@ -46,10 +47,8 @@ def nodes(start_node: Any, graph: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def dashboard(nodes: dict[str, Any], graph: Any) -> Iterator[Dashboard]:  # noqa: ARG001
-    made = Dashboard()
-    graph.spin_until(lambda: made.answers() == 200)
-    yield made
-    made.stop()
+    with running_dashboard(graph) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,17 @@ class Dashboard:
 
 
 @contextmanager
+def running_dashboard(graph: Any, *parameters: str) -> Iterator[Dashboard]:
+    """A dashboard that answers, while the test's node spins."""
+    made = Dashboard(*parameters)
+    try:
+        graph.spin_until(lambda: made.answers() == 200)
+        yield made
+    finally:
+        made.stop()
+
+
+@contextmanager
 def page_of(dashboard: Dashboard) -> Iterator[Any]:
     """A browser that shows the page."""
     options = webdriver.ChromeOptions()
