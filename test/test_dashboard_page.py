@@ -109,6 +109,8 @@ def test_space_pauses_and_a_single_picture_can_be_taken(browser: Any) -> None:
 
 
 def test_s_saves_the_picture(browser: Any) -> None:
+    shown = "return document.getElementById('live').dataset.view"
+    wait(browser, lambda: browser.execute_script(shown) == "spot_tracker")
     browser.execute_script(
         "window.saved = [];"
         "HTMLAnchorElement.prototype.click = function () { window.saved.push(this.download); }"

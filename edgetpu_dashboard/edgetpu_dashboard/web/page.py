@@ -16,9 +16,11 @@ from edgetpu_dashboard.web.told import told
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.node_table import DRIVER
 
-_VERSION = 2
+_VERSION = 3
 """Of the static files, so that no browser shows old ones."""
 _GRAB_SECONDS = 5.0
+_FOLLOW_PERIOD = 0.5
+"""Seconds between two looks whether the node has a picture."""
 
 
 class Page:
@@ -30,6 +32,7 @@ class Page:
         self.view = dashboard.view
         self.node = self._first()
         self.shows_camera = False
+        self._shown_view = ""
         self.drag_does = "template"
 
     @property
@@ -53,7 +56,13 @@ class Page:
 
     def show_live(self) -> None:
         """Have the browser connect to the stream of this node and view."""
-        ui.run_javascript(f"edgetpuLive.show({json.dumps(self.node)}, {json.dumps(self.picture_view)})")
+        self._shown_view = self.picture_view
+        ui.run_javascript(f"edgetpuLive.show({json.dumps(self.node)}, {json.dumps(self._shown_view)})")
+
+    def follow_view(self) -> None:
+        """Connect anew once the node has a picture, or has none any more."""
+        if self.picture_view != self._shown_view:
+            self.show_live()
 
     def look_at_camera(self, camera: bool) -> None:
         """Show the camera's images instead of the node's."""
@@ -171,6 +180,7 @@ async def build_page(dashboard: Any) -> None:
     ui.on("click_picture", lambda event: page.on_click(tuple(event.args[2:])))
     ui.on("drag_picture", lambda event: page.on_drag(tuple(event.args)))
     page.show_live()
+    ui.timer(_FOLLOW_PERIOD, page.follow_view)
 
 
 def _tabs(page: Page) -> None:

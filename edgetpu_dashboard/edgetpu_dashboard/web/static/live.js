@@ -27,6 +27,7 @@ const edgetpuLive = (() => {
     }
     const query = new URLSearchParams(wanted).toString();
     const scheme = location.protocol === "https:" ? "wss" : "ws";
+    const { view } = wanted;
     const mine = new WebSocket(`${scheme}://${location.host}/live?${query}`);
     mine.binaryType = "blob";
     mine.onopen = () => {
@@ -36,7 +37,7 @@ const edgetpuLive = (() => {
     mine.onmessage = (event) => {
       if (socket !== mine) return; // of the node that was shown before
       if (typeof event.data === "string") onNumbers(JSON.parse(event.data));
-      else onPicture(event.data);
+      else onPicture(event.data, view);
     };
     mine.onclose = () => {
       state("disconnected", "error");
@@ -49,13 +50,14 @@ const edgetpuLive = (() => {
     if (socket && socket.readyState === WebSocket.OPEN) socket.send("next");
   }
 
-  function onPicture(blob) {
+  function onPicture(blob, view) {
     const image = find("live");
     const url = URL.createObjectURL(blob);
     image.onload = () => {
       if (picture) URL.revokeObjectURL(picture);
       picture = url;
       image.dataset.count = Number(image.dataset.count || 0) + 1;
+      image.dataset.view = view;
       find("nothing").style.display = "none";
       if (!paused) requestAnimationFrame(next);
     };
@@ -238,7 +240,7 @@ const edgetpuLive = (() => {
     const link = document.createElement("a");
     const stamp = new Date().toISOString().replace(/[:.]/g, "-");
     link.href = picture;
-    link.download = `${wanted.view.replace(" ", "_")}_${stamp}.jpg`;
+    link.download = `${image.dataset.view.replace(" ", "_")}_${stamp}.jpg`;
     link.click();
   }
 
