@@ -13,6 +13,7 @@ from typing import Any
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from rcl_interfaces.srv import GetParameters
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
 from rclpy.signals import SignalHandlerOptions
@@ -47,6 +48,10 @@ class _Node:
     """The results and the diagnostics of a perception node."""
 
     collector: Collector
+    parameters: Any = None
+    """The client of its parameters."""
+    answer: Any = None
+    """The future of a request to it."""
     diagnosis: str = "no sign of it yet"
     malformed: int = 0
     without_result: int = 0
@@ -55,6 +60,17 @@ class _Node:
     def ready(self) -> bool:
         """Whether the node waits for nothing but images."""
         return set(self.diagnosis.split("; ")) <= IDLE
+
+    def has_matched(self) -> bool:
+        """Whether the node surely receives what is published to it from now on.
+
+        A subscription is seen here before the node has seen the publisher, and what is published in between is
+        lost to it. A middleware announces what a participant writes in order, and the client of this request
+        came after the publisher: a node that answers knows both.
+        """
+        if self.answer is None and self.parameters.service_is_ready():
+            self.answer = self.parameters.call_async(GetParameters.Request())
+        return self.answer is not None and bool(self.answer.done())
 
     def hear(self, status: DiagnosticStatus) -> None:
         """Store a diagnostics message of the node."""
@@ -99,6 +115,9 @@ class Replay:
             if self._topic.camera_info
             else None
         )
+        # After the publishers: see has_matched.
+        for name, node in self._nodes.items():
+            node.parameters = self._ros.create_client(GetParameters, f"/{name}/get_parameters")
         # Last, because discovery is in order: a node that publishes here knows the subscriptions above.
         self._ros.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, RELIABLE)
         return self
@@ -236,6 +255,8 @@ class Replay:
         for name, node in self._nodes.items():
             if not node.ready:
                 return f"waiting for {name}: {node.diagnosis}"
+            if not node.has_matched():
+                return f"waiting for {name} to answer a request"
         return ""
 
     def _listen(self, spec: PerceptionNode) -> None:
