@@ -64,9 +64,9 @@ class _Node:
     def has_matched(self) -> bool:
         """Whether the node surely receives what is published to it from now on.
 
-        A subscription is seen here before the node has seen the publisher, and what is published in between is
-        lost to it. A middleware announces what a participant writes in order, and the client of this request
-        came after the publisher: a node that answers knows both.
+        A subscription is seen here before the node has seen the publisher, and what is published in between
+        is lost to it. A middleware announces what a participant writes in order, and the client of this
+        request came after the publisher: a node that answers knows both.
         """
         if self.answer is None and self.parameters.service_is_ready():
             self.answer = self.parameters.call_async(GetParameters.Request())

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("vision_msgs", reason="needs vision_msgs")
 
 from geometry_msgs.msg import Twist, TwistStamped, Vector3
 from nav_msgs.msg import Odometry

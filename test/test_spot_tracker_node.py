@@ -16,7 +16,6 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 from rcl_interfaces.msg import Log
 from rcl_interfaces.srv import DescribeParameters
 from sensor_msgs.msg import CameraInfo, Image
-from vision_msgs.msg import Detection2DArray
 
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import UnloadModel
@@ -48,7 +47,8 @@ def test_every_encoding_gives_the_same_position(tracker: Tracker) -> None:
 
 
 def test_a_reader_of_detections_gets_the_square_around_the_spot(tracker: Tracker, graph: Any) -> None:
-    found = graph.collect(Detection2DArray, f"/{tracker.name}/detections")
+    detections = pytest.importorskip("vision_msgs.msg", reason="needs vision_msgs").Detection2DArray
+    found = graph.collect(detections, f"/{tracker.name}/detections")
 
     def told() -> bool:
         tracker.show(image_message(11, spot()))

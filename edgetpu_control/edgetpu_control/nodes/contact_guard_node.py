@@ -10,7 +10,6 @@ from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from nav_msgs.msg import Odometry
 from rclpy.qos import qos_profile_sensor_data
 from std_srvs.srv import Trigger
-from vision_msgs.msg import Detection2DArray
 
 from edgetpu_control.contact_guard import ContactGuard, GuardSettings, Restriction
 from edgetpu_control.distance_filter import Contact
@@ -117,7 +116,7 @@ class ContactGuardNode(ControlNode):
         if self.values["use_odometry"]:
             self.create_subscription(Odometry, "odom", self._on_odometry, qos_profile_sensor_data)
         if detections:
-            self.subscribe_result(Detection2DArray, "object_detector/detections", self._on_detections)
+            self.subscribe_detections("object_detector/detections", self._on_detections)
         self.create_service(Trigger, "~/release", self._release)
         self.start("cmd_vel")
 
@@ -186,7 +185,7 @@ class ContactGuardNode(ControlNode):
         else:
             self.skip("odom", f"a velocity of at most {FASTEST:g}; got {velocity}")
 
-    def _on_detections(self, message: Detection2DArray, stamp: float) -> None:
+    def _on_detections(self, message: Any, stamp: float) -> None:
         classes, least = self.values["detection_classes"], self.values["min_score"]
         heights = [
             detection.bbox.size_y

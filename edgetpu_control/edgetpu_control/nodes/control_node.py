@@ -13,7 +13,9 @@ from std_msgs.msg import Header
 
 from edgetpu_control.nodes.control_parameters import control_settings, velocity_limits
 from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity, VelocityLimits
+from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.detection_messages import detection_array_type
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
 
@@ -83,6 +85,14 @@ class ControlNode(BaseNode):
         """Count a message that cannot be used, and say once what was expected and what came."""
         self.counters.malformed += 1
         self.complain_once(topic, f"message on {self.resolve_topic_name(topic)} skipped: expected {expected}")
+
+    def subscribe_detections(self, topic: str, callback: Callable[[Any, float], None]) -> None:
+        """Subscribe to vision_msgs/Detection2DArray likewise; FatalError where that is not installed."""
+        try:
+            kind = detection_array_type()
+        except DependencyMissingError as error:
+            raise self.fatal(error) from None
+        self.subscribe_result(kind, topic, callback)
 
     def limits(self) -> VelocityLimits:
         """Return the limits that the parameters give."""

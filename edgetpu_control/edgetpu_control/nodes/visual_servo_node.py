@@ -7,7 +7,6 @@ from typing import Any
 
 from rclpy.qos import qos_profile_sensor_data
 from sensor_msgs.msg import CameraInfo
-from vision_msgs.msg import Detection2D, Detection2DArray
 
 from edgetpu_control.nodes.control_node import ControlNode, is_valid
 from edgetpu_control.nodes.control_parameters import LIMITS, control_settings, live
@@ -96,7 +95,7 @@ class VisualServoNode(ControlNode):
         if source == "match":
             self.subscribe_result(PatternMatch, topic, self._on_match)
         if source in ("spot", "detections"):
-            self.subscribe_result(Detection2DArray, topic, self._on_detections)
+            self.subscribe_detections(topic, self._on_detections)
         self.start("~/cmd_vel")
 
     def command(self, now: float) -> Velocity | None:
@@ -146,14 +145,14 @@ class VisualServoNode(ControlNode):
         if usable and message.confidence >= self.values["min_confidence"]:
             self._measure(message.x, message.y, message.width, stamp)
 
-    def _on_detections(self, message: Detection2DArray, stamp: float) -> None:
+    def _on_detections(self, message: Any, stamp: float) -> None:
         self._servo.look(stamp)
         wanted = [each for each in message.detections if self._score(each) >= self.values["min_confidence"]]
         if wanted:
             box = max(wanted, key=self._score).bbox
             self._measure(box.center.position.x, box.center.position.y, box.size_x, stamp)
 
-    def _score(self, detection: Detection2D) -> float:
+    def _score(self, detection: Any) -> float:
         """Return the score of the wanted class; -1 if the detection is of another one."""
         wanted = self.values["target_class"]
         scores = [

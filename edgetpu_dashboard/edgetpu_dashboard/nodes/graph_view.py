@@ -20,8 +20,9 @@ from edgetpu_dashboard.live.curves import ResultLog
 from edgetpu_dashboard.live.pictures import CAMERA_VIEW
 from edgetpu_dashboard.live.taps import OverlayTap
 from edgetpu_dashboard.nodes.picture_taps import PictureTaps, Tap
-from edgetpu_driver.errors import InputError
+from edgetpu_driver.errors import DependencyMissingError, InputError
 from edgetpu_driver.node_kit.node_table import DRIVER, NodeEntry, all_nodes, node_table
+from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.qos_profiles import QOS_LATCHED
 from edgetpu_driver.node_kit.result_topics import ResultTopic
@@ -58,6 +59,14 @@ class ViewedNode:
     """The part of the image that it looks at, as far as is known: the value of its parameter `roi`."""
     diagnostics: dict[str, Diagnostic] = field(default_factory=dict)
     """By name, the one that was told last at the end."""
+
+    @property
+    def settings(self) -> Mapping[str, Setting]:
+        """Its parameters as declared, by name; none of a node that needs a package that is not installed."""
+        try:
+            return {setting.name: setting for setting in self.entry.load().settings}
+        except DependencyMissingError:
+            return {}
 
     def tell(self, diagnostic: Diagnostic) -> None:
         """Take a new entry of /diagnostics; of too many the oldest is forgotten."""

@@ -110,7 +110,7 @@ def by_hand_panel(page: Any) -> None:
     """What can be done with the node that is shown."""
     node = page.node
     viewed = page.view.nodes[node]
-    names = {setting.name for setting in viewed.entry.load().settings}
+    names = viewed.settings
     if not viewed.running:
         ui.label(f"{node} does not run").classes("hint")
         return

@@ -72,7 +72,7 @@ async def _send_pictures(dashboard: Any, socket: WebSocket, view: str, wanted: a
 async def _learn_region(dashboard: Any, view: str) -> None:
     """Ask a node once which part of the image it looks at; the panel of its parameters sees changes."""
     viewed = dashboard.view.nodes.get(view)
-    if viewed is None or all(setting.name != "roi" for setting in viewed.entry.load().settings):
+    if viewed is None or "roi" not in viewed.settings:
         return
     try:
         region = await dashboard.calls.value(view, "roi")

@@ -1,16 +1,27 @@
-"""Makes vision_msgs/Detection2D from detections in an image."""
+"""Makes vision_msgs/Detection2D from detections in an image; the package is imported at first use.
+
+Some nodes have detections next to other results, and run without vision_msgs.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from std_msgs.msg import Header
-from vision_msgs.msg import (
-    BoundingBox2D,
-    Detection2D,
-    ObjectHypothesis,
-    ObjectHypothesisWithPose,
-    Point2D,
-    Pose2D,
-)
+
+from edgetpu_driver.node_kit.node_table import missing_package
+
+if TYPE_CHECKING:
+    from vision_msgs.msg import Detection2D, Detection2DArray
+
+
+def detection_array_type() -> type[Detection2DArray]:
+    """Return vision_msgs/Detection2DArray; DependencyMissingError where the package is not installed."""
+    try:
+        from vision_msgs.msg import Detection2DArray
+    except ModuleNotFoundError as error:
+        raise missing_package("vision_msgs/Detection2DArray", error) from None
+    return Detection2DArray  # type: ignore[no-any-return]
 
 
 def detection_message(
@@ -28,6 +39,15 @@ def detection_message(
     center: of the box, right and down positive, px. size: along the box's x and y axes, px. angle: from the
     image's x axis to the box's, towards the image's y axis, rad. identifier: of a tracked object.
     """
+    from vision_msgs.msg import (
+        BoundingBox2D,
+        Detection2D,
+        ObjectHypothesis,
+        ObjectHypothesisWithPose,
+        Point2D,
+        Pose2D,
+    )
+
     x, y = center
     width, height = size
     hypothesis = ObjectHypothesis(class_id=class_id, score=float(score))

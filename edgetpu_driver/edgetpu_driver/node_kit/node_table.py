@@ -16,11 +16,15 @@ Looking up a name imports nothing of the node.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Any
+
+from edgetpu_driver.errors import DependencyMissingError
 
 GROUP = "edgetpu.nodes"
 
@@ -47,8 +51,27 @@ class NodeEntry:
         return "edgetpu_node" if self.name == DRIVER else self.name
 
     def load(self) -> Any:
-        """Import the node's class, a subclass of BaseNode."""
-        return getattr(import_module(self.module), self.class_name)
+        """Import the node's class, a subclass of BaseNode.
+
+        DependencyMissingError if it needs a package that is not installed.
+        """
+        try:
+            return getattr(import_module(self.module), self.class_name)
+        except ModuleNotFoundError as error:
+            if find_spec((error.name or __name__).partition(".")[0]) is not None:
+                raise  # a mistake in the node's own imports
+            raise missing_package(self.name, error) from None
+
+
+def missing_package(what: str, error: ModuleNotFoundError) -> DependencyMissingError:
+    """Make the error that says which package to install for something."""
+    package = (error.name or "").partition(".")[0]
+    if package.endswith(("_msgs", "_interfaces")):
+        distribution = os.environ.get("ROS_DISTRO", "$ROS_DISTRO")
+        cure = f"apt install ros-{distribution}-{package.replace('_', '-')}, or rosdep install"
+    else:
+        cure = "rosdep install, or pip install"
+    return DependencyMissingError(f"{what} needs {package}, which is not installed: {cure}")
 
 
 def node_table() -> Mapping[str, NodeEntry]:

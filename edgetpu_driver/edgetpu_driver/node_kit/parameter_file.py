@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 import yaml
 
+from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
 from edgetpu_driver.node_kit.parameters import Setting
 
@@ -84,12 +86,18 @@ def _limits(setting: Setting) -> str:
     return f" Range: {setting.minimum:.10g} to {setting.maximum:.10g}."
 
 
-def main() -> None:
-    """Print the file for all installed nodes, the driver first."""
+def main() -> int:
+    """Print the file for all installed nodes, the driver first; return the exit status."""
     table = all_nodes()
     names = [DRIVER, *node_table()]
-    print(parameter_file({name: table[name].load().settings for name in names}), end="")
+    try:
+        text = parameter_file({name: table[name].load().settings for name in names})
+    except DependencyMissingError as error:
+        print(f"parameter_file: {error}", file=sys.stderr)
+        return 1
+    print(text, end="")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

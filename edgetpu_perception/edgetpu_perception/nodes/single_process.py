@@ -20,14 +20,14 @@ from edgetpu_driver.nodes.driver_node import DriverNode
 def main() -> int:
     """Run the nodes named by --nodes in one executor, with the driver unless --no-driver is given."""
     options = _arguments(_own_arguments())
-    kinds: list[Callable[[], Node]] = [DriverNode] if options.driver else []
-    table, cameras = node_table(), Cameras()
-    for name in options.nodes:
-        kind = table[name].load()
-        shares = issubclass(kind, ImageNode)
-        kinds.append(functools.partial(kind, cameras=cameras) if shares else kind)
 
     def make_nodes() -> Sequence[Node]:
+        kinds: list[Callable[[], Node]] = [DriverNode] if options.driver else []
+        table, cameras = node_table(), Cameras()
+        for name in options.nodes:
+            kind = table[name].load()
+            shares = issubclass(kind, ImageNode)
+            kinds.append(functools.partial(kind, cameras=cameras) if shares else kind)
         nodes: list[Node] = []
         try:
             for kind in kinds:

@@ -10,15 +10,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rclpy.publisher import Publisher
 from std_msgs.msg import Header
-from vision_msgs.msg import Detection2D, Detection2DArray
 
-from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, reason_of
+from edgetpu_driver.errors import (
+    DependencyMissingError,
+    EdgeTpuError,
+    InputError,
+    ModelUnsupportedError,
+    reason_of,
+)
 from edgetpu_driver.images import drawing
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import fill_answer
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
-from edgetpu_driver.node_kit.detection_messages import detection_message
+from edgetpu_driver.node_kit.detection_messages import detection_array_type, detection_message
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.message_fields import scalar_fields
 from edgetpu_driver.node_kit.parameters import Setting
@@ -97,7 +103,7 @@ class SpotTrackerNode(WeightUpdatingNode):
         self._color: Color | None = None
         """The colour whose weights the model is to be given; None: the weights in its file are right."""
         self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
-        self._detections = self.create_publisher(Detection2DArray, "~/detections", QOS_RESULTS)
+        self._detections = self._advertise_detections()
         create_deferred_service(self, SetColor, "~/set_color", self._on_set_color)
         self._kept = PersistentState(self, "color", "model")
         color = self.values["color"]
@@ -106,6 +112,14 @@ class SpotTrackerNode(WeightUpdatingNode):
             self._color = color  # the suite's own graph has its weights already
         self._tracker = SpotTracker(color=color, size=self.values["size"])
         self.start(self._tracker)
+
+    def _advertise_detections(self) -> Publisher | None:
+        """The publisher of ~/detections; None without vision_msgs, which only this topic needs."""
+        try:
+            return self.create_publisher(detection_array_type(), "~/detections", QOS_RESULTS)
+        except DependencyMissingError as error:
+            self.get_logger().info(f"~/detections is not published: {error}")
+            return None
 
     def _kept_color(self) -> Color | None:
         """The colour set before a restart, if it is kept."""
@@ -148,11 +162,14 @@ class SpotTrackerNode(WeightUpdatingNode):
     def publish(self, header: Header, result: SpotResult) -> None:
         """Publish the result on ~/servo_error and, with its size, on ~/detections when that has readers."""
         self._servo_error.publish(ServoError(header=header, **scalar_fields(ServoError, result)))
+        if self._detections is None:
+            return
         if self._tracker.measure_size:
-            self._detections.publish(Detection2DArray(header=header, detections=self._boxes(header, result)))
+            message = self._detections.msg_type(header=header, detections=self._boxes(header, result))
+            self._detections.publish(message)
         self._tracker.measure_size = self._detections.get_subscription_count() > 0
 
-    def _boxes(self, header: Header, result: SpotResult) -> list[Detection2D]:
+    def _boxes(self, header: Header, result: SpotResult) -> list[Any]:
         """The square around the spot; none without a spot, or while its size is not known."""
         if not (result.valid and math.isfinite(result.diameter)):
             return []
