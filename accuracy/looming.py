@@ -1,4 +1,4 @@
-"""Accuracy of the time to contact: approaches, motions that are none, and the zones."""
+"""Accuracy of the time to contact: approaches, motions without an approach, and the zones."""
 
 from __future__ import annotations
 

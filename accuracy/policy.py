@@ -1,4 +1,4 @@
-"""What 8 bits cost a learned policy: its commands beside those of the network in float64.
+"""Accuracy of a learned policy in 8 bits: its commands compared with those of the network in float64.
 
 Networks are trained from three teachers and asked for observations that they were not trained on.
 """
@@ -75,7 +75,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
 
 
 def plots(engine: str) -> dict[str, object]:  # noqa: ARG001
-    """There are no plots."""
+    """Draw nothing."""
     return {}
 
 

@@ -74,7 +74,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
 
 
 def plots(engine: str) -> dict[str, object]:  # noqa: ARG001
-    """There are no plots."""
+    """Draw nothing."""
     return {}
 
 

@@ -36,7 +36,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:  # noqa: ARG001  # b
 
 
 def plots(engine: str) -> dict[str, object]:  # noqa: ARG001  # both engines are compared
-    """There are no plots."""
+    """Draw nothing."""
     return {}
 
 

@@ -1,6 +1,6 @@
 """A camera in a separate process: `python -m bench.camera` publishes a moving scene on request.
 
-It reads lines "namespace rate seconds" from its standard input, publishes so many images a second for so long
+It reads lines "namespace rate seconds" from its standard input, publishes images at that rate for that time
 in that namespace, stamped when they are published, and answers each line with the number of those images.
 """
 

@@ -81,7 +81,7 @@ def _watched(session: Session, suite: Graph, seconds: float) -> tuple[Turn, int]
     try:
         _await_port(port)
         clients = [_client(port, node) for node in _NODES]
-        session.measure(suite, _RATE, 2.0)  # while discovery goes on, and until pictures flow
+        session.measure(suite, _RATE, 2.0)  # until discovery is complete and pictures arrive
         for client in clients:
             _ask(client)
         turn = session.measure(suite, _RATE, seconds)

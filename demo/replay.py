@@ -62,11 +62,11 @@ class _Node:
         return set(self.diagnosis.split("; ")) <= IDLE
 
     def has_matched(self) -> bool:
-        """Whether the node surely receives what is published to it from now on.
+        """Whether the node will receive messages that are published from now on.
 
-        A subscription is seen here before the node has seen the publisher, and what is published in between
-        is lost to it. A middleware announces what a participant writes in order, and the client of this
-        request came after the publisher: a node that answers knows both.
+        A subscription is discovered here before the node has discovered the publisher, and messages that are
+        published in between are lost. The middleware announces the entities of a participant in order, and
+        the client of this request was created after the publisher: a node that answers knows both.
         """
         if self.answer is None and self.parameters.service_is_ready():
             self.answer = self.parameters.call_async(GetParameters.Request())
@@ -93,7 +93,7 @@ class Replay:
         self._nodes = {node.name: _Node(Collector(node.name, node.topic)) for node in nodes}
         self._driver = DeviceStatus(message="no sign of it yet")
         self._unreadable = 0  # images of the bag that could not be published
-        self._lost = 0  # so many images in a row got no answer
+        self._lost = 0  # this many images in a row got no answer
         self.debug_frames = DebugFrames(evenly_spaced(topic.count, PICTURES))
         self._calibrated = False
 

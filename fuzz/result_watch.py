@@ -32,7 +32,7 @@ class ResultWatch:
     """Sends good messages to nodes and counts what they publish."""
 
     def __init__(self, node: Node, spin_until: SpinUntil) -> None:
-        """spin_until: spins the node until a condition holds, at most so many seconds."""
+        """spin_until: spins the node until a condition holds, for a limited time in seconds."""
         self._node, self._spin_until = node, spin_until
         self._publishers: dict[str, tuple[Publisher, Callable[[int], Any]]] = {}
         self._results: Counter[str] = Counter()
@@ -40,7 +40,7 @@ class ResultWatch:
         self._sent = 0
 
     def silent(self, names: Iterable[str], seconds: float) -> list[str]:
-        """The nodes that have published nothing after so many seconds of good messages."""
+        """The nodes that have published nothing after this time of good messages, s."""
         waiting = set(names)
         for name in waiting:
             self._watch(name)

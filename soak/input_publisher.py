@@ -129,7 +129,7 @@ class SimulatedSources(Sources):
         super().publish(index)
 
     def may_go_on(self, index: int, waited: float) -> bool:
-        """Whether the next image is due after so many seconds: all nodes that answer at all have answered."""
+        """Whether the next image is due after this time, s: all nodes that answer at all have answered."""
         absent = any(missed >= _MOST_MISSED for missed in self._missed.values())
         if absent and waited < _PAUSE:
             return False
@@ -163,7 +163,7 @@ def _simulated_time(node: SimulatedSources, first: int, count: int, progress: Pa
     for index in range(first, count):
         node.publish(index)
         if index % 100 == 0:
-            progress.write_text(str(index))  # a restarted process goes on from here
+            progress.write_text(str(index))  # a restarted process continues from here
         begin = time.monotonic()
         while not node.may_go_on(index, time.monotonic() - begin):
             executor.spin_once(_PAUSE)

@@ -96,7 +96,7 @@ class _Run:
             self._chaos.step()
             for ended in self._processes.watch():
                 print(
-                    f"[soak] {ended.process} ended by itself, status {ended.status}: {ended.last_words}",
+                    f"[soak] {ended.process} ended unexpectedly, status {ended.status}: {ended.last_words}",
                     flush=True,
                 )
             if time.monotonic() >= self._next_sample:

@@ -1,4 +1,4 @@
-"""Imports go one way: what each part of the suite may know of the others (docs/architecture.md)."""
+"""Imports go one way: which parts of the suite each part may import (docs/architecture.md)."""
 
 from __future__ import annotations
 

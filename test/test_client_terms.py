@@ -35,7 +35,7 @@ GOOD = InferenceResult({"x": INPUTS["x"]}, model_sha256="file")
 
 
 class ScriptedDriver:
-    """A driver of this process that answers as it is told, and keeps what it was asked."""
+    """A driver in this process with preset answers, which records its requests."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,7 +46,7 @@ class ScriptedDriver:
         self.parts_set: list[int] = []
         """The parts whose weights were set."""
         self.answers: list[InferenceResult | EdgeTpuError] = []
-        """To the next inferences; GOOD when there are none."""
+        """Answers to the next inferences; GOOD when there are none."""
         self.version = 0
         local_drivers.register(name, self)  # type: ignore[arg-type]
 

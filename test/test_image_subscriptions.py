@@ -30,7 +30,7 @@ def message(step: int = 4) -> Image:
 
 
 class Client:
-    """Answers when it is told to; `asked` are the inputs it has got, `resets` whether it resets state."""
+    """Answers on demand; `asked` has the inputs of its requests, `resets` whether they reset state."""
 
     def __init__(self, model: str, driver: str = "/edgetpu") -> None:
         self.target = driver, model

@@ -33,7 +33,7 @@ PERCEPTION = "edgetpu_perception"
 
 
 class FakeNode:
-    """Collects log lines; counts publishers as it is told, and all have one reliability."""
+    """Collects log lines; has a given number of publishers, all with one reliability."""
 
     def __init__(self, reliability: str = "reliable", **publishers: int) -> None:
         self.lines: list[str] = []

@@ -146,7 +146,7 @@ class TestSticks:
 
 
 class Failing(FakeBackend):
-    """A backend with a library that raises what nobody expects."""
+    """A backend with a library that raises an unexpected exception."""
 
     where = ""
 

@@ -68,7 +68,7 @@ class School:
         self.spin_until(lambda: self._images.get_subscription_count() > 0 and self.learner._bound is not None)
 
     def restart_learner(self, **values: Any) -> None:
-        """Make the learner anew, as after a kill: nothing of the old one is asked first."""
+        """Make the learner again, as after a kill, without stopping the old one properly."""
         self._nodes.remove(self.learner)
         self.executor.remove_node(self.learner)
         self.learner.destroy_node()

@@ -1,4 +1,4 @@
-"""Requests that never get their turn are answered all the same, within a time that a limit sets."""
+"""Requests that never get their turn are still answered, within `max_wait`."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class TestAcrossProcesses:
             assert graph.call(UnloadModel, "/edgetpu/unload_model", name="sums").success
             return isinstance(ask(client, graph).error, ModelNotFoundError)
 
-        # Late word that the driver was still starting makes the client load the model once more by itself.
+        # A late answer that the driver was still starting makes the client load the model again.
         assert any(unload_and_ask() for _ in range(3))
         assert not client.ready
         assert sums(ask(client, graph)) == SUMS

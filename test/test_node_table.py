@@ -36,7 +36,7 @@ class WheelNode(PerceptionNode):
 
 @pytest.fixture
 def robot_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An installed package of somebody else's that offers one perception node, `wheel`."""
+    """An installed package of a third party that offers one perception node, `wheel`."""
     package = tmp_path / "robot_wheels"
     package.mkdir()
     (package / "__init__.py").touch()

@@ -1,4 +1,4 @@
-"""When the launch file gives up a process."""
+"""When the launch file stops restarting a process."""
 
 from __future__ import annotations
 

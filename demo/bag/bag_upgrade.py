@@ -40,7 +40,7 @@ def upgrade_bag(source: Path, target: Path) -> Mapping[str, int]:
         For each topic with extended messages their number.
 
     Raises:
-        BagError: the source cannot be read, or has a message that is no prefix of today's type; or the
+        BagError: the source cannot be read, or has a message that is not a prefix of today's type; or the
             target exists.
     """
     if target.exists():

@@ -93,7 +93,7 @@ def load_truth(bag: Path) -> dict[str, Truth]:
 
 
 def heading_truth(orientations: Iterable[tuple[int, Quaternion]]) -> dict[str, Truth]:
-    """Compute the true heading from a camera's recorded orientations; empty if there are none.
+    """Compute the true heading from a camera's recorded orientations, if there are any.
 
     Yaw is the turn about the vertical axis of the image (y, down), zero at the first image.
     """

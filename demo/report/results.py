@@ -21,7 +21,7 @@ class NodeResults:
     name: str
     topic: str
     images: int = 0  # handed to the node
-    malformed: int = 0  # of these, refused by the node because they are no image
+    malformed: int = 0  # of these, refused by the node as malformed images
     rows: list[Row] = field(default_factory=list)  # in the order of the images
     latencies: list[float] = field(default_factory=list)  # s from image to result, one for each row
 

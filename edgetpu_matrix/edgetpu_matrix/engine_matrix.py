@@ -61,7 +61,7 @@ class EngineMatrix:
         return self._planned().effective
 
     def set(self, matrix: ArrayLike, changed: Collection[int] | None = None) -> None:
-        """Multiply by this matrix from now on.
+        """Set the matrix to multiply by.
 
         changed: the rows that differ from the previous matrix; None for all. Raises InputError for anything
         but a matrix of finite numbers, DeviceError.

@@ -164,7 +164,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
         """Prepare for a model with these outputs; ModelUnsupportedError if unsuitable.
 
-        image: its input, as [1, height, width, channels] whatever the order is.
+        image: its input, as [1, height, width, channels] for either order.
         """
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
@@ -206,7 +206,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
         return Frame(stamp, width, height, placement, {preprocessor.spec.name: filled})
 
     def use_labels(self, classes: int | None) -> None:
-        """Set `labels` for a model with that many classes, None if unknown; LabelsError if unfit."""
+        """Set `labels` for a model with this number of `classes`, None if unknown; LabelsError if unfit."""
         self.labels = self._label_table.labels(classes, self.description.labels)
 
     def _usual_fit(self) -> Fit:

@@ -19,7 +19,7 @@ _TICK = 1e-6
 """What a look at the clock takes, s."""
 _MOST_SWITCHES = 2_000_000
 _DELAYS = 0.01
-"""Share of the switches after which a sleeping thread goes on before those that could run."""
+"""Share of the switches after which a sleeping thread continues before those that could run."""
 
 
 _LONGEST_DELAY = 0.1
@@ -35,7 +35,7 @@ class AbandonedError(BaseException):
 
 
 class ControlledThread:
-    """One thread of a run; it goes on when the controller opens its gate."""
+    """One thread of a run; it continues when the controller opens its gate."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -65,7 +65,7 @@ class ThreadController:
     def __init__(self, seed: int, traced: str = "", *, steady: bool = False) -> None:
         """traced: a part of the file names of the modules in which threads are switched at any line.
 
-        steady: the first thread goes on whenever it can, and the others do only while it waits.
+        steady: the first thread runs whenever it can, and the others only while it waits.
         """
         self.random = random.Random(seed)
         self.now = _START
@@ -117,7 +117,7 @@ class ThreadController:
             self._switch(me)
 
     def start(self, name: str, work: Callable[[], None], handle: object = None) -> ControlledThread:
-        """Begin a thread; handle: what stands for it in the code that is run."""
+        """Begin a thread; handle: the object that replaces it in the code that is run."""
         thread = self._register(name)
         thread.handle = handle
 
@@ -206,7 +206,7 @@ class ThreadController:
         other.gate.release()
 
     def _chosen(self) -> ControlledThread:
-        """The thread that goes on."""
+        """The thread to continue."""
         self.switches += 1
         alive = [thread for thread in self._threads if not thread.finished]
         ready = [each for each in alive if each.is_ready is None or each.until <= self.now or each.is_ready()]

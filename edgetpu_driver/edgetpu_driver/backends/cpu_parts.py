@@ -1,4 +1,4 @@
-"""The parts of whole models that run on the host's processor, as a backend of their own."""
+"""The parts of whole models that run on the host's processor, as a separate backend."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def open_program_runner(
     preset: str = "high",
     timeout: float,
 ) -> ProgramRunner:
-    """Open the stick of a backend for programs of one's own; see ProgramRunner.open for what it raises.
+    """Open the stick of a backend for your own programs; raises as ProgramRunner.open.
 
     InputError for a backend without sticks.
     """

@@ -150,7 +150,7 @@ class Table:
         return self._vector(field, 1)
 
     def vector(self, field: str, item_size: int) -> memoryview:
-        """A vector of items of that many bytes, without a copy; empty if absent."""
+        """A vector of items of `item_size` bytes, without a copy; empty if absent."""
         return self._vector(field, item_size)
 
     def field_offset(self, field: str) -> int:

@@ -1,7 +1,7 @@
 """Files of arrays: NumPy's .npz without pickled objects, written atomically and checked when read.
 
-A file may come from anywhere. NumPy's own reader decompresses and allocates what a file claims and raises
-whatever its parts raise. Here nothing is allocated that is not in the file, and every fault is an
+A file may come from anywhere. NumPy's own reader decompresses and allocates what a file claims, and raises
+any exception. Here nothing is allocated that is not in the file, and every fault is an
 ArchiveError.
 """
 

@@ -16,7 +16,7 @@ LATEST = 60.0
 them it follows from the work that waits."""
 AFTER_WAITING = 1.0
 """Least `retry_after`, s, of a request that has waited for `max_wait`: the estimate does not include the
-more urgent requests before it. Uncritical: it keeps the client from asking at once."""
+more urgent requests before it. Uncritical: it prevents immediate retries."""
 LOADING = 1.0
 """`retry_after`, s, if too many models wait to be loaded: about the time to load one."""
 

@@ -26,7 +26,7 @@ class CpuWorker:
         worker = self._worker = StickWorker(0, CpuPartsBackend(), self.scheduler, _nothing)
 
     def add(self, parts: Iterable[HostedModel], backend: Backend) -> None:
-        """Run parts from now on; backend: makes their engines."""
+        """Start to run parts; backend: makes their engines."""
         worker, tiles = self._worker, self._admission.limits.tiles
         for part in parts:
             assert part.parsed is not None

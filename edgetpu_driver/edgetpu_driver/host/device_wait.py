@@ -10,7 +10,7 @@ from collections.abc import Callable
 class DeviceWait:
     """Gives up when no device was opened within a time. May be used from any thread.
 
-    timeout: seconds; every device has been looked for at least once when it gives up. Negative: never give
+    timeout: seconds; every device is looked for at least once before it gives up. Negative: never give
     up. on_give_up: called once.
     """
 

@@ -126,7 +126,7 @@ class HostedModel:
 
     @property
     def unsupported_reason(self) -> str:
-        """Why it cannot run, whatever the state of the device; empty if it can, as far as is known."""
+        """Why it cannot run in any state of the device; empty if it can, as far as is known."""
         if self.parsed is not None and self.parsed.unsupported_reason:
             return self.parsed.unsupported_reason
         if self.parts:

@@ -33,12 +33,12 @@ SETTLE = 4
 """Images without a change of a group before a graph is made for it, since nodes start one by one."""
 
 FORGET = 30.0
-"""Seconds without a request after which a group is given up: longer than a node takes to be started again."""
+"""Seconds without a request after which a group is dissolved: longer than a node takes to restart."""
 
 
 @dataclass(eq=False)
 class Asker:
-    """A client that asks for inferences of one model."""
+    """A client that requests inferences of one model."""
 
     client: str
     model: HostedModel
@@ -106,9 +106,9 @@ class ImageGroups:
         self._next_purge = 0.0
 
     def ask(self, client: str, model: HostedModel, data: bytes) -> tuple[Asker, ImageInUse]:
-        """Note that a client asks for an inference of a model, whose only input has this content.
+        """Note that a client requests an inference of a model, whose only input has this content.
 
-        A client that asks for the same again wants another inference: it gets its own image.
+        A client that repeats the same request wants another inference: it gets its own image.
         """
         now = self._clock()
         asker = self._asker(client, model)
@@ -141,7 +141,7 @@ class ImageGroups:
         return asker
 
     def _close(self, image: ImageInUse) -> None:
-        """Adjust the groups by who asked for inferences on an image; no further ones will."""
+        """Adjust the groups to the clients that requested inferences on an image; no others will."""
         askers = [each for each in image.askers if self._askers.get((each.client, each.model)) is each]
         groups = list(dict.fromkeys(asker.group for asker in askers))
         for group in groups:

@@ -1,4 +1,4 @@
-"""Models by name on one accelerator or several, which may be absent, get lost and come back; free of ROS."""
+"""Models by name on one or several accelerators, which may be absent, get lost and return; without ROS."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ DEFAULT_LIMITS = HostLimits()
 
 
 class ModelHost:
-    """Models loaded by name, on devices that may be absent, get lost and come back.
+    """Models loaded by name, on devices that may be absent, get lost and return.
 
     Each device is owned by a thread; `submit_...`, `models`, `status` and the like never wait for one. Models
     are loaded from files whether or not a device is present, stay loaded when it is lost and run again once
@@ -82,7 +82,7 @@ class ModelHost:
         backends for devices that were plugged in after the host was made, which then join. process_limits: of
         the processes in which LiteRT runs parts of models. share_inferences: whether requests
         of several clients for the same image are answered by one inference, see SharedInference. tell: is
-        given what is worth a line in a log.
+        called with each message for the log.
         """
         each: Sequence[Backend] = backends if isinstance(backends, Sequence) else (backends,)
         self.files = ModelDirectories(model_dirs, compiled=each[0].compiled, uncompiled=each[0].uncompiled)
@@ -107,7 +107,7 @@ class ModelHost:
         )
         self._share_inferences = share_inferences
         self._lock = threading.Lock()
-        """Held while workers are told to keep their devices open, so that none is once the host is closed."""
+        """Held while workers are told to keep their devices open, so that none stays open after `close`."""
         self._wait: DeviceWait | None = None
         self._keep_open: Callable[[StickWorker], None] | None = None
         """The call that `start` makes on each worker; None unless the host is started."""
@@ -136,7 +136,7 @@ class ModelHost:
     def start(
         self, *, wait_timeout: float = -1.0, refresh_period: float = 1.0, retry_period: float = 1.0
     ) -> None:
-        """Open the devices, and from now on read them, and open again those that are lost. Returns at once.
+        """Open the devices, read them periodically, and reopen those that are lost. Returns at once.
 
         wait_timeout: seconds to wait for the first device before giving up, which sets `gave_up` and calls
         `on_change`; negative: for ever. A device that is lost later is always waited for. refresh_period:
@@ -172,7 +172,7 @@ class ModelHost:
         self._pool.ask_all(StickWorker.open)
 
     def reset(self) -> None:
-        """Have all devices given up, so that they are brought up from scratch. Returns at once.
+        """Have all devices closed and brought up from scratch. Returns at once.
 
         Models stay loaded. Unless the host was started, `connect` has to open the devices again.
         """

@@ -231,7 +231,7 @@ class ModelReplica:
         return self._matrix
 
     def _new_engine(self, engines: list[AttachedEngine]) -> AttachedEngine:
-        """One more engine, unless these were given up; it may be made by another thread than the stick's."""
+        """One more engine, unless these were released; another thread than the stick's may make it."""
         if engines is not self._engines:
             raise self._not_attached()
         engine = self._backend.attach(self.parsed)

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Kind(Enum):
-    """The work that a request asks for."""
+    """The kind of work of a request."""
 
     INVOKE = "invoke"
     MULTIPLY = "multiply"
@@ -65,7 +65,7 @@ class Request:
     inputs: Mapping[str, NDArray[Any]] | None = None
     """Inputs of an inference, kept in case the loaded model turns out to have several steps."""
     part: int = 0
-    """Number of the part that was asked for, in that case; 0: all."""
+    """Number of the requested part, in that case; 0: all."""
     reset: bool = False
     """Whether an inference starts from a state of zeros."""
     sequence: int = 0
@@ -116,7 +116,7 @@ class Request:
 
     @property
     def may_be_refused(self) -> bool:
-        """Whether it may be answered BUSY: it has no deadline, and nothing of what was asked has begun."""
+        """Whether it may be answered BUSY: it has no deadline, and none of its work has begun."""
         return not (self.follows or self.pieces or self.kind is Kind.UPDATE) and self.deadline == inf
 
     def restart(self) -> None:

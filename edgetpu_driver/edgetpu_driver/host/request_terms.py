@@ -21,7 +21,7 @@ class RequestTerms:
     """The terms under which a request waits for its turn."""
 
     client: str = ""
-    """Full name of the caller; empty for all anonymous callers, who share one account."""
+    """Full name of the caller; empty for all anonymous callers, who share one limit."""
     priority: Priority = Priority.NORMAL
     deadline: float = 0.0
     """Seconds from its arrival, on the steady clock, within which it must begin, else ExpiredError. 0: no

@@ -7,7 +7,7 @@ from math import inf
 RESET_REST = 1.0
 """Least seconds for which a device serves between two resets.
 
-A client that asks for resets all the time would keep the others from it.
+Otherwise a client that requests resets continuously would block all others.
 """
 
 

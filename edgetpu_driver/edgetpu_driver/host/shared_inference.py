@@ -116,7 +116,7 @@ class SharedInference:
 
     @staticmethod
     def can_share(model: HostedModel, terms: RequestTerms) -> bool:
-        """Whether inferences of a model can be shared; anonymous clients cannot be told apart."""
+        """Whether inferences of a model can be shared; anonymous clients cannot be distinguished."""
         return bool(model.head_name and terms.client)
 
     def ask(self, model: HostedModel, inputs: Inputs, done: Done, terms: RequestTerms) -> None:

@@ -35,7 +35,7 @@ class StickWorker:
     """Everything that touches one device, in one thread, which ends when the device is closed.
 
     Of its own accord it only runs requests. `keep_open` has it open the device, read it once in a while, and
-    open it again when it is lost. Whatever a device or a library raises, the thread goes on.
+    open it again when it is lost. The thread survives any exception of a device or a library.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class StickWorker:
         self._throttle.opened(self.connection.readings)
         self.slot.throttled = False
         self._scheduler.join(self.slot, self.backend.simulated_time)
-        # Meanwhile models may have come and gone; from now on the stick serves, and is told of them.
+        # Models may have been loaded and unloaded meanwhile; from here on the stick is notified of them.
         present = self._replicas()
         for model in present:
             if model not in attached:

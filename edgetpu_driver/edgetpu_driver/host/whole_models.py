@@ -61,7 +61,7 @@ class WholeModels:
         self.cpu.unload(part for part in model.parts if not part.on_device)
 
     def submit(self, request: Request) -> None:
-        """Run a whole model, or do what was asked with its part for the Edge TPU.
+        """Run a whole model, or a request for its part for the Edge TPU.
 
         Raises InputError and what can be refused at once; see ModelHost.
         """

@@ -45,7 +45,7 @@ class Region(NamedTuple):
 
 
 WHOLE = Region()
-"""The whole image, whatever its size."""
+"""The whole image, of any size."""
 
 
 class CameraImage:

@@ -148,7 +148,7 @@ def caption(image: Pixels, text: str, color: tuple[int, int, int]) -> None:
 
 
 def tag(image: Pixels, x: float, y: float, text: str, color: tuple[int, int, int]) -> None:
-    """Write a short text above the point (x, y), px, black on a colour; below it where there is no room."""
+    """Write a short text above the point (x, y), px, black on a colour; below it if it does not fit."""
     scale = max(image.shape[1] / 900, 0.35)
     text = _shortened(text, scale, image.shape[1] - 2)
     (width, height), below = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)

@@ -16,7 +16,7 @@ _LEAST_EXTENT = 8
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """How one image lies in an input."""
+    """The layout of one image in an input."""
 
     shape: tuple[int, ...]
     """Shape of the input."""

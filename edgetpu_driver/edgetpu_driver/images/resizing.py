@@ -34,7 +34,7 @@ class _Scratch(threading.local):
         self._memory: dict[str, NDArray[np.uint8]] = {}
 
     def array(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """An uninitialised array, valid until the thread asks for the same name again."""
+        """An uninitialised array, valid until the thread requests the same name again."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         memory = self._memory.get(name)
         if memory is None or memory.size < size:
@@ -131,5 +131,5 @@ def _sum_rows(image: NDArray[Any], cells: int, largest: int, name: str) -> NDArr
 
 
 def _add_rows(total: NDArray[Any], rows: NDArray[Any], weight: int) -> None:
-    """Add rows to a total in place, so many times."""
+    """Add rows to a total in place, repeatedly."""
     total += rows if weight == 1 else rows * total.dtype.type(weight)

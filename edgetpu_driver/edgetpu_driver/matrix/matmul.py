@@ -111,7 +111,7 @@ class MatMul:
     def set_weights(
         self, matrix: ArrayLike, *, accept_clipping: bool = False, rescale_rows: bool = False
     ) -> WeightResult:
-        """Multiply by this matrix from now on: [M, K], finite.
+        """Set the matrix to multiply by: [M, K], finite.
 
         accept_clipping: clip values beyond the model's range instead of refusing them. A row within it is
         multiplied by the gain of least rounding error, and its outputs are divided by it. rescale_rows:

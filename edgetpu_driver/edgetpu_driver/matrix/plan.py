@@ -195,7 +195,7 @@ def make_plan(
 
 
 def plan_of_file(dense: DenseModel) -> MatrixPlan:
-    """Plan the weights that a model was loaded with, whatever they are."""
+    """Plan the weights that a model was loaded with."""
     rows, columns = dense.rows, dense.columns
     options = PlanOptions(gains=RowGains.ONE)
     part, ones = np.zeros((rows, columns), np.float32), np.ones(rows)

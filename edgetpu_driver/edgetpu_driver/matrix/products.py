@@ -182,7 +182,7 @@ def _fitting_scales(plan: MatrixPlan, batch: Array, scales: Sequence[float]) -> 
 
 
 def _mean_of_passes(plan: MatrixPlan, batch: Array, scales: Array, passes: int) -> Products:
-    """Multiply with these input scales, [B, blocks], whatever saturates."""
+    """Multiply with these input scales, [B, blocks], even if outputs saturate."""
     at_once = max(1, _ROUND // passes)
     if len(batch) <= at_once:
         return (yield from _round(plan, batch, scales, passes))

@@ -47,11 +47,11 @@ class RowGains(Enum):
     IN_RANGE = "in range"
     """The best ones, but 1 for a row with weights beyond the model's range, which stay beyond it."""
     ANY = "any"
-    """Any: a row of whatever size fits into the model's range."""
+    """Any: rows of any size fit into the model's range."""
 
 
 def effective_headroom(headroom: float, columns: int) -> float:
-    """The headroom for that many columns: by the Cauchy-Schwarz inequality sqrt(columns) always suffices."""
+    """The headroom for `columns`: by the Cauchy-Schwarz inequality sqrt(columns) always suffices."""
     return min(headroom, sqrt(columns))
 
 

@@ -101,7 +101,7 @@ class BaseNode(Node):
     def create_publisher(self, *arguments: Any, **options: Any) -> Publisher:
         """Make a publisher as Node does, without callbacks for events.
 
-        By default it would warn of subscribers with an incompatible QoS, which are told so themselves; and
+        By default it would warn of subscribers with an incompatible QoS, which log that themselves; and
         each callback is one more entity to wait for between two messages.
         """
         return super().create_publisher(*arguments, **{"event_callbacks": _NO_EVENTS, **options})
@@ -146,7 +146,7 @@ class BaseNode(Node):
     def on_callback_failure(self, source: str, error: Exception) -> None:
         """Log once and count an exception of a callback, or why a message or request could not be read.
 
-        An EdgeTpuError is the refusal of a request, which its client is told; it is not counted.
+        An EdgeTpuError is the refusal of a request, which is the client's answer; it is not counted.
         """
         if isinstance(error, UnreadableError):
             self.counters.unreadable += 1
@@ -160,7 +160,7 @@ class BaseNode(Node):
         self._complaints.clear()
 
     def start_diagnostics(self) -> None:
-        """Publish diagnostics and a heartbeat from now on."""
+        """Start to publish diagnostics and a heartbeat."""
         publish_diagnostics(self, self.diagnostics)
         start_heartbeat(self)
 

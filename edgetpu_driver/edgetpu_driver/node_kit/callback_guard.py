@@ -2,7 +2,7 @@
 
 Both executors of `make_executor` pass everything that raises through here: reading a message from the
 middleware, the callback, and sending its answer. It is logged once of each kind, counted in /diagnostics, and
-the node goes on. FatalError and the end of rclpy's context still end the process.
+the node continues. FatalError and the end of rclpy's context still end the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Publishes pictures of results on ~/debug_image, to those who look and no more often than a person needs."""
+"""Publishes pictures of results on ~/debug_image, if there are subscribers, at a limited rate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DebugImages:
         self._due = 0.0
 
     def wanted(self, rate: float) -> bool:
-        """Whether somebody looks and the next picture is due, at most `rate` a second; 0: each one is."""
+        """Whether there is a subscriber and a picture is due, at most `rate` a second; 0: each one is."""
         now = self._clock()
         if rate and now < self._due:
             return False

@@ -90,7 +90,7 @@ class FailureDiagnostic:
 
 
 def publish_diagnostics(node: Node, entries: Callable[[], Sequence[DiagnosticStatus]]) -> None:
-    """Publish a node's entries of /diagnostics in every period of real time from now on."""
+    """Start to publish a node's entries of /diagnostics, once a period of real time."""
     publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 1)
 
     def publish() -> None:

@@ -1,4 +1,4 @@
-"""How far nodes are discovered through DDS, for launch files: this computer only, unless told otherwise."""
+"""How far nodes are discovered through DDS, for launch files: by default on this computer only."""
 
 from __future__ import annotations
 

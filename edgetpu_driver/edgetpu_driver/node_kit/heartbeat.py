@@ -13,7 +13,7 @@ HEARTBEAT_PERIOD = 0.5
 """Seconds between two messages: six in HEARTBEAT_LEASE, so that a few may come late."""
 
 HEARTBEAT_LEASE = 3.0
-"""Seconds without a message after which a subscriber is told that the node no longer lives.
+"""Seconds without a message after which a subscriber is notified that the node is no longer alive.
 
 Six periods: longer than what a busy machine delays a callback, shorter than the 20 s after which DDS notices
 that a process has gone.
@@ -28,7 +28,7 @@ QOS_HEARTBEAT = QoSProfile(
 
 
 def start_heartbeat(node: Node) -> None:
-    """Publish the node's time on ~/heartbeat from now on, from its executor's thread.
+    """Start to publish the node's time on ~/heartbeat, from its executor's thread.
 
     A hung callback stops it, also when the middleware's threads go on. Real time decides, also when the graph
     runs on simulated time.

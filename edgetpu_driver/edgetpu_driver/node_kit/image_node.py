@@ -89,7 +89,7 @@ class ImageNode(BaseNode):
     the algorithm to `start`. It publishes a result (`publish`) and draws it (`draw`).
 
     Everything happens in the executor's thread: an image is decoded and its model input sent to the driver,
-    the answer comes back in a callback. Of the images that arrive meanwhile the newest waits; the others are
+    the answer arrives in a callback. Of the images that arrive meanwhile the newest waits; the others are
     counted as dropped.
     """
 
@@ -185,7 +185,7 @@ class ImageNode(BaseNode):
         """Take note that the result of a frame has been published."""
 
     def replace_model(self, model: ModelFile) -> None:
-        """Have the driver run another model from now on."""
+        """Have the driver run another model for the following images."""
         if self._client is not None:
             self._client.close()
         self._bound = None

@@ -67,7 +67,7 @@ class SharedImage:
 
     @property
     def image(self) -> CameraImage:
-        """The image, decoded when it is first asked for; ImageError for a malformed one."""
+        """The image, decoded on first use; ImageError for a malformed one."""
         if self._image is None:
             try:
                 self._image = CameraImage(self._decode(self._message))
@@ -136,7 +136,7 @@ class _Topic(ABC, Generic[Listener]):
         self._subscription: Subscription | None = None
 
     def add(self, node: Node, listener: Listener) -> None:
-        """Call the listener from now on."""
+        """Start to call the listener."""
         self._listeners[node] = listener
         if self._holder is None:
             self._subscribe(node)
@@ -227,7 +227,7 @@ class _Infos(_Topic[InfoListener]):
         self._last: CameraInfo | None = None
 
     def add(self, node: Node, listener: InfoListener) -> None:
-        """Call the listener from now on, and at once with the message known already."""
+        """Start to call the listener, at once with the latest message if there is one."""
         super().add(node, listener)
         if self._last is not None:
             listener(self._last)

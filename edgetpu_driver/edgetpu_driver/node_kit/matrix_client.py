@@ -112,7 +112,7 @@ class MatrixClient:
         self.state = MatrixState.LOADING
         self._dense: DenseModel | None = None
         self._probed = False
-        """Whether the scales have been asked for since the first copy was loaded."""
+        """Whether the scales have been requested since the first copy was loaded."""
         self._plan: MatrixPlan | None = None
         self._change: _Change | None = None
         self._matrix: NDArray[np.floating] | None = None
@@ -252,7 +252,7 @@ class MatrixClient:
         self._copies.append(_Copy(client, ignored=client.problem if index else ""))
 
     def _on_loaded(self, index: int) -> None:
-        """A model has been loaded, perhaps again; whatever weights it had may be gone."""
+        """A model has been loaded, perhaps again; it may have lost the weights that were set."""
         copy = self._copies[index]
         copy.tile = None
         if index == 0:

@@ -271,7 +271,7 @@ class ModelClient:
         return ""
 
     def _begin(self, fail: Callable[[EdgeTpuError], None]) -> None:
-        """Start a request; `fail` answers it if it is given up."""
+        """Start a request; `fail` answers it if it is abandoned."""
         self._state, self._fail = ClientState.BUSY, fail
         self._deadline = time.monotonic() + self._request_timeout
 

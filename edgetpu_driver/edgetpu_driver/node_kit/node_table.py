@@ -29,7 +29,7 @@ from edgetpu_driver.errors import DependencyMissingError
 GROUP = "edgetpu.nodes"
 
 DRIVER = "edgetpu"
-"""Name of the driver node, which every graph has and which is therefore never asked for by name."""
+"""Name of the driver node, which every graph has and which is therefore never selected by name."""
 
 
 @dataclass(frozen=True)

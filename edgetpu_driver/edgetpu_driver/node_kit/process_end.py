@@ -70,6 +70,6 @@ def say(line: str) -> None:
 
 
 def _give_up() -> None:
-    _giving_up.acquire()  # two limits may pass at once: one tells of it and ends the process
+    _giving_up.acquire()  # two limits may pass at once: one of them reports it and ends the process
     say("did not stop in time; leaving without closing the device")
     os._exit(EXIT_FAILURE)

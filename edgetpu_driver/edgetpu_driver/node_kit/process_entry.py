@@ -28,7 +28,7 @@ decodes. Set the variables to use more."""
 
 SWITCH_INTERVAL = 0.0002
 """Seconds after which a thread that wants to run Python interrupts another. With Python's default, 5 ms, a
-stick's thread that comes back from an inference waits for most of that while the executor is busy."""
+stick's thread that returns from an inference waits for most of that while the executor is busy."""
 
 
 MEMORY_VARIABLE = "EDGETPU_MEMORY_LIMIT"
@@ -85,7 +85,7 @@ def _prepare() -> None:
 
 
 def _limit_memory(value: str) -> None:
-    """Limit the memory of this process to so many MiB; 0: no limit, anything but a number: the default."""
+    """Limit the memory of this process, MiB; 0: no limit, anything but a number: the default."""
     # More digits than those of any computer's memory mean no limit; int() would take them one by one.
     limit = (int(value[:10]) if value.isdecimal() else DEFAULT_MEMORY) << 20
     if limit:

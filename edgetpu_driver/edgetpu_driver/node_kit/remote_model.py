@@ -49,7 +49,7 @@ class LoadResult:
     files: tuple[str, ...] = ()
     """Path of the model's file on the driver's computer; of a pipeline those of its segments in order."""
     files_without_weights: bytes = b""
-    """What these files say apart from their weights, see `weightless_files`; empty if that is not told."""
+    """These files without their weights, see `weightless_files`; empty if the driver does not send them."""
     parts: tuple[PartTensors, ...] = ()
     """The parts for the Edge TPU, in order; the model itself if one device runs all of it."""
 

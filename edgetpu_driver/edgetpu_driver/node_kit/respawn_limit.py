@@ -9,22 +9,22 @@ QUICK = 30.0
 """A process that ends sooner after its start, s, has not worked; a start takes a few seconds."""
 
 MOST_QUICK_FAILURES = 5
-"""Starts in a row that may fail quickly before the process is given up. Chosen: the log stays readable."""
+"""Starts in a row that may fail quickly before restarting stops. Chosen: the log stays readable."""
 
 
 class RespawnLimit:
     """Tells for one process of a launch file when it is of no use to start it again.
 
     A crash, a kill and a stop are reasons to start again. A process that itself reports a failure (a positive
-    exit status) MOST_QUICK_FAILURES times in a row within QUICK seconds of its start is given up, and one
-    that does not understand its arguments at once, because a bad parameter does not get better.
+    exit status) MOST_QUICK_FAILURES times in a row within QUICK seconds of its start is not restarted, nor
+    is one that cannot read its arguments, because the same would happen again.
     """
 
     def __init__(self) -> None:
         self._quick_failures = 0
 
     def refusal(self, status: int, duration: float) -> str:
-        """Return why the process is given up, or an empty string.
+        """Return why the process is not restarted, or an empty string.
 
         status: the exit status, negative for a signal. duration: from its start to its end, s.
         """

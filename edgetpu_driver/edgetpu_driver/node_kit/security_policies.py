@@ -24,10 +24,10 @@ ENCLAVES = "/edgetpu_ros"
 """Path of the enclaves; a node's own has its name below."""
 
 OPERATOR = "operator"
-"""Enclave of those who may call every service of the nodes and read every topic."""
+"""Enclave that may call every service of the nodes and read every topic."""
 
 CLIENT = "client"
-"""Enclave of those who may run models, ask, and read every topic, but change nothing."""
+"""Enclave that may run models, make queries, and read every topic, but change nothing."""
 
 SINGLE_PROCESS = "single_process"
 """Enclave of a process with several nodes."""

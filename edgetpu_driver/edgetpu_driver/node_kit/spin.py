@@ -169,7 +169,7 @@ class _StopSignal:
             executor.create_task(_nothing)
 
     def releases(self) -> None:
-        """Do not wake the executor from now on."""
+        """Stop waking the executor."""
         with self._lock:
             self._executor = None
 

@@ -162,7 +162,7 @@ class DriverNode(BaseNode, LifecycleNode):
 
     @_reported
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Refuse requests from now on."""
+        """Start to refuse requests."""
         self._lifecycle = "inactive"
         self.publish_status()
         return super().on_deactivate(state)
@@ -176,7 +176,7 @@ class DriverNode(BaseNode, LifecycleNode):
 
     @_reported
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Close the device for good."""
+        """Close the device finally."""
         self._release("finalized")
         return super().on_shutdown(state)
 

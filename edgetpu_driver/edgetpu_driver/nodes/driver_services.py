@@ -92,7 +92,7 @@ class DriverServices:
             create_deferred_service(node, kind, f"~/{name}", take, qos)
 
     def answer_overdue(self, seconds: float) -> None:
-        """Answer BUSY to the requests that have waited for a model for so long; it goes on being loaded."""
+        """Answer BUSY to requests that have waited that long for a model, which continues to load."""
         now = time.monotonic()
         self._loads = [each for each in self._loads if not each[1].sent]
         for came, reply in self._loads:

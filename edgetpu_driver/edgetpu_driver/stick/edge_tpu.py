@@ -141,7 +141,7 @@ class EdgeTpu:
         *,
         streamed: bytes | memoryview | None = None,
     ) -> None:
-        """Upload the parameters that `run` uses for a model from now on.
+        """Upload the parameters that `run` uses for a model from then on.
 
         weights: bytes of the size and layout of the cached parameters, or the weight matrix of a Dense
         model, int8[outputs, inputs]; None uploads the model's own. streamed: the parameter bytes that are

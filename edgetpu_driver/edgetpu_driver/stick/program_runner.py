@@ -49,7 +49,7 @@ class ProgramResult:
 
 
 class ProgramRunner:
-    """A stick for programs of one's own. All methods may be called from any thread; calls are serialised.
+    """A stick for your own programs. All methods may be called from any thread; calls are serialised.
 
         with ProgramRunner.open() as runner:
             result = runner.run(program, inputs=[data])
@@ -168,7 +168,7 @@ class ProgramRunner:
         return self._attempt(operation)
 
     def halt(self) -> CoreState:
-        """Halt the core in whatever it does."""
+        """Halt the core, whether it runs or not."""
 
         def operation(link: UsbLink) -> CoreState:
             halt(link)

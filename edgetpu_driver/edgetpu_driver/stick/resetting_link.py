@@ -35,7 +35,7 @@ class ResettingLink:
         return link
 
     def attempt(self, operation: Callable[[UsbLink], _Result]) -> _Result:
-        """Carry out an operation; whatever it raises, the next one begins with a reset."""
+        """Carry out an operation; after any exception the next one begins with a reset."""
         if self._closed:
             raise DeviceLostError("this ProgramRunner is closed")
         link = self._link or self._keep(self._connector.reconnect(self._failed))

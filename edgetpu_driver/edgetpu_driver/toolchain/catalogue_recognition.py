@@ -18,7 +18,7 @@ _LARGEST_SIZE = 2048
 
 
 def is_of_catalogue(data: bytes) -> bool:
-    """Whether a .tflite file is a graph of the catalogue, with whatever weights, biases and their scales.
+    """Whether a .tflite file is a graph of the catalogue, with any weights, biases and their scales.
 
     The graph is built again by the name in its description, and everything but those must be the same byte
     for byte. The file's own name does not matter. Raises ModelFormatError.

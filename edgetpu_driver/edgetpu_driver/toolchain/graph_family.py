@@ -39,7 +39,7 @@ class GraphFamily:
 
 
 def joint_name(heads: Sequence[str]) -> str:
-    """Name of the joint graph with these heads, in whatever order they are given."""
+    """Name of the joint graph with these heads, given in any order."""
     return _AND.join(sorted(heads))
 
 

@@ -92,7 +92,7 @@ class CoreExecution:
         """Position of the next operation, in words from the start of the program."""
 
     def step(self) -> Transfer | None:
-        """Execute one operation; returns the transfer that it asks for.
+        """Execute one operation; returns the transfer that it requests.
 
         ModelUnsupportedError for an operation whose meaning is not established.
         """

@@ -268,7 +268,7 @@ class Processor:
             self._end(execution)
 
     def _answer(self, execution: CoreExecution, transfer: Transfer, event_tags: int) -> None:
-        """A transfer to the host that a program on the scalar core asks for."""
+        """A transfer to the host that a program on the scalar core requests."""
         product = execution.program.product
         if transfer.tag != Tag.OUTPUT_ACTIVATIONS:
             ends = transfer.tag == Tag.INTERRUPT_0 and product is not None

@@ -66,7 +66,7 @@ class TileMemory:
                 ]
 
     def matrix(self, tiles: Sequence[int], inputs: int) -> Matrix | None:
-        """The matrix in some tiles, from row 0 on; None unless each tile has parameters of so many inputs."""
+        """The matrix in some tiles, from row 0 on; None unless each has parameters of that many inputs."""
         key = tuple(tiles), inputs
         if key not in self._matrices:
             self._matrices[key] = self._read(*key)

@@ -98,7 +98,7 @@ class PlaceRecognitionNode(MatrixNode):
         self.create_service(SaveFile, "~/save_places", self._on_save)
         self.create_service(LoadFile, "~/load_places", self._on_load)
         self.client = self.make_client(HEADROOM)
-        # An embedder whose network gave no direction says so; that is no place, and no malformed message.
+        # An embedding of length 0 means that the network gave no direction: neither a place nor malformed.
         self.subscribe(
             "embedding", self._on_embedding, skips=lambda message: not getattr(message, "valid", True)
         )
@@ -178,7 +178,7 @@ class PlaceRecognitionNode(MatrixNode):
             assert result.error is not None
             is_lost = isinstance(result.error, UnavailableError) and not self.client.ready
             if is_lost and time.monotonic() < query.patient_until:
-                self._queue.put_back()  # `on_ready` or the timer goes on with it
+                self._queue.put_back()  # `on_ready` or the timer continues it
             else:
                 self._end(query, result.error)
         elif not self._search.is_current:

@@ -160,7 +160,7 @@ class ReservoirNode(MatrixNode):
         self._queue.resume()
 
     def problems(self) -> list[str]:
-        """Return what keeps this node from its results, and that there is no readout yet."""
+        """Return why this node has no results, including a readout that is not trained yet."""
         trained = self._readout is not None and self._readout.weights is not None
         missing = "no readout; ~/train_readout trains one on the targets received so far"
         return super().problems() + ([] if trained else [missing])

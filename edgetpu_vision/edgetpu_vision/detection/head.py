@@ -92,7 +92,7 @@ def reaching(values: NDArray[Any], least: float) -> tuple[NDArray[np.intp], NDAr
 
 
 def checked_scores(scores: NDArray[np.float32], name: str) -> NDArray[np.float32]:
-    """Scores, at most 1. Raises OutputsError for those of an output `name` that are no probabilities."""
+    """Scores, at most 1. Raises OutputsError if those of an output `name` are not probabilities."""
     greatest = float(np.fmax.reduce(scores, initial=0.0))
     if greatest > LARGEST_PROBABILITY:
         raise OutputsError(f"expected scores from 0 to 1 in '{name}'; got {greatest:.3g}")

@@ -48,7 +48,7 @@ class Prototypes:
     ) -> InstanceMap:
         """See Detections.instances.
 
-        weights: float32[n, 32], of each detection; None if there are none. Raises OutputsError if the
+        weights: float32[n, 32], of each detection; or None. Raises OutputsError if the
         output is not as specified.
         """
         values = whole_output(outputs, self.spec).reshape(self.spec.shape)[0]

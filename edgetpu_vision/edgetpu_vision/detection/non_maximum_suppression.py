@@ -59,7 +59,7 @@ class Candidates:
         """The boxes that overlap with no better one by more than a threshold, the highest score first.
 
         iou_threshold: intersection over union, 0..1. per_class: whether only boxes of one class compete.
-        wanted: how many are enough; there may be more, or fewer if so many are not left.
+        wanted: how many are enough; there may be more, or fewer if fewer are left.
         """
         best = self.highest(MOST_CANDIDATES)
         count = _AT_FIRST * wanted

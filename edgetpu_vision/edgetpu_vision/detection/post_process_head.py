@@ -112,7 +112,7 @@ class PostProcessHead(Head):
         return real_values(output(outputs, name), self._specs[name])
 
     def _classes_and_scores(self, outputs: Outputs) -> list[NDArray[np.float32]]:
-        """Classes and scores [n], told apart by their values where neither graph nor metadata do."""
+        """Classes and scores [n], distinguished by their values if neither graph nor metadata do so."""
         names = [self._roles.get(role) for role in (_CLASSES, _SCORES)]
         if None in names:
             names = [name for name in self._specs if name not in self._roles.values()]
@@ -143,7 +143,7 @@ def _role_of_name(name: str) -> int | None:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The outputs of a post-processing, told apart by their shapes; there may be axes of extent 1."""
+    """The outputs of a post-processing, distinguished by their shapes; there may be axes of extent 1."""
 
     boxes: TensorSpec
     lists: tuple[TensorSpec, TensorSpec]

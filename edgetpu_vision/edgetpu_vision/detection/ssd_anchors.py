@@ -38,7 +38,7 @@ def published_anchors(input_height: int, input_width: int, count: int) -> NDArra
 def ssd_anchors(input_height: int, input_width: int, count: int) -> NDArray[np.float32]:
     """The anchors of an SSD with six feature maps, float32[count, 4]: y, x, height and width, as parts of 1.
 
-    Raises ModelUnsupportedError if such an SSD has not that many.
+    Raises ModelUnsupportedError if such an SSD has another number.
     """
     scales = [*np.linspace(_MIN_SCALE, _MAX_SCALE, _LAYERS).tolist(), 1.0]
     maps = []

@@ -63,7 +63,7 @@ class ClassChannels:
 def class_channels(
     channels: int, spec: TensorSpec, outputs: Sequence[TensorSpec], hints: YoloHints
 ) -> ClassChannels:
-    """The meaning of a number of channels after the box. Raises ModelUnsupportedError if that cannot be told.
+    """The meaning of a number of channels after the box. Raises ModelUnsupportedError if it is ambiguous.
 
     spec: of their output. outputs: all of the model.
     """

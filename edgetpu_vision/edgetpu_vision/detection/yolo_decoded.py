@@ -26,7 +26,7 @@ _LARGEST_QUANTISED = 8.0
 """The same for the range of a quantised output, which may hold numbers of a few classes as well."""
 
 _LEAST_PROBABILITY = -0.1
-"""Smaller values are no probabilities, but angles, weights of masks or logits."""
+"""Smaller values are not probabilities, but angles, weights of masks or logits."""
 
 
 class DecodedHead(Head):
@@ -98,7 +98,7 @@ class DecodedHead(Head):
         return Candidates(boxes, classes[kept], scores[kept], angles, weights)
 
     def _check(self, probabilities: NDArray[Any]) -> None:
-        """Raise OutputsError if values of the first image are no probabilities."""
+        """Raise OutputsError if values of the first image are not probabilities."""
         least = float(np.fmin.reduce(probabilities, axis=None, initial=0.0))
         if least < _LEAST_PROBABILITY and not self._are_logits:
             raise self._no_probability(least)

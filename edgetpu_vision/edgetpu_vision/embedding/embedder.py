@@ -17,7 +17,7 @@ from edgetpu_vision.output_values import is_quantised, real_values, single_outpu
 _FEWEST_VALUES = 2
 """A vector of one value has no direction."""
 _FEWEST_CHANNELS = 8
-"""Maps with fewer are no features, but coordinates or classes. Uncritical: feature maps have 16 and more."""
+"""Maps with fewer are not features, but coordinates or classes. Uncritical: feature maps have 16 and more."""
 
 
 class Embedder(VisionAlgorithm[Embedding]):

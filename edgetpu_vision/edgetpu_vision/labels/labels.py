@@ -59,7 +59,7 @@ class Labels:
         return self.without_background()
 
     def for_classes(self, count: int) -> Labels:
-        """The labels for a model with that many classes.
+        """The labels for a model with `count` classes.
 
         A first label for the background is dropped if there is one label too many, and so is a missing first
         one: such labels are numbered from 1. With numbers of their own they may have gaps (names are ""), and
@@ -78,7 +78,7 @@ class Labels:
         return Labels(dict(enumerate((*fitting.names, *[""] * (count - found)))), self.source, numbered=True)
 
     def _may_end_before(self, count: int) -> bool:
-        """Whether labels for fewer than `count` classes may be those of a model with so many."""
+        """Whether labels for fewer classes may belong to a model with `count` classes."""
         gaps = self.names[1:].count("")
         few = len(self.names) - gaps <= gaps
         return self.numbered and gaps > 0 and (few or count - len(self.names) <= gaps)

@@ -53,7 +53,7 @@ def head_size(dimension: int) -> int:
 
 
 def dense_head(layer: LinearLayer, examples: ExampleSet, columns: int) -> DenseHead:
-    """Put a layer onto Dense models of that many columns.
+    """Put a layer onto Dense models of `columns` columns.
 
     The constant is as large as the largest value of a typical example, so that it makes no input scale
     coarser. There are as many such inputs as it takes for no row to be rounded more coarsely for its bias.

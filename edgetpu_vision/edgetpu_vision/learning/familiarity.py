@@ -43,7 +43,7 @@ def calibrate(examples: ExampleSet) -> Familiarity:
     """Measure on the examples how similar known and unknown images are.
 
     Known: each example, to the most similar other one, if its class has another. Unknown: each example to
-    the most similar one of all other classes, as if its own had not been taught. Both are taken for normal
+    the most similar one of all other classes, as if its own had not been taught. Both are assumed normal
     with one standard deviation; known and unknown are equally probable beforehand.
     """
     cosines = examples.vectors @ examples.vectors.T

@@ -109,7 +109,7 @@ class TaughtHead:
             model, self._size, self._trouble = dense.name(size), size, ""
             try:
                 provide_model(model, self._model_dir)
-            except FatalError as error:  # the node goes on: it may be told to load other classes
+            except FatalError as error:  # the node continues: a service call may load other classes
                 self._trouble, self.classifier = str(error), None
                 self._tell_usable()
                 return

@@ -1,4 +1,4 @@
-"""The base of all vision nodes: an image node that runs whatever model the user has."""
+"""The base of all vision nodes: an image node that runs a model of the user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_LABELS = 2**16 - 1
 class VisionNode(ImageNode):
     """A node for one kind of vision model; see ImageNode for what a subclass does.
 
-    It makes its algorithm in `make_algorithms`, anew for every model and whenever one of the parameters of
+    It makes its algorithm in `make_algorithms`, again for every model and whenever one of the parameters of
     `rebuilt_by` changes, and calls `start_vision` instead of `start`.
     """
 

@@ -41,9 +41,9 @@ class Masks(NamedTuple):
 
     people: NDArray[np.bool_]
     instances: NDArray[np.uint8]
-    """1 for the first pose, 2 for the second ..; 0 for nobody or an unknown person."""
+    """1 for the first pose, 2 for the second ..; 0 for no person or an unknown one."""
     parts: NDArray[np.uint8]
-    """1..24 in PART_NAMES; 0 for nobody, and everywhere without parts."""
+    """1..24 in PART_NAMES; 0 for no person, and everywhere without parts."""
 
 
 @dataclass(frozen=True)

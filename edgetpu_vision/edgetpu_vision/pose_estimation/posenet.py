@@ -122,7 +122,7 @@ def stride_of(image: TensorSpec, field: TensorSpec) -> float:
     """Distance of a map's cells, px of the model's input.
 
     Networks halve the size several times and round up: 481 px give 31 cells of 16 px, 480 px give 30. A map
-    of another size is taken for one whose first and last cells lie at the edges of the input.
+    of another size is assumed to be one whose first and last cells lie at the edges of the input.
     """
     size, cells = image.shape[1:3], field.shape[1:3]
     halved = (stride for stride in _STRIDES if tuple(ceil(each / stride) for each in size) == cells)

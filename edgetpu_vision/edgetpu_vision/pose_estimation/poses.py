@@ -85,7 +85,7 @@ class Poses:
 
     @property
     def confidence(self) -> float:
-        """The highest score, 0..1; 0 if nobody was found."""
+        """The highest score, 0..1; 0 if no person was found."""
         return self.poses[0].score if self.poses else 0.0
 
 

@@ -29,7 +29,7 @@ def check_fit(fit: str) -> Fit:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a region of an image lies in a model's input.
+    """Where a region of an image is in a model's input.
 
     Coordinates are continuous: (0, 0) is the upper left corner of the first pixel, (width, height) the lower
     right corner of the last one.

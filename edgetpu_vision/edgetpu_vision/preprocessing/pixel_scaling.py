@@ -36,7 +36,7 @@ _MOST_CLIPPED = 1 / 8
 
 @dataclass(frozen=True)
 class Normalisation:
-    """What a model takes for the grey level g of a channel: (g - mean) / std, before any quantisation."""
+    """The model input for the grey level g of a channel: (g - mean) / std, before any quantisation."""
 
     mean: tuple[float, ...]
     """Subtracted grey levels: one for all channels, or one for each."""

@@ -69,7 +69,7 @@ class Preprocessor:
         """The input for an image, in the model's shape and dtype; read-only.
 
         Another model with the same input gets the same array, unless the region is another one. The memory is
-        reused once no array refers to it. Placements are told apart by identity: keep the one of
+        reused once no array refers to it. Placements are compared by identity: keep the one of
         `place` while images and region are the same.
         """
 

@@ -42,7 +42,7 @@ class ObjectTracker:
     def update(self, image: Detections) -> tuple[str, ...]:
         """Return an identifier for each detection, "" for one that is not tracked.
 
-        Everything is forgotten if the stamp lies before the last one or more than `memory` after it.
+        Everything is forgotten if the stamp is before the last one or more than `memory` after it.
         """
         if self._last is not None and not 0 <= image.stamp - self._last <= self._memory:
             self._by_class.clear()

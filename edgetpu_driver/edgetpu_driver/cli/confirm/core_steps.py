@@ -18,7 +18,7 @@ _DESCRIPTOR = (20, 21, 22, 23)
 _MASK = 0xFFFFFFFF
 """Scalar registers have 32 bits."""
 _MOST_STEPS = 8
-"""Maximum number of steps: more than needed to pass two loads, whatever counts as a step before them."""
+"""Maximum number of steps: more than needed to pass two loads, even with others before them."""
 
 
 def scalar_core(stick: TrialStick) -> Values:

@@ -39,7 +39,7 @@ class Section(Protocol):
         """Weights of `shape` from uint8[size]; ModelFormatError if the bytes are not such a section."""
 
     def encode_bias(self, bias: NDArray[np.int32], out: NDArray[np.uint8]) -> None:
-        """Write int32[channels]; ModelUnsupportedError if there is no room for a bias."""
+        """Write int32[channels]; ModelUnsupportedError if the section has no space for a bias."""
 
     def decode_bias(self, blob: NDArray[np.uint8]) -> NDArray[np.int32]:
         """int32[channels] from uint8[size]; raises as `encode_bias`."""
