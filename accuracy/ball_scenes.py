@@ -46,8 +46,8 @@ def balls(
 ) -> Iterator[BallScene]:
     """Balls with shade and soft edges on photographs of some brightness, with noise of 2 grey levels.
 
-    With `glare_sigma`, px, the light of a lamp of this width is added to the picture and the ball; where it is
-    white, it touches the ball.
+    With `glare_sigma`, px, the light of a lamp of this width is added to the picture and the ball; where it
+    is white, it touches the ball.
     """
     random = np.random.default_rng(seed)
     for k in range(count):

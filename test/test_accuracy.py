@@ -56,7 +56,7 @@ def test_figures_beyond_the_margins_are_named() -> None:
     ]
 
 
-def test_a_figure_near_zero_is_measured_by_what_is_asked() -> None:
+def test_a_figure_near_zero_is_compared_with_the_requirement() -> None:
     assert regressions([replace(RMSE, value=0.0049)], {"discs, rmse": 0.001}) == []
 
 

@@ -130,7 +130,7 @@ class TestWhileTheDeviceHangs:
         graph.spin_until(late.done)
         assert late.result().error.value == ErrorCode.EXPIRED
 
-    def test_a_client_with_too_many_requests_is_told_when_to_come_back(self, graph: Any) -> None:
+    def test_a_client_with_too_many_requests_learns_when_to_retry(self, graph: Any) -> None:
         answers = [ask(graph, client="third") for _ in range(3)]
         graph.spin_until(answers[2].done)
         busy = answers[2].result()
@@ -139,7 +139,7 @@ class TestWhileTheDeviceHangs:
         assert not any(answer.done() for answer in answers[:2])
 
 
-def test_what_waited_is_answered_when_the_device_goes_on(graph: Any, driver: Driver) -> None:
+def test_waiting_requests_are_answered_when_the_device_continues(graph: Any, driver: Driver) -> None:
     waiting = ask(graph, client="second")
     driver.device.free.set()
     for answer in (driver.hanging, waiting):  # type: ignore[attr-defined]
@@ -157,7 +157,7 @@ class TestWaitingWithoutADeadline:
         assert waiting.result().retry_after >= 1.0
         assert not driver.hanging.done()  # type: ignore[attr-defined]
 
-    def test_a_load_is_answered_busy_and_goes_on(self, graph: Any, driver: Driver) -> None:
+    def test_a_load_is_answered_busy_and_continues(self, graph: Any, driver: Driver) -> None:
         load = {"model": "sums", "name": "again"}
         answer = graph.call(LoadModel, "/edgetpu/load_model", wait=True, **load)
         assert answer.error.value == ErrorCode.BUSY

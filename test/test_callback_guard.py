@@ -198,7 +198,7 @@ def test_a_request_that_cannot_be_read_does_not_end_the_service(bench: Bench) ->
     assert bench.node.lines[0].startswith("request to /ask: cannot be read, skipped")
 
 
-def test_timers_and_guard_conditions_go_on(bench: Bench) -> None:
+def test_timers_and_guard_conditions_continue(bench: Bench) -> None:
     condition = bench.node.create_guard_condition(_fail)
     bench.node.create_timer(0.01, _fail)
     bench.spin_until(lambda: bench.node.counters.errors == 2)

@@ -57,7 +57,7 @@ def test_a_single_storage_file_is_a_bag_too(tmp_path: Path) -> None:
         assert len(list(bag.records())) == 1
 
 
-def test_camera_info_lies_beside_the_image_topic(tmp_path: Path) -> None:
+def test_camera_info_is_in_the_namespace_of_the_image_topic(tmp_path: Path) -> None:
     with ImageBag(write_scene(tmp_path / "scene", Scene(frames=3))) as bag:
         assert bag.topic.camera_info == "/camera/camera_info"
         assert [record.type for record in bag.records()] == [CAMERA_INFO, IMAGE] * 3

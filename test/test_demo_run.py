@@ -81,7 +81,7 @@ def test_the_lamp_is_tracked_while_it_is_on(on_cpu: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("node", OWN_MODEL)
-def test_every_node_measures_what_is_true_of_the_rendered_scene(
+def test_every_node_measures_the_truth_of_the_rendered_scene(
     on_cpu: dict[str, Any], scene: Path, node: str
 ) -> None:
     truths = load_truth(scene)
@@ -161,7 +161,7 @@ def test_a_vision_node_classifies_a_recorded_bag_as_its_algorithm_does(
         (["--nodes=classifier", "--labels=coco"], "labels are those of a model; expected MODEL too"),
     ],
 )
-def test_a_model_that_cannot_be_used_is_told_in_one_line(
+def test_a_model_that_cannot_be_used_is_reported_in_one_line(
     tmp_path: Path,
     arguments: list[str],
     reason: str,

@@ -31,12 +31,12 @@ def test_an_empty_variable_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(("scope", "value"), [("subnet", "SUBNET"), ("localhost", "LOCALHOST")])
-def test_the_argument_stands_over_the_environment(scope: str, value: str) -> None:
+def test_the_argument_overrides_the_environment(scope: str, value: str) -> None:
     found = discovery_range(scope, {**JAZZY, "ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"})
     assert found.environment == {"ROS_AUTOMATIC_DISCOVERY_RANGE": value}
 
 
-def test_the_argument_stands_over_the_old_variable_too() -> None:
+def test_the_argument_overrides_the_old_variable_too() -> None:
     found = discovery_range("subnet", {**JAZZY, "ROS_LOCALHOST_ONLY": "1"})
     assert found.environment == {"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET", "ROS_LOCALHOST_ONLY": "0"}
 

@@ -78,7 +78,7 @@ def test_a_callback_can_shut_it_down(bench: Bench) -> None:
     bench.executor.spin()
 
 
-def test_its_end_ends_what_is_suspended(bench: Bench) -> None:
+def test_its_end_ends_suspended_work(bench: Bench) -> None:
     ended: list[str] = []
 
     async def wait(name: str) -> None:

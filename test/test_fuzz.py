@@ -110,7 +110,7 @@ def test_messages_have_values_at_the_edges_and_follow_from_the_seed() -> None:
     assert [values.damaged(each) for each in data] != data
 
 
-def test_nodes_survive_what_is_sent_to_them(ros_domain: int) -> None:  # noqa: ARG001
+def test_nodes_survive_damaged_messages(ros_domain: int) -> None:  # noqa: ARG001
     pytest.importorskip("rclpy", reason="needs ROS 2")
     from fuzz.ros_graph import GraphFuzzer
 

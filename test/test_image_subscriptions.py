@@ -113,7 +113,7 @@ def test_another_input_is_another_inference(image: SharedImage) -> None:
 
 
 @pytest.mark.parametrize("second_comes_late", [False, True])
-def test_an_inference_that_went_on_with_the_state_is_not_for_a_node_that_begins_anew(
+def test_an_inference_with_the_old_state_is_not_for_a_node_that_starts_again(
     image: SharedImage, second_comes_late: bool
 ) -> None:
     first, second, third = Client("cell"), Client("cell"), Client("cell")

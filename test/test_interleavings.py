@@ -65,7 +65,7 @@ class TestTheController:
 
 
 class TestUnloading:
-    def test_a_request_that_comes_too_late_is_told_so(self, stage: Stage) -> None:
+    def test_a_request_that_comes_too_late_is_answered_so(self, stage: Stage) -> None:
         def work() -> None:
             host = stage.make_host()
             model = host.load("a")
@@ -138,7 +138,7 @@ def test_long_work_lets_others_go_first_when_it_is_their_turn(
     stage.run(work)
 
 
-def test_bulk_work_beside_a_client_that_always_asks_gets_more_than_single_turns(stage: Stage) -> None:
+def test_bulk_work_gets_more_than_single_turns_next_to_a_busy_client(stage: Stage) -> None:
     pieces = 64
 
     def work() -> None:

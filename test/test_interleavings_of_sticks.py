@@ -130,7 +130,7 @@ class TestSticks:
 
         stage.run(work)
 
-    def test_a_check_knows_what_the_engine_holds_beside_tiles(self, stage: Stage) -> None:
+    def test_a_self_check_knows_the_weights_of_the_engine_besides_tiles(self, stage: Stage) -> None:
         def work() -> None:
             host = stage.make_host()
             host.load("a")

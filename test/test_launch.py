@@ -227,7 +227,9 @@ def test_without_respawn_a_killed_process_stays_away(start_launch: Callable[...,
     assert len(launch.pids("edgetpu_node")) == 1
 
 
-def test_a_process_that_cannot_start_is_given_up(start_launch: Callable[..., Launch], tmp_path: Path) -> None:
+def test_a_process_that_cannot_start_is_not_restarted_for_ever(
+    start_launch: Callable[..., Launch], tmp_path: Path
+) -> None:
     parameters = tmp_path / "parameters.yaml"
     parameters.write_text("/**/edgetpu: {ros__parameters: {performance: warp}}")
     launch = start_launch("nodes:=none", f"params_file:={parameters}", "respawn_delay:=0.1")

@@ -202,7 +202,7 @@ def test_a_product_that_fails_unexpectedly_does_not_hold_up_others(
     assert product_of(client, graph, np.ones(3)).product is not None
 
 
-def test_a_client_that_is_closed_multiplies_no_more(graph: Any, make_client: Any) -> None:
+def test_a_client_that_is_closed_does_not_multiply(graph: Any, make_client: Any) -> None:
     client = make_client()
     client.set_matrix(np.eye(3))
     graph.spin_until(lambda: client.ready)

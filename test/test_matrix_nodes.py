@@ -172,7 +172,7 @@ class TestReservoir:
             prediction = reservoir.ask(self.sample(step))
         assert (prediction.step, prediction.valid) == (21, True)
 
-    def test_when_time_goes_back_it_begins_anew(self, reservoir: Exchange) -> None:
+    def test_when_time_goes_back_it_starts_again(self, reservoir: Exchange) -> None:
         assert reservoir.ask(self.sample(0)).step == 1
 
     def test_bad_samples_are_skipped(self, reservoir: Exchange) -> None:
@@ -347,7 +347,7 @@ def test_weights_are_set_on_models_of_their_own(graph: Any) -> None:
 
 
 @pytest.mark.usefixtures("places")
-def test_everything_goes_on_after_the_driver_was_started_anew(
+def test_everything_continues_after_the_driver_was_restarted(
     graph: Any,
     processes: dict[str, Any],
     start_driver: Callable[[], Any],

@@ -134,7 +134,7 @@ def test_products_that_have_begun_come_to_an_end_however_many_follow(stage: Stag
     assert max(waits.seconds) < LIMIT + PRODUCTS_AT_ONCE * pieces * LONGEST_NEGLECT + 1.0
 
 
-def test_a_product_that_was_not_begun_is_told_when_to_come_back(stage: Stage) -> None:
+def test_the_answer_to_a_product_that_was_not_begun_says_when_to_retry(stage: Stage) -> None:
     waits = Waits(stage)
 
     def work() -> None:
@@ -175,7 +175,7 @@ def test_weights_wait_no_longer_for_a_product_that_does_not_end(stage: Stage) ->
     assert not products.answers
 
 
-def test_a_deadline_takes_the_place_of_the_limit(stage: Stage) -> None:
+def test_a_deadline_replaces_the_limit(stage: Stage) -> None:
     waits = Waits(stage)
 
     def work() -> None:
@@ -207,7 +207,7 @@ def test_requests_are_answered_while_no_stick_takes_any(stage: Stage) -> None:
     assert [type(answer) for answer in waits.answers] == [BusyError]
 
 
-def test_what_has_begun_is_not_given_up(stage: Stage) -> None:
+def test_work_that_has_begun_is_not_abandoned(stage: Stage) -> None:
     waits = Waits(stage)
 
     def work() -> None:

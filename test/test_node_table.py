@@ -52,7 +52,7 @@ def robot_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         del sys.modules[name]
 
 
-def test_the_suite_offers_twenty_one_nodes_beside_the_driver() -> None:
+def test_the_suite_offers_twenty_one_nodes_besides_the_driver() -> None:
     assert {name: entry.package for name, entry in node_table().items()} == {
         "batch_mpc": "edgetpu_control",
         "contact_guard": "edgetpu_control",

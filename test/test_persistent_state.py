@@ -102,7 +102,7 @@ def test_a_damaged_file_costs_one_warning(content: bytes, reason: str) -> None:
     assert node.log[0].startswith(f"WARN {state.path} is not used; the parameters are: {reason}")
 
 
-def test_a_directory_in_the_place_of_the_file_costs_one_warning() -> None:
+def test_a_directory_instead_of_the_file_costs_one_warning() -> None:
     state, node = kept()
     state.path.mkdir(parents=True)
     assert state.load() == {}
@@ -165,7 +165,7 @@ def test_other_values_are_no_template(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Template)])
-def test_a_template_with_a_field_missing_is_none(field: str) -> None:
+def test_a_template_with_a_field_missing_is_ignored(field: str) -> None:
     state = template_state(TEMPLATE)
     del state[field]
     with pytest.raises(StateError, match=f"expected a template: '{field}'"):

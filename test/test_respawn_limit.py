@@ -11,17 +11,17 @@ LONG = 3600.0
 
 
 @pytest.mark.parametrize("status", [-9, -11, 0])
-def test_a_process_that_crashes_or_is_stopped_is_never_given_up(status: int) -> None:
+def test_a_process_that_crashes_or_is_stopped_is_always_restarted(status: int) -> None:
     limit = RespawnLimit()
     assert [limit.refusal(status, 1.0) for _ in range(50)] == [""] * 50
 
 
-def test_a_process_that_fails_after_it_has_worked_is_never_given_up() -> None:
+def test_a_process_that_fails_after_it_has_worked_is_always_restarted() -> None:
     limit = RespawnLimit()
     assert [limit.refusal(1, LONG) for _ in range(50)] == [""] * 50
 
 
-def test_a_process_that_fails_quickly_five_times_in_a_row_is_given_up() -> None:
+def test_a_process_that_fails_quickly_five_times_in_a_row_is_not_restarted() -> None:
     limit = RespawnLimit()
     assert [limit.refusal(1, 1.0) for _ in range(4)] == [""] * 4
     assert limit.refusal(1, 1.0) == "it failed 5 times in a row within 30 s of its start"

@@ -130,7 +130,7 @@ def test_no_image_is_looked_at_for_a_mixture_of_colors(tracker: Tracker) -> None
     assert all(any(pixels(result) == near(color) for color in PLACES) for result in tracker.node.results)
 
 
-def test_a_driver_started_anew_gets_the_color_again(tracker: Tracker) -> None:
+def test_a_restarted_driver_gets_the_color_again(tracker: Tracker) -> None:
     tracker.place()
     assert tracker.set(preset="green").success
     tracker.node.driver.kill()
@@ -138,7 +138,7 @@ def test_a_driver_started_anew_gets_the_color_again(tracker: Tracker) -> None:
     assert tracker.place() == near("green")
 
 
-def test_a_tracker_started_anew_tracks_the_color_that_was_set(
+def test_a_restarted_tracker_tracks_the_color_that_was_set(
     start_tracker: Callable[..., Tracker], tmp_path: Path
 ) -> None:
     tracker = start_tracker("reborn", "cpu", tmp_path, color="red")

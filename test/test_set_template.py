@@ -134,14 +134,14 @@ def test_no_image_is_searched_for_a_mixture_of_templates(tracker: Tracker) -> No
     assert all(any((result.x, result.y) == near(name) for name in CORNERS) for result in tracker.node.results)
 
 
-def test_a_driver_started_anew_gets_the_template_again(tracker: Tracker) -> None:
+def test_a_restarted_driver_gets_the_template_again(tracker: Tracker) -> None:
     assert tracker.set(patch("second")).success
     tracker.node.driver.kill()
     tracker.node.start_driver()
     assert tracker.place() == near("second")
 
 
-def test_a_tracker_started_anew_searches_for_the_template_that_was_set(tracker: Tracker) -> None:
+def test_a_restarted_tracker_searches_for_the_template_that_was_set(tracker: Tracker) -> None:
     assert tracker.set(patch("third")).success
     before = tracker.place()
     tracker.node.eye.kill()

@@ -71,7 +71,7 @@ def test_a_fatal_error_is_one_line_and_status_1(ticking: Any) -> None:
     assert (process.returncode, errors) == (1, "-c: the chip melted\n")
 
 
-def test_what_a_callback_raises_is_one_line_and_the_process_goes_on(ticking: Any) -> None:
+def test_an_exception_in_a_callback_is_one_log_line_and_the_process_continues(ticking: Any) -> None:
     process = ticking("raise ZeroDivisionError('by\\n  nothing')")
     assert process.stdout.readline() == "tick\n"
     process.send_signal(signal.SIGTERM)
@@ -184,7 +184,7 @@ def test_closed_standard_streams_do_not_become_a_socket() -> None:
     assert output == repr(["/dev/null"] * 3)
 
 
-def test_a_stop_that_takes_too_long_ends_it_also_if_nobody_reads_that(ticking: Any) -> None:
+def test_a_stop_that_takes_too_long_ends_it_even_if_its_standard_error_is_not_read(ticking: Any) -> None:
     process = ticking("time.sleep(60)")
     process.stderr.close()
     process.send_signal(signal.SIGINT)
@@ -222,7 +222,7 @@ def test_a_middleware_that_hangs_does_not_keep_the_process(ros_domain: int) -> N
         assert process.wait(timeout=30) == 1
 
 
-def test_why_a_node_does_not_start_is_told_before_the_middleware_hangs(ros_domain: int) -> None:  # noqa: ARG001
+def test_the_reason_why_a_node_does_not_start_is_logged_before_the_middleware_hangs(ros_domain: int) -> None:  # noqa: ARG001
     program = STUCK.format(start="raise FatalError('no such thing')")
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "stuck\n", "-c: no such thing\n")

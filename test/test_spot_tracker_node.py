@@ -203,7 +203,7 @@ def test_nothing_is_drawn_without_subscribers(spot_models: Path, graph: Any) -> 
 
 
 @pytest.mark.parametrize("roi", [[1, 2, 3], [-1, 0, 0, 0], [0, 0, 1 << 40, 5]])
-def test_a_region_that_is_none_is_refused(tracker: Tracker, graph: Any, roi: list[int]) -> None:
+def test_an_invalid_region_is_refused(tracker: Tracker, graph: Any, roi: list[int]) -> None:
     answer = set_parameter(graph, tracker.name, "roi", roi)
     assert not answer.successful
     assert f"roi: expected x offset, y offset, width and height, 0 px or more; got {roi}" in answer.reason

@@ -30,7 +30,7 @@ def test_a_bad_parameter_at_start_ends_the_node_with_one_line(start_node: Callab
 
 
 @pytest.mark.parametrize("name", ["bad name", "1st", "a//b", "{x}", "tail/"])
-def test_a_driver_name_that_is_none_is_refused(name: str, spot_models: Path, graph: Any) -> None:  # noqa: ARG001
+def test_an_invalid_driver_name_is_refused(name: str, spot_models: Path, graph: Any) -> None:  # noqa: ARG001
     from edgetpu_driver.node_kit.fatal_error import FatalError
     from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
 

@@ -37,7 +37,7 @@ def test_a_file_is_found_by_its_contents_whatever_its_name(files: KnownFiles, tm
     assert files.find("models/one.json") is None
 
 
-def test_a_file_of_the_same_name_and_size_is_not_taken_for_it(files: KnownFiles, tmp_path: Path) -> None:
+def test_a_file_of_the_same_name_and_size_is_not_mistaken_for_it(files: KnownFiles, tmp_path: Path) -> None:
     (tmp_path / "default" / "one.tflite").write_bytes(b"GRAPH")
     assert files.find("models/one.tflite") is None
 

@@ -173,7 +173,7 @@ def test_a_message_of_today_stays_as_it_is() -> None:
     assert extended_message(data, "edgetpu_msgs/msg/Spectrum") == data
 
 
-def test_what_is_no_message_of_that_type_is_refused() -> None:
+def test_bytes_of_another_message_type_are_refused() -> None:
     with pytest.raises(BagError, match="expected a message edgetpu_msgs/msg/Spectrum or its beginning"):
         extended_message(b"\0\1\0\0" + b"\xff" * 40, "edgetpu_msgs/msg/Spectrum")
     with pytest.raises(BagError, match="no message type edgetpu_msgs/msg/Nothing"):

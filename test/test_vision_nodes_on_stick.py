@@ -51,7 +51,7 @@ def test_compiled_models_give_what_their_graphs_give(on_virtual_stick: Nodes, no
         np.testing.assert_allclose(result.vector, Embedder(model(node)).update(image).vector, atol=1e-3)
 
 
-def test_poses_are_decoded_beside_the_stick(on_virtual_stick: Nodes) -> None:
+def test_poses_are_decoded_outside_the_thread_of_the_stick(on_virtual_stick: Nodes) -> None:
     image = picture("test_image")
     result = on_virtual_stick.show(image, "pose_estimator")["pose_estimator"]
     graph = GOLDEN.path(f"models/{on_virtual_stick.models['pose_estimator']}.tflite")

@@ -242,7 +242,7 @@ def test_slow_phases_are_shown_as_the_state(stick: VirtualEdgeTpu, models: Path)
     host.close()
 
 
-def test_a_warm_chip_is_told_once_per_warning(stick: VirtualEdgeTpu, stick_host: ModelHost) -> None:
+def test_a_warm_chip_is_reported_once_per_warning(stick: VirtualEdgeTpu, stick_host: ModelHost) -> None:
     stick.warn_of_heat()
     stick_host.refresh()
     warm = stick_host.status().readings
@@ -280,5 +280,5 @@ def test_devices_that_make_no_sense_are_refused(name: str, devices: list[str]) -
         make_backends(name, devices)
 
 
-def test_all_stands_for_any_stick_as_long_as_there_is_none() -> None:
+def test_all_means_any_stick_while_none_is_connected() -> None:
     assert len(make_backends("virtual", ["all"])) == 1

@@ -144,7 +144,7 @@ def test_an_image_is_resized_to_the_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"P6 60000 60000 255 ", b"\xff\xd8\xff\xe0"], ids=repr)
-def test_what_is_no_picture_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_anything_but_a_picture_is_refused(tmp_path: Path, content: bytes) -> None:
     pytest.importorskip("cv2", reason="OpenCV reads images")
     path = tmp_path / "x.png"
     path.write_bytes(content)
@@ -213,7 +213,7 @@ def test_run_gives_the_graphs_own_outputs(compiled: Path, capsys: pytest.Capture
     assert whole == answer(capsys, "run", graph, "--input", x, "--backend", "cpu")["outputs"]
 
 
-def test_the_cpu_runs_the_graph_beside_a_compiled_model_and_says_so(
+def test_the_cpu_runs_the_graph_next_to_a_compiled_model_and_says_so(
     compiled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["run", compiled, "--input", compiled.with_name("x.npy"), "--backend", "cpu"]

@@ -20,7 +20,7 @@ from testdata.fake_compiler import LIMITED, PARTLY, UNMAPPED, MakeCompiler, answ
 pytestmark = pytest.mark.usefixtures("no_other_compiler")
 
 
-def test_a_graph_is_compiled_beside_itself(
+def test_the_compiled_file_is_written_next_to_the_graph(
     dense_graphs: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     compiler = make_compiler()
@@ -187,7 +187,7 @@ def test_models_packed_together_are_in_the_virtual_sticks_memory_together(
     backend.close()
 
 
-def test_a_graph_that_cannot_be_packed_does_not_keep_those_beside_it_from_it(
+def test_a_graph_that_cannot_be_packed_does_not_affect_the_others(
     dense_graphs: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     graph = GraphBuilder("pair")
@@ -216,7 +216,7 @@ def test_only_plain_graphs_are_taken(
     assert "error" in value
 
 
-def test_compiled_files_beside_graphs_are_skipped(
+def test_compiled_files_next_to_graphs_are_skipped(
     dense_graphs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["models", "compile", str(dense_graphs / "dense_64.tflite")])

@@ -145,7 +145,7 @@ def test_a_name_behind_which_is_no_file_is_refused(
     assert all("expected a file" in models[name]["refused"] for name in ("gone", "folder"))
 
 
-def test_other_files_of_that_name_are_kept_unless_told_otherwise(
+def test_other_files_of_that_name_are_kept_by_default(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "models"

@@ -53,7 +53,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[i
 
 
 @pytest.mark.parametrize("view", [(), ("--words",)], ids=["operations", "words"])
-def test_what_is_disassembled_assembles_to_the_same_bytes(
+def test_disassembled_programs_assemble_to_the_same_bytes(
     view: tuple[str, ...], program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()

@@ -183,7 +183,7 @@ def test_a_missing_file_is_reported_as_such(tmp_path: Path) -> None:
         CompiledModel.load(tmp_path / "none_edgetpu.tflite")
 
 
-def test_one_executable_stands_alone_whatever_its_type() -> None:
+def test_one_executable_is_a_single_part_whatever_its_type() -> None:
     model = compiled(EXECUTION)
     assert (model.execution, model.caching) == (EXECUTION, None)
     assert not model.is_cached
@@ -325,7 +325,7 @@ def test_a_renamed_tensor_is_found_by_its_shape_and_quantisation() -> None:
     assert [operator.name for operator in source.operators] == ["ADD"]
 
 
-def test_renamed_tensors_are_told_by_the_operators_around_them() -> None:
+def test_renamed_tensors_are_identified_by_the_operators_around_them() -> None:
     graph = source_graph(2)
     for name in ("a0", "b0", "c0", "a1", "b1"):
         graph = renamed(graph, name, f"z{name[0]}")
@@ -335,7 +335,7 @@ def test_renamed_tensors_are_told_by_the_operators_around_them() -> None:
         assert (told.inputs, told.outputs) == (expected.inputs, expected.outputs), number
 
 
-def test_the_whole_graph_is_the_part_if_its_tensors_cannot_be_told() -> None:
+def test_the_whole_graph_is_the_part_if_its_tensors_cannot_be_identified() -> None:
     builder = GraphBuilder()
     x = builder.input("x", (1, 4), np.int8, scale=0.5, zero_point=0)
     first = builder.add(x, x, scale=0.25, zero_point=3, name="inner")

@@ -208,7 +208,7 @@ def test_every_step_has_a_stick_that_refutes_it() -> None:
     assert {case if isinstance(case, str) else case[0] for case in cases} == set(NAMES)
 
 
-def test_a_transfer_that_had_to_be_repeated_is_told() -> None:
+def test_a_transfer_that_had_to_be_repeated_is_reported() -> None:
     stick = VirtualEdgeTpu()
     stick.fail(Fault.TIMEOUT, Transfer.OUTPUT, after=3)
     found = outcome(stick, "google_program")

@@ -51,7 +51,7 @@ def test_another_file_is_not_continued(capsys: pytest.CaptureFixture[str], tmp_p
     assert "is not a report of this command" in report["error"]["message"]
 
 
-def test_a_refuted_step_and_a_replug_are_told(
+def test_a_refuted_step_and_a_replug_are_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(command, "usb_bus", lambda _: DoesNotComeBack())
@@ -72,7 +72,7 @@ def test_without_a_stick_it_says_so(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_steps_go_on_from_one() -> None:
+def test_steps_continue_from_one() -> None:
     assert [each.name for each in command.chosen_steps("draining", "")] == NAMES[NAMES.index("draining") :]
     with pytest.raises(InputError, match="expected a step, one of firmware, port"):
         command.chosen_steps("drain", "")

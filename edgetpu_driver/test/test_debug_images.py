@@ -56,7 +56,7 @@ def test_without_a_limit_every_result_is_drawn() -> None:
     assert drawn(FakeNode(), 60.0, 0.0) == 120
 
 
-def test_nothing_is_drawn_for_nobody() -> None:
+def test_nothing_is_drawn_without_people() -> None:
     assert drawn(FakeNode(subscriptions=0), 60.0, 10.0) == 0
 
 

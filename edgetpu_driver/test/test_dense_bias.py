@@ -73,7 +73,7 @@ def test_a_bias_of_less_than_half_a_step_that_has_no_room_is_said_to_be_left_out
 
 
 @pytest.mark.parametrize("zero_point", [-128, 0])
-def test_the_stick_gets_what_stands_for_the_bias(zero_point: int) -> None:
+def test_the_stick_gets_the_bytes_for_the_bias(zero_point: int) -> None:
     bias = np.arange(-100, 100, dtype=np.int32) * 37
     model = compiled(matrix_graph(200, 200, bias=bias, input_zero_point=zero_point))
     values = np.random.default_rng(1).integers(0, 256, (2, 200), np.uint8)

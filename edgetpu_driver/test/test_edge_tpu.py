@@ -114,9 +114,7 @@ def test_upload_puts_the_parameters_into_memory_ahead_of_the_first_run(
         assert tpu.info().uploads == 1
 
 
-def test_uploaded_weights_take_the_place_of_the_models_own(
-    stick: VirtualEdgeTpu, dense: Dense, other: Dense
-) -> None:
+def test_uploaded_weights_replace_the_models_own(stick: VirtualEdgeTpu, dense: Dense, other: Dense) -> None:
     assert other.model.caching is not None
     with EdgeTpu.open(usb_backend=stick) as tpu:
         tpu.upload(dense.model, other.model.caching.parameters)
@@ -151,7 +149,7 @@ def test_weights_that_are_refused_leave_the_ones_before(
         assert list(loaded.run({"x": ramp()})["y"][0]) == dense.expected(ramp())
 
 
-def test_a_closed_model_is_not_resident_and_runs_no_more(stick: VirtualEdgeTpu, dense: Dense) -> None:
+def test_a_closed_model_is_not_resident_and_does_not_run(stick: VirtualEdgeTpu, dense: Dense) -> None:
     with EdgeTpu.open(usb_backend=stick) as tpu:
         loaded = tpu.load(dense.model)
         loaded.run({"x": ramp()})

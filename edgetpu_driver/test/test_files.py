@@ -40,7 +40,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "fifo"])
-def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path, path: str) -> None:
+def test_anything_but_a_regular_file_is_refused_without_waiting(tmp_path: Path, path: str) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(OSError, match="expected a regular file"):
         read_file(tmp_path / path)

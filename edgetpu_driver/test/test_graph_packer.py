@@ -203,7 +203,7 @@ def test_another_number_of_weights_changes_both_programs() -> None:
         assert ours != other
 
 
-def test_a_graph_without_weights_stands_alone() -> None:
+def test_a_graph_without_weights_is_a_single_part() -> None:
     model = packed(weightless())
     assert model.caching is None
     assert model.execution.type is ExecutableType.STAND_ALONE
@@ -295,7 +295,7 @@ def test_what_cannot_be_packed_is_refused_with_the_reason(source: bytes, reason:
 
 
 @pytest.mark.parametrize("source", [b"", b"not a model at all"])
-def test_what_is_no_graph_is_malformed(source: bytes) -> None:
+def test_anything_but_a_graph_is_malformed(source: bytes) -> None:
     with pytest.raises(ModelFormatError):
         pack(source, name="sample")
 

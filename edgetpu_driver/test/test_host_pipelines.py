@@ -197,7 +197,7 @@ class TestSeveralSticks:
         assert sorted({path for part in loaded.device_parts for path in part.sticks}) == left
         host.close()
 
-    def test_a_stick_that_comes_back_takes_its_segment_again(self, tmp_path: Path) -> None:
+    def test_a_stick_that_returns_takes_its_segment_again(self, tmp_path: Path) -> None:
         names = write_segments(tmp_path, 2)
         sticks, host = make_host(tmp_path, 2)
         loaded = host.load(names)
@@ -213,7 +213,7 @@ class TestSeveralSticks:
         assert [part.sticks for part in loaded.device_parts] == [("2-1",), ("2-2",)]
         host.close()
 
-    def test_spread_models_beside_a_pipeline_stay_where_they_are(self, tmp_path: Path) -> None:
+    def test_spread_models_next_to_a_pipeline_stay_where_they_are(self, tmp_path: Path) -> None:
         names = write_segments(tmp_path, 2)
         (tmp_path / "other.tflite").write_bytes(chain(1))
         _, host = make_host(tmp_path, 2, Spreading.SPREAD)

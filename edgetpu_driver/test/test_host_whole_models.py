@@ -112,7 +112,7 @@ class TestPipelines:
         x = {"x0": RNG.integers(-128, 128, (1, 8), np.int8)}
         check_same(whole_model_host.invoke("chain", x).outputs, by_litert(whole, x))
 
-    def test_without_any_graph_the_reason_is_told(
+    def test_without_any_graph_the_reason_is_given(
         self, whole_model_host: ModelHost, whole_models: Path
     ) -> None:
         (whole_models / "chain.tflite").unlink()

@@ -23,7 +23,9 @@ def test_the_first_prefix_that_has_it_counts(tmp_path: Path, monkeypatch: pytest
     assert installed_executable("robot", "wheel") == first
 
 
-def test_a_file_that_cannot_be_executed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_executed_is_not_a_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(tmp_path, mode=0o644)
     monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
     assert installed_executable("robot", "wheel") is None

@@ -75,7 +75,7 @@ def test_a_word_of_the_scalar_core_is_for_no_tiles() -> None:
     assert next(operations([NOP.encode()])).tiles is None
 
 
-def test_numbers_go_on_from_chunk_to_chunk() -> None:
+def test_numbers_continue_from_chunk_to_chunk() -> None:
     assert [each.number for each in operations([wait(0) + wait(1), wait(2)])] == [0, 1, 2]
 
 

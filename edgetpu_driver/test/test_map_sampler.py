@@ -51,5 +51,5 @@ def test_a_displacement_ends_at_the_border() -> None:
     assert sampler.displaced((1.0, 1.0), 0, 1) == (0.0, 0.0)
 
 
-def test_a_real_value_is_told_in_the_maps_own_steps() -> None:
+def test_a_real_value_is_given_in_the_maps_own_steps() -> None:
     assert MapSampler(VALUES, SCALE, ZERO).steps(0.5) == pytest.approx(178)

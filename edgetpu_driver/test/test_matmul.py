@@ -116,7 +116,7 @@ def test_rows_are_as_exact_as_each_other_whatever_their_size(product: MatMul) ->
     assert np.all(swap.row_scales <= 1.5 * np.abs(matrix).max(axis=1) / INT8_MAX)
 
 
-def test_both_engines_multiply_alike(on_cpu: MatMul, on_stick: MatMul) -> None:
+def test_both_engines_give_the_same_products(on_cpu: MatMul, on_stick: MatMul) -> None:
     matrix, vectors = gaussian(SIZE, SIZE), gaussian(5, SIZE, seed=1)
     outputs = []
     for product in (on_cpu, on_stick):
@@ -176,7 +176,7 @@ def test_a_given_input_scale_is_used_and_clips_only_when_that_is_accepted(on_cpu
     assert result.outputs[2] < 1.3
 
 
-def test_outputs_that_saturate_are_told(on_cpu: MatMul) -> None:
+def test_outputs_that_saturate_are_reported(on_cpu: MatMul) -> None:
     on_cpu.set_weights(np.ones((1, SIZE)))
     with pytest.raises(ClippingError, match="0 inputs are out of range, and 1 outputs"):
         on_cpu.multiply(np.ones(SIZE), input_scale=1 / INT8_MAX)

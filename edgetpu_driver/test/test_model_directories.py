@@ -48,7 +48,7 @@ def test_an_empty_entry_is_ignored_with_a_line(
     assert f"an empty entry, which is ignored: {empty!r}" in caplog.text
 
 
-def test_a_model_that_is_nowhere_is_not_found(unusable: str, good: Path) -> None:
+def test_a_model_that_does_not_exist_is_not_found(unusable: str, good: Path) -> None:
     files = ModelDirectories([unusable, good], compiled=True, uncompiled=True)
     with pytest.raises(ModelNotFoundError, match="there are sums"):
         files.find("other")

@@ -88,7 +88,7 @@ class TestLoading:
         assert host.load("plus") is host.load("plus")
         assert backend.parsed == 1
 
-    def test_a_changed_file_is_loaded_anew(self, host: ModelHost, models: Path) -> None:
+    def test_a_changed_file_is_reloaded(self, host: ModelHost, models: Path) -> None:
         before = host.load("plus")
         (models / "plus_edgetpu.tflite").write_bytes(b"changed")
         assert host.load("plus").sha256 != before.sha256

@@ -220,7 +220,7 @@ class TestKeepingDevicesOpen:
             assert [states.get(timeout=5) for _ in range(2)] == [State.RECOVERING, State.READY]
         host.close()
 
-    def test_told_to_close_while_it_attaches_models_it_attaches_no_more(
+    def test_closing_while_models_are_attached_attaches_no_further_ones(
         self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in ("plus", "other"):
@@ -339,7 +339,7 @@ class TestADeviceThatBlocks:
         blocked.refresh()
         assert len(reads) == 2
 
-    def test_closing_waits_no_longer_than_it_is_told_to(self, blocked: ModelHost) -> None:
+    def test_closing_waits_no_longer_than_its_timeout(self, blocked: ModelHost) -> None:
         blocked.close(timeout=0.01)
 
     def test_what_waits_is_answered_when_the_host_is_closed(

@@ -56,7 +56,7 @@ class TestOrder:
 
 
 class TestAdmission:
-    def test_a_client_may_have_so_many_requests_waiting_and_is_told_when_to_come_back(
+    def test_a_client_with_too_many_waiting_requests_learns_when_to_retry(
         self, backend: FakeBackend, models: Path
     ) -> None:
         host = ModelHost(backend, [models], limits=HostLimits(waiting_per_client=2, waiting=3))
@@ -130,7 +130,7 @@ class TestOwnership:
 
 
 class TestQueuedModels:
-    def test_a_model_that_cannot_be_read_is_listed_as_failed_and_may_be_loaded_anew(
+    def test_a_model_that_cannot_be_read_is_listed_as_failed_and_can_be_reloaded(
         self, host: ModelHost, models: Path
     ) -> None:
         with pytest.raises(ModelFormatError):

@@ -113,7 +113,7 @@ def test_data_offset_is_where_the_data_stand_in_the_file() -> None:
     assert file[weights.data_offset :][: len(weights.data)] == weights.data == b"\1" * 18
 
 
-def test_tensors_that_share_a_name_are_told_apart() -> None:
+def test_tensors_that_share_a_name_are_distinguished() -> None:
     tensors = parse_model(small_graph()).subgraphs[0].tensors
     graph = Subgraph("", tensors, (0, 0, 1, 0), (0,), ())
     assert [each.name for each in graph.input_specs] == ["image", "image#2", tensors[1].name, "image#3"]

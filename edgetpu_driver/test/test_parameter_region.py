@@ -122,7 +122,7 @@ def test_rows_beyond_the_memory_are_not_understood() -> None:
     assert region_of(caching_program(bytes(data))) == EVERYWHERE
 
 
-def test_numbers_go_on_from_chunk_to_chunk(golden: ModelFolder) -> None:
+def test_numbers_continue_from_chunk_to_chunk(golden: ModelFolder) -> None:
     model = CompiledModel.load(golden.model("deeplabv3_mnv2_pascal_quant_edgetpu.tflite"))
     chunks = [bitstream.data for bitstream in model.execution.bitstreams]
     assert len(chunks) == 2

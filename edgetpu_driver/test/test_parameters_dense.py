@@ -28,7 +28,7 @@ def golden_blob(golden: ModelFolder) -> NDArray[np.uint8]:
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (256, 256), (1024, 1024), (128, 300)])
-def test_each_weight_lies_where_the_format_says(rows: int, columns: int) -> None:
+def test_each_weight_is_where_the_format_says(rows: int, columns: int) -> None:
     weights = random_weights(rows, columns)
     layout = DenseLayout(rows, columns)
     blob = layout.new_blob(ramp(rows))

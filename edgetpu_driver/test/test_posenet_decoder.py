@@ -25,7 +25,7 @@ def test_a_person_is_found_where_it_stands() -> None:
     np.testing.assert_allclose(found.keypoints[0], pose, atol=1e-3)
 
 
-def test_a_keypoint_is_scored_by_the_heatmap_where_it_lies() -> None:
+def test_a_keypoint_is_scored_by_the_heatmap_at_its_position() -> None:
     heat, short, mid = maps(HEIGHT, WIDTH, [person(64, 200)])
     found = decode((heat, short, mid))
     left, right = heat.values[4, 12, 0], heat.values[4, 13, 0]  # the nose is at cell (4, 12.5)
@@ -99,7 +99,7 @@ def test_rows_without_a_pose_are_zeros() -> None:
     assert found.scores[1] == 0
 
 
-def test_a_pose_below_the_threshold_is_none() -> None:
+def test_a_pose_below_the_threshold_is_left_out() -> None:
     heat, short, mid = maps(HEIGHT, WIDTH, [person(50, 200)])
     score = decode((heat, short, mid)).scores[0]
     assert decode((heat, short, mid), score_threshold=score - 0.001).count == 1

@@ -110,7 +110,7 @@ def test_a_client_with_deadlines_does_not_starve_one_without(queue: RequestQueue
     assert order(queue) == "hchchh"
 
 
-def test_a_client_that_comes_back_goes_first_but_does_not_catch_up_on_what_it_did_not_ask_for(
+def test_a_client_that_returns_goes_first_but_does_not_catch_up_on_its_pause(
     queue: RequestQueue[Entry],
 ) -> None:
     push(queue, Entry("idle", name="i"))

@@ -186,7 +186,7 @@ def test_an_interrupted_transfer_is_followed_by_a_reset(
         assert runner.core().registers[1] == 0
 
 
-def test_nobody_else_has_the_stick_meanwhile(stick: VirtualEdgeTpu, runner: ProgramRunner) -> None:
+def test_the_stick_is_in_exclusive_use_meanwhile(stick: VirtualEdgeTpu, runner: ProgramRunner) -> None:
     assert runner.run(adding(1)).events
     with pytest.raises(DeviceBusyError):
         EdgeTpu.open(stick)
@@ -222,14 +222,14 @@ def test_a_fault_of_the_chip_is_reported(stick: VirtualEdgeTpu, runner: ProgramR
 
 
 @pytest.mark.parametrize("program", [b"", b"x", bytes(15), bytes(17)])
-def test_what_is_no_program_is_refused(program: bytes, runner: ProgramRunner) -> None:
+def test_anything_but_a_program_is_refused(program: bytes, runner: ProgramRunner) -> None:
     with pytest.raises(ModelFormatError, match="expected a program of 16-byte instructions"):
         runner.run(program)
     with pytest.raises(ModelFormatError):
         runner.load(program)
 
 
-def test_numbers_that_are_none_are_refused(runner: ProgramRunner) -> None:
+def test_values_that_are_not_numbers_are_refused(runner: ProgramRunner) -> None:
     with pytest.raises(InputError, match="bytes of output; got -1"):
         runner.run(adding(1), output_bytes=-1)
     with pytest.raises(InputError, match="events; got -2"):

@@ -96,7 +96,7 @@ def test_a_program_of_another_name_is_run(far: Run, graphs: list[Path], tmp_path
         (None, "there is no edgetpu_compiler on builder: install it there"),
     ],
 )
-def test_a_failure_there_is_told(
+def test_a_failure_on_the_other_computer_is_reported(
     far: Run, graphs: list[Path], tmp_path: Path, content: str | None, told: str
 ) -> None:
     if content is not None:

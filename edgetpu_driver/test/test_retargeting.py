@@ -126,7 +126,7 @@ def test_the_way_back_gives_the_bytes_of_the_compiler(name: str) -> None:
     assert without_token(back) == without_token(file(f"{name}_edgetpu"))
 
 
-def test_the_calibration_of_the_file_counts_and_not_that_of_the_graph_beside_it() -> None:
+def test_the_calibration_of_the_file_counts_and_not_that_of_the_graph_next_to_it() -> None:
     graph, variant = file(MOBILENET), GraphVariant(file(MOBILENET), seed=3).build()
     tensors = parse_model(graph).subgraphs[0]
     within = (tensors.tensors[tensors.operators[each].outputs[0]].name for each in (4, 5, 20))
@@ -250,7 +250,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_writes_the_file_beside_the_graph(
+def test_the_command_writes_the_file_next_to_the_graph(
     folder: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, answer = run(folder / "color_red_64x64_edgetpu.tflite", folder / "color_blue_64x64.tflite")
@@ -297,7 +297,7 @@ def test_a_compiled_file_of_others_is_kept(
     ]
 
 
-def test_a_graph_whose_layers_were_requantised_is_beside_the_file(tmp_path: Path, run: Run) -> None:
+def test_a_graph_whose_layers_were_requantised_is_next_to_the_file(tmp_path: Path, run: Run) -> None:
     for stem in (POSENET, f"{POSENET}_edgetpu"):
         (tmp_path / f"{stem}.tflite").write_bytes(file(stem))
     # What the PAD writes is not found in the program.

@@ -192,7 +192,7 @@ def test_a_layer_before_a_border_that_is_not_found_is_requantised_with_the_biase
     np.testing.assert_array_equal(new, 2 * old)
 
 
-def test_an_operation_at_a_place_where_a_layer_cannot_be_is_not_taken_for_it() -> None:
+def test_an_operation_where_a_layer_cannot_run_is_not_assigned_to_it() -> None:
     # The SUB at the start of MoveNet requantises like layer 58, whose parameters are sent elsewhere.
     steps = explained(MOVENET).steps
     places = [place for place, each in steps.items() if any(old.operator == 58 for old, _ in each)]

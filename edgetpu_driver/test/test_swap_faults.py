@@ -235,7 +235,7 @@ def test_weights_for_a_model_being_reloaded_take_effect_or_are_refused(
 
 
 @pytest.mark.parametrize("weights", [NEW, NEW_TILES], ids=["one tile", "four tiles"])
-def test_a_device_that_was_opened_anew_since_the_request_has_the_old_weights(
+def test_a_device_that_was_reopened_since_the_request_has_the_old_weights(
     make_host: Any, expected: Any, weights: NDArray[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = make_host()

@@ -126,7 +126,7 @@ def test_max_pool_2d_computes_its_definition(stride: int, padding: Any) -> None:
 
 
 @pytest.mark.parametrize(("size", "stride", "padding"), [(3, None, "VALID"), (3, 2, "SAME")])
-def test_average_pool_2d_counts_only_what_lies_in_the_image(size: int, stride: Any, padding: Any) -> None:
+def test_average_pool_2d_counts_only_values_inside_the_image(size: int, stride: Any, padding: Any) -> None:
     graph = GraphBuilder()
     x = graph.input("x", (1, 9, 10, 2), np.int8, scale=0.05, zero_point=11)
     y = graph.average_pool_2d(x, size, stride=stride, padding=padding)

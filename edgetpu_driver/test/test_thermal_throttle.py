@@ -49,7 +49,7 @@ def test_it_is_sped_up_again_when_it_has_been_cool_for_a_while(throttle: Thermal
     assert throttle.preset == "high"
 
 
-def test_a_stick_that_is_opened_anew_has_its_own_clock(throttle: ThermalThrottle) -> None:
+def test_a_stick_that_is_reopened_has_its_own_clock(throttle: ThermalThrottle) -> None:
     throttle.update(readings(warm=True), 0.0)
     throttle.opened(readings(preset="max"))
     assert (throttle.preset, throttle.throttled) == ("max", False)

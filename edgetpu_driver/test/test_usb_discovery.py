@@ -37,7 +37,7 @@ def test_a_stick_in_boot_mode_is_found_under_its_other_identity() -> None:
     assert stick.boot_mode
 
 
-def test_link_speed_is_told_by_the_usb_release_where_the_host_does_not_know_it(
+def test_link_speed_follows_from_the_usb_release_if_the_host_does_not_know_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stick = VirtualEdgeTpu(speed="high")
@@ -84,7 +84,7 @@ def test_a_missing_libusb_is_reported_with_how_to_install_it(monkeypatch: pytest
         EdgeTpu.open()
 
 
-def test_two_sticks_are_told_apart_by_their_ports_after_both_came_back(
+def test_two_sticks_are_distinguished_by_their_ports_after_both_returned(
     make_dense: Callable[[int], bytes],
 ) -> None:
     sticks = [VirtualEdgeTpu(bus=2, ports=(port,)) for port in (1, 2)]

@@ -142,7 +142,7 @@ def test_a_step_past_the_halt_does_nothing(link: UsbLink) -> None:
         (Frame(Tag.INSTRUCTIONS, move_immediate(1, 1).encode() * 8), "instruction 0: expected a start"),
     ],
 )
-def test_what_is_not_established_hangs(
+def test_programs_with_unknown_meaning_hang(
     frame: Frame, reason: str, stick: VirtualEdgeTpu, link: UsbLink
 ) -> None:
     link.send(frame)

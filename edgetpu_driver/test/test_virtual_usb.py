@@ -86,7 +86,7 @@ def test_tiles_are_reached_through_the_broadcast_id_only() -> None:
     assert registers.read(Register.opRunControl) == 1
 
 
-def test_a_fault_strikes_after_the_transfers_let_pass_and_as_often_as_told() -> None:
+def test_a_fault_strikes_after_the_given_transfers_and_the_given_number_of_times() -> None:
     script = FaultScript()
     script.add(Fault.STALL, Transfer.EVENT, after=1, times=2)
     assert [script.strike(Transfer.EVENT) for _ in range(4)] == [None, Fault.STALL, Fault.STALL, None]

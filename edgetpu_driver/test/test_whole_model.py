@@ -209,7 +209,7 @@ def test_a_likely_feedback_is_found_by_shape_and_name(recurrent: Path) -> None:
     assert likely_feedback(model.inputs, model.outputs) == FEEDBACK
 
 
-def test_an_image_to_image_model_is_not_taken_for_a_recurrent_one() -> None:
+def test_an_image_to_image_model_is_not_mistaken_for_a_recurrent_one() -> None:
     image, result = (
         TensorSpec(name, (1, 8, 8, 3), np.dtype(np.uint8), 1.0, 0) for name in ("image", "image_out")
     )

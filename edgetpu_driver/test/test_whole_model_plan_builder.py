@@ -118,7 +118,7 @@ def test_a_file_that_is_not_there_is_named() -> None:
         load_plan("x_edgetpu.tflite")
 
 
-def test_why_a_stick_cannot_run_a_part_is_told() -> None:
+def test_the_reason_why_a_stick_cannot_run_a_part_is_given() -> None:
     plan = plan_model(compiled_graph(1), "parts")
     assert plan.unsupported_reason == ""
     head, part, tail = plan.steps

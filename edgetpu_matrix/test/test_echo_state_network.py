@@ -18,7 +18,7 @@ from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
 Array = NDArray[np.float64]
 
 
-def test_inputs_and_bias_of_minus_zero_are_none(on_cpu: Any) -> None:
+def test_inputs_and_bias_of_minus_zero_count_as_zero(on_cpu: Any) -> None:
     network = EchoStateNetwork(10, inputs=2, input_scaling=-0.0, bias=-0.0)
     network.bind(on_cpu(network.matrix).effective)
     assert not network.advance(np.zeros(10), [1.0, 1.0]).any()

@@ -25,6 +25,6 @@ TAKERS: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("taker", TAKERS)
 @pytest.mark.parametrize("values", [[[1.0], [1.0, 2.0]], ["a", "b"], [1j, 2j], None, [{}, {}]])
-def test_what_is_no_array_of_real_numbers_is_refused(taker: str, values: Any) -> None:
+def test_anything_but_an_array_of_real_numbers_is_refused(taker: str, values: Any) -> None:
     with pytest.raises(InputError, match="of real numbers; "):
         TAKERS[taker](values)

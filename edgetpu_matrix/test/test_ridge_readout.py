@@ -49,7 +49,7 @@ def test_regularization_spares_the_offset() -> None:
     assert readout.predict([1, 0, 0, 0, 0]) == pytest.approx((TARGETS + 1000).mean(axis=0), rel=1e-6)
 
 
-def test_training_can_go_on() -> None:
+def test_training_can_continue() -> None:
     readout = trained(FEATURES[:40], TARGETS[:40])
     readout.solve(0.1)
     for sample, target in zip(FEATURES[40:], TARGETS[40:], strict=True):

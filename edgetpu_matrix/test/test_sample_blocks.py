@@ -126,7 +126,7 @@ def test_with_a_given_rate_only_time_that_goes_back_is_a_gap() -> None:
 
 
 @pytest.mark.parametrize("samples", [[np.nan], [np.inf], [-1e38], [[1.0]]])
-def test_bad_samples_are_refused_and_the_stream_goes_on(samples: list[float]) -> None:
+def test_bad_samples_are_refused_and_the_stream_continues(samples: list[float]) -> None:
     stream = SampleBlocks(2, 2, 100.0)
     stream.add([1], 0.0)
     with pytest.raises(InputError):

@@ -98,7 +98,7 @@ def test_eight_bits_are_as_close_to_the_fft_as_they_can_be(on_cpu: Any, name: st
 @pytest.mark.parametrize("rescale_rows", [False, True], ids=["compiled scales", "rescaled rows"])
 @pytest.mark.parametrize("window", ["rectangular", "hann"])
 @pytest.mark.parametrize("offset", [0.0, 0.5], ids=["on a bin", "anywhere"])
-def test_sigma_covers_what_is_wrong_with_a_line(
+def test_sigma_covers_the_error_of_a_line(
     on_cpu: Any, rescale_rows: bool, window: str, offset: float
 ) -> None:
     length, generator = 64, np.random.default_rng(7)

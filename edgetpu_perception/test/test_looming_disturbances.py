@@ -105,7 +105,7 @@ def test_an_object_that_approaches_a_standing_camera_is_found(looming_engine: Cp
 
 
 @pytest.mark.parametrize(("unexplained_from", "claimed"), [(0.0, False), (2.6, True)])
-def test_a_claim_does_not_begin_but_goes_on_while_most_of_the_picture_is_unexplained(
+def test_a_claim_does_not_begin_but_continues_while_most_of_the_picture_is_unexplained(
     looming_engine: CpuEngine, monkeypatch: pytest.MonkeyPatch, unexplained_from: float, claimed: bool
 ) -> None:
     background, front = sampled(texture(5), *(60 * each for each in rays())), texture(6, grain=16)

@@ -77,9 +77,7 @@ def test_an_ambiguous_template_is_accepted_on_request() -> None:
     ],
     ids=["one grey level", "noise", "a slope", "stripes"],
 )
-def test_templates_that_cannot_be_told_from_other_things_are_refused(
-    patch: Image, reason: TemplateReason
-) -> None:
+def test_ambiguous_templates_are_refused(patch: Image, reason: TemplateReason) -> None:
     outcome = PatternTracker().set_template(patch)
     assert not outcome.accepted
     assert outcome.reason is reason

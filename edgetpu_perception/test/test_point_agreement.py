@@ -27,7 +27,7 @@ def test_equal_views_agree_everywhere() -> None:
     assert support == pytest.approx(POINTS, rel=0.01)
 
 
-def test_what_is_out_of_view_supports_nothing() -> None:
+def test_points_out_of_view_support_nothing() -> None:
     similarity, following, support = agreement(texture(0), in_view=30).measure()
     assert (similarity, following) == pytest.approx((1.0, 1.0))
     assert support == pytest.approx(30, rel=0.01)

@@ -112,7 +112,7 @@ def test_models_asked_about_the_same_images_are_run_as_one(host: ModelHost) -> N
         assert result.model_sha256 == host.model(model).sha256
 
 
-def test_models_compiled_together_with_another_one_stay_in_the_memory_beside_it(tmp_path: Path) -> None:
+def test_models_compiled_together_with_another_one_stay_in_the_memory_next_to_it(tmp_path: Path) -> None:
     graphs = {name: families.build(name) for name in (*HEADS, "looming_96x96")}
     for name, data in pack_for_virtual_stick(graphs, together=True).items():
         (tmp_path / f"{name}.tflite").write_bytes(graphs[name])
@@ -188,7 +188,7 @@ def test_weights_set_before_the_joint_graph_was_made_are_used_in_it(host: ModelH
     assert same(results["pattern_64x64_16x16"], with_template(image, template))
 
 
-def test_a_device_that_comes_back_has_the_weights_of_all_heads(host: ModelHost) -> None:
+def test_a_device_that_returns_has_the_weights_of_all_heads(host: ModelHost) -> None:
     camera, template = Camera(), random_template()
     load(host)
     settle(host, HEADS, camera)
@@ -226,7 +226,7 @@ def test_a_node_that_ends_leaves_the_joint_graph(host: ModelHost) -> None:
         assert seconds < whole
 
 
-def test_a_node_that_is_left_alone_runs_its_own_graph(host: ModelHost) -> None:
+def test_a_node_without_partners_runs_its_own_graph(host: ModelHost) -> None:
     camera = Camera()
     load(host)
     settle(host, HEADS, camera)
@@ -278,7 +278,7 @@ def test_a_client_that_asks_twice_gets_two_inferences(host: ModelHost) -> None:
     assert inferences(host, lambda: [ask(host, HEADS[0], image, "/flow") for _ in range(2)]) == 2
 
 
-def test_a_model_that_is_loaded_anew_leaves_the_joint_graph(host: ModelHost) -> None:
+def test_a_model_that_is_reloaded_leaves_the_joint_graph(host: ModelHost) -> None:
     camera = Camera()
     load(host)
     settle(host, HEADS, camera)

@@ -143,7 +143,7 @@ def test_a_small_lamp_is_preferred_to_a_large_thing_that_is_as_bright_in_the_mod
     assert math.dist(in_px(result), (60.3, 60.7)) < 0.5
 
 
-def test_a_hot_pixel_beside_a_large_spot_is_no_lamp() -> None:
+def test_a_hot_pixel_next_to_a_large_spot_is_no_lamp() -> None:
     image = picture()
     cv2.circle(image, (220, 150), 30, 110, cv2.FILLED)
     image[60, 60] = 255

@@ -151,7 +151,7 @@ def test_after_a_long_loss_the_heading_continues_with_a_large_sigma() -> None:
     assert result.yaw_sigma < 0.01
 
 
-def test_a_known_view_that_was_discarded_while_it_was_being_recognised_does_no_harm() -> None:
+def test_a_known_view_that_was_discarded_while_it_was_being_recognised_has_no_effect() -> None:
     world, other, compass = World(), World(seed=8), VisualCompass(camera=CAMERA)
     for index in range(45):
         compass.update((world if index < 5 else other).image(0), index * FRAME)

@@ -57,7 +57,7 @@ def test_quantised_logits_are_scaled_as_the_spec_says() -> None:
     assert not segment({"segments": (values, 0.1, 111)}).people.any()
 
 
-def test_outside_the_region_nobody_is() -> None:
+def test_there_are_no_people_outside_the_region() -> None:
     model = BodyPix(FixedOutputs(HEIGHT, WIDTH, {"segments": half(4, 4)}))
     model.region = Region(10, 20, 100, 50)
     people = model.update(np.zeros((200, 300, 3), np.uint8)).people
@@ -66,7 +66,7 @@ def test_outside_the_region_nobody_is() -> None:
     np.testing.assert_array_equal(people, expected)
 
 
-def test_the_most_probable_part_is_told_where_people_are() -> None:
+def test_the_most_probable_part_is_given_where_people_are() -> None:
     parts = np.zeros((1, *CELLS, 24), np.float32)
     parts[..., 12], parts[:, :10, :, 0] = 1, 2  # the torso below the left face
     result = segment({"segments": half(4, -4), "parts": parts})
@@ -90,7 +90,7 @@ def outputs_of(people: list[NDArray[np.float64]], others: NDArray[np.float64]) -
     }
 
 
-def test_people_are_told_apart_by_long_offsets() -> None:
+def test_people_are_distinguished_by_long_offsets() -> None:
     result = segment(outputs_of([ONE, OTHER], OTHER))
     left, right = (1, 2) if result.poses[0]["nose"].x < 200 else (2, 1)
     assert set(np.unique(result.instances[:, :192])) == {left}

@@ -105,7 +105,7 @@ def test_classes_below_the_least_confidence_are_left_out() -> None:
     assert classified([0, 64, 192], spec("p", (1, 3), **UINT8), min_confidence=0.5) == [(2, 0.75)]
 
 
-def test_only_the_wanted_classes_are_told() -> None:
+def test_only_the_wanted_classes_are_given() -> None:
     found = classified([0, 64, 192], spec("p", (1, 3), **UINT8), classes=["b", 0], labels=["a", "b", "c"])
     assert found == [(1, 0.25), (0, 0.0)]
 

@@ -42,7 +42,7 @@ EXPECTED = [[2, 0.75, 40, 10, 80, 50], [0, 0.5, 0, 0, 100, 100]]
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))), ids=str)
-def test_post_processed_outputs_are_told_apart_in_any_order(order: tuple[int, ...]) -> None:
+def test_post_processed_outputs_are_distinguished_in_any_order(order: tuple[int, ...]) -> None:
     arrays = BOXES, CLASSES, SCORES, COUNT
     outputs = {f"output{position}": arrays[which] for position, which in enumerate(order)}
     np.testing.assert_allclose(as_rows(detected(FixedOutputs(300, 300, outputs))), EXPECTED, rtol=1e-6)
@@ -93,7 +93,7 @@ def test_a_senseless_count_is_limited(count: float) -> None:
     assert len(detected(FixedOutputs(300, 300, outputs))) == (0 if count < 0 else 2)
 
 
-def test_what_is_no_number_is_left_out() -> None:
+def test_values_that_are_not_numbers_are_left_out() -> None:
     boxes, classes = BOXES.copy(), CLASSES.copy()
     boxes[0, 0, 0], classes[0, 1] = np.nan, np.nan
     outputs = dict(zip(NAMES, (boxes, classes, SCORES), strict=False))
@@ -131,7 +131,7 @@ def test_letterboxed_boxes_come_back_in_px_of_the_image() -> None:
     assert as_rows(found) == [[2, 0.75, 0, 0, 200, 100]]
 
 
-def test_only_wanted_classes_and_so_many_are_told() -> None:
+def test_only_wanted_classes_up_to_the_limit_are_given() -> None:
     model = FixedOutputs(300, 300, {"b": BOXES, "c": CLASSES, "s": SCORES})
     assert [each.class_id for each in detected(model, classes=[0, 5], min_confidence=0.1)] == [0, 5]
     assert [each.class_id for each in detected(model, max_results=1)] == [2]
@@ -289,7 +289,7 @@ def test_a_wanted_class_is_found_among_many_higher_scores_of_others() -> None:
     assert (found.class_id, found.score) == (4, 0.5)
 
 
-def test_scores_that_are_no_numbers_do_not_harm_others() -> None:
+def test_scores_that_are_no_numbers_do_not_affect_others() -> None:
     scores = np.zeros((1, 1917, 91), np.float32)
     scores[0, :900], scores[0, 1000, 5] = np.nan, 0.75
     outputs = {"boxes": np.zeros((1, 1917, 4), np.float32), "scores": scores}
@@ -355,7 +355,7 @@ def test_missing_anchors_are_asked_for() -> None:
         Detector(FixedOutputs(300, 300, outputs), head="ssd")
 
 
-def test_a_feature_pyramid_without_its_operator_is_told_to_need_anchors() -> None:
+def test_a_feature_pyramid_without_its_operator_needs_anchors() -> None:
     outputs = {"boxes": np.zeros((1, 76725, 4), np.float32), "scores": np.zeros((1, 76725, 2), np.float32)}
     with pytest.raises(
         ModelUnsupportedError, match=r"; boxes and scores as those of an SSD need its anchors"

@@ -246,7 +246,7 @@ def test_other_anchors_may_be_given() -> None:
 
 
 @pytest.mark.parametrize("normalised", [True, False], ids=["normalised", "px"])
-def test_end_to_end_rows_compete_no_more(normalised: bool) -> None:
+def test_end_to_end_rows_do_not_compete(normalised: bool) -> None:
     rows = np.zeros((1, 300, 6), np.float32)
     for number, (class_id, score, (x, y, width, height)) in enumerate(OBJECTS):
         corners = np.array([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
@@ -323,7 +323,7 @@ def test_a_score_is_at_most_1() -> None:
     assert [each.score for each in detected({"output": rows})] == [1.0]
 
 
-def test_a_box_that_is_no_number_does_not_harm_others() -> None:
+def test_a_box_that_is_no_number_does_not_affect_others() -> None:
     rows = decoded(objectness=False, normalised=True)
     rows[200] = [np.nan, np.inf, 0.1, 0.1, 0.99, *[0] * (CLASSES - 1)]
     check(detected({"output": rows[None]}))

@@ -58,7 +58,7 @@ def test_eight_bits_that_hold_numbers_of_many_classes_are_refused(tmp_path: Path
         detector(tmp_path, outputs)
 
 
-def test_eight_bits_that_hold_px_beside_scores_are_refused(tmp_path: Path) -> None:
+def test_eight_bit_outputs_with_px_and_scores_are_refused(tmp_path: Path) -> None:
     outputs = {"Identity": Values(np.zeros((1, 84, CELLS)), 160 / 255)}
     with pytest.raises(ModelUnsupportedError, match=r"steps of 0\.627 in 'Identity' int8\[1, 84, 525\]"):
         detector(tmp_path, outputs)
@@ -77,25 +77,25 @@ def four_classes() -> NDArray[np.float64]:
     return values
 
 
-def test_four_classes_from_a_logistic_function_are_told_from_boxes(tmp_path: Path) -> None:
+def test_four_classes_from_a_logistic_function_are_distinguished_from_boxes(tmp_path: Path) -> None:
     found = detector(tmp_path, split(Values(four_classes(), 1 / 256), STEP)).update(IMAGE).detections
     assert [(each.class_id, round(each.score, 2)) for each in found] == [(3, 0.9), (1, 0.6)]
     assert (*found[0].center, found[0].width) == pytest.approx((80, 160, 64), abs=1e-3)
 
 
-def test_four_classes_are_told_from_boxes_in_px(tmp_path: Path) -> None:
+def test_four_classes_are_distinguished_from_boxes_in_px(tmp_path: Path) -> None:
     outputs = split(Values(four_classes(), STEP), SIZE / 200, boxes_px=True)
     check(detector(tmp_path, outputs).update(IMAGE).detections)
 
 
-def test_logits_of_four_classes_are_told_from_boxes(tmp_path: Path) -> None:
+def test_logits_of_four_classes_are_distinguished_from_boxes(tmp_path: Path) -> None:
     logits = np.where(four_classes() > 0.5, 2.0, -4.0)
     found = detector(tmp_path, split(Values(logits, 1 / 20, 20), STEP)).update(IMAGE).detections
     assert [each.class_id for each in found] == [3, 1]
     assert found[0].score == pytest.approx(1 / (1 + np.exp(-2)), abs=1e-5)
 
 
-def test_four_classes_like_boxes_are_told_by_words_in_names(tmp_path: Path) -> None:
+def test_four_classes_like_boxes_are_distinguished_by_words_in_names(tmp_path: Path) -> None:
     outputs = split(Values(four_classes(), STEP), STEP)
     named = {"model/cls": outputs["a"], "model/bbox": outputs["b"]}
     check(detector(tmp_path, named).update(IMAGE).detections)

@@ -79,7 +79,7 @@ def test_boxes_classes_and_weights_of_masks_may_be_apart(tmp_path: Path) -> None
     check_instances(detector(tmp_path, outputs).update(IMAGE))
 
 
-def test_masks_are_where_the_image_lies_in_a_letterboxed_input(tmp_path: Path) -> None:
+def test_masks_are_where_the_image_is_in_a_letterboxed_input(tmp_path: Path) -> None:
     outputs = {
         "Identity": Values(with_weights(rows(CELLS, 84)).T[None], 1 / 100, -28),
         "Identity_1": Values(prototypes()[None], MASK_STEP, 0),
@@ -169,7 +169,7 @@ def test_oriented_boxes_are_named(tmp_path: Path) -> None:
     check_oriented(detector(tmp_path, outputs, head="yolov8_obb").update(IMAGE).detections)
 
 
-def test_oriented_boxes_are_not_taken_for_another_class(tmp_path: Path) -> None:
+def test_oriented_boxes_are_not_mistaken_for_another_class(tmp_path: Path) -> None:
     outputs = {"Identity": Values(oriented(CELLS, 15).T[None], 1 / 80, -60)}
     with pytest.raises(ModelUnsupportedError, match=r"range from -0\.85: .* Give the labels.*yolov8_obb"):
         detector(tmp_path, outputs)

@@ -27,7 +27,7 @@ def test_the_threshold_is_between_known_and_unknown_similarities() -> None:
     assert familiarity.probability(known) > 0.9 > 0.1 > familiarity.probability(unknown)
 
 
-def test_one_example_leaves_what_is_usual() -> None:
+def test_one_example_leaves_the_usual_threshold() -> None:
     familiarity = calibrate(ExampleSet(("a",), at(0), np.array([0])))
     assert (familiarity.known, familiarity.unknown) == (0, 0)
     assert familiarity.threshold == pytest.approx(0.71)

@@ -73,7 +73,7 @@ def test_usual_formats_are_read(text: str, names: tuple[str, ...]) -> None:
         (b"9999999 cat", "expected classes from 0 to 65535; got 9999999"),
     ],
 )
-def test_what_is_no_file_of_labels_is_refused(data: bytes, message: str) -> None:
+def test_anything_but_a_file_of_labels_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(LabelsError, match=message):
         parse_labels(data, "labels.txt")
 

@@ -44,7 +44,7 @@ def plain_graph() -> bytes:
     return builder.build()
 
 
-def test_probabilities_are_told_by_the_operator() -> None:
+def test_probabilities_are_recognised_by_the_operator() -> None:
     assert describe([plain_graph()]).probabilities == {"probabilities"}
 
 
@@ -90,7 +90,7 @@ def test_an_unusable_normalisation_is_left_out() -> None:
     assert describe([model_with_metadata(mean=[1.0], std=[0.0])]).normalisations == {}
 
 
-def test_what_is_no_model_is_an_error() -> None:
+def test_anything_but_a_model_is_an_error() -> None:
     with pytest.raises(ModelFormatError):
         describe([b"no model"])
 

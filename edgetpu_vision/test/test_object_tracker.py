@@ -55,7 +55,7 @@ def test_an_object_that_is_hidden_for_a_moment_keeps_its_identifier(tracker: Obj
     assert tracker.update(image(15 * PERIOD, detection(100))) == ("1",)
 
 
-def test_an_object_that_comes_back_late_is_a_new_one(tracker: ObjectTracker) -> None:
+def test_an_object_that_returns_late_is_a_new_one(tracker: ObjectTracker) -> None:
     for step in range(5):
         tracker.update(image(step * PERIOD, detection(100)))
     for step in range(5, 45):

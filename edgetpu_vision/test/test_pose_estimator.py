@@ -159,7 +159,7 @@ def test_mid_offsets_may_come_in_two_outputs() -> None:
     np.testing.assert_allclose(positions(estimate(outputs)), [ONE], atol=1e-3)
 
 
-def test_nobody_is_in_maps_without_a_peak() -> None:
+def test_there_are_no_people_in_maps_without_a_peak() -> None:
     outputs = map_outputs(ONE)
     outputs["heatmaps"] = np.full_like(outputs["heatmaps"], 10)
     assert estimate(outputs).poses == ()

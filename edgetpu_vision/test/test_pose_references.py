@@ -76,7 +76,7 @@ def test_movenets_keypoints_are_the_graphs_output_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize("name", ["cat", "bird"])
-def test_posenet_finds_nobody_where_nobody_is(name: str) -> None:
+def test_posenet_finds_no_people_in_a_picture_without_people(name: str) -> None:
     assert estimator(f"models/{POSENET}.tflite").update(picture(name)).poses == ()
 
 

@@ -25,7 +25,7 @@ def test_the_confidence_of_poses_is_the_highest_score() -> None:
     assert (found.valid, found.confidence) == (True, 0.75)
 
 
-def test_nobody_found_is_not_valid() -> None:
+def test_a_result_without_people_is_not_valid() -> None:
     nobody = np.zeros((2, 3), bool)
     assert (Poses(0.0, 640, 480, ()).valid, Poses(0.0, 640, 480, ()).confidence) == (False, 0.0)
     empty = BodySegmentation(0.0, (), nobody, *2 * [nobody.astype(np.uint8)])

@@ -79,7 +79,7 @@ def test_there_may_be_fewer_or_more_axes_of_extent_1(boxes: tuple[int, ...], lis
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)], ids=str)
-def test_a_count_is_told_from_the_lists(shape: tuple[int, ...]) -> None:
+def test_a_count_is_distinguished_from_the_lists(shape: tuple[int, ...]) -> None:
     assert found(*floats(COUNT.reshape(shape), SCORES, CLASSES, BOXES)) == EXPECTED
 
 
@@ -88,7 +88,7 @@ def test_a_list_of_a_single_box_has_a_count_too() -> None:
     assert found(*outputs) == EXPECTED[:1]
 
 
-def test_raw_boxes_and_scores_beside_them_are_left_alone() -> None:
+def test_raw_boxes_and_scores_next_to_them_are_ignored() -> None:
     raw = floats(np.zeros((1, 1917, 4)), np.zeros((1, 1917, 91)))
     assert found(*raw, *floats(BOXES, CLASSES, SCORES, COUNT)) == EXPECTED
 
@@ -99,7 +99,7 @@ def test_boxes_in_px_are_refused() -> None:
         found(boxes, classes, scores)
 
 
-def test_a_box_far_outside_the_image_does_not_harm_others() -> None:
+def test_a_box_far_outside_the_image_does_not_affect_others() -> None:
     boxes, classes, scores, count = floats(BOXES, CLASSES, SCORES, COUNT)
     boxes[0, 1] = (0.2, 0.0, 90.0, 0.4)
     assert found(boxes, classes, scores, count) == EXPECTED

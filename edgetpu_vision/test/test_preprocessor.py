@@ -55,7 +55,7 @@ def test_a_letterboxed_image_is_centred_between_grey_bars(picture: NDArray[np.ui
     np.testing.assert_array_equal(filled(picture, spec(32, 32), "letterbox")[0], expected)
 
 
-def test_an_upright_image_has_its_bars_beside_it(picture: NDArray[np.uint8]) -> None:
+def test_an_upright_image_has_its_bars_next_to_it(picture: NDArray[np.uint8]) -> None:
     upright = np.ascontiguousarray(picture.transpose(1, 0, 2))
     expected = np.full((32, 32, 3), PADDING, np.uint8)
     expected[:, 4:28] = cv2.resize(upright, (24, 32), interpolation=cv2.INTER_LINEAR)
@@ -91,7 +91,7 @@ def test_a_region_of_the_inputs_size_is_converted_and_the_image_left_as_it_is(
     np.testing.assert_array_equal(picture, before)
 
 
-def test_float_inputs_take_0_to_1_unless_told_otherwise(picture: NDArray[np.uint8]) -> None:
+def test_float_inputs_take_0_to_1_by_default(picture: NDArray[np.uint8]) -> None:
     result = filled(picture, spec(48, 64, np.float32))
     assert result.dtype == np.float32
     np.testing.assert_allclose(result[0], picture / 255, atol=1e-7)
@@ -208,9 +208,7 @@ def test_models_with_the_same_input_share_the_array(picture: NDArray[np.uint8]) 
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float32])
-def test_the_memory_of_an_input_is_used_again_once_nobody_has_it(
-    picture: NDArray[np.uint8], dtype: Any
-) -> None:
+def test_the_memory_of_an_input_is_reused_once_it_is_free(picture: NDArray[np.uint8], dtype: Any) -> None:
     preprocessor = Preprocessor(spec(32, 32, dtype), "letterbox")
     placement = preprocessor.place(WHOLE.within(64, 48))
 

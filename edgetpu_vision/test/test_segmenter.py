@@ -105,7 +105,7 @@ def test_a_single_quantised_logit_separates_two_classes() -> None:
     np.testing.assert_array_equal(result.labels, enlarged(QUARTERS == 3, 2))
 
 
-def test_bars_beside_a_letterboxed_image_have_no_labels_in_it() -> None:
+def test_bars_next_to_a_letterboxed_image_have_no_labels_in_it() -> None:
     labels = np.tile(np.arange(8)[:, None], (1, 8))[None]
     wide = np.zeros((8, 16, 3), np.uint8)  # rows 2..5 of the input
     result = segmented(labels, spec("labels", (1, 8, 8), np.uint8), wide, fit="letterbox")

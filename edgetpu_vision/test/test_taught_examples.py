@@ -30,7 +30,7 @@ def test_examples_have_length_1_and_the_number_of_their_class(taught: TaughtExam
     np.testing.assert_allclose(shown.vectors, [[0.6, 0.8], [1, 0], [0, 1]], rtol=1e-6)
 
 
-def test_a_class_may_be_taught_anew(taught: TaughtExamples) -> None:
+def test_a_class_may_be_taught_again(taught: TaughtExamples) -> None:
     taught.add("mug", [[1, 1], [2, 1], [3, 1]], replace=True)
     assert taught.classes == {"door": 1, "mug": 3}
 
@@ -53,7 +53,7 @@ def test_what_cannot_be_an_example_is_refused_and_changes_nothing(
     assert taught.classes == {"mug": 2, "door": 1}
 
 
-def test_all_but_the_last_of_a_class_may_be_of_another_dimension_after_it_is_taught_anew() -> None:
+def test_all_but_the_last_of_a_class_may_be_of_another_dimension_after_it_is_taught_again() -> None:
     examples = TaughtExamples()
     examples.add("mug", [[1, 0]])
     examples.add("mug", [[1, 0, 0]], replace=True)
