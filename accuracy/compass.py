@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accuracy import compass_disturbances, compass_drone, compass_swings, compass_walk
+from accuracy.compass_scenes import SETTLED
 from accuracy.engines import open_engine
 from accuracy.flow import GABOR, ExactFeatures
 from accuracy.panoramas import (
@@ -42,9 +43,6 @@ RATES = (10.0, -30.0, 60.0, -90.0)
 FRAME_RATE = 30.0
 FULL_SIZE = 64 * SAMPLES
 """Width and height of the pictures that plain methods get as a camera takes them, px."""
-
-SETTLED = 5
-"""Frames at the start of a run that do not count."""
 
 DISTORTION = (-0.25, 0.06, 0.001, -0.001)
 """k1 k2 p1 p2 of an ordinary wide lens."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accuracy.compass_scenes import SETTLED
 from accuracy.drone_scenes import FRAME_RATE, Flight, FlightClip
 from accuracy.engines import open_engine
 from accuracy.flow import ExactFeatures
@@ -24,9 +25,6 @@ ON_THE_SPOT = Flight(15, 0.0, 20.0)
 
 SIZES = (64, 96, 128)
 """Widths and heights of the model's input, px."""
-
-SETTLED = 5
-"""Images at the start of a flight that do not count."""
 
 Floats = NDArray[np.float64]
 

@@ -25,6 +25,9 @@ STATIC_FOV = 60.0
 OBJECT_WIDTH = 0.2
 """Width of the object that crosses, as a share of the picture."""
 
+SETTLED = 5
+"""Images at the start of a run of the compass that do not count: its filter has no rate at first."""
+
 
 @dataclass(frozen=True)
 class Clip:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accuracy.compass_scenes import SETTLED
 from accuracy.panoramas import PANORAMAS, Turntable, load, nodding, orientation, pinhole
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
@@ -23,9 +24,6 @@ KINDS = ((20.0, 0.5), (5.0, 1.5))
 
 SCENES = (*PANORAMAS, "brick.png", "grass.png", "coffee.png")
 """Panoramas, and photographs that are wrapped into panoramas."""
-
-SETTLED = 5
-"""Images at the start of a swing that do not count."""
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from accuracy import looming_disturbances, looming_speed_changes
 from accuracy import looming_scenes as scenes
 from accuracy.engines import open_engine
 from accuracy.looming_scenes import Clip, Course
-from accuracy.looming_tracks import SETTLED, follow
+from accuracy.looming_tracks import START_FRAMES, follow
 from accuracy.photographs import DEVELOPMENT, grey_photograph, held_out
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -129,7 +129,7 @@ def _near_rows(clips: list[Clip], engine: Engine) -> list[Row]:
 
 def _alarm_row(kind: str, clips: list[Clip], engine: Engine) -> Row:
     def quiet(run: Engine) -> float:
-        claimed = [follow(run, clip).claimed[SETTLED // 2 :] for clip in clips]
+        claimed = [follow(run, clip).claimed[START_FRAMES // 2 :] for clip in clips]
         return 100 - 100 * float(np.mean(np.concatenate(claimed)))
 
     known = 88.2 if kind == "static" else None

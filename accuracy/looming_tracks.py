@@ -13,7 +13,7 @@ from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 
-SETTLED = 10
+START_FRAMES = 10
 """Frames at the start of an approach that do not count; half as many if nothing approaches."""
 
 SHORTEST, LONGEST = 0.5, 5.0
@@ -33,7 +33,7 @@ class Track:
     @property
     def settled(self) -> Mask:
         """Frames after those at the start."""
-        return np.arange(len(self.results)) >= SETTLED
+        return np.arange(len(self.results)) >= START_FRAMES
 
     @property
     def counted(self) -> Mask:

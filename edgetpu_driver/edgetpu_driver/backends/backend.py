@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.usb.connector import OnPhase
 
 SRAM_BYTES = 8 * 2**20
-"""Parameter memory of an Edge TPU."""
+"""Parameter memory of an Edge TPU: 16 tiles with 2048 rows of 256 bytes each."""
 
 
 class Placement(IntEnum):

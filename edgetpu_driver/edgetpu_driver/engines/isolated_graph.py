@@ -17,11 +17,13 @@ from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import GraphProcessError
 
 _STABLE_SECONDS = 60.0
-"""Minimum lifetime after which a process is restarted at once, regardless of earlier crashes, s."""
+"""Minimum lifetime after which a process is restarted at once, regardless of earlier crashes, s. Chosen: the
+longest pause."""
 _LONGEST_PAUSE = 60.0
 """Maximum restart delay, s: acceptable to a user who has just fixed the cause."""
 MOST_PROCESSES = 16
-"""Maximum number of processes; the longest idle one is ended before another one starts."""
+"""Maximum number of processes, which take about 20 MB each; the longest idle one is ended before another one
+starts."""
 
 _running: weakref.WeakSet[IsolatedGraph] = weakref.WeakSet()
 _running_lock = threading.Lock()

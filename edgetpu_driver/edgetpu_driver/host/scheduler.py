@@ -27,7 +27,8 @@ from edgetpu_driver.host.waiting_requests import WaitingRequests
 from edgetpu_driver.host.weight_access import WeightAccess, record
 
 QUANTUM = 0.02
-"""Engine time, s, after which long work lets other requests run that are due."""
+"""Engine time, s, after which long work lets other requests run that are due: less than the 33 ms between two
+images of a usual camera."""
 HANDED_ON = 1
 """How often a request is run again after it made a stick fail, other than by being unplugged."""
 

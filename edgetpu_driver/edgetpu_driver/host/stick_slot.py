@@ -18,7 +18,8 @@ STUCK_SECONDS = 0.05
 
 UPLOAD_SECONDS = 0.0002
 UPLOAD_RATE = 210e6
-"""Time of an upload's transfers, s, and their rate on USB 3, bytes/s; on USB 2 it takes longer."""
+"""Time of an upload's transfers, s, and their rate on USB 3, bytes/s, as of the virtual stick; on USB 2 it
+takes longer."""
 
 
 @dataclass(eq=False)

@@ -28,11 +28,13 @@ from edgetpu_driver.usb.time_source import Clock, clock_of
 _log = logging.getLogger(__name__)
 
 AFTER_RESET_SECONDS = 0.6
-"""Settling time after a USB reset; requests sent earlier may get no answer."""
+"""Settling time after a USB reset; requests sent earlier may get no answer. Reported to be enough by a third
+party; the vendor's driver waits 1 s."""
 REAPPEAR_SECONDS = 25.0
 """Enumeration timeout when opening a stick, as in the vendor's driver."""
 RECOVERY_SECONDS = 3.0
-"""Enumeration timeout after a fault, when a request is waiting."""
+"""Enumeration timeout after a fault, when a request is waiting: as long as the vendor's driver waits for a
+stick to reappear when it closes."""
 
 
 class Phase(Enum):

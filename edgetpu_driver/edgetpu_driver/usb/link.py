@@ -38,13 +38,13 @@ ENDPOINT_INTERRUPTS = 0x83
 """Endpoint addresses in the stick's descriptors; bit 7 means to the host."""
 
 TIMEOUT_MS = 6000
-"""Default timeout of a bulk transfer, ms."""
+"""Default timeout of a bulk transfer, ms, as in the vendor's driver."""
 MAX_PACKET = 1024
 """Largest bulk packet (SuperSpeed); reads ask for whole packets so that a longer answer cannot overflow."""
 MAX_BULK_READ = 1 << 20
 """Maximum size of a bulk read and of its buffer, bytes. Uncritical."""
 CONTINUED_READ = 1 << 14
-"""Maximum read size when an output arrives in short packets, bytes."""
+"""Maximum read size when an output arrives in short packets, bytes: 16 of the largest packets."""
 CONTROL_ATTEMPTS = 5
 """Attempts per control transfer, as in the vendor's driver."""
 IMPATIENT_MS = 100

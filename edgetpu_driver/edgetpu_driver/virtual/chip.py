@@ -16,9 +16,9 @@ from edgetpu_driver.virtual.usb_descriptors import max_packet
 _VENDOR_OUT, _VENDOR_IN = 0x40, 0xC0
 """Request types that write and read a register."""
 _CREDIT_BITS = 21
-"""Length of each counter in the register ep_status_credit."""
+"""Length of each counter in the register ep_status_credit, by the vendor's register description."""
 _REGISTER_BYTES = 8
-"""Distance between two scalar registers in the address space, bytes."""
+"""Distance between two scalar registers in the address space, bytes: that of all 64-bit registers."""
 
 
 class Chip:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 SLOW_SECONDS = 1.5
-"""Simulated seconds until a slow stick re-enumerates; a healthy one does so at once."""
+"""Simulated seconds until a slow stick re-enumerates, half of what the driver waits after a fault."""
 
 
 class Fault(Enum):

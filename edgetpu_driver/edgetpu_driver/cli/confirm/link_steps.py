@@ -37,7 +37,7 @@ _EXPECTED_SECONDS = {"inference": 0.28e-3, "upload": 5.6e-3}
 _FACTOR = 2.0
 """Accepted ratio, in either direction, to the reported time. A smaller one would refute slower hosts."""
 _CREDIT_BITS = 21
-"""Length of each counter in the register ep_status_credit."""
+"""Length of each counter in the register ep_status_credit, by the vendor's register description."""
 _HIGH_SPEED_CHUNK = 0x20
 """The value that bring-up writes to outfeed_chunk_length on USB 2."""
 

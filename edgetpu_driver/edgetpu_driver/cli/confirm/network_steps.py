@@ -23,7 +23,8 @@ from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 _ROUNDING = 2
-"""Accepted increase of the difference from LiteRT with replaced weights, quantisation steps."""
+"""Accepted increase of the difference from LiteRT with replaced weights, quantisation steps. Derived: the
+chip may be off by one step in either comparison."""
 
 _Outputs = Mapping[str, NDArray[Any]]
 

@@ -14,7 +14,7 @@ MULTIPLIER = 1949, 1980
 MAXIMUM = 1981, 2012
 MINIMUM = 2013, 2044
 OUTPUT_ZERO_POINT = 2077, 2084
-"""First and last bit; the multiplier and the clamps are float32."""
+"""First and last bit, inferred from compiled programs; the multiplier and the clamps are float32."""
 OFFSET = 2045, 2076
 """Bits of the offset that is added to a sum of products, int32."""
 

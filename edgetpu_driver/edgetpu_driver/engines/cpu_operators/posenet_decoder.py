@@ -40,9 +40,10 @@ MID_CHANNELS = 4 * len(EDGES)
 _REFINEMENTS = 5
 """Short-range refinement steps after each edge, as in the vendor's reference poses."""
 _MOST_REFUSED = 60
-"""Maximum number of decoded poses that are duplicates or too weak; a map of noise has hundreds."""
+"""Maximum number of decoded poses that are duplicates or too weak; a map of noise has hundreds. Limits the
+time."""
 _SAME = 1e-4
-"""Squared distance in cells within which two paths have met."""
+"""Squared distance in cells within which two paths have met: a hundredth of a cell."""
 _UNKNOWN = -1.0
 """A score not yet known."""
 

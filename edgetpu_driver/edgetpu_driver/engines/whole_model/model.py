@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
 
 LONGEST_GAP = 1.0
-"""Default maximum gap between two stamps before a recurrent model is reset, s."""
+"""Default maximum gap between two stamps before a recurrent model is reset, s. Chosen: 30 images of a usual
+camera."""
 
 
 class Model:
