@@ -16,7 +16,7 @@ from bench.instructions import is_counted
 from measured_figures.row import Row, line, write_rows
 
 AREAS = (
-    "applications",
+    "matrix_nodes",
     "formats",
     "link",
     "startup",

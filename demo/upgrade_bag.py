@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("new", type=Path, help="the directory to write")
     options = parser.parse_args(arguments)
     try:
-        from demo.bag.bag_upgrade import (
+        from demo.bag.appended_fields import (
             upgrade_bag,  # here, so that a missing package is reported in one line
         )
 

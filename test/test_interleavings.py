@@ -24,7 +24,7 @@ from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.weights.weight_request import WeightResult
 from fuzz.interleavings.fake_models import FakeCpu, Reader, run_steps, steps_of
 from fuzz.interleavings.fake_sticks import SIZE
-from fuzz.interleavings.primitives import replaced
+from fuzz.interleavings.fake_threading import replaced
 from fuzz.interleavings.scenario import FILES, host_modules, run_seed
 from fuzz.interleavings.thread_controller import InterleavingError, ThreadController
 from testdata.host_on_fake_sticks import INPUTS, WEIGHTS, Stage

@@ -19,8 +19,8 @@ from std_msgs.msg import Float32MultiArray, Header
 
 from edgetpu_driver.errors import InputError
 from edgetpu_matrix.nodes.reservoir_node import ReservoirNode
+from edgetpu_matrix.reservoir.broken_samples import IN_A_ROW
 from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
-from edgetpu_matrix.reservoir.signal_scale import IN_A_ROW
 from edgetpu_msgs.msg import Prediction, Spectrum
 from edgetpu_msgs.srv import AddPlace, FindPlace, TrainReadout
 from testdata import ModelFolder

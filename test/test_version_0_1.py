@@ -16,7 +16,7 @@ from rclpy.serialization import deserialize_message, serialize_message
 from rosbags.rosbag2 import Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-from demo.bag.bag_upgrade import extended_message
+from demo.bag.appended_fields import extended_message
 from demo.bag.image_bag import IMAGE, ImageBag
 from demo.errors import BagError
 from demo.upgrade_bag import main

@@ -11,7 +11,7 @@ import numpy as np
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.weights.weight_request import WeightRequest
 from fuzz.interleavings.fake_sticks import INPUT, SIZE, FakeBackend, FakeStick
-from fuzz.interleavings.primitives import replaced
+from fuzz.interleavings.fake_threading import replaced
 from fuzz.interleavings.scenario import host_modules
 from fuzz.interleavings.thread_controller import ThreadController
 

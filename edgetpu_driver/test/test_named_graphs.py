@@ -18,9 +18,9 @@ from edgetpu_driver.toolchain import graph_catalogue
 from edgetpu_driver.toolchain.graph_catalogue import Catalogue, read_graph
 from edgetpu_driver.toolchain.graph_family import GraphFamily
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
-from edgetpu_driver.toolchain.retargeting import template_files
+from edgetpu_driver.toolchain.retargeting import compiled_sources
+from edgetpu_driver.toolchain.retargeting.compiled_sources import retarget_beside
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import retarget
-from edgetpu_driver.toolchain.retargeting.template_files import retarget_beside
 from testdata import GOLDEN
 
 RED, BLUE = "color_red_64x64", "color_blue_64x64"
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     pattern = re.compile("(color_(?:red|blue)_64x64)")
     family = GraphFamily("color_<name>_64x64", pattern, golden, "a spot of a colour", ())
     monkeypatch.setattr(graph_catalogue, "catalogue", lambda: Catalogue((family,), ()))
-    caches = graph_catalogue.named_graph, template_files._form_of_name
+    caches = graph_catalogue.named_graph, compiled_sources._form_of_name
     for cached in caches:
         cached.cache_clear()
     yield tmp_path

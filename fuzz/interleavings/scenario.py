@@ -28,7 +28,7 @@ from edgetpu_driver.weights.weight_request import WeightRequest
 from fuzz.interleavings.answers import Answers, random_input
 from fuzz.interleavings.fake_models import FakeCpu, Reader, steps_of
 from fuzz.interleavings.fake_sticks import BROKEN, PICKY, SIZE, FakeBackend, FakeStick
-from fuzz.interleavings.primitives import replaced
+from fuzz.interleavings.fake_threading import replaced
 from fuzz.interleavings.thread_controller import ThreadController
 
 FILES = {

@@ -12,7 +12,7 @@ from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.compiled_file_names import compiled_path, is_compiled
 from edgetpu_driver.toolchain.dense_compiler import is_dense
-from edgetpu_driver.toolchain.retargeting.template_files import retarget_beside, templates
+from edgetpu_driver.toolchain.retargeting.compiled_sources import retarget_beside, templates
 
 _log = logging.getLogger(__name__)
 _logged: set[tuple[Path, str]] = set()

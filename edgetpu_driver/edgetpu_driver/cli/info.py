@@ -31,7 +31,7 @@ from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain.compiled_file_names import plain_stem, source_graph
-from edgetpu_driver.toolchain.retargeting.template_files import retargeting_remark
+from edgetpu_driver.toolchain.retargeting.compiled_sources import retargeting_remark
 
 
 def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001

@@ -15,7 +15,7 @@ from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM
 from edgetpu_driver.toolchain.model_recognition import parse_sidecar
-from edgetpu_driver.toolchain.retargeting.template_files import (
+from edgetpu_driver.toolchain.retargeting.compiled_sources import (
     RETARGETED_FROM,
     RetargetedFiles,
     retarget_file,

@@ -27,7 +27,7 @@ from edgetpu_driver.toolchain.compiled_file_names import (
 )
 from edgetpu_driver.toolchain.dense_compiler import is_dense
 from edgetpu_driver.toolchain.graph_catalogue import named_graph
-from edgetpu_driver.toolchain.retargeting.template_files import templates
+from edgetpu_driver.toolchain.retargeting.compiled_sources import templates
 
 _log = logging.getLogger(__name__)
 

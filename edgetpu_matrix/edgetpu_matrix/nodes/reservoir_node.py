@@ -26,10 +26,10 @@ from edgetpu_driver.node_kit.work_queue import WorkQueue
 from edgetpu_matrix.errors import NotTrainedError
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
+from edgetpu_matrix.reservoir.broken_samples import IN_A_ROW, SignalScale
 from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, LARGEST_SIZE, EchoStateNetwork
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace, Split
 from edgetpu_matrix.reservoir.ridge_readout import LARGEST, RidgeReadout
-from edgetpu_matrix.reservoir.signal_scale import IN_A_ROW, SignalScale
 from edgetpu_msgs.msg import Prediction
 from edgetpu_msgs.srv import LoadFile, SaveFile, TrainReadout
 

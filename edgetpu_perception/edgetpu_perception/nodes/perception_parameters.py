@@ -37,8 +37,8 @@ _SETTINGS = image_settings(
 )
 
 SIZES = (64, 96, 128)
-"""Widths and heights of a model's input that nodes offer, px. The rows of `make accuracy` for each size are in
-the README; 128 takes up to 8 times as long as 64."""
+"""Widths and heights of a model's input that nodes offer, px. Their figures by `make accuracy` are in the
+README; 128 takes up to 8 times as long as 64."""
 
 
 def model_size(meaning: str) -> Setting:

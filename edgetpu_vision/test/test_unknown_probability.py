@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgetpu_vision.learning.familiarity import calibrate
 from edgetpu_vision.learning.taught_examples import ExampleSet
+from edgetpu_vision.learning.unknown_probability import calibrate
 
 
 def at(*degrees: float) -> np.ndarray:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import InputError
+from edgetpu_matrix.reservoir.broken_samples import IN_A_ROW, LARGEST_JUMP, SignalScale
 from edgetpu_matrix.reservoir.echo_state_network import EchoStateNetwork
 from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
-from edgetpu_matrix.reservoir.signal_scale import IN_A_ROW, LARGEST_JUMP, SignalScale
 
 
 def passes(scale: SignalScale, *values: float) -> bool:
