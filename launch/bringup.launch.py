@@ -152,7 +152,7 @@ def _give_up_on_failures(process: Node, name: str) -> list[RegisterEventHandler]
         if context.is_shutdown or not reason:
             return []
         return [
-            LogInfo(msg=f"{name} is not started again: {reason}; see its own message above"),
+            LogInfo(msg=f"{name} is not restarted: {reason}; see its own message above"),
             EmitEvent(event=ShutdownProcess(process_matcher=matches_action(process))),
         ]
 

@@ -233,7 +233,7 @@ def test_a_process_that_cannot_start_is_not_restarted_for_ever(
     parameters = tmp_path / "parameters.yaml"
     parameters.write_text("/**/edgetpu: {ros__parameters: {performance: warp}}")
     launch = start_launch("nodes:=none", f"params_file:={parameters}", "respawn_delay:=0.1")
-    launch.wait_until(lambda: "edgetpu is not started again: it failed 5 times in a row" in launch.output)
+    launch.wait_until(lambda: "edgetpu is not restarted: it failed 5 times in a row" in launch.output)
     launch.wait_until(lambda: launch._process.poll() is not None)
     assert len(launch.pids("edgetpu_node")) == 5
 

@@ -205,7 +205,7 @@ class TestReservoir:
         [
             ("../x", "expected the name of a file"),
             ("", "expected the name"),
-            ("none", "none.npz; that directory holds"),
+            ("none", "none.npz; that directory has"),
         ],
     )
     def test_a_bad_file_is_refused(self, graph: Any, name: str, reason: str) -> None:
@@ -328,7 +328,7 @@ class TestPlaceRecognition:
     ) -> None:
         answer = graph.call(LoadFile, "/place_recognition/load_places", name="office")
         assert (answer.success, answer.error.value) == (False, ErrorCode.BAD_INPUT)
-        assert f"expected a file {matrix_home / 'office.npz'}; that directory holds: home" in answer.message
+        assert f"expected a file {matrix_home / 'office.npz'}; that directory has: home" in answer.message
 
     def test_a_bad_embedding_is_reported_once_and_skipped(
         self, places: Exchange, processes: dict[str, Any]

@@ -154,7 +154,7 @@ class ImageBag:
                 reason = f"is a {types[name]}" if name in types else "is not in the bag"
                 raise BagError(f"{name} {reason}; image topics in {self.path}: {listed}")
         if not counts[name]:
-            raise BagError(f"{name} in {self.path} holds no message")
+            raise BagError(f"{name} in {self.path} has no messages")
         topic = ImageTopic(name, types[name], counts[name], None)
         info = topic.base.rpartition("/")[0] + "/camera_info"
         return replace(topic, camera_info=info) if types.get(info) == CAMERA_INFO else topic
@@ -172,7 +172,7 @@ def open_bag(path: Path) -> Reader:
         return _open_reader(path)
     files = sorted(file for file in path.iterdir() if file.suffix in STORAGE_SUFFIXES)
     if not files:
-        raise BagError(f"{path} is not a rosbag2: it holds no .mcap or .db3 file")
+        raise BagError(f"{path} is not a rosbag2: it has no .mcap or .db3 file")
     if (path / "metadata.yaml").exists():
         try:
             return _open_reader(path)

@@ -308,7 +308,7 @@ def _package(operator: Operator) -> Package:
     options = flexbuffer.decode(operator.custom_options)
     package: Any = options.get(PACKAGE_KEY) if isinstance(options, dict) else None
     if not isinstance(package, memoryview):
-        raise ModelFormatError(f"the options of '{CUSTOM_OP}' hold no package under the key '{PACKAGE_KEY}'")
+        raise ModelFormatError(f"the options of '{CUSTOM_OP}' have no package under the key '{PACKAGE_KEY}'")
     if options.get(FURTHER_PACKAGES_KEY):
         raise ModelUnsupportedError("the model is compiled for several Edge TPUs; one is expected")
     parsed = parse_package(package)

@@ -120,7 +120,7 @@ def test_a_graph_of_an_installed_package_is_recognised_by_its_name_and_bytes(
     ("name", "content", "reason"),
     [
         ("dense_64_edgetpu.json", b"{", "its sidecar is not JSON"),
-        ("dense_64_edgetpu.json", b"[1]", "its sidecar holds no JSON object but list"),
+        ("dense_64_edgetpu.json", b"[1]", "its sidecar has no JSON object but list"),
         ("dense_64_edgetpu.tflite", b"nonsense", "model"),
         ("dense_64_edgetpu.tflite", dense.build(64), "is not compiled for the Edge TPU"),
         ("dense_64.tflite", dense.build(128), "it was compiled from another graph"),

@@ -1,4 +1,4 @@
-"""A bias or padding of a Dense graph compiled here rides on inputs that the layer does not have."""
+"""A bias or padding of a Dense graph compiled here is stored in inputs that the layer does not have."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_bias_rides_on_inputs_that_the_layer_does_not_have() -> None:
     bias = np.random.default_rng(2).integers(-100_000, 100_000, 200, np.int32)
     graph = matrix_graph(200, 200, bias=bias)
     model = compiled(graph)
-    assert "on 8 unused inputs, one of which the host holds at one step, exactly" in model.remark
+    assert "in 8 unused inputs, one of which the host keeps at one step, exactly" in model.remark
     assert model.input_padding == bytes([*bytes(7), 129])
     values = np.random.default_rng(1).integers(0, 256, 200, np.uint8)
     assert difference(chip_product(model, values), litert_product(graph, values)) <= 1
@@ -50,20 +50,20 @@ def test_a_bias_is_exact_to_the_step(input_zero_point: int) -> None:
 def test_a_bias_of_multiples_needs_no_finer_input() -> None:
     model = compiled(matrix_graph(200, 200, bias=np.full(200, 1280, np.int32)))
     assert model.input_padding == bytes(1)
-    assert "the bias rides on 1 unused input, exactly" in model.remark
+    assert "the bias is stored in 1 unused input, exactly" in model.remark
 
 
 def test_no_larger_program_is_written_for_a_finer_bias() -> None:
     model = compiled(matrix_graph(255, 255, bias=np.full(255, 1000, np.int32)))
     assert (model.execution.inputs[0].size_bytes, model.input_padding) == (256, bytes(1))
-    assert "the bias rides on 1 unused input, rounded by up to 0.0" in model.remark
+    assert "the bias is stored in 1 unused input, rounded by up to 0.0" in model.remark
 
 
 def test_after_a_relu_the_bias_rides_on_the_largest_value() -> None:
     """The zero point is the smallest value there, and zero bytes are worth nothing."""
     model = compiled(matrix_graph(200, 200, bias=np.full(200, 2550, np.int32), input_zero_point=-128))
     assert model.input_padding == bytes([255])
-    assert "the bias rides on 1 unused input, which the host holds constant, exactly" in model.remark
+    assert "the bias is stored in 1 unused input, which the host keeps constant, exactly" in model.remark
 
 
 def test_a_bias_of_less_than_half_a_step_that_has_no_room_is_said_to_be_left_out() -> None:

@@ -158,8 +158,8 @@ def rescaling() -> bytes:
         (two_layers(), "one FULLY_CONNECTED layer between QUANTIZE operators; got FULLY_CONNECTED, FULLY"),
         (rescaling(), "to have the scale of the layer"),
         (matrix_graph(4, 1025), "up to 1024 x 1024; got 4 x 1025. MatMul cuts larger ones into tiles"),
-        (matrix_graph(4, 1024, bias=np.ones(4, np.int32) * 1000), "leave no room for the bias"),
-        (matrix_graph(4, 4, bias=np.full(4, 2**30, np.int32)), "leave no room for the bias"),
+        (matrix_graph(4, 1024, bias=np.ones(4, np.int32) * 1000), "leave none for the bias"),
+        (matrix_graph(4, 4, bias=np.full(4, 2**30, np.int32)), "leave none for the bias"),
     ],
     ids=["two layers", "rescaling", "too large", "bias without room", "large bias"],
 )

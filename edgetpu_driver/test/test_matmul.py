@@ -153,7 +153,7 @@ def test_rescaled_matrices_and_inputs_may_have_any_size(on_cpu: MatMul, size: fl
 
 def test_a_product_beyond_float32_is_refused(on_cpu: MatMul) -> None:
     on_cpu.set_weights(1e30 * gaussian(SIZE, SIZE), rescale_rows=True)
-    with pytest.raises(InputError, match=r"a product that float32 holds; it is up to \d\.\d+e\+\d+"):
+    with pytest.raises(InputError, match=r"a product that float32 can represent; it is up to \d\.\d+e\+\d+"):
         on_cpu.multiply(1e20 * gaussian(SIZE))
 
 

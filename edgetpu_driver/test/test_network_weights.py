@@ -301,7 +301,7 @@ def test_a_layer_that_the_parameters_do_not_hold_is_refused_by_name() -> None:
     other = patched(each.graph, tensor, drawn(tensor))
     found = weight_locations(each.model, SidecarFiles(other))
     assert len(found.known) == 27
-    with pytest.raises(ModelUnsupportedError, match="do not hold its weights in this layout"):
+    with pytest.raises(ModelUnsupportedError, match="do not contain its weights in this layout"):
         found.select(tensor.name, "mobilenet")
 
 

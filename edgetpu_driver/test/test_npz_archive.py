@@ -67,14 +67,14 @@ def test_a_missing_file_is_answered_with_those_there_are(tmp_path: Path) -> None
     missing = tmp_path / "garden.npz"
     with pytest.raises(ArchiveError) as raised:
         archive.load(missing, "numbers", ())
-    assert str(raised.value) == f"expected a file {missing}; that directory holds: home, office"
+    assert str(raised.value) == f"expected a file {missing}; that directory has: home, office"
 
 
 def test_a_missing_directory_is_answered_as_an_empty_one(tmp_path: Path) -> None:
     missing = tmp_path / "none" / "garden.npz"
     with pytest.raises(ArchiveError) as raised:
         archive.load(missing, "numbers", ())
-    assert str(raised.value) == f"expected a file {missing}; that directory holds no such files"
+    assert str(raised.value) == f"expected a file {missing}; that directory has no such files"
 
 
 def test_a_file_that_cannot_be_read_or_written_is_named_with_the_reason(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
         without a model, OutputsError if the outputs are not those of such a model, and what the model raises.
         """
         if self._model is None:
-            raise ModelUnsupportedError("expected a model to run; got none: hand one to the constructor")
+            raise ModelUnsupportedError("expected a model to run; got none: pass one to the constructor")
         frame = self.preprocess(image, stamp)
         if isinstance(self._model, Model):
             return self.postprocess(frame, self._model.run(frame.inputs, stamp))

@@ -103,7 +103,7 @@ def test_four_classes_like_boxes_are_distinguished_by_words_in_names(tmp_path: P
 
 def test_four_classes_like_boxes_need_a_name(tmp_path: Path) -> None:
     outputs = split(Values(four_classes(), STEP), STEP)
-    with pytest.raises(ModelUnsupportedError, match=r"'a' int8.* and 'b' int8.* alike: name .*boxes_output"):
+    with pytest.raises(ModelUnsupportedError, match=r"'a' int8.* and 'b' int8.*: name .*boxes_output"):
         detector(tmp_path, outputs)
     check(detector(tmp_path, outputs, boxes_output="b").update(IMAGE).detections)
     with pytest.raises(ModelUnsupportedError, match="an output 'c' with the boxes; got 'a' int8"):

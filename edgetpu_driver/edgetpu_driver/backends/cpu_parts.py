@@ -41,7 +41,7 @@ class CpuPartsBackend(HostProcessor):
 
     def parse_part(self, model: CompiledModel) -> ParsedModel:
         """Raise ModelUnsupportedError: there is no Edge TPU."""
-        raise ModelUnsupportedError(f"'{model.name}' is a part for the Edge TPU; there is none")
+        raise ModelUnsupportedError(f"'{model.name}' is a part for the Edge TPU; this backend has none")
 
     def parse_step(self, step: Step) -> ParsedModel:
         """Prepare a step; one that cannot run has an `unsupported_reason`."""
@@ -99,8 +99,8 @@ class CpuStepEngine:
     def weight_tensor(self, tensor: str = "") -> WeightTensor:
         """Raise ModelUnsupportedError: only weights on the device are replaced."""
         raise ModelUnsupportedError(
-            f"expected weights of a part that runs on the Edge TPU; {self._name}, of which "
-            f"'{tensor}' was asked for, runs on the CPU"
+            f"expected weights of a part that runs on the Edge TPU; '{tensor}' is in {self._name}, "
+            "which runs on the CPU"
         )
 
     def set_weights(self, request: WeightRequest) -> WeightResult:

@@ -151,4 +151,4 @@ def _header(data: bytes, major: int) -> tuple[tuple[int, ...], bool, np.dtype[An
 def _names_in_directory_of(path: Path) -> str:
     """The names of the archives in the directory of `path`, as a caller would give them."""
     names = sorted(file.stem for file in path.parent.glob(f"*{path.suffix}"))
-    return f"that directory holds: {', '.join(names)}" if names else "that directory holds no such files"
+    return f"that directory has: {', '.join(names)}" if names else "that directory has no such files"

@@ -152,7 +152,7 @@ class ModelTable:
             owner = f"'{model.owner}'" if model.owner else "an anonymous client"
             raise OwnershipError(
                 f"model '{model.name}' belongs to {owner}, which did not load it as shared; load the file "
-                "under a name of your own"
+                "under another name"
             )
 
     def _retire(self, model: HostedModel) -> None:

@@ -157,8 +157,8 @@ def only_device_part(model: HostedModel) -> HostedModel:
     if len(parts) != 1:
         hint = ": name the tensor, or say which part" if parts else ""
         raise ModelUnsupportedError(
-            f"expected a model with one part for the Edge TPU, whose weights are then meant; '{model.name}' "
-            f"has {len(parts)}{hint}"
+            f"expected a model with one part for the Edge TPU, or the part whose weights to set; "
+            f"'{model.name}' has {len(parts)}{hint}"
         )
     return parts[0]
 

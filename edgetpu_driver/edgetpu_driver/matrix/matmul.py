@@ -197,7 +197,7 @@ class MatMul:
             _refuse_clipped(result, input_scale)
         largest = float(np.abs(result.outputs).max(initial=0.0))
         if largest > float(np.finfo(np.float32).max):
-            raise InputError(f"expected a product that float32 holds; it is up to {largest:.3g}")
+            raise InputError(f"expected a product that float32 can represent; it is up to {largest:.3g}")
         return Product(
             result.outputs.astype(np.float32).reshape((*shape[:-1], self.shape[0])),
             int(result.clipped.sum()),
@@ -275,7 +275,7 @@ def _refuse_clipped(result: ProductBatch, input_scale: float | None) -> None:
     clipped, saturated = int(result.clipped.sum()), int(result.saturated.sum())
     if clipped or saturated:
         raise ClippingError(
-            f"expected an input scale that holds inputs and outputs; with {input_scale:g}, {clipped} "
+            f"expected an input scale that covers inputs and outputs; with {input_scale:g}, {clipped} "
             f"inputs are out of range, and {saturated} outputs",
             clipped + saturated,
         )

@@ -59,7 +59,7 @@ def parse_sidecar(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ModelFormatError(f"its sidecar is not JSON: {error}") from None
     if not isinstance(content, dict):
-        raise ModelFormatError(f"its sidecar holds no JSON object but {type(content).__name__}")
+        raise ModelFormatError(f"its sidecar has no JSON object but {type(content).__name__}")
     return content
 
 

@@ -1,7 +1,7 @@
 """A FULLY_CONNECTED graph as what a Dense program computes: a matrix, multipliers, zero points and clamps.
 
 Programs exist for matrices of 256, 512, 768 and 1024 rows and columns. A smaller matrix is padded with zeros
-to the next of these. The chip's Dense program has no bias: it rides on inputs that the layer does not have.
+to the next of these. The chip's Dense program has no bias: it is stored in inputs that the layer lacks.
 For most the host sends zero bytes, each worth minus the zero point of the input, or 255 where that is worth
 more; for one more, if a bias is no multiple of that, it sends a byte that is worth one step.
 """
@@ -74,7 +74,7 @@ class DenseProgramPlan:
             error = f"rounded by up to {self.bias_error:.2g} output steps" if self.bias_error else "exactly"
             held = _held_text(self.input_padding)
             inputs = "1 unused input" if self.bias_columns == 1 else f"{self.bias_columns} unused inputs"
-            notes.append(f"the bias rides on {inputs}{held}, {error}")
+            notes.append(f"the bias is stored in {inputs}{held}, {error}")
         elif self.bias_error:
             notes.append(f"the bias is left out, which is at most {self.bias_error:.2g} output steps")
         return "; ".join([*notes, self.evidence, "never run on a stick"])
@@ -84,7 +84,7 @@ def _held_text(padding: bytes) -> str:
     """What the host has to send to inputs that hold a bias, for the remark."""
     if not any(padding):
         return ""
-    return ", which the host holds constant" if padding[0] else ", one of which the host holds at one step"
+    return ", which the host keeps constant" if padding[0] else ", one of which the host keeps at one step"
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,8 +277,7 @@ def _bias_columns(
     largest, used = SIZES[-1], columns + width
     if used > largest:
         raise ModelUnsupportedError(
-            f"{columns} inputs leave no room for the bias, which needs {width} of {largest}; "
-            "add it on the host"
+            f"{columns} inputs leave none for the bias, which needs {width} of {largest}; add it on the host"
         )
     # Column i holds the steps that remain after i columns of the largest weight.
     left = np.abs(steps)[:, np.newaxis] - INT8_MAX * np.arange(width)

@@ -62,7 +62,7 @@ class NetworkWeights:
         bias = layout.decode_bias(data) if layout.has_bias else None
         of_channels = layout.decode_multipliers(data) if layout.header.multipliers else None
         if not np.array_equal(encode_layer(section, weights, bias, of_channels), data):
-            raise EdgeTpuError(f"the section of '{section.name}' holds other values than weights and a bias")
+            raise EdgeTpuError(f"the section of '{section.name}' has other values than weights and a bias")
         values = {tensors[section.tensor].name: weights}
         return values if bias is None else values | {tensors[section.bias].name: bias}
 

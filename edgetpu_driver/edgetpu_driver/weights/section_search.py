@@ -130,7 +130,7 @@ class _Search:
             if placed is not None:
                 found[section.operator] = placed
             elif section.tensor != ABSENT:
-                reason = "the parameters of the file do not hold its weights in this layout"
+                reason = "the parameters of the file do not contain its weights in this layout"
                 missing.append(UnknownLayer(section.operator, section.kind, section.name, reason))
         missing.sort(key=lambda each: each.operator)
         placed_in_order = tuple(found[index] for index in sorted(found))

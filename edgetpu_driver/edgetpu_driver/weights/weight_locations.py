@@ -159,7 +159,7 @@ def _compiled(
             continue
         layout = section.weight_layout
         if placed.ambiguous:
-            refused[section.name] = "the parameters hold its values in several places"
+            refused[section.name] = "the parameters contain its values more than once"
             continue
         if placed.own_scales:
             refused[section.name] = "the file was compiled with other scales than the graph's"

@@ -198,7 +198,7 @@ class ReservoirNode(MatrixNode):
 
     def _on_target(self, header: Header, target: NDArray[np.float64]) -> None:
         if not (np.abs(target) <= LARGEST).all():
-            raise InputError(f"expected a target of values that float32 holds; got {target[:4]}")
+            raise InputError(f"expected a target of values that float32 can represent; got {target[:4]}")
         if self._readout is not None and self._readout.samples and len(target) != self._readout.outputs:
             raise InputError(f"expected a target of {self._readout.outputs} values; got {len(target)}")
         self._target_scale.check(target)

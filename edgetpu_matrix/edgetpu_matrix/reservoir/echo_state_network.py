@@ -149,7 +149,7 @@ class EchoStateNetwork:
             expected = self.inputs or "one or more"
             raise InputError(f"expected a sample of {expected} values; got shape {list(sample.shape)}")
         if not (np.abs(sample) <= _LARGEST).all():
-            raise InputError(f"expected a sample of values that float32 holds; got {sample[:4]}")
+            raise InputError(f"expected a sample of values that float32 can represent; got {sample[:4]}")
         return sample
 
     def features(self, inputs: ArrayLike) -> NDArray[np.float64]:

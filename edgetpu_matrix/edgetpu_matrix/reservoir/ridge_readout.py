@@ -176,5 +176,5 @@ def _vector(values: ArrayLike, size: int, what: str) -> NDArray[np.float64]:
     if vector.shape != (size,):
         raise InputError(f"expected {size} {what}; got shape {list(vector.shape)}")
     if not (np.abs(vector) <= LARGEST).all():
-        raise InputError(f"expected {what} that float32 holds; got {vector[:4]}")
+        raise InputError(f"expected {what} that float32 can represent; got {vector[:4]}")
     return vector

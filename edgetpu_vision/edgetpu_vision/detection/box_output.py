@@ -60,8 +60,8 @@ class OutputRoles:
                 if roles[0] != roles[1] and (roles[0] == "boxes" or roles[1] == "classes"):
                     return boxes, classes
         raise ModelUnsupportedError(
-            f"expected to tell the boxes from the classes of a detector; got {first.spec} and {second.spec}, "
-            "which are alike: name the output with the boxes (boxes_output)"
+            f"expected boxes and classes that can be distinguished; got {first.spec} and {second.spec}: "
+            "name the output with the boxes (boxes_output)"
         )
 
     def _by_operator(self, spec: TensorSpec) -> _Role | None:

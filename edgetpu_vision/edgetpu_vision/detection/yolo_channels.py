@@ -80,7 +80,7 @@ def class_channels(
         raise ModelUnsupportedError(
             f"expected as many classes as labels, {hints.labels}; got {channels} channels after the box in "
             f"{spec}: if the last one is the angle of oriented boxes, name the head yolov8_obb; if the first "
-            "one is an objectness, such a model is not known here"
+            "one is an objectness, such a model is not supported"
         )
     if further is None and channels > MASKS and has_masks(outputs):
         return ClassChannels(channels - MASKS)

@@ -107,7 +107,7 @@ class DecodedHead(Head):
     def _no_probability(self, value: float) -> OutputsError:
         return OutputsError(
             f"expected probabilities in '{self._scores.spec.name}'; got {value:.3g}: give the model's "
-            "labels, whose number tells its kind, or name the head"
+            "labels, whose number decides its kind, or name the head"
         )
 
 

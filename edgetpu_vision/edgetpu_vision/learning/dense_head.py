@@ -24,7 +24,7 @@ _MOST_BIAS_INPUTS = 8
 
 @dataclass(frozen=True, eq=False)
 class DenseHead:
-    """A layer as a matrix: its bias rides on inputs that are held constant, if the model has any to spare.
+    """A layer as a matrix: its bias is stored in inputs that are kept constant, if the model has any free.
 
     Nothing of it is added on the host then; otherwise all of it is.
     """

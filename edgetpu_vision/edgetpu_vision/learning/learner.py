@@ -74,12 +74,12 @@ class Learner:
     def embed(self, image: ImageLike) -> NDArray[np.float32]:
         """The unit vector of an image, float32 [dimension].
 
-        Raises InputError for an image of which the model makes no vector with a direction, and what
+        Raises InputError for an image whose vector has no direction, and what
         Embedder.update raises.
         """
         embedding = self._embedder.update(image)
         if not embedding.valid:
-            raise InputError("expected an image of which the model makes a vector; got one with all values 0")
+            raise InputError("expected an image with a vector other than 0; the model's values are all 0")
         return embedding.vector
 
     def learn(self, label: str, images: Sequence[ImageLike], *, replace: bool = False) -> None:

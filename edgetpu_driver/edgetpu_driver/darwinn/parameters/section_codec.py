@@ -65,8 +65,8 @@ def check_bias(bias: NDArray[Any], channels: int) -> None:
 
 
 def no_bias() -> ModelUnsupportedError:
-    """The error of a layer that has no room for a bias."""
-    return ModelUnsupportedError("the layer was compiled without a bias, and has no room for one")
+    """The error of a layer that has no space for a bias."""
+    return ModelUnsupportedError("the layer was compiled without a bias, and has no space for one")
 
 
 def check_target(out: NDArray[Any], size: int) -> None:
@@ -88,4 +88,4 @@ def check_blob(blob: NDArray[Any], size: int) -> None:
 def check_filler(actual: NDArray[Any], expected: NDArray[Any] | np.uint8 | int, what: str) -> None:
     """Raise ModelFormatError unless all filler bytes have the expected value."""
     if not np.all(actual == expected):
-        raise ModelFormatError(f"the parameters hold other bytes than expected for {what}")
+        raise ModelFormatError(f"the parameters have other bytes than expected for {what}")

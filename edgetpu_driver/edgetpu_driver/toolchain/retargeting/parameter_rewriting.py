@@ -82,14 +82,14 @@ def _encoded(pair: GraphPair, placed: PlacedSection, new: LayerSection) -> NDArr
         bias = np.frombuffer(data, np.int32)
     elif new.layout.header.bias:
         raise _refused(
-            pair, placed.section.operator, "it was compiled without a bias, and has no room for one"
+            pair, placed.section.operator, "it was compiled without a bias, and has no space for one"
         )
     of_channels = None
     if layout.header.multipliers:
         scales = np.broadcast_to(weights.quantization.scales, layout.channels)
         of_channels = multipliers(source.spec.scale, scales, result.spec.scale)
     elif has_own_multipliers(weights):
-        reason = "it was compiled with one scale for all channels, and has no room for several"
+        reason = "it was compiled with one scale for all channels, and has no space for several"
         raise _refused(pair, placed.section.operator, reason)
     section = np.zeros(layout.size, np.uint8)
     try:

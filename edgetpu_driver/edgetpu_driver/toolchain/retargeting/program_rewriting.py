@@ -157,10 +157,10 @@ class _Rewriter:
         operators = sorted({old.operator for old, _ in steps})
         names = [self._pair.operator_name(index) for index in operators]
         listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-        alike = "its steps" if len(names) == 1 else "they"
+        alike = "its steps are" if len(names) == 1 else "they are"
         return ModelUnsupportedError(
-            f"{listed} cannot be retargeted: {alike} requantise alike in the compiled file and not in the "
-            "graph, and the program does not tell which of its operations are whose"
+            f"{listed} cannot be retargeted: {alike} requantised in the same way in the compiled file but "
+            "not in the graph, and the program does not show which operations belong to which"
         )
 
 
