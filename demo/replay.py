@@ -53,6 +53,8 @@ class _Node:
     answer: Any = None
     """The future of a request to it."""
     diagnosis: str = "no sign of it yet"
+    needs_user: bool = False
+    """Whether the diagnosis is an error, which remains until a user changes something."""
     malformed: int = 0
     without_result: int = 0
 
@@ -75,6 +77,7 @@ class _Node:
     def hear(self, status: DiagnosticStatus) -> None:
         """Store a diagnostics message of the node."""
         self.diagnosis = status.message
+        self.needs_user = status.level == DiagnosticStatus.ERROR
         counters = {item.key: int(item.value) for item in status.values if item.key in WITHOUT_RESULT}
         self.malformed = counters.get("malformed", 0)
         self.without_result = sum(counters.values())
@@ -133,13 +136,16 @@ class Replay:
         """Wait for the driver and the nodes, telling `say` what is being waited for.
 
         Raises:
-            GraphError: after `timeout` s something is still missing.
+            GraphError: after `timeout` s something is still missing, or a node reports an error.
         """
         deadline = time.monotonic() + timeout
         told = ""
         while missing := self._missing():
             if time.monotonic() > deadline:
                 raise GraphError(f"not ready after {timeout:g} s: {missing}")
+            for name, node in self._nodes.items():
+                if node.needs_user:
+                    raise GraphError(f"{name} cannot start: {node.diagnosis}")
             if missing != told:
                 told = missing
                 say(missing)

@@ -56,6 +56,8 @@ class Tracker(Node):
     def _diagnose(self) -> None:
         values = [KeyValue(key="malformed", value=str(self._malformed))]
         status = DiagnosticStatus(name="spot_tracker: images", message="ok", values=values)
+        if BEHAVIOUR == "refused":
+            status.level, status.message = DiagnosticStatus.ERROR, "no such model"
         self._diagnostics.publish(DiagnosticArray(status=[status]))
 
 

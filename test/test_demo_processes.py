@@ -123,6 +123,7 @@ def test_malformed_images_are_skipped_without_a_wait(command: list[str], tmp_pat
         ("breaks", " ended with code 1: this is why it cannot start"),
         ("dies", "spot_tracker ended with code 1: RuntimeError: no more images please"),
         ("mute", "spot_tracker did not answer 3 images in a row; it says: ok"),
+        ("refused", "[demo] spot_tracker cannot start: no such model"),
         ("absent", "not ready after 10 s: waiting for edgetpu: no Edge TPU found"),
     ],
 )

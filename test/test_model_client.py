@@ -181,10 +181,11 @@ class TestAcrossProcesses:
         start_driver()
         client = make_client("later")
         graph.spin_until(lambda: client.problem.startswith("no later.tflite in"))
+        assert client.needs_user
         (model_dir / "later.tflite").write_bytes((model_dir / "sums.tflite").read_bytes())
         try:
             assert sums(ask(client, graph)) == SUMS
-            assert client.problem == ""
+            assert (client.problem, client.needs_user) == ("", False)
         finally:
             (model_dir / "later.tflite").unlink()
 
@@ -199,6 +200,7 @@ class TestAcrossProcesses:
         assert isinstance(error, UnavailableError)
         assert (client.ready, client.problem) == (False, str(error))
         assert client.problem == "/edgetpu is inactive; expected it to be active"
+        assert not client.needs_user
         assert not client.invoke(NUMBERS, lambda _: None)
         self.change(graph, Transition.TRANSITION_ACTIVATE)
         assert sums(ask_until_available(client, graph)) == SUMS

@@ -168,13 +168,18 @@ class BaseNode(Node):
         """Return the problems that keep the node from working, a line each, for its diagnostics."""
         return []
 
+    @property
+    def needs_user(self) -> bool:
+        """Whether a problem remains until a user changes something, which makes it an error."""
+        return False
+
     def diagnostics(self) -> list[DiagnosticStatus]:
         """Make all entries of the node in /diagnostics."""
         return [self.diagnostic()]
 
     def diagnostic(self) -> DiagnosticStatus:
         """Make the node's entry of /diagnostics (REP-107) from its counters and problems."""
-        return self._counter_diagnostic.status(self.counters, self.problems())
+        return self._counter_diagnostic.status(self.counters, self.problems(), needs_user=self.needs_user)
 
 
 def fill_answer(response: Any, error: Exception | None = None, message: str = "") -> Any:

@@ -44,8 +44,13 @@ class CounterDiagnostic:
         self._last = Counters()
         self._failures = FailureDiagnostic()
 
-    def status(self, counters: Counters, problems: Iterable[str]) -> DiagnosticStatus:
-        """Warn of `problems`, of silence and of what was lost since the last call; list all counters."""
+    def status(
+        self, counters: Counters, problems: Iterable[str], *, needs_user: bool = False
+    ) -> DiagnosticStatus:
+        """Warn of `problems`, of silence and of what was lost since the last call; list all counters.
+
+        needs_user: whether a problem is an error, which remains until a user changes something.
+        """
         subject, last, self._last = self._subject, self._last, replace(counters)
         lines = list(problems)
         if counters.received == last.received:
@@ -58,8 +63,9 @@ class CounterDiagnostic:
             if count:
                 lines.append(f"{count} {what}")
         lines += self._failures.lines(counters)
+        level = DiagnosticStatus.WARN if lines else DiagnosticStatus.OK
         return DiagnosticStatus(
-            level=DiagnosticStatus.WARN if lines else DiagnosticStatus.OK,
+            level=DiagnosticStatus.ERROR if needs_user else level,
             name=f"{self._node_name}: {subject}",
             message="; ".join(lines) or "ok",
             values=[

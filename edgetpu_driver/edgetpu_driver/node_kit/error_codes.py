@@ -55,6 +55,8 @@ _EXCEPTIONS: dict[int, type[EdgeTpuError]] = {
     ErrorCode.BUSY: BusyError,
 }
 
+_LASTING = {ErrorCode.UNKNOWN_MODEL, ErrorCode.BAD_INPUT, ErrorCode.BAD_MODEL, ErrorCode.REFUSED}
+
 
 def code_of(error: BaseException) -> ErrorCode:
     """Return the code for an exception; DEVICE for an unexpected one."""
@@ -62,6 +64,11 @@ def code_of(error: BaseException) -> ErrorCode:
         if isinstance(error, kind):
             return ErrorCode(value=code)
     return ErrorCode(value=ErrorCode.DEVICE)
+
+
+def is_lasting(error: BaseException) -> bool:
+    """Whether the same request fails until a user changes the file, a parameter or another client's model."""
+    return code_of(error).value in _LASTING
 
 
 def exception_of(code: ErrorCode, message: str) -> EdgeTpuError:

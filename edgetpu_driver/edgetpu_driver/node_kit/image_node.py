@@ -157,6 +157,11 @@ class ImageNode(BaseNode):
             problems.append(f"{lost} lost images")
         return [problem for problem in problems if problem]
 
+    @property
+    def needs_user(self) -> bool:
+        """Whether the model cannot be loaded, cannot run or does not suit, whatever else happens."""
+        return bool(self._problem) or (self._client is not None and self._client.needs_user)
+
     def name_for(self, model: str) -> str:
         """Name of a model on the driver; empty: nodes may share the model, weights included."""
         del model

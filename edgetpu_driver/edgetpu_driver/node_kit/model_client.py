@@ -17,6 +17,7 @@ from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.driver_choice import driver_choice
 from edgetpu_driver.node_kit.driver_transports import DirectTransport, ServiceTransport, Transport
+from edgetpu_driver.node_kit.error_codes import is_lasting
 from edgetpu_driver.node_kit.remote_model import InvokeOptions, LoadResult, ModelFile
 from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
@@ -101,7 +102,6 @@ class ModelClient:
         self._transport: Transport | None = None
         self._state = ClientState.UNLOADED
         self._loaded = LoadResult()
-        """The model as the driver has loaded it; empty while UNLOADED or LOADING."""
         self._fail: Callable[[EdgeTpuError], None] = _ignore
         """Answers the request under way with an error, while BUSY."""
         self._again: tuple[float, Callable[[], None]] | None = None
@@ -112,7 +112,6 @@ class ModelClient:
         """Whether `problem` stays until a request succeeds: that the model is loaded does not disprove it."""
         self._untold = False
         """Whether the log has yet to say that the model is loaded, which the pending request will show."""
-        # Nodes of one launch start together: a driver that starts a little later is not worth a warning.
         self._deadline = time.monotonic() + request_timeout
         self._next_load = 0.0
         self._start_up_end = time.monotonic() + START_UP
@@ -120,7 +119,8 @@ class ModelClient:
         """Whether `problem` was logged without a warning, because it is usual during start-up."""
         self.problem = "looking for the driver"
         """Why no results are to be expected, one line; empty if they are."""
-        # Simulated time may stand still; whether the driver answers is a matter of real time.
+        self.needs_user = False
+        """Whether `problem` remains until a user changes something: a file, a parameter."""
         self._timer = create_steady_timer(node, STEP_PERIOD, self._step)
 
     @property
@@ -338,18 +338,18 @@ class ModelClient:
 
     def _on_loaded(self, result: LoadResult) -> None:
         if result.error is not None:
-            busy = result.error.retry_after if isinstance(result.error, BusyError) else 0.0
-            self._next_load = time.monotonic() + max(RETRY_PERIOD, busy)
+            retry_after: float = getattr(result.error, "retry_after", 0.0)
+            self._next_load = time.monotonic() + max(RETRY_PERIOD, retry_after)
             if isinstance(result.error, UnavailableError):
                 self._choice.failed(self._driver)
-            self._unload(str(result.error))
+            self._unload(str(result.error), needs_user=is_lasting(result.error))
             return
         self._state, self._loaded = ClientState.READY, result
         if result.problem:
             self._unconfirmed = True
-            self._report(result.problem)
+            self._report(result.problem, needs_user=True)
         elif not self._unconfirmed:
-            self.problem, self._warning_due, self._untold = "", False, True
+            self.problem, self.needs_user, self._warning_due, self._untold = "", False, False, True
         if self._on_ready is not None:
             self._on_ready()
         if not self.busy:
@@ -369,13 +369,14 @@ class ModelClient:
         self._unload(problem)
         fail(UnavailableError(problem))
 
-    def _unload(self, problem: str, *, usual_at_start: bool = False) -> None:
+    def _unload(self, problem: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
         self._state, self._loaded = ClientState.UNLOADED, LoadResult()
         self._again, self._weights_version, self._untold = None, None, False
-        self._report(problem, usual_at_start=usual_at_start)
+        self._report(problem, usual_at_start=usual_at_start, needs_user=needs_user)
 
-    def _report(self, problem: str, *, usual_at_start: bool = False) -> None:
+    def _report(self, problem: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
         """Log a problem, or that it is gone, when it changes; a warning unless it is usual at this time."""
+        self.needs_user = needs_user
         usual = usual_at_start and time.monotonic() < self._start_up_end
         if problem == self.problem and (usual or not self._warning_due):
             return

@@ -1,0 +1,27 @@
+"""The level of a node's entry of /diagnostics."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+
+from diagnostic_msgs.msg import DiagnosticStatus
+
+from edgetpu_driver.node_kit.diagnostics import CounterDiagnostic, Counters
+
+
+@pytest.mark.parametrize(
+    ("problems", "needs_user", "level", "message"),
+    [
+        ([], False, DiagnosticStatus.OK, "ok"),
+        (["looking for the driver"], False, DiagnosticStatus.WARN, "looking for the driver"),
+        (["no such model"], True, DiagnosticStatus.ERROR, "no such model"),
+    ],
+)
+def test_only_what_a_user_has_to_change_is_an_error(
+    problems: list[str], needs_user: bool, level: bytes, message: str
+) -> None:
+    diagnostic = CounterDiagnostic("tracker", "images")
+    status = diagnostic.status(Counters(received=1), problems, needs_user=needs_user)
+    assert (status.level, status.message) == (level, message)
