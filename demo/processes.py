@@ -17,10 +17,10 @@ from typing import IO
 
 from demo.errors import GraphError
 from edgetpu_driver.node_kit.installed_executables import installed_executable
+from edgetpu_driver.node_kit.middleware_profile import profile_settings
 
 CONFIG = Path(__file__).resolve().parents[1] / "config"  # what the launch file uses too
 PARAMETERS = CONFIG / "edgetpu.yaml"
-PROFILE_VARIABLES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
 _reservations: list[IO[str]] = []
 STOP_TIMEOUT = 2.7  # s between the interrupt and the kill
 
@@ -69,8 +69,7 @@ def isolate(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
         settings["ROS_LOCALHOST_ONLY"] = "1"
     else:
         settings["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
-    if not any(variable in environment for variable in PROFILE_VARIABLES):
-        settings.update(dict.fromkeys(PROFILE_VARIABLES, str(CONFIG / "fastdds.xml")))
+    settings.update(profile_settings(str(CONFIG / "fastdds.xml"), environment))
     if "ROS_DOMAIN_ID" not in environment:
         settings["ROS_DOMAIN_ID"] = str(_unused_domain())
     return settings

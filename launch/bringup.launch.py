@@ -32,13 +32,11 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from edgetpu_driver.node_kit.discovery_range import SCOPES, discovery_range
+from edgetpu_driver.node_kit.middleware_profile import profile_settings
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
 from edgetpu_driver.node_kit.respawn_limit import RespawnLimit
 
 SHARE = Path(get_package_share_directory("edgetpu_ros"))
-
-# Fast DDS 2 and 3 read its settings from different variables.
-FAST_DDS_PROFILE_VARIABLES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
 
 TRUTHS = ("true", "false", "True", "False")
 
@@ -301,18 +299,13 @@ def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
 
 def generate_launch_description() -> LaunchDescription:
     profile = str(SHARE / "config" / "fastdds.xml")
-    user_has_profile = any(variable in os.environ for variable in FAST_DDS_PROFILE_VARIABLES)
     return LaunchDescription(
         [
             *(
                 DeclareLaunchArgument(name, default_value=default, description=text, choices=choices)
                 for name, default, text, choices in ARGUMENTS
             ),
-            *(
-                []
-                if user_has_profile
-                else [SetEnvironmentVariable(name, profile) for name in FAST_DDS_PROFILE_VARIABLES]
-            ),
+            *(SetEnvironmentVariable(*setting) for setting in profile_settings(profile, os.environ).items()),
             OpaqueFunction(function=_start),
         ]
     )

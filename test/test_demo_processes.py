@@ -212,3 +212,4 @@ def test_a_domain_and_a_middleware_profile_of_the_user_are_left_alone() -> None:
     settings = isolate({"ROS_DOMAIN_ID": "5", "FASTRTPS_DEFAULT_PROFILES_FILE": "mine.xml"})
     assert "ROS_DOMAIN_ID" not in settings
     assert "FASTRTPS_DEFAULT_PROFILES_FILE" not in settings
+    assert "RMW_FASTRTPS_USE_QOS_FROM_XML" not in settings

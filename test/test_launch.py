@@ -255,3 +255,19 @@ def test_the_log_says_who_discovers_the_nodes(
     launch.wait_until(lambda: launch.pids("edgetpu_node") != [])
     environment = Path(f"/proc/{launch.pids('edgetpu_node')[0]}/environ").read_text().split("\0")
     assert f"ROS_AUTOMATIC_DISCOVERY_RANGE={line.rpartition('=')[2].rstrip(')')}" in environment
+
+
+@pytest.mark.parametrize(("chosen", "profile"), [(None, "fastdds.xml"), ("mine.xml", "mine.xml")])
+def test_fast_dds_reads_the_profile_unless_the_user_has_one(
+    start_launch: Callable[..., Launch], monkeypatch: pytest.MonkeyPatch, chosen: str | None, profile: str
+) -> None:
+    for name in ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("FASTRTPS_DEFAULT_PROFILES_FILE", chosen)
+    launch = start_launch("nodes:=none", "backend:=cpu")
+    launch.wait_until(lambda: launch.pids("edgetpu_node") != [])
+    environment = Path(f"/proc/{launch.pids('edgetpu_node')[0]}/environ").read_text().split("\0")
+    (path,) = (line for line in environment if line.startswith("FASTRTPS_DEFAULT_PROFILES_FILE="))
+    assert path.endswith(profile)
+    assert ("RMW_FASTRTPS_USE_QOS_FROM_XML=1" in environment) == (chosen is None)
