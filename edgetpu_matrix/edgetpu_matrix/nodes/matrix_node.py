@@ -85,7 +85,7 @@ class MatrixNode(BaseNode):
     ) -> SignalReader:
         """Subscribe to the numbers in messages of the type and with the fields that the parameters name.
 
-        skips: whether a message is counted and otherwise left aside.
+        skips: whether a message is counted and otherwise ignored.
         """
         kind = message_type(self.values[f"{prefix}_type"])
         reader = SignalReader(kind, self.values[f"{prefix}_fields"], self.values.get(f"{prefix}_format", ""))

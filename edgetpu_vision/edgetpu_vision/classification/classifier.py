@@ -96,7 +96,7 @@ class Classifier(VisionAlgorithm[Classifications]):
         return scores
 
     def _is_likelihood(self, spec: TensorSpec) -> bool | None:
-        """Whether an output holds probabilities; None if its values have to tell."""
+        """Whether an output holds probabilities; None if its values decide."""
         return True if spec.name in self.description.probabilities else always_probabilities(spec)
 
     def _has_classes(self, spec: TensorSpec) -> bool:

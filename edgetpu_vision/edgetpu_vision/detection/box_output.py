@@ -47,7 +47,7 @@ class OutputRoles:
         """The two tables as boxes and classes, one of which has four channels at least.
 
         encoded: whether boxes are relative to anchors, so that they may be negative. Raises
-        ModelUnsupportedError if both have four channels and nothing tells which one is which.
+        ModelUnsupportedError if both have four channels and cannot be distinguished.
         """
         pairs = ((first, second), (second, first))
         named = [(boxes, classes) for boxes, classes in pairs if boxes.spec.name == self.boxes]

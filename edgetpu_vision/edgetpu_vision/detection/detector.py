@@ -46,7 +46,7 @@ class Detector(VisionAlgorithm[Detections]):
 
         classes: labels or numbers of those to find, all by default. head: the kind of the outputs, see
         HeadName; "" to recognise it. boxes_output: name of the output with the boxes, where another one is
-        like it; "" to tell by ranges and names. anchors: those of an SSD, float32[n, 4]: y, x, height and
+        like it; "" to recognise it. anchors: those of an SSD, float32[n, 4]: y, x, height and
         width as parts of the image; or of a YOLOv5, float32[grids, anchors of a cell, 2]: width and height in
         px of the input; None for those that the files give, or that the published models have. InputError
         unless max_results is 1 or more.

@@ -59,8 +59,8 @@ def recognise_head(
 ) -> Head:
     """The head for a detector's outputs.
 
-    size: height and width of its input, px. name: its kind if it is told. boxes_output: name of the output
-    with the boxes if it is told. anchors: those of an SSD or a YOLOv5 if its files do not have them.
+    size: height and width of its input, px. name: its kind if given. boxes_output: name of the output
+    with the boxes if given. anchors: those of an SSD or a YOLOv5 if its files do not have them.
     labels: how many the user gave, if any.
 
     Raises ModelUnsupportedError if the outputs are not those of such a detector.

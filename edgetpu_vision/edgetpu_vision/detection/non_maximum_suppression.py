@@ -95,7 +95,7 @@ class Candidates:
 def highest_of(
     places: NDArray[np.intp], scores: NDArray[Any], count: int = MOST_CANDIDATES
 ) -> NDArray[np.intp]:
-    """Those of the places that have the highest scores, at most so many, in their order.
+    """The `count` places with the highest scores, or all if there are fewer, in their order.
 
     scores: [places], of any numbers; none is NaN. Of equal ones at the limit the first are taken.
     """

@@ -91,7 +91,7 @@ def class_channels(
         raise ModelUnsupportedError(
             f"expected boxes and probabilities in {spec}; got a range from {limits[0]:.2f}: are there "
             "weights of masks, angles of oriented boxes or logits among the channels? Give the labels, whose "
-            "number tells, or name the head: yolov8_obb, yolov8_pose"
+            "number decides, or name the head: yolov8_obb, yolov8_pose"
         )
     return ClassChannels(channels)
 

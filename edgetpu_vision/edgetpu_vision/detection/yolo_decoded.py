@@ -112,7 +112,7 @@ class DecodedHead(Head):
 
 
 class EndToEndHead(Head):
-    """Corners, score and class of boxes that compete no more, [1, n, 6 or more].
+    """Corners, score and class of boxes that need no suppression, [1, n, 6 or more].
 
     Oriented boxes have centre and size instead of corners, and an angle in the last channel.
     """
@@ -159,7 +159,7 @@ def in_px(boxes: NDArray[np.float32], table: Table, size: NDArray[np.float32]) -
 def px_of(boxes: NDArray[np.float32], table: Table, size: NDArray[np.float32]) -> NDArray[np.float32]:
     """What coordinates [n, 4] are to be multiplied by to be px of the input: 1, or its size.
 
-    A quantised output tells by its range, another one by the coordinates at hand.
+    The range of a quantised output decides, of another one the present coordinates.
     """
     limits = real_range(table.spec)
     if limits is not None:

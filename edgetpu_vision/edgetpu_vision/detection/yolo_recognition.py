@@ -194,7 +194,7 @@ def _distribution_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloH
 def _maps(outputs: Sequence[TensorSpec], grids: Grids) -> list[list[Table]]:
     """For each grid the outputs [1, rows, columns, channels], or if not all fit [1, channels, rows, columns].
 
-    A map of as many classes as its grid has rows and columns fits both: the other maps tell.
+    A map of as many classes as its grid has rows and columns fits both: the other maps decide.
     """
     last = [_maps_of_grid(outputs, *size, channels_first=False) for size in grids.sizes]
     first = [_maps_of_grid(outputs, *size, channels_first=True) for size in grids.sizes]

@@ -36,7 +36,7 @@ class LabelTable:
         """The labels for a model.
 
         count: its number of classes; None if unknown. of_model: labels that its files have; if they do not
-        fit they are left aside. Raises LabelsError if what the user named does not fit.
+        fit they are ignored. Raises LabelsError if what the user named does not fit.
         """
         chosen = self._known(count) if self._known else self._own
         if chosen is not None:

@@ -26,7 +26,7 @@ _MOST_BIAS_INPUTS = 8
 class DenseHead:
     """A layer as a matrix: its bias is stored in inputs that are kept constant, if the model has any free.
 
-    Nothing of it is added on the host then; otherwise all of it is.
+    The host then adds nothing; otherwise it adds the whole bias.
     """
 
     matrix: NDArray[np.float64]
