@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -73,6 +74,13 @@ def test_other_names_are_refused(name: str) -> None:
 def test_a_size_without_end_is_refused_with_the_sizes_there_are() -> None:
     with pytest.raises(ModelNameError, match=r"dense_<size>, with sizes from 1 to 9999; got 'dense_10{93}'"):
         build_graph(f"dense_1{'0' * 5000}", dense.FAMILIES)
+
+
+@pytest.fixture(autouse=True)
+def catalogue_is_read_again() -> Iterator[None]:
+    catalogue.cache_clear()
+    yield
+    catalogue.cache_clear()
 
 
 def with_entry_points(monkeypatch: pytest.MonkeyPatch, **points: str) -> None:

@@ -11,7 +11,7 @@ GraphFamily:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -33,8 +33,12 @@ class Catalogue:
     """One message for each package whose families could not be loaded."""
 
 
+@cache
 def catalogue() -> Catalogue:
-    """Families of this package, then those of the other installed packages by the packages' names."""
+    """Families of this package, then those of the other installed packages by the packages' names.
+
+    Looked for once in a process: that reads the entry points of every installed package.
+    """
     families = list(dense.FAMILIES)
     problems = []
     points = {point.name: point for point in entry_points(group=GROUP)}
