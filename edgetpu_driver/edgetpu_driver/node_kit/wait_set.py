@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -29,6 +30,7 @@ from edgetpu_driver.node_kit.callback_guard import (
     source_of,
 )
 from edgetpu_driver.node_kit.executor_calls import calls_of
+from edgetpu_driver.node_kit.large_requests import large_requests_of
 
 Work = Callable[[], None]
 """Takes the data of a ready entity and calls its callback."""
@@ -80,13 +82,20 @@ class WaitSet:
             context.handle,
         )
         adders = [getattr(self._rcl, name) for name in ADDERS]
-        self._additions = [(add, each) for add, group in zip(adders, handles, strict=True) for each in group]
+        additions = [(add, each) for add, group in zip(adders, handles, strict=True) for each in group]
+        large = {each.handle: each for node in nodes for each in node.services if large_requests_of(each)}
+        self._additions = [each for each in additions if each[1] not in large]
+        self._postponable = [(add, each, large[each]) for add, each in additions if each in large]
 
     def wait(self, timeout_sec: float | None) -> list[Work | None]:
         """Wait, and return what is to be done; None stands for something left to rclpy."""
         self._rcl.clear_entities()
         for add, handle in self._additions:
             add(handle)
+        for add, handle, service in self._postponable:
+            large = large_requests_of(service)
+            if large is None or service not in large.postponed:
+                add(handle)
         for waitable in self._waitables:
             waitable.add_to_wait_set(self._rcl)
         self._rcl.wait(timeout_sec_to_nsec(timeout_sec))
@@ -213,10 +222,17 @@ def _take_response(client: Client) -> None:
 
 def _take_request(service: Service) -> None:
     """Answer the requests that wait, one round for all: a round of its own costs more than most requests."""
+    large = large_requests_of(service)
+    if large is not None and not large.may_take(service):
+        return
     for _ in range(_MOST_AT_ONCE):
+        begin = time.thread_time()
         request, header = read_request(service)
         if header is None:
             return
+        was_large = large is not None and large.took(service, time.thread_time() - begin)
         response = service.srv_type.Response()
         with answering(service, header, request, response):
             service.send_response(service.callback(request, response), header)
+        if was_large:
+            return

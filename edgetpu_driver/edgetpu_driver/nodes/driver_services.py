@@ -22,6 +22,7 @@ from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.host.whole_models import device_part
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.error_codes import code_of
+from edgetpu_driver.node_kit.large_requests import LargeRequests
 from edgetpu_driver.node_kit.local_drivers import LocalDriver
 from edgetpu_driver.node_kit.matmul_messages import fill_product, product_request
 from edgetpu_driver.node_kit.printable_text import describe, one_line
@@ -47,6 +48,9 @@ _DEFAULT_PRIORITIES = {
     MatMul.Request: Priority.BULK,
 }
 """Classes of the requests that may name another. Given by edgetpu_msgs/Priority."""
+
+_LARGE = SetWeights, MatMul
+"""Services whose requests may have megabytes."""
 
 
 class ServingDriver(LocalDriver, Protocol):
@@ -75,6 +79,7 @@ class DriverServices:
         self._loads: list[tuple[float, _Reply]] = []
         """Requests that wait for a model to be loaded, with the times at which they came."""
         self._intake = RequestIntake(node)
+        self._large = LargeRequests(node)
         for kind, name, handle in (
             (LoadModel, "load_model", self._load_model),
             (UnloadModel, "unload_model", self._unload_model),
@@ -89,7 +94,9 @@ class DriverServices:
             take = functools.partial(
                 self._take, _DEFAULT_PRIORITIES.get(kind.Request, Priority.NORMAL), serve
             )
-            create_deferred_service(node, kind, f"~/{name}", take, qos)
+            service = create_deferred_service(node, kind, f"~/{name}", take, qos)
+            if kind in _LARGE:
+                self._large.apply_to(service)
 
     def answer_overdue(self, seconds: float) -> None:
         """Answer BUSY to requests that have waited that long for a model, which continues to load."""
@@ -105,6 +112,8 @@ class DriverServices:
         self, default: Priority, serve: Callable[[Any, Respond], None], request: Any, respond: Respond
     ) -> None:
         priority = getattr(request, "priority", 0) or default
+        if priority <= Priority.REAL_TIME:
+            respond = self._large.noting_urgent(respond)
         self._intake.add(priority, functools.partial(serve, request, respond))
 
     def _serve(self, kind: Any, name: str, handle: Any, request: Any, respond: Respond) -> None:
