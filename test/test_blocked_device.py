@@ -161,7 +161,7 @@ class TestWaitingWithoutADeadline:
         load = {"model": "sums", "name": "again"}
         answer = graph.call(LoadModel, "/edgetpu/load_model", wait=True, **load)
         assert answer.error.value == ErrorCode.BUSY
-        assert answer.message == "the model is still being loaded after 0.3 s; ask again"
+        assert answer.message == "the model is still being loaded after 0.3 s; try again"
         driver.device.free.set()
         while answer.error.value == ErrorCode.BUSY:  # on a loaded machine
             answer = graph.call(LoadModel, "/edgetpu/load_model", wait=True, **load)

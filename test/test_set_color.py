@@ -148,7 +148,7 @@ def test_a_restarted_tracker_tracks_the_color_that_was_set(
     tracker.node.start_eye()
     assert tracker.place() == near("blue")
     tracker.node.eye.kill()
-    tracker.node.start_eye(color="green")  # a parameter that was changed counts more
+    tracker.node.start_eye(color="green")  # a parameter that was changed takes precedence
     assert tracker.place() == near("green")
 
 

@@ -30,7 +30,7 @@ def create_deferred_service(
     """Offer a service; `callback` gets each request and a function that sends its answer, at once or later.
 
     rclpy, and every executor, sends what a service's callback returns together with the header of the
-    request: `Service.send_response(response, header)`. Here the callback returns a place for the answer, and
+    request: `Service.send_response(response, header)`. Here the callback returns a slot for the answer, and
     the service's own `send_response` notes the header there, so no coroutine is suspended and no executor has
     to know of it. Two threads may send answers at the same time: rclpy holds the interpreter lock meanwhile.
     An answer that cannot be sent is replaced with one that says why; without its client it is dropped.

@@ -1,8 +1,8 @@
 """A single-threaded executor that keeps its wait set from one round to the next.
 
 EDGETPU_EXECUTOR=rclpy selects rclpy's own executor instead; `make_executor` also falls back to it if a
-private name is missing. Both go on after what callbacks raise; see `callback_guard`. rclpy promises nothing
-about the following names, which this module and `wait_set` use:
+private name is missing. Both continue after exceptions of callbacks; see `callback_guard`. rclpy promises
+nothing about the following names, which this module and `wait_set` use:
 
 - SingleThreadedExecutor: `_context`, `_guard`, `_is_shutdown`, `_sigint_gc`, `_make_handler`, and
   `_spin_once_impl`, which is overridden because spin_until_future_complete calls it;

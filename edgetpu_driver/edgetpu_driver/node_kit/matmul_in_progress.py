@@ -53,7 +53,7 @@ class ProductInProgress:
     def end_round(self) -> ProductResult | None:
         """Hand over the outputs of the round, and begin the next one; the result if there is none.
 
-        Whatever is raised becomes the result: a product that does not end would keep all others waiting.
+        Any exception becomes the result: a product that does not end would keep all others waiting.
         """
         if self.error is not None:
             return ProductResult(error=self.error)

@@ -67,7 +67,7 @@ class ModelClient:
     it. Empty: chosen by the driver, and shared.
     driver: the driver node's name, absolute or relative to the node's namespace. Several, in a list or
     separated by commas: the first that is ready is used; see DriverChoice.
-    priority, deadline: of its inferences; the deadline in seconds, 0: as late as leaves time for an answer.
+    priority, deadline: of its inferences; the deadline in seconds, 0: as late as an answer permits.
     on_ready: called each time the model has been loaded; `inputs` and `outputs` are known then.
     request_timeout: seconds after which an unanswered request counts as lost.
     sets_weights: False for a node that never does, which then needs no permission for ~/set_weights.

@@ -1,4 +1,4 @@
-"""Ends a process of nodes in time, and tells its error first, even if the middleware hangs meanwhile.
+"""Ends a process of nodes in time, and reports its error first, even if the middleware hangs meanwhile.
 
 Fast DDS can deadlock while a node is destroyed and other participants leave the graph (Fast-DDS issue 6193).
 rclpy holds the interpreter's lock during that, so no thread of Python could end the process; the thread of
@@ -58,7 +58,7 @@ def failed_starts_told(tell: Callable[[Exception], None]) -> Iterator[None]:
 
 
 def tell_failed_start(error: BaseException) -> None:
-    """Tell the process, if it wants to know, that a node failed to start and is about to be destroyed."""
+    """Notify the process, if it asked for that, that a node failed to start and is about to be destroyed."""
     if _tell_failed_start is not None and isinstance(error, Exception):
         _tell_failed_start(error)
 

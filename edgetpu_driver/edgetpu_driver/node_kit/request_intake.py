@@ -17,7 +17,7 @@ from edgetpu_driver.node_kit.executor_calls import executor_calls
 HANDLED_AT_ONCE = 2
 """Requests that are handled before the executor looks for new ones, which may be more urgent.
 
-Rows: fairness, a client at 60 Hz during 50 in flight, p99 of the client. A look costs half of a request.
+Rows: fairness, a client at 60 Hz during 50 in flight, p99 of the client. A check costs half of a request.
 """
 
 MAX_WAITING = 500

@@ -13,11 +13,11 @@ MOST_QUICK_FAILURES = 5
 
 
 class RespawnLimit:
-    """Tells for one process of a launch file when it is of no use to start it again.
+    """Decides for one process of a launch file whether to restart it.
 
-    A crash, a kill and a stop are reasons to start again. A process that itself reports a failure (a positive
-    exit status) MOST_QUICK_FAILURES times in a row within QUICK seconds of its start is not restarted, nor
-    is one that cannot read its arguments, because the same would happen again.
+    A process that crashed, was killed or was stopped is restarted. One that itself reports a failure (a
+    positive exit status) MOST_QUICK_FAILURES times in a row within QUICK seconds of its start is not
+    restarted, nor is one that cannot read its arguments, because the same would happen again.
     """
 
     def __init__(self) -> None:

@@ -29,13 +29,13 @@ class ResultTopic:
     message_type: type[Any]
     values: tuple[ResultValue, ...]
     row: Callable[[Any], Mapping[str, float]] | None = None
-    """Computes the fields of a message that is no flat list of numbers: `valid`, `confidence` and those of
+    """Computes the fields of a message that is not a flat list of numbers: `valid`, `confidence` and those of
     `values`. None: the message has fields of these names."""
     position: tuple[str, str] | None = None
     """Fields that are a position in the image, from -1 (centre of the first pixel) to 1 (of the last)."""
     picture: Callable[[Pixels, Any], Pixels] | None = None
-    """Draws a message on a copy of its image, uint8 [H, W] or [H, W, 3] RGB, so that who shows the camera's
-    images needs no debug images. None: only the node can draw its results, on ~/debug_image."""
+    """Draws a message on a copy of its image, uint8 [H, W] or [H, W, 3] RGB, so that viewers of the camera's
+    images need no debug images. None: only the node can draw its results, on ~/debug_image."""
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ def _destroy(node: Node) -> int:
 
 
 def _report(error: Exception, nodes: Sequence[Node]) -> int:
-    """Tell of an error in one line; an unexpected one is logged by the node it came from, if known."""
+    """Report an error in one line; an unexpected one is logged by the node it came from, if known."""
     if isinstance(error, _EXPECTED):
         return _complain(error, EXIT_FAILURE)
     seen = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]

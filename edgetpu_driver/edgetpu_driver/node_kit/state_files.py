@@ -14,7 +14,7 @@ KEEP_STATE = Setting(
     "keep_state",
     True,
     "Keep what a service has set (colour, template, classes) in edgetpu/state in $ROS_HOME or ~/.ros, and "
-    "start with it again. A parameter that was changed since then counts more.",
+    "start with it again. A parameter that was changed since then takes precedence.",
 )
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")

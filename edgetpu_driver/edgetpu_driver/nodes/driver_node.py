@@ -236,10 +236,10 @@ class DriverNode(BaseNode, LifecycleNode):
         return self._host
 
     def _notify(self) -> None:
-        """Called from any thread when the host's state has changed or the host has given up.
+        """Called from any thread when the host's state has changed or it stops waiting for a device.
 
-        A state may be over before the executor has time for it, so it is told here. Nothing is raised: the
-        host's thread has to go on.
+        A state may be over before the executor has time for it, so it is reported here. Nothing is raised,
+        because the host's thread must continue.
         """
         try:
             self.publish_status()

@@ -58,7 +58,7 @@ SETTINGS = (
     Setting(
         "share_inferences",
         True,
-        "Answer what several nodes ask about the same image by one inference, of one graph for all of them "
+        "Answer requests of several nodes for the same image by one inference, of one graph for all of them "
         "where their models are of the suite's catalogue. false: one inference for each request.",
     ),
     Setting(

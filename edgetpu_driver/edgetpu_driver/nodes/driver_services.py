@@ -105,7 +105,7 @@ class DriverServices:
         for came, reply in self._loads:
             if now - came >= seconds:
                 reply.fail(
-                    BusyError(f"the model is still being loaded after {seconds:g} s; ask again", LOADING)
+                    BusyError(f"the model is still being loaded after {seconds:g} s; try again", LOADING)
                 )
 
     def _take(
