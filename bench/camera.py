@@ -81,7 +81,7 @@ def image_message(frame: NDArray[np.uint8]) -> Image:
 
 
 class Camera(Node):
-    """Publishes the scene with its CameraInfo in the namespaces it is asked for."""
+    """Publishes the scene with its CameraInfo in the requested namespaces."""
 
     def __init__(self) -> None:
         super().__init__("bench_camera")

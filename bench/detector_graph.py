@@ -1,7 +1,7 @@
 """A graph with the form of an SSD for 300x300 px, as costly for the stick and the node as a Coral detector.
 
 Its weights are random: in any image it finds one object of class 1, which fills most of it. 6 MB of them are
-where they cost few multiplications, so that a virtual stick runs it at the rate of a camera.
+in layers with few multiplications, so that a virtual stick runs it at the rate of a camera.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _ROUNDS, _QUICK_ROUNDS = 4, 2
 _PATIENCE = 30.0
 _ADDED_REACH = 2.0
 """What a flood may add to the time in the driver, ms, besides the longest single transfer. On the CPU that is
-one run of the flood's model, a tenth of a millisecond. Nothing is asked of a flood of loads: each of them
+one run of the flood's model, a tenth of a millisecond. There is no limit for a flood of loads: each of them
 prepares a graph for some milliseconds, and a request waits for one at most."""
 _RATIO_REACH = 1.5
 _ANSWER_REACH = 50.0
@@ -85,7 +85,7 @@ class _TimedClient:
         self.measure(1.0)
 
     def measure(self, seconds: float, turns: _Turns | None = None) -> None:
-        """Send requests for so long, and wait for their answers."""
+        """Send requests for this time, and wait for their answers."""
         turns = turns or _Turns()
         answers: list[tuple[float, bool]] = []
         self._driver_times()
@@ -112,7 +112,7 @@ class _TimedClient:
         invoke.call_async(self._request)
 
     def elapsed(self, kind: Any, service: str, request: Any) -> float:
-        """Seconds from a request to its answer, whatever the answer is."""
+        """Seconds from a request to its answer, which may be an error."""
         client = self._node.create_client(kind, service)
         client.wait_for_service(_PATIENCE)
         self._spin_until(time.perf_counter() + _DISCOVERY_SECONDS)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 _LARGEST = 127
 _DEVIATIONS_AT_LARGEST = np.concatenate([np.arange(2.0, 5.5, 0.1), np.arange(6.0, 30.0)])
-"""The scales that are tried: so many standard deviations of the values are the largest number.
+"""The scales that are tried: standard deviations of the values at the largest number.
 
 Normal values need 4, sparse ones such as spectra of lines more.
 """

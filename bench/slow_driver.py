@@ -14,7 +14,7 @@ from edgetpu_driver.node_kit.spin import run
 from edgetpu_driver.nodes.driver_node import DriverNode
 
 SECONDS = 6.0
-"""Duration of an inference; the thread of the device blocks for so long."""
+"""Duration of an inference; the thread of the device blocks meanwhile."""
 
 
 class _SlowBackend(CpuBackend):

@@ -1,7 +1,7 @@
 """Fuzzes the ROS boundary: every topic and service of every node, found in the running graph.
 
 Each node of the table runs in its own process. Subscriptions get damaged serialised messages and
-readable ones with values at the edges, services get both as requests. Readable requests must be answered;
+readable ones with extreme values, services get both as requests. Readable requests must be answered;
 after each batch the node must run, answer, and make results of good messages if it did before.
 """
 

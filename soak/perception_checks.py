@@ -36,7 +36,7 @@ TOLERANCES = {
     ("pattern_tracker", "y"): 1.5,
     ("looming", "expansion_rate"): 0.05,
 }
-"""Largest error of a value, in its unit. Half a second off, it is larger."""
+"""Largest error of a value, in its unit. Results of half a second earlier or later exceed it."""
 
 LARGEST_TURN = 2
 """Images between the two of a flow result that is checked; the camera turns too far in more."""
@@ -150,7 +150,7 @@ def _verdict(node: str, index: int, result: Result, expected: Mapping[str, float
         return Outcome.NOT_JUDGED, ""
     if not valid:
         if result.valid:
-            return Outcome.WRONG, f"image {index}: valid, but there is nothing: {dict(result.values)}"
+            return Outcome.WRONG, f"image {index}: valid, but nothing is in view: {dict(result.values)}"
         return Outcome.RIGHT, ""
     if not result.valid:
         return Outcome.NOT_VALID, ""

@@ -1,4 +1,4 @@
-"""One run of a host: clients, faults and changes that follow from a seed, and what must hold at the end."""
+"""One run of a host: clients, faults and changes that follow from a seed, and the conditions at the end."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class Scenario:
         self._host.close()
         self._check_closed()
         assert self._controller.wait(lambda: not self._controller.unfinished(), PATIENCE), (
-            f"threads go on after close: {self._controller.unfinished()}\n{self._controller.stacks()}"
+            f"threads continue after close: {self._controller.unfinished()}\n{self._controller.stacks()}"
         )
         self.answers.check()
         assert not self._log.unexpected, self._log.unexpected
@@ -302,7 +302,7 @@ class Scenario:
         for stick in self._sticks:
             stick.plugged, stick.failures, stick.warm = True, 0, False
 
-    # What must hold.
+    # The conditions at the end.
 
     def _check_rest(self) -> None:
         """No work is left: the sticks are idle, nothing is claimed, unloaded models are released."""
