@@ -235,8 +235,22 @@ class TestContactGuard:
                 "/still/looming/time_to_contact": TimeToContact(header=partner.header(), valid=True),
             }
 
-        velocity = partner.send_until(world, lambda each: each.linear.x > 0)
-        assert velocity.linear.x == 0.125
+        partner.send_until(world, lambda each: each.linear.x == 0.125)
+        assert max(each.linear.x for each in partner.velocities) == 0.125
+
+    def test_does_not_follow_a_velocity_of_an_old_time(
+        self, start_node: Callable[..., Any], graph: Any
+    ) -> None:
+        process = start_node(PACKAGE, "contact_guard", "-r", "__ns:=/late", timeout=1.0, stamped=True)
+        partner = Partner(graph, "/late/cmd_vel", TwistStamped)
+        late = TwistStamped(header=partner.header(ago=60.0), twist=Twist(linear=Vector3(x=0.5)))
+
+        def complained() -> bool:
+            partner.send("/late/cmd_vel_in", late)
+            return "expected velocities of the last 1 s (timeout); got one 6" in process.output
+
+        graph.spin_until(complained)
+        assert partner.velocities == []
 
     def test_refuses_sizes_in_the_wrong_order(self, partner: Partner, graph: Any) -> None:
         del partner
@@ -321,7 +335,7 @@ class TestContactGuard:
                 ),
             }
 
-        velocity = partner.send_until(world, lambda each: each.linear.x > 0)
+        velocity = partner.send_until(world, lambda each: each.linear.x > 0.24)
         assert velocity.linear.x == pytest.approx(0.25)
 
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
-from geometry_msgs.msg import Twist
+from geometry_msgs.msg import TwistStamped
 from nav_msgs.msg import Odometry
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
@@ -21,6 +21,7 @@ from std_msgs.msg import Float32MultiArray, Float64MultiArray
 from edgetpu_control.learned.network import Interval, Layer, Network
 from edgetpu_control.nodes import policy_node
 from edgetpu_driver.errors import InputError
+from edgetpu_msgs.msg import ServoError
 
 PACKAGE = "edgetpu_control"
 
@@ -58,7 +59,10 @@ def node(start_node: Callable[..., Any], folder: Path) -> Any:
         policy=policy(folder, "half", 0.5),
         width=16,
         twist=True,
+        stamped=True,
+        frame_id="base",
         max_angular=0.3,
+        linear_deadband=0.1,
         timeout=10.0,
         qos_reliability="reliable",
         qos_depth=10,
@@ -75,7 +79,7 @@ class Partner:
         self._odometry = graph.node.create_publisher(Odometry, "odom", 10)
         self._extra = graph.node.create_publisher(Float32MultiArray, "extra", 10)
         self.commands = graph.collect(Float64MultiArray, "/policy/command")
-        self.velocities = graph.collect(Twist, "/policy/cmd_vel")
+        self.velocities = graph.collect(TwistStamped, "/policy/cmd_vel")
         self._client = graph.node.create_client(SetParameters, "/policy/set_parameters")
 
     def observe(self, value: float) -> None:
@@ -117,9 +121,23 @@ def test_commands_what_the_network_gives(partner: Partner) -> None:
 def test_publishes_commands_as_velocities_within_limits(partner: Partner) -> None:
     partner.velocities.clear()
     partner.command(0.8, 0.4)
-    partner.graph.spin_until(lambda: any(abs(each.linear.x - 0.4) < 0.02 for each in partner.velocities))
-    partner.graph.spin_until(lambda: any(each.angular.z == 0.3 for each in partner.velocities))
-    assert all(abs(each.angular.z) <= 0.3 for each in partner.velocities)
+    partner.graph.spin_until(
+        lambda: any(abs(each.twist.linear.x - 0.4) < 0.02 for each in partner.velocities)
+    )
+    partner.graph.spin_until(lambda: any(each.twist.angular.z == 0.3 for each in partner.velocities))
+    assert all(abs(each.twist.angular.z) <= 0.3 for each in partner.velocities)
+    assert {each.header.frame_id for each in partner.velocities} == {"base"}
+    assert all(each.header.stamp.sec > 0 for each in partner.velocities)
+
+
+def test_a_command_within_the_deadband_is_a_standstill(partner: Partner) -> None:
+    partner.command(0.1, 0.05)
+    partner.graph.spin_until(lambda: partner.velocities[-1].twist.linear.x == 0)
+    partner.velocities.clear()
+    partner.command(0.1, 0.05)
+    partner.graph.spin_until(lambda: len(partner.velocities) > 3)
+    assert {each.twist.linear.x for each in partner.velocities} == {0.0}
+    partner.graph.spin_until(lambda: abs(partner.velocities[-1].twist.angular.z - 0.05) < 0.02)
 
 
 def test_another_policy_takes_over_without_a_gap(partner: Partner, folder: Path) -> None:
@@ -176,6 +194,42 @@ def test_tells_the_error_of_each_layer(node: Any, partner: Partner, folder: Path
     assert partner.set_policy(policy(folder, "full", 1.0)) == ""
     partner.command(0.1, 0.1)
     assert "errors of its layers by 8 bits: 1: " in node.output
+
+
+def test_observes_only_what_is_valid_and_recent(
+    start_node: Callable[..., Any],
+    graph: Any,
+    node: Any,  # noqa: ARG001 - the driver runs
+    folder: Path,
+) -> None:
+    process = start_node(
+        PACKAGE,
+        "policy",
+        "-r",
+        "__ns:=/seen",
+        driver="/edgetpu",
+        model_dir=folder,
+        policy=policy(folder, "seen", 0.5, inputs=1),
+        timeout=2.0,
+        observations="servo_error edgetpu_msgs/msg/ServoError bearing_x",
+    )
+    publisher = graph.node.create_publisher(ServoError, "/seen/servo_error", 10)
+    commands = graph.collect(Float64MultiArray, "/seen/policy/command")
+
+    def send(bearing: float, *, ago: int = 0, valid: bool = True) -> None:
+        message = ServoError(valid=valid, bearing_x=bearing)
+        message.header.stamp = graph.node.get_clock().now().to_msg()
+        message.header.stamp.sec -= ago
+        publisher.publish(message)
+
+    def commanded() -> bool:
+        send(0.2, valid=False)
+        send(0.4, ago=60)
+        send(0.8)
+        return bool(commands) and "servo_error skipped: expected a stamp of the last 2 s" in process.output
+
+    graph.spin_until(commanded)
+    assert [each.data[0] for each in commands] == pytest.approx([0.4] * len(commands), abs=0.02)
 
 
 @pytest.mark.parametrize(

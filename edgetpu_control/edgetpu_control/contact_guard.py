@@ -7,11 +7,21 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from edgetpu_control.distance_filter import SLOWEST, Contact, DistanceFilter
-from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityHistory
+from edgetpu_control.velocity import (
+    STANDSTILL,
+    Deadband,
+    Velocity,
+    VelocityHistory,
+    VelocityLimits,
+    VelocityRamp,
+)
 from edgetpu_driver.errors import InputError
 
 MEASURED_OVER = 0.2
 """Seconds before an image over which a growth is measured; chosen on the simulated robot (`make drive`)."""
+
+_WIDTH_IN_SIGMAS = math.sqrt(12)
+"""Of an interval within which every value is as likely."""
 
 
 class Restriction(Enum):
@@ -69,25 +79,38 @@ SIZE_RELEASE = 0.9
 class ContactGuard:
     """Passes a velocity on, its forward speed limited to what lets the robot stop in time.
 
-    Turning and driving backwards are never limited. Without a velocity for `timeout` seconds the speed is 0;
-    without a valid measurement, or odometry where it is used, it is `blind_speed`.
+    What lies ahead limits neither turning nor driving backwards. The robot speeds up no faster than limits
+    allow, and brakes at once. Without a velocity for `timeout` seconds the speed is 0; without a valid
+    measurement, or odometry where it is used, it is `blind_speed`.
     """
 
     def __init__(
-        self, settings: GuardSettings, timeout: float, *, detections: bool = False, odometry: bool = False
+        self,
+        settings: GuardSettings,
+        limits: VelocityLimits,
+        timeout: float,
+        *,
+        detections: bool = False,
+        odometry: bool = False,
     ) -> None:
         """timeout: s. detections, odometry: whether the robot may only drive while these come, too."""
         self.settings = settings
+        self.limits = limits
+        self.deadband = Deadband()
+        """Of the velocities that are given."""
         self.timeout = timeout
         self.restriction = Restriction.NO_COMMAND
         self.distance = DistanceFilter()
         """From the camera; see DistanceFilter."""
         self._needs_detections, self._needs_odometry = detections, odometry
-        self._odometry = VelocityHistory()
+        self._ramp = VelocityRamp()
+        self._told, self._braking = VelocityHistory(), VelocityHistory()
+        """What the robot does if it obeys at once, and if it brakes as slowly as it may."""
         self._lag = 0.0
+        """By which it may follow the latter, s."""
         self._asked = STANDSTILL
         self._asked_at = self._seen_at = self._detected_at = self._approached_at = -math.inf
-        self._driven_at = -math.inf
+        self._driven_at = self._given_at = -math.inf
         self._now = -math.inf
         self._size = 0.0
         self._turned = 0.0
@@ -100,12 +123,19 @@ class ContactGuard:
     def drive(self, velocity: Velocity, now: float) -> None:
         """Take the velocity that the robot's odometry measured."""
         self._lag, self._driven_at = 0.0, now
-        self._odometry.add(now, velocity)
+        self._told.add(now, velocity)
+        self._braking.add(now, velocity)
 
     def follow(self, velocity: Velocity, now: float) -> None:
-        """Take the velocity that a robot without odometry was given, and has after its reaction time."""
+        """Take the velocity that a robot without odometry was given.
+
+        It reacts at any time within its reaction time, and brakes with its deceleration, or harder.
+        """
         self._lag = self.settings.reaction_time
-        self._odometry.add(now + self._lag, velocity)
+        since, before = self._braking.latest
+        braked = before.linear - self.settings.deceleration * max(now - since, 0.0)
+        self._told.add(now, velocity)
+        self._braking.add(now, replace(velocity, linear=max(velocity.linear, braked)))
 
     def measure(self, contact: Contact, stamp: float, now: float) -> None:
         """Take what was measured in an image of the time `stamp`, s."""
@@ -114,7 +144,7 @@ class ContactGuard:
         self._advance(now)
         self._seen_at = stamp
         speed, sigma = self._speed(stamp)
-        self.distance.measure(contact, speed, sigma, self._odometry.travelled(stamp, now).linear)
+        self.distance.measure(contact, stamp, speed, sigma, self._driven(stamp, now)[0])
         # Growth that a robot sees while it stands is due to what moves.
         if contact.approaching and speed < SLOWEST and self._contact_is_near(contact):
             self._approached_at = stamp
@@ -137,16 +167,20 @@ class ContactGuard:
 
     def command(self, now: float) -> Velocity | None:
         """Return the velocity from now on, s; None while none is asked for, after a standstill was given."""
+        seconds = min(max(now - self._given_at, 0.0), self.timeout)
+        self._given_at = now
         self._advance(now)
         if not 0 <= now - self._asked_at <= self.timeout:
             given = self.restriction is Restriction.NO_COMMAND
             self.restriction, self._asked = Restriction.NO_COMMAND, STANDSTILL
+            self._ramp.velocity = STANDSTILL
             return None if given else STANDSTILL
         limit, self.restriction = self._limit(now)
         linear = min(self._asked.linear, limit)
         if linear == self._asked.linear:
             self.restriction = Restriction.NONE
-        return replace(self._asked, linear=linear)
+        wanted = self.deadband.applied(replace(self._asked, linear=linear))
+        return self._ramp.speed_up(wanted, self.limits, seconds)
 
     def _advance(self, now: float) -> None:
         """Move what lies ahead by what the robot has driven since the last call."""
@@ -154,22 +188,27 @@ class ContactGuard:
             self._seen_at = self._detected_at = self._approached_at = self._driven_at = -math.inf
             self.distance.forget()
         elif math.isfinite(self._now):
-            driven = self._odometry.travelled(self._now, now)
-            self.distance.drive(driven.linear, now - self._now)
-            self._turned += driven.angular
+            self.distance.drive(*self._driven(self._now, now), now - self._now)
+            self._turned += self._told.travelled(self._now - self._lag, now - self._lag).angular
             if abs(self._turned) > self.settings.release_angle:
                 self.release()
                 self._turned = 0.0
         self._now = now
 
     def _speed(self, stamp: float) -> tuple[float, float]:
-        """Return the robot's speed while a growth was measured, m/s, and how uncertain it is.
+        """Return the robot's speed while a growth was measured, m/s, and how uncertain it is."""
+        before = self._braking.at(stamp - MEASURED_OVER - self._lag).linear
+        after = self._told.at(stamp).linear
+        return (before + after) / 2, abs(before - after) / _WIDTH_IN_SIGMAS
 
-        A robot without odometry changes its speed some time within its reaction time.
+    def _driven(self, since: float, until: float) -> tuple[float, float]:
+        """Return the way between two times, m, and how uncertain it is.
+
+        It is between those of a robot that obeys at once, and of one that obeys as late as it may.
         """
-        before = self._odometry.at(stamp - MEASURED_OVER).linear
-        after = self._odometry.at(stamp + self._lag).linear
-        return (before + after) / 2, abs(before - after) / 2
+        one = self._told.travelled(since, until).linear
+        other = self._braking.travelled(since - self._lag, until - self._lag).linear
+        return (one + other) / 2, abs(one - other) / _WIDTH_IN_SIGMAS
 
     def _contact_is_near(self, contact: Contact) -> bool:
         certain = contact.expansion_rate - contact.expansion_rate_sigma

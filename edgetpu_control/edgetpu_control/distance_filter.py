@@ -11,6 +11,16 @@ SLOWEST = 0.05
 SPEED_ERROR = 0.05
 """Standard deviation of the robot's speed, relative to it: odometry of wheels, and lag behind commands."""
 
+LEAST_SPEED_ERROR = 0.02
+"""m/s. Below it wheels slip and stick, so a slow robot's times to contact tell little of the distance."""
+
+KNOWN_SPEED = 2.0
+"""Standard deviations that a speed must be above 0 to tell a distance."""
+
+SPEED_ERROR_LASTS = 0.5
+"""Seconds in which the errors of the speed are alike, so that more measurements make them no smaller: as long
+as it takes to brake, or to get up to speed."""
+
 OWN_MOTION = 0.05
 """m per square root of a second: how uncertain a distance becomes in 1 s, as what lies ahead may move.
 Faster things do not pass the gate, and the filter starts anew at them."""
@@ -51,8 +61,9 @@ class DistanceFilter:
         self.distance = math.inf
         """m; inf: nothing is known to lie ahead."""
         self.variance = 0.0
+        self._measured_at = -math.inf
         self._odd: float | None = None
-        """The last measurement, if it did not fit; with the next that does not, it starts anew."""
+        """The last measurement, if it did not fit or was the first; with the next like it, it starts anew."""
 
     @property
     def sigma(self) -> float:
@@ -62,43 +73,51 @@ class DistanceFilter:
     def forget(self) -> None:
         """Take the way for free."""
         self.distance, self.variance, self._odd = math.inf, 0.0, None
+        self._measured_at = -math.inf
 
-    def drive(self, metres: float, seconds: float) -> None:
-        """Take note of what the robot has driven, forward positive."""
+    def drive(self, metres: float, sigma: float, seconds: float) -> None:
+        """Take note of what the robot has driven, forward positive, and of its standard deviation, m."""
+        if self._odd is not None:
+            self._odd -= metres
         if math.isinf(self.distance):
             return
         self.distance -= metres
-        self.variance += (SPEED_ERROR * metres) ** 2
+        self.variance += (SPEED_ERROR * metres) ** 2 + _alike(seconds) * sigma**2
         if metres:
             self.variance += OWN_MOTION**2 * seconds
-        if self._odd is not None:
-            self._odd -= metres
 
-    def measure(self, contact: Contact, speed: float, speed_sigma: float, driven: float) -> None:
-        """Take a measurement.
+    def measure(
+        self, contact: Contact, stamp: float, speed: float, speed_sigma: float, driven: float
+    ) -> None:
+        """Take a measurement in an image of the time `stamp`, s.
 
         speed, speed_sigma: of the robot when the image was taken, m/s, forward positive, and its standard
         deviation. driven: way since then, m.
         """
-        if speed - speed_sigma < SLOWEST or not contact.is_plausible:
+        error = math.hypot(speed_sigma, SPEED_ERROR * speed, LEAST_SPEED_ERROR)
+        if speed < max(SLOWEST, KNOWN_SPEED * error) or not contact.is_plausible:
             return
         rate, rate_sigma = contact.expansion_rate, contact.expansion_rate_sigma
         if not contact.approaching:
-            slowest = max(speed - GATE * speed_sigma, 0.0)
+            slowest = max(speed - GATE * error, 0.0)
             self._forget_if_beyond(slowest / max(rate + GATE * rate_sigma, 1e-9) - driven)
             return
         distance = speed / rate
-        sigma = distance * math.hypot(rate_sigma / rate, speed_sigma / speed, SPEED_ERROR)
-        self._update(distance - driven, sigma**2)
+        own = (distance * rate_sigma / rate) ** 2
+        common = (distance * error / speed) ** 2
+        alike = _alike(stamp - self._measured_at)
+        self._measured_at = stamp
+        self._update(distance - driven, own + common, own + alike * common)
 
     def _forget_if_beyond(self, least: float) -> None:
         """Forget a distance that is less than what lies ahead is away for certain."""
         if self.distance + GATE * self.sigma < least:
             self.forget()
 
-    def _update(self, distance: float, variance: float) -> None:
+    def _update(self, distance: float, variance: float, weighed: float) -> None:
+        """Take a distance, m, of this variance; weighed: the variance that it is to be weighed by."""
         if math.isinf(self.distance):
-            self.distance, self.variance = distance, variance
+            self._take_odd(distance, variance)
             return
         total = self.variance + variance
         innovation = distance - self.distance
@@ -106,12 +125,18 @@ class DistanceFilter:
             self._take_odd(distance, variance)
             return
         self._odd = None
+        total = self.variance + weighed
         gain = self.variance / total if total > 0 else 1.0
         self.distance += gain * innovation
         self.variance *= 1 - gain
 
     def _take_odd(self, distance: float, variance: float) -> None:
-        """Start anew at a measurement that does not fit, if the one before did not fit in the same way."""
+        """Start at a measurement that does not fit, or is the first, if the one before it says the same."""
         before, self._odd = self._odd, distance
         if before is not None and (before - distance) ** 2 <= 2 * GATE**2 * variance:
             self.distance, self.variance, self._odd = distance, variance, None
+
+
+def _alike(seconds: float) -> float:
+    """Return how many errors of the speed, of one in so many seconds, are alike."""
+    return max(SPEED_ERROR_LASTS / max(seconds, 1e-3), 1.0)

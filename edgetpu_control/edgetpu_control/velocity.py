@@ -52,6 +52,23 @@ class VelocityLimits:
                 raise InputError(f"{name}: expected a positive number; got {value}")
 
 
+@dataclass(frozen=True)
+class Deadband:
+    """Magnitudes below which a velocity that is asked for means 0; neither is negative."""
+
+    linear: float = 0.0
+    """m/s."""
+    angular: float = 0.0
+    """rad/s."""
+
+    def applied(self, velocity: Velocity) -> Velocity:
+        """Return the velocity without what is too small."""
+        return Velocity(
+            0.0 if abs(velocity.linear) < self.linear else velocity.linear,
+            0.0 if abs(velocity.angular) < self.angular else velocity.angular,
+        )
+
+
 class VelocityRamp:
     """Approaches the velocities asked for no faster than limits allow."""
 
@@ -68,6 +85,29 @@ class VelocityRamp:
             ),
         )
         return self.velocity
+
+    def speed_up(self, wanted: Velocity, limits: VelocityLimits, seconds: float) -> Velocity:
+        """Return the velocity after so many seconds; a lower one than the present is reached at once."""
+        self.velocity = Velocity(
+            _step(
+                _kept(self.velocity.linear, wanted.linear),
+                wanted.linear,
+                limits.linear,
+                limits.linear_acceleration * seconds,
+            ),
+            _step(
+                _kept(self.velocity.angular, wanted.angular),
+                wanted.angular,
+                limits.angular,
+                limits.angular_acceleration * seconds,
+            ),
+        )
+        return self.velocity
+
+
+def _kept(present: float, wanted: float) -> float:
+    """Return what is left of a velocity after braking at once to a wanted one, or to 0 before a reversal."""
+    return math.copysign(min(abs(present), abs(wanted)), present) if present * wanted > 0 else 0.0
 
 
 def _step(present: float, wanted: float, limit: float, change: float) -> float:
@@ -94,6 +134,11 @@ class VelocityHistory:
         entries.append((now, velocity))
         while len(entries) > 1 and entries[1][0] <= now - _LONGEST_HISTORY:
             entries.popleft()
+
+    @property
+    def latest(self) -> tuple[float, Velocity]:
+        """The latest velocity and the time, s, from which it holds; standstill from -inf if there is none."""
+        return self._entries[-1] if self._entries else (-math.inf, STANDSTILL)
 
     def at(self, time: float) -> Velocity:
         """Return the velocity at this time; standstill before the first one."""

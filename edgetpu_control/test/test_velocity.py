@@ -6,7 +6,14 @@ import math
 
 import pytest
 
-from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityHistory, VelocityLimits, VelocityRamp
+from edgetpu_control.velocity import (
+    STANDSTILL,
+    Deadband,
+    Velocity,
+    VelocityHistory,
+    VelocityLimits,
+    VelocityRamp,
+)
 from edgetpu_driver.errors import InputError
 
 LIMITS = VelocityLimits(linear=1.0, angular=2.0, linear_acceleration=4.0, angular_acceleration=10.0)
@@ -75,3 +82,9 @@ class TestAHistory:
             history.add(3.0 + tick, Velocity(1.0, 0.0))
         assert len(history._entries) <= 7
         assert history.travelled(1000.0, 1002.0) == Velocity(2.0, 0.0)
+
+
+def test_a_deadband_lets_pass_what_is_no_number() -> None:
+    passed = Deadband(0.1, 0.1).applied(Velocity(math.nan, 0.05))
+    assert math.isnan(passed.linear)
+    assert passed.angular == 0

@@ -14,8 +14,14 @@ from std_srvs.srv import Trigger
 from edgetpu_control.contact_guard import ContactGuard, GuardSettings, Restriction
 from edgetpu_control.distance_filter import Contact
 from edgetpu_control.nodes.control_node import ControlNode
-from edgetpu_control.nodes.control_parameters import control_settings, live
-from edgetpu_control.velocity import FASTEST, Velocity
+from edgetpu_control.nodes.control_parameters import (
+    control_settings,
+    deadband,
+    deadband_settings,
+    limit_settings,
+    live,
+)
+from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_msgs.msg import TimeToContact
@@ -79,6 +85,8 @@ class ContactGuardNode(ControlNode):
     """Limits the forward speed of a robot by the time to contact, so that it stops in time."""
 
     settings = control_settings(
+        *limit_settings(1.0, 3.0),
+        *deadband_settings(0.02, 0.0),
         Setting(
             "use_odometry",
             False,
@@ -105,12 +113,14 @@ class ContactGuardNode(ControlNode):
         try:
             self._guard = ContactGuard(
                 self._guard_settings(self.values),
+                self.limits(),
                 self.values["timeout"],
                 detections=detections,
                 odometry=self.values["use_odometry"],
             )
         except InputError as error:
             raise self.fatal(error) from None
+        self._guard.deadband = deadband(self.values)
         self.subscribe_velocity("cmd_vel_in", lambda velocity: self._guard.ask(velocity, self.now))
         self.subscribe_result(TimeToContact, "looming/time_to_contact", self._on_time_to_contact)
         if self.values["use_odometry"]:
@@ -124,8 +134,8 @@ class ContactGuardNode(ControlNode):
         """Return the velocity asked for, within what is safe."""
         before = self._guard.restriction
         velocity = self._guard.command(now)
-        if velocity is not None and not self.values["use_odometry"]:
-            self._guard.follow(velocity, now)
+        if not self.values["use_odometry"]:
+            self._guard.follow(STANDSTILL if velocity is None else velocity, now)
         if self._guard.restriction is not before:
             self.get_logger().info(
                 f"speed limited by: {self._guard.restriction.value}"
@@ -148,6 +158,7 @@ class ContactGuardNode(ControlNode):
         """Apply a new value at once."""
         super().on_parameter(name, value)
         self._guard.settings, self._guard.timeout = self._guard_settings(self.values), self.values["timeout"]
+        self._guard.limits, self._guard.deadband = self.limits(), deadband(self.values)
 
     def diagnostic(self) -> DiagnosticStatus:
         """Add to the node's entry of /diagnostics what limits the speed, and the distance ahead."""

@@ -8,19 +8,17 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from geometry_msgs.msg import Twist, TwistStamped
-from rclpy.qos import QoSProfile, qos_profile_sensor_data
+from rclpy.qos import qos_profile_sensor_data
 from std_msgs.msg import Header
 
 from edgetpu_control.nodes.control_parameters import control_settings, velocity_limits
+from edgetpu_control.nodes.velocity_publisher import QOS_COMMANDS, VelocityPublisher
 from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity, VelocityLimits
 from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.detection_messages import detection_array_type
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
-
-QOS_COMMANDS = QoSProfile(depth=1)
-"""Reliable, because a robot's base may ask for that; only the newest velocity counts."""
 
 
 class ControlNode(BaseNode):
@@ -36,8 +34,6 @@ class ControlNode(BaseNode):
 
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
-        self._stamped: bool = self.values["stamped"]
-        self._twist_type = TwistStamped if self._stamped else Twist
 
     @abstractmethod
     def command(self, now: float) -> Velocity | None:
@@ -45,7 +41,7 @@ class ControlNode(BaseNode):
 
     def start(self, topic: str) -> None:
         """Publish velocities on this topic, and diagnostics, from now on."""
-        self._commands = self.create_publisher(self._twist_type, topic, QOS_COMMANDS)
+        self._commands = VelocityPublisher(self, topic)
         self.create_timer(1 / self.values["rate"], self._publish)
         self.start_diagnostics()
 
@@ -69,17 +65,21 @@ class ControlNode(BaseNode):
         self.create_subscription(message_type, topic, on_message, qos_profile_sensor_data)
 
     def subscribe_velocity(self, topic: str, asked: Callable[[Velocity], None]) -> None:
-        """Call `asked` with each plausible velocity received."""
+        """Call `asked` with each plausible velocity received; one with a time must be timely."""
+        stamped: bool = self.values["stamped"]
 
         def on_message(message: Any) -> None:
-            twist = message.twist if self._stamped else message
+            stamp = _seconds(message.header) if stamped else 0.0
+            if stamp and not self._is_timely(topic, self.now - stamp, "velocities"):
+                return
+            twist = message.twist if stamped else message
             velocity = Velocity(twist.linear.x, twist.angular.z)
             if velocity.is_plausible:
                 asked(velocity)
             else:
                 self.skip(topic, f"a velocity of at most {FASTEST:g}; got {velocity}")
 
-        self.create_subscription(self._twist_type, topic, on_message, QOS_COMMANDS)
+        self.create_subscription(TwistStamped if stamped else Twist, topic, on_message, QOS_COMMANDS)
 
     def skip(self, topic: str, expected: str) -> None:
         """Count a message that cannot be used, and say once what was expected and what came."""
@@ -102,15 +102,15 @@ class ControlNode(BaseNode):
         """Make the error that ends a node with bad parameters from what a controller says of them."""
         return FatalError(f"parameters of {self.full_name}: {error}")
 
-    def _is_timely(self, topic: str, age: float) -> bool:
-        """Whether a result is neither too old nor from the future; complain if not."""
+    def _is_timely(self, topic: str, age: float, what: str = "images") -> bool:
+        """Whether a message is neither too old nor from the future; complain if not. what: has that age."""
         timeout: float = self.values["timeout"]
         if -timeout <= age <= timeout:
             return True
         self.counters.dropped += 1
         self.complain_once(
             (topic, age > 0),
-            f"results on {self.resolve_topic_name(topic)} skipped: expected images of the last {timeout:g} s "
+            f"message on {self.resolve_topic_name(topic)} skipped: expected {what} of the last {timeout:g} s "
             f"(timeout); got one {abs(age):.2f} s {'old' if age > 0 else 'ahead of this clock'}. Are "
             "use_sim_time and the computers' clocks the same everywhere?",
         )
@@ -120,21 +120,11 @@ class ControlNode(BaseNode):
         try:
             velocity = self.command(self.now)
         except Exception:
-            self._send(STANDSTILL)  # a robot may go on with its last velocity until it gets another
+            self._commands.send(STANDSTILL)  # a robot may go on with its last velocity until it gets another
             raise
         if velocity is not None:
-            self._send(velocity)
-
-    def _send(self, velocity: Velocity) -> None:
-        twist = Twist()
-        # rosidl refuses other types than float.
-        twist.linear.x, twist.angular.z = float(velocity.linear), float(velocity.angular)
-        self._commands.publish(self._with_header(twist) if self._stamped else twist)
-        self.counters.results += 1
-
-    def _with_header(self, twist: Twist) -> TwistStamped:
-        stamp = self.get_clock().now().to_msg()
-        return TwistStamped(header=Header(stamp=stamp, frame_id=self.values["frame_id"]), twist=twist)
+            self._commands.send(velocity)
+            self.counters.results += 1
 
 
 def _seconds(header: Header) -> float:

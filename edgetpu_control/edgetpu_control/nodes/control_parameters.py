@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from edgetpu_control.velocity import VelocityLimits
+from edgetpu_control.velocity import Deadband, VelocityLimits
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 
 
@@ -14,13 +14,46 @@ def live(name: str, default: float, description: str, minimum: float, maximum: f
     return Setting(name, default, description, minimum, maximum, read_only=False)
 
 
-LIMITS = (
-    live("max_linear", 0.5, "Greatest speed, forward and backward, m/s.", 0.001, 20.0),
-    live("max_angular", 1.5, "Greatest angular velocity, rad/s.", 0.001, 50.0),
-    live("linear_acceleration", 2.0, "Greatest change of the speed, m/s^2.", 0.001, 100.0),
-    live("angular_acceleration", 6.0, "Greatest change of the angular velocity, rad/s^2.", 0.001, 500.0),
+def limit_settings(linear: float = 0.5, angular: float = 1.5) -> tuple[Setting, ...]:
+    """Return the parameters of nodes that make velocities; of the greatest ones, the defaults are given."""
+    return (
+        live("max_linear", linear, "Greatest speed, forward and backward, m/s.", 0.001, 20.0),
+        live("max_angular", angular, "Greatest angular velocity, rad/s.", 0.001, 50.0),
+        live("linear_acceleration", 2.0, "Greatest change of the speed, m/s^2.", 0.001, 100.0),
+        live("angular_acceleration", 6.0, "Greatest change of the angular velocity, rad/s^2.", 0.001, 500.0),
+    )
+
+
+STAMPED = (
+    Setting(
+        "stamped",
+        False,
+        "Whether velocities, received and published, are TwistStamped instead of Twist.",
+    ),
+    Setting("frame_id", "base_link", "Frame of published TwistStamped."),
 )
-"""Of nodes that make velocities."""
+"""Of nodes that publish velocities."""
+
+
+def deadband_settings(linear: float, angular: float) -> tuple[Setting, ...]:
+    """Return the parameters of velocities that are too small to be given, and their defaults."""
+    return (
+        live(
+            "linear_deadband", linear, "A speed that is wanted and is less than this means 0, m/s.", 0.0, 20.0
+        ),
+        live(
+            "angular_deadband",
+            angular,
+            "An angular velocity that is wanted and is less than this means 0, rad/s.",
+            0.0,
+            50.0,
+        ),
+    )
+
+
+def deadband(values: Mapping[str, Any]) -> Deadband:
+    """Return the deadband that values of these parameters give."""
+    return Deadband(values["linear_deadband"], values["angular_deadband"])
 
 
 def velocity_limits(values: Mapping[str, Any]) -> VelocityLimits:
@@ -37,12 +70,7 @@ def control_settings(*own: Setting) -> tuple[Setting, ...]:
     """Return the parameters of every control node, and those of one."""
     return merge_settings(
         (
-            Setting(
-                "stamped",
-                False,
-                "Whether velocities, received and published, are TwistStamped instead of Twist.",
-            ),
-            Setting("frame_id", "base_link", "Frame of published TwistStamped."),
+            *STAMPED,
             Setting("rate", 30.0, "Velocities published per second, Hz.", 1.0, 1000.0),
             live(
                 "timeout",

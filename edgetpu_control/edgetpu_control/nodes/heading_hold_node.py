@@ -11,7 +11,7 @@ from std_srvs.srv import Trigger
 
 from edgetpu_control.heading_hold import HeadingHold, HoldGains
 from edgetpu_control.nodes.control_node import ControlNode, is_valid
-from edgetpu_control.nodes.control_parameters import LIMITS, control_settings, live
+from edgetpu_control.nodes.control_parameters import control_settings, limit_settings, live
 from edgetpu_control.velocity import Velocity
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
@@ -24,7 +24,7 @@ class HeadingHoldNode(ControlNode):
     """Turns the robot by the visual compass, and keeps its heading while it is asked to drive straight on."""
 
     settings = control_settings(
-        *LIMITS,
+        *limit_settings(),
         live("turn_gain", _GAINS.turn, "Angular velocity by error of the heading, rad/s per rad.", 0.0, 50.0),
         live("turn_deadband", _GAINS.deadband, "Error of the heading that is left as it is, rad.", 0.0, 1.0),
         live(

@@ -7,15 +7,21 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
-from geometry_msgs.msg import Twist
 from numpy.typing import NDArray
-from std_msgs.msg import Float64MultiArray
+from std_msgs.msg import Float64MultiArray, Header
 
 from edgetpu_control.learned.network import Array, Network, load_network
 from edgetpu_control.learned.quantised_network import QuantisedNetwork
-from edgetpu_control.nodes.control_node import QOS_COMMANDS
-from edgetpu_control.nodes.control_parameters import LIMITS, live, velocity_limits
+from edgetpu_control.nodes.control_parameters import (
+    STAMPED,
+    deadband,
+    deadband_settings,
+    limit_settings,
+    live,
+    velocity_limits,
+)
 from edgetpu_control.nodes.network_on_driver import NetworkOnDriver
+from edgetpu_control.nodes.velocity_publisher import QOS_COMMANDS, VelocityPublisher
 from edgetpu_control.observation import ObservationBuffer, ObservedFields, parse_fields
 from edgetpu_control.velocity import Velocity
 from edgetpu_control.velocity_follower import VelocityFollower
@@ -47,13 +53,15 @@ def learned_settings(*own: Setting) -> tuple[Setting, ...]:
                 False,
                 "Whether commands are published as velocities, too: linear x, m/s, and angular z, rad/s.",
             ),
+            *STAMPED,
             Setting("rate", 30.0, "Velocities published per second, Hz.", 1.0, 1000.0),
-            *LIMITS,
+            *limit_settings(),
+            *deadband_settings(0.01, 0.01),
             live(
                 "timeout",
                 0.25,
-                "Age at which the numbers of a source are too old, and time without a command after which "
-                "velocities go to zero, s.",
+                "Age at which the numbers of a source are too old, by their stamp if they have one, and time "
+                "without a command after which velocities go to zero, s.",
                 0.01,
                 10.0,
             ),
@@ -79,7 +87,7 @@ class LearnedNode(BaseNode):
         super().__init__(name, **options)
         self.server = NetworkOnDriver(self, self.quantised, self.advance)
         self._waiting: NDArray[Any] | None = None
-        self._velocities: Any = None
+        self._velocities: VelocityPublisher | None = None
         self._follower = VelocityFollower(velocity_limits(self.values), self.values["timeout"])
 
     @abstractmethod
@@ -118,7 +126,7 @@ class LearnedNode(BaseNode):
         self._buffer = ObservationBuffer(len(sources), self.values["timeout"])
         self._commands = self.create_publisher(Float64MultiArray, "~/command", QOS_COMMANDS)
         if self.values["twist"]:
-            self._velocities = self.create_publisher(Twist, "~/cmd_vel", QOS_COMMANDS)
+            self._velocities = VelocityPublisher(self, "~/cmd_vel")
             self.create_steady_timer(1 / self.values["rate"], self._drive)
         self.server.create_clients()
         if self.values[self.file_parameter]:
@@ -212,8 +220,12 @@ class LearnedNode(BaseNode):
 
         def on_message(message: Any) -> None:
             self.counters.received += number == 0
+            age = self.now - _stamp(message, self.now)
+            if not (getattr(message, "valid", True) and self._is_timely(source.topic, age)):
+                self.counters.dropped += 1
+                return
             try:
-                self._buffer.put(number, reader.values(message), self.now)
+                self._buffer.put(number, reader.values(message), self.now - max(age, 0.0))
             except ValueError as error:  # InputError is one
                 self.counters.malformed += 1
                 topic = self.resolve_topic_name(source.topic)
@@ -223,6 +235,18 @@ class LearnedNode(BaseNode):
                 self._observe()
 
         self.create_subscription(kind, source.topic, on_message, subscription_qos(self.values))
+
+    def _is_timely(self, topic: str, age: float) -> bool:
+        """Whether a message is neither too old nor from the future; complain if not."""
+        timeout: float = self.values["timeout"]
+        if -timeout <= age <= timeout:
+            return True
+        self.complain_once(
+            (topic, age > 0),
+            f"message on {self.resolve_topic_name(topic)} skipped: expected a stamp of the last "
+            f"{timeout:g} s (timeout); got one of {age:.2f} s ago",
+        )
+        return False
 
     def _observe(self) -> None:
         observation = self._buffer.observation(self.now)
@@ -235,15 +259,20 @@ class LearnedNode(BaseNode):
 
     def _follow(self, velocity: Velocity) -> None:
         try:
-            self._follower.command(velocity, self.now)
+            self._follower.command(deadband(self.values).applied(velocity), self.now)
         except InputError as error:
             self.counters.failed += 1
             self.complain_once("velocity", f"command ignored: {error}")
 
     def _drive(self) -> None:
         velocity = self._follower.step(self.now)
-        if velocity is None:
-            return
-        twist = Twist()
-        twist.linear.x, twist.angular.z = float(velocity.linear), float(velocity.angular)
-        self._velocities.publish(twist)
+        if velocity is not None and self._velocities is not None:
+            self._velocities.send(velocity)
+
+
+def _stamp(message: Any, now: float) -> float:
+    """Return the time of a message, s; now if it has none."""
+    header = getattr(message, "header", None)
+    if not isinstance(header, Header):
+        return now
+    return header.stamp.sec + 1e-9 * header.stamp.nanosec or now

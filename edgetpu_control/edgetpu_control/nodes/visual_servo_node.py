@@ -9,7 +9,7 @@ from rclpy.qos import qos_profile_sensor_data
 from sensor_msgs.msg import CameraInfo
 
 from edgetpu_control.nodes.control_node import ControlNode, is_valid
-from edgetpu_control.nodes.control_parameters import LIMITS, control_settings, live
+from edgetpu_control.nodes.control_parameters import control_settings, limit_settings, live
 from edgetpu_control.velocity import Velocity
 from edgetpu_control.visual_servo import ServoGains, Target, VisualServo
 from edgetpu_driver.node_kit.parameters import Setting
@@ -32,7 +32,7 @@ class VisualServoNode(ControlNode):
     """Turns the robot to a spot, a match or a detected object, and drives up to it by its apparent size."""
 
     settings = control_settings(
-        *LIMITS,
+        *limit_settings(),
         Setting("source", "servo_error", "What measures the target.", choices=tuple(SOURCES)),
         Setting(
             "target_class",

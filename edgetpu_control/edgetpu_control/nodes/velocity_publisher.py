@@ -1,0 +1,33 @@
+"""Velocities as messages: geometry_msgs/Twist or TwistStamped."""
+
+from __future__ import annotations
+
+from geometry_msgs.msg import Twist, TwistStamped
+from rclpy.qos import QoSProfile
+from std_msgs.msg import Header
+
+from edgetpu_control.velocity import Velocity
+from edgetpu_driver.node_kit.base_node import BaseNode
+
+QOS_COMMANDS = QoSProfile(depth=1)
+"""Reliable, because a robot's base may ask for that; only the newest velocity counts."""
+
+
+class VelocityPublisher:
+    """Publishes velocities as the node's parameters `stamped` and `frame_id` say."""
+
+    def __init__(self, node: BaseNode, topic: str) -> None:
+        self._node = node
+        self._stamped: bool = node.values["stamped"]
+        self._publisher = node.create_publisher(TwistStamped if self._stamped else Twist, topic, QOS_COMMANDS)
+
+    def send(self, velocity: Velocity) -> None:
+        """Publish a velocity."""
+        twist = Twist()
+        # rosidl refuses other types than float.
+        twist.linear.x, twist.angular.z = float(velocity.linear), float(velocity.angular)
+        self._publisher.publish(self._with_header(twist) if self._stamped else twist)
+
+    def _with_header(self, twist: Twist) -> TwistStamped:
+        stamp = self._node.get_clock().now().to_msg()
+        return TwistStamped(header=Header(stamp=stamp, frame_id=self._node.values["frame_id"]), twist=twist)
