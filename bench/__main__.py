@@ -29,6 +29,7 @@ AREAS = (
     "five_nodes",
     "fairness",
     "weights",
+    "policy",
     "sticks",
     "pipelines",
     "detector_with_perception",

@@ -15,7 +15,7 @@ from drive.contact_scenarios import PassBy, Wall
 from drive.dock_scenario import DockAtBall, DockAtLamp
 from drive.fault_scenario import Faults
 from drive.film import Film
-from drive.follow_scenario import Follow
+from drive.follow_scenario import Follow, FollowByPolicy
 from drive.report import write_report
 from drive.return_scenario import Return
 from drive.scenario import Outcome, Scenario, SystemScenario
@@ -30,7 +30,19 @@ from measured_figures.row import Row, line, write_rows
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "drive"
 SCENARIOS: dict[str, type[Scenario]] = {
     each.name: each
-    for each in (Wall, PassBy, Turn, Follow, DockAtBall, DockAtLamp, Return, Faults, SwingUp, Slalom)
+    for each in (
+        Wall,
+        PassBy,
+        Turn,
+        Follow,
+        FollowByPolicy,
+        DockAtBall,
+        DockAtLamp,
+        Return,
+        Faults,
+        SwingUp,
+        Slalom,
+    )
 }
 EXIT_MISSED, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 

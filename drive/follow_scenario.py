@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
+from demo.processes import Process
 from drive.scenario import Outcome, Scenario, values
-from drive.simulated_robot import SimulatedRobot
+from drive.simulated_robot import DriveError, SimulatedRobot
 from drive.world import CAMERA_X, PERIOD, Box, World
+from edgetpu_control.learned.servo_teacher import SOURCES
+from edgetpu_control.learned.train_policy import VISUAL_SERVO
+from edgetpu_control.learned.train_policy import main as train_policy
 from edgetpu_msgs.msg import ServoError
 from measured_figures.row import Row
 
+POLICY = Path(__file__).resolve().parents[1] / "build" / "drive" / "follow.npz"
+"""The policy that FollowByPolicy trains."""
 FINDING = 3.0
 """Seconds to turn to the lamp before the bearing counts."""
 EVENING = 0.5
@@ -26,10 +34,12 @@ class Follow(Scenario):
     """Turn towards a lamp that moves to and fro."""
 
     name = "follow"
-    nodes = ("spot_tracker", "visual_servo")
+    nodes: ClassVar[tuple[str, ...]] = ("spot_tracker", "visual_servo")
     watched = ((ServoError, "spot_tracker/servo_error"),)
     cmd_vel = "visual_servo/cmd_vel"
     parameters: ClassVar[dict[str, dict[str, str]]] = {"visual_servo": {"turn_gain": "3.0"}}
+    steered_by: ClassVar[str] = ""
+    """Of the rows' case."""
     quantities = ("bearing of the lamp, deg", "turning, rad/s")
 
     def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
@@ -52,7 +62,7 @@ class Follow(Scenario):
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
         """Return how far aside the lamp was."""
-        case = f"lamp that moves at 0.3 m/s, {len(outcomes)} worlds"
+        case = f"lamp that moves at 0.3 m/s{self.steered_by}, {len(outcomes)} worlds"
         means = values(outcomes, "mean")
         followed = 100 * float(np.mean(np.array(means) <= 2.0))
         return [
@@ -60,6 +70,25 @@ class Follow(Scenario):
             Row("drive", case, "bearing, mean", float(np.mean(means)), "deg", 2.0, "lower"),
             Row("drive", case, "bearing, largest", max(values(outcomes, "worst")), "deg", None, "lower"),
         ]
+
+
+class FollowByPolicy(Follow):
+    """Turn towards a lamp by a policy on the stick that has learned from the visual servo."""
+
+    name = "follow_policy"
+    nodes = ("spot_tracker", "policy")
+    cmd_vel = "policy/cmd_vel"
+    steered_by = ", by a policy"
+    parameters: ClassVar[dict[str, dict[str, str]]] = {
+        "policy": {"policy": str(POLICY), "twist": "true", "observations": SOURCES}
+    }
+
+    def start(self, processes: Sequence[Process], logs: Path) -> AbstractContextManager[Any]:
+        """Train the policy, and start the nodes."""
+        POLICY.parent.mkdir(parents=True, exist_ok=True)
+        if train_policy([VISUAL_SERVO, str(POLICY)]) != 0:
+            raise DriveError("no policy was trained")
+        return super().start(processes, logs)
 
 
 def bearing_from(world: World, x: float, y: float) -> float:

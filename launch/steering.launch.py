@@ -28,6 +28,7 @@ ARGUMENTS = (
     ("network", "", "with policy or batch_mpc: file of its network, .npz; empty: params_file says", None),
     ("params_file", str(CONFIG / "edgetpu.yaml"), "parameters of the control nodes", None),
     ("cmd_vel_topic", "cmd_vel", "what the robot's base listens to", None),
+    ("stamped", "false", "true: velocities are TwistStamped, everywhere", ("true", "false")),
     ("use_sim_time", "false", "true: time is that of /clock", ("true", "false")),
 )
 
@@ -49,7 +50,11 @@ def _source(context: LaunchContext) -> list[Node]:
             output="screen",
             parameters=[
                 LaunchConfiguration("params_file"),
-                {"use_sim_time": LaunchConfiguration("use_sim_time"), **own},
+                {
+                    "use_sim_time": LaunchConfiguration("use_sim_time"),
+                    "stamped": LaunchConfiguration("stamped"),
+                    **own,
+                },
             ],
         )
     ]
@@ -57,11 +62,12 @@ def _source(context: LaunchContext) -> list[Node]:
 
 def generate_launch_description() -> LaunchDescription:
     simulated = {"use_sim_time": LaunchConfiguration("use_sim_time")}
+    stamped = LaunchConfiguration("stamped")
     common = {"namespace": LaunchConfiguration("namespace"), "output": "screen"}
     control = {
         **common,
         "package": "edgetpu_control",
-        "parameters": [LaunchConfiguration("params_file"), simulated],
+        "parameters": [LaunchConfiguration("params_file"), {**simulated, "stamped": stamped}],
     }
     return LaunchDescription(
         [
@@ -73,7 +79,7 @@ def generate_launch_description() -> LaunchDescription:
             Node(
                 package="twist_mux",
                 executable="twist_mux",
-                parameters=[str(CONFIG / "twist_mux.yaml"), simulated],
+                parameters=[str(CONFIG / "twist_mux.yaml"), {**simulated, "use_stamped": stamped}],
                 remappings=[("cmd_vel_out", "twist_mux/cmd_vel")],
                 **common,
             ),

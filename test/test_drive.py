@@ -137,7 +137,9 @@ def test_bad_arguments_are_refused_in_a_line(arguments: list[str]) -> None:
         [sys.executable, "-m", "drive", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
-    names = "wall, pass_by, turn, follow, dock_ball, dock_lamp, return, faults, swing_up, slalom"
+    names = (
+        "wall, pass_by, turn, follow, follow_policy, dock_ball, dock_lamp, return, faults, swing_up, slalom"
+    )
     assert f"expected scenarios of {names}, and a seed" in done.stderr
 
 

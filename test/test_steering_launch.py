@@ -41,5 +41,10 @@ def test_network_sets_the_file_of_each_learned_controller() -> None:
 @pytest.mark.parametrize("name", LEARNED)
 def test_a_learned_controller_has_the_parameters_that_the_launch_file_sets(name: str) -> None:
     declared = {setting.name: setting.default for setting in node_class(name).settings}
-    assert declared["twist"] is False
+    assert (declared["twist"], declared["stamped"]) == (False, False)
     assert declared[network_parameters()[name]] == ""
+
+
+@pytest.mark.parametrize("name", ["visual_servo", "heading_hold", "contact_guard"])
+def test_a_controller_has_the_parameter_for_stamped_velocities(name: str) -> None:
+    assert {setting.name: setting.default for setting in node_class(name).settings}["stamped"] is False
