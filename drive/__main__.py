@@ -18,6 +18,7 @@ from drive.film import Film
 from drive.follow_scenario import Follow, FollowByPolicy
 from drive.report import write_report
 from drive.return_scenario import Return
+from drive.samples_scenario import SlalomSamples, SwingUpSamples
 from drive.scenario import Outcome, Scenario, SystemScenario
 from drive.simulated_robot import DriveError, SimulatedRobot
 from drive.slalom_scenario import Slalom
@@ -42,6 +43,8 @@ SCENARIOS: dict[str, type[Scenario]] = {
         Faults,
         SwingUp,
         Slalom,
+        SwingUpSamples,
+        SlalomSamples,
     )
 }
 EXIT_MISSED, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130

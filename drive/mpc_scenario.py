@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Protocol
 
@@ -17,7 +18,7 @@ from edgetpu_control.learned.network import Network
 from edgetpu_control.learned.quantised_network import INPUT, OUTPUT, QuantisedNetwork, quantise
 from edgetpu_control.learned.training import TrainingPlan
 from edgetpu_control.mpc.learned_dynamics import LearnedDynamics
-from edgetpu_control.mpc.sampling_mpc import MpcSettings, SamplingMpc, solve_with
+from edgetpu_control.mpc.sampling_mpc import Method, MpcSettings, SamplingMpc, solve_with
 from edgetpu_driver import CompiledModel, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
 from measured_figures.row import Row
@@ -81,7 +82,7 @@ class MpcScenario(SystemScenario):
     angles: ClassVar[tuple[int, ...]]
     """Numbers of the states that are angles."""
     states: ClassVar[int]
-    mpc: ClassVar[MpcSettings]
+    mpc: MpcSettings
     title: ClassVar[str]
 
     @abstractmethod
@@ -108,50 +109,95 @@ class MpcScenario(SystemScenario):
     def shown(self, state: Array) -> tuple[float, ...]:
         """Return the quantities of the trace."""
 
-    def run_alone(self, seed: int) -> Outcome:
-        """Run in the world of this seed: by the stick, by it with a deadline, and in float64."""
+    def planned(self, method: Method, samples: int) -> MpcScenario:
+        """Return the same task and model with so many sequences, and this way of making plans of them."""
+        self.network  # noqa: B018 - learned once, for all copies
+        other = copy.copy(self)
+        other.mpc = replace(self.mpc, method=method, samples=samples)
+        return other
+
+    def compare(self, seed: int) -> tuple[dict[str, float], States]:
+        """Run in the world of this seed by the stick and in float64; the figures, and the stick's states."""
         stick = self._stick
         began = stick.now()
         found = self._run(seed, stick, stick.now)
         device = (stick.now() - began) / len(found.states)
         exact = self._run(seed, self.network, lambda: 0.0)
-        hurried = self._run(seed, stick, time.monotonic, paused=False)
         figures = {
             "done": float(self.succeeded(found.states)),
             "done_float64": float(self.succeeded(exact.states)),
             "cost": found.cost,
             "cost_float64": exact.cost,
-            "done_hurried": float(self.succeeded(hurried.states)),
-            "cost_hurried": hurried.cost,
-            "missing": 100 * hurried.late / len(hurried.states),
-            "cut": 100 * hurried.cut / len(hurried.states),
             "late": 100 * found.late / len(found.states),
             "device_ms": 1e3 * device,
         }
-        trace = tuple((n * self.period, *self.shown(state)) for n, state in enumerate(found.states, 1))
-        return Outcome(seed, figures, trace)
+        return figures, found.states
+
+    def hurry(self, seed: int, clock: Callable[[], float] | None = None) -> dict[str, float]:
+        """Run with a deadline of one period of a clock, the device's by default; what that costs."""
+        found = self._run(seed, self._stick, clock or self._stick.now, paused=False)
+        return {
+            "done_hurried": float(self.succeeded(found.states)),
+            "cost_hurried": found.cost,
+            "missing": 100 * found.late / len(found.states),
+            "cut": 100 * found.cut / len(found.states),
+        }
+
+    def run_alone(self, seed: int) -> Outcome:
+        """Run in the world of this seed: by the stick, by it with a deadline, and in float64."""
+        figures, states = self.compare(seed)
+        figures |= self.hurry(seed, time.monotonic)
+        return Outcome(seed, figures, self.trace(states))
+
+    def trace(self, states: States) -> tuple[tuple[float, ...], ...]:
+        """Return the times, s, and the quantities of states."""
+        return tuple((n * self.period, *self.shown(state)) for n, state in enumerate(states, 1))
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return success and cost beside those in float64, and the rate."""
+        """Return success and cost beside those in float64, the rate, and what a deadline costs."""
+        hurried = f"{self.case(outcomes)}, within a period of wall time of this computer"
+        return [*self.rows_of_comparison(outcomes), *self.rows_of_deadline(outcomes, hurried)]
+
+    def case(self, outcomes: Sequence[Outcome]) -> str:
+        """Of the rows."""
         plan = f"{self.mpc.samples} sequences of {self.mpc.horizon}, {self.mpc.iterations} times"
-        case = f"{self.title}, {self.mpc.method} on the stick, {plan}, {len(outcomes)} worlds"
-        done, exact = share(outcomes, "done"), share(outcomes, "done_float64")
-        costs, costs_exact = (float(np.mean(values(outcomes, each))) for each in ("cost", "cost_float64"))
-        rate = 1e3 / float(np.mean(values(outcomes, "device_ms")))
-        late = float(np.mean(values(outcomes, "late")))
-        hurried = f"{case}, within a period of wall time of this computer"
-        cost_hurried, missing, cut = (
-            float(np.mean(values(outcomes, each))) for each in ("cost_hurried", "missing", "cut")
+        return f"{self.title}, {self.mpc.method} on the stick, {plan}, {len(outcomes)} worlds"
+
+    def rows_of_comparison(self, outcomes: Sequence[Outcome]) -> list[Row]:
+        """Return success and cost beside those in float64, and the rate."""
+        case, exact = self.case(outcomes), share(outcomes, "done_float64")
+        cost, cost_exact, milliseconds, late = (
+            float(np.mean(values(outcomes, each))) for each in ("cost", "cost_float64", "device_ms", "late")
         )
+        done = share(outcomes, "done")
         return [
             Row("drive", case, "done", done, "%", 0.95 * exact, "higher", bound=exact),
-            Row("drive", case, "cost", costs, "", 1.05 * costs_exact, "lower", bound=costs_exact),
-            Row("drive", case, "decisions a second, simulated device", rate, "Hz", None, "higher"),
+            Row("drive", case, "cost", cost, "", 1.05 * cost_exact, "lower", bound=cost_exact),
+            Row(
+                "drive",
+                case,
+                "decisions a second, simulated device",
+                1e3 / milliseconds,
+                "Hz",
+                None,
+                "higher",
+            ),
             Row("drive", case, "decisions that take longer than a period", late, "%", None, "lower"),
-            Row("drive", hurried, "done", share(outcomes, "done_hurried"), "%", None, "higher", bound=exact),
-            Row("drive", hurried, "cost", cost_hurried, "", None, "lower", bound=costs_exact),
-            Row("drive", hurried, "decisions with fewer iterations", cut, "%", None, "lower"),
-            Row("drive", hurried, "decisions missing", missing, "%", None, "lower"),
+        ]
+
+    @staticmethod
+    def rows_of_deadline(outcomes: Sequence[Outcome], case: str) -> list[Row]:
+        """Return success and cost with a deadline beside those in float64, and what was late."""
+        exact = share(outcomes, "done_float64")
+        cost, cost_exact, missing, cut = (
+            float(np.mean(values(outcomes, each)))
+            for each in ("cost_hurried", "cost_float64", "missing", "cut")
+        )
+        return [
+            Row("drive", case, "done", share(outcomes, "done_hurried"), "%", None, "higher", bound=exact),
+            Row("drive", case, "cost", cost, "", None, "lower", bound=cost_exact),
+            Row("drive", case, "decisions with fewer iterations", cut, "%", None, "lower"),
+            Row("drive", case, "decisions missing", missing, "%", None, "lower"),
         ]
 
     def model_error(self, *, row_scales: bool = True, width: int = 0) -> float:

@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from drive import samples_scenario
+from drive.samples_scenario import SwingUpSamples
 from drive.scenario import Outcome
 from drive.slalom_scenario import Slalom, line, missed
 from drive.swing_up_scenario import SwingUp
@@ -38,6 +40,31 @@ def test_the_loss_by_a_deadline_stands_beside_float64() -> None:
     assert (rows["cost"].value, rows["cost"].bound) == (120, 90)
     assert rows["decisions missing"].value == 4
     assert rows["decisions with fewer iterations"].value == 20
+
+
+def test_each_plan_has_rows_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(
+        "mujoco", reason="needs MuJoCo on PYTHONPATH: tools/run.sh tools/install_extra.sh drive"
+    )
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+    monkeypatch.setattr(SwingUp, "periods", 3)
+    monkeypatch.setattr(samples_scenario, "SAMPLES", (8, 64))
+    scenario = SwingUpSamples()
+    rows = scenario.rows([scenario.run_alone(0)])
+    deadline = "within a period of the device's time"
+    paused = [row for row in rows if deadline not in row.case]
+    plans = [
+        f"cart-pole, {method} on the stick, {count} sequences of 25, 2 times, 1 worlds"
+        for method in ("mppi", "cem")
+        for count in (8, 64)
+    ]
+    assert list(dict.fromkeys(row.case for row in paused)) == plans
+    costs = {row.case: row for row in rows if row.metric == "cost"}
+    for plan in plans:
+        # 14 ms of a period of 40 ms: the deadline changes nothing.
+        assert costs[f"{plan}, {deadline}"].value == costs[plan].value
+        assert costs[plan].bound is not None
+        assert costs[plan].value == pytest.approx(costs[plan].bound, rel=0.05)
 
 
 def poles(*angles: float) -> list[np.ndarray]:
