@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,20 @@ States = list[Array]
 _SHARE_OF_PERIOD = 0.9
 """Of a period of wall time, after which a controller with a deadline asks nothing more: a question that is
 under way then ends within the period, unless it takes longer than the rest."""
+
+
+class _Form(TypedDict, total=False):
+    """Arguments of `model_error`."""
+
+    row_scales: bool
+    width: int
+
+
+_FORMS: dict[str, _Form] = {
+    "a scale for each row": {},
+    "a scale for each layer": {"row_scales": False},
+    "a scale for each row, copies in layers of 64 units": {"width": 64},
+}
 
 
 class System(Protocol):
@@ -156,7 +170,19 @@ class MpcScenario(SystemScenario):
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
         """Return success and cost beside those in float64, the rate, and what a deadline costs."""
         hurried = f"{self.case(outcomes)}, within a period of wall time of this computer"
-        return [*self.rows_of_comparison(outcomes), *self.rows_of_deadline(outcomes, hurried)]
+        return [
+            *self.rows_of_comparison(outcomes),
+            *self.rows_of_deadline(outcomes, hurried),
+            *self.rows_of_model(),
+        ]
+
+    def rows_of_model(self) -> list[Row]:
+        """Return what 8 bits cost the model with each form of its scales; the first is that in use."""
+        case = f"{self.title}, predictions of the model by 8 bits"
+        return [
+            Row("drive", case, f"error, {form}", 100 * self.model_error(**how), "%", None, "lower")
+            for form, how in _FORMS.items()
+        ]
 
     def case(self, outcomes: Sequence[Outcome]) -> str:
         """Of the rows."""

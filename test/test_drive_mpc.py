@@ -26,7 +26,7 @@ def test_success_and_cost_stand_beside_those_in_float64() -> None:
         outcome(done=1, done_float64=1, cost=100, cost_float64=90),
         outcome(done=0, done_float64=1, cost=200, cost_float64=210),
     ]
-    rows = {row.metric: row for row in SwingUp().rows(outcomes) if "wall time" not in row.case}
+    rows = {row.metric: row for row in SwingUp().rows_of_comparison(outcomes)}
     done, cost = rows["done"], rows["cost"]
     assert (done.value, done.bound, done.reach, done.reached) == (50, 100, 95, False)
     assert (cost.value, cost.bound, cost.reached) == (150, 150, True)
@@ -35,11 +35,23 @@ def test_success_and_cost_stand_beside_those_in_float64() -> None:
 
 def test_the_loss_by_a_deadline_stands_beside_float64() -> None:
     outcomes = [outcome(done=1, done_float64=1, cost=100, cost_float64=90)]
-    rows = {row.metric: row for row in SwingUp().rows(outcomes) if "wall time" in row.case}
+    rows = {row.metric: row for row in SwingUp.rows_of_deadline(outcomes, "in time")}
     assert (rows["done"].value, rows["done"].bound) == (100, 100)
     assert (rows["cost"].value, rows["cost"].bound) == (120, 90)
     assert rows["decisions missing"].value == 4
     assert rows["decisions with fewer iterations"].value == 20
+
+
+def test_a_scale_for_each_row_costs_the_model_less_than_one_for_each_layer() -> None:
+    pytest.importorskip(
+        "mujoco", reason="needs MuJoCo on PYTHONPATH: tools/run.sh tools/install_extra.sh drive"
+    )
+    by_row, by_layer, copied = SwingUp().rows_of_model()
+    assert (by_row.metric, by_layer.metric) == (
+        "error, a scale for each row",
+        "error, a scale for each layer",
+    )
+    assert 0 < copied.value < by_row.value < by_layer.value < 5
 
 
 def test_each_plan_has_rows_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
