@@ -186,6 +186,20 @@ def test_a_robot_without_odometry_drives_as_told_after_its_reaction_time() -> No
     assert guard.distance.distance == 0.5
 
 
+def test_a_robot_told_to_stand_may_still_roll_as_far_as_it_needs_to_brake() -> None:
+    guard = ContactGuard(replace(SETTINGS, reaction_time=0.2), LIMITS, TIMEOUT)
+    for tick in range(20):
+        guard.follow(Velocity(1.0), tick / 10)
+    see(guard, 0.25, 1.9)
+    known = guard.distance.distance, guard.distance.sigma
+    for tick in range(20, 31):
+        guard.follow(STANDSTILL, tick / 10)
+        guard.command(tick / 10)
+    # 0.1 m before it is told to stand; then between none, and 0.2 m + 0.62 m in 0.8 s of braking.
+    assert known[0] - guard.distance.distance == pytest.approx(0.1 + (0.2 + 0.62) / 2)
+    assert guard.distance.sigma > 1.2 * known[1]
+
+
 def test_a_robot_whose_odometry_has_ended_does_not_drive_on() -> None:
     guard = ContactGuard(SETTINGS, LIMITS, TIMEOUT, odometry=True)
     guard.drive(Velocity(0.0), 1.0)
