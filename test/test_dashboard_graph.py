@@ -27,7 +27,7 @@ from demo.bag.image_bag import ImageBag
 from edgetpu_dashboard.live.bag import MISSING, BagError, BagProgress
 from edgetpu_dashboard.live.pictures import CAMERA_VIEW
 from edgetpu_dashboard.nodes.bag_recorder import BagRecorder
-from edgetpu_dashboard.nodes.dashboard_node import enclave_beside, ros_arguments
+from edgetpu_dashboard.nodes.dashboard_node import ros_arguments, sibling_enclave
 from edgetpu_dashboard.nodes.graph_calls import GraphCalls, RefusedError, ShownParameter
 from edgetpu_dashboard.nodes.graph_view import MOST_DIAGNOSTICS, Diagnostic, GraphView, ViewedNode
 from edgetpu_driver.cli.main import main as edgetpu
@@ -121,14 +121,14 @@ def test_diagnostics_and_the_state_of_the_driver_arrive(graph: Any, view: GraphV
 
 
 @pytest.mark.parametrize("name", [CAMERA_VIEW, "spot_tracker"])
-def test_pictures_come_only_while_somebody_looks(graph: Any, view: GraphView, name: str) -> None:
+def test_pictures_come_only_while_they_are_shown(graph: Any, view: GraphView, name: str) -> None:
     await_nodes(graph, view)
     view.refresh()
     others = graph.node.count_subscribers("/image")
     first, second = view.look(name), view.look(name)
     assert first is second
     graph.spin_until(lambda: first.number > 0)
-    assert first.picture().shape == (120, 160, 3)
+    assert first.picture().image.shape == (120, 160, 3)
     # The results are drawn here: the node draws nothing.
     assert graph.node.count_subscribers("/spot_tracker/debug_image") == 0
     view.look_away(name)
@@ -283,8 +283,8 @@ def test_what_holds_for_the_whole_graph_is_handed_on() -> None:
     assert ros_arguments(["dashboard"]) == []
 
 
-def test_a_started_node_gets_the_enclave_beside_the_dashboards() -> None:
+def test_a_started_node_gets_an_enclave_next_to_the_dashboards() -> None:
     line = ["dashboard", "--ros-args", "--enclave", "/robot/dashboard", "-r", "__ns:=/robot"]
     assert ros_arguments(line) == ["-r", "__ns:=/robot"]
-    assert enclave_beside(line, "looming") == ["--enclave", "/robot/looming"]
-    assert enclave_beside(["dashboard"], "looming") == []
+    assert sibling_enclave(line, "looming") == ["--enclave", "/robot/looming"]
+    assert sibling_enclave(["dashboard"], "looming") == []

@@ -1,4 +1,4 @@
-"""Pictures for the browser, and what a hand picks in them."""
+"""Pictures for the browser, and what is picked in them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from edgetpu_dashboard.live.pictures import box_of, error_picture, jpeg, png
+from edgetpu_dashboard.live.pictures import box_of, color_at, error_picture, jpeg, png
 from edgetpu_driver.errors import InputError
 
 RED = (200, 10, 20)
@@ -58,3 +58,12 @@ def test_errors_of_weights_are_blue_white_red_and_black() -> None:
 def test_a_picture_that_jpeg_cannot_hold_is_refused() -> None:
     with pytest.raises(InputError, match=r"OpenCV cannot encode one of \(70000, 1\)"):
         jpeg(np.zeros((70000, 1), np.uint8))
+
+
+def test_the_colour_of_a_spot_is_the_median_around_it() -> None:
+    picture = np.full((20, 40, 3), RED, np.uint8)
+    picture[:, 20:] = (0, 90, 0)
+    picture[10, 10] = (255, 255, 255)
+    assert color_at(picture, 0.25, 0.5) == RED
+    assert color_at(picture, 1.0, 1.0) == (0, 90, 0)
+    assert color_at(np.full((20, 40), 7, np.uint8), 0.0, 0.0) == (7, 7, 7)

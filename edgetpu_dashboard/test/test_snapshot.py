@@ -1,4 +1,4 @@
-"""What a browser is told of the graph."""
+"""The state of the graph as it is sent to a browser."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ def view(values: dict[str, str], log: ResultLog | None = None, fields: tuple[Any
     diagnostic = SimpleNamespace(level="warning", values=values)
     result = SimpleNamespace(values=fields)
     eye = SimpleNamespace(running=True, diagnostics={"eye": diagnostic}, log=log, result=result)
-    return SimpleNamespace(lock=threading.RLock(), nodes={"eye": eye})
+    return SimpleNamespace(lock=threading.RLock(), nodes={"eye": eye}, pictured=lambda: {"eye": "eye"})
 
 
-def test_a_node_is_told_with_what_its_diagnostics_count() -> None:
+def test_a_node_has_the_counts_of_its_diagnostics() -> None:
     found = snapshot(view({"dropped": "3", "failed": "1"}), "none")
-    assert found["nodes"]["eye"] == {"running": True, "level": "warning", "dropped": 3, "failed": 1}
+    counts = {"dropped": 3, "failed": 1}
+    assert found["nodes"]["eye"] == {"pictured": True, "running": True, "level": "warning"} | counts
     assert found["curves"] == []
 
 

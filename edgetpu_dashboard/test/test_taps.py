@@ -40,7 +40,8 @@ def test_a_result_is_drawn_on_the_image_of_its_stamp(tap: OverlayTap, image_firs
         step()
     tap.put_image((7, 2), 200, 10)
     assert (tap.number, tap.unmatched) == (1, 0)
-    assert np.array_equal(tap.picture(), picture(105))
+    assert np.array_equal(tap.picture().drawn, picture(105))
+    assert np.array_equal(tap.picture().image, picture(100))
 
 
 def test_images_are_shown_bare_after_a_while_without_results(tap: OverlayTap) -> None:
@@ -50,11 +51,11 @@ def test_images_are_shown_bare_after_a_while_without_results(tap: OverlayTap) ->
     assert tap.number == 0
     tap.put_image((8, 0), 60, 10)
     assert tap.number == 1
-    assert np.array_equal(tap.picture(), picture(60))
+    assert np.array_equal(tap.picture().drawn, picture(60))
     tap.put_result((8, 0), 5)
     tap.put_image((8, 1), 70, 10)
     assert tap.number == 2
-    assert np.array_equal(tap.picture(), picture(65))
+    assert np.array_equal(tap.picture().drawn, picture(65))
 
 
 def test_results_of_another_camera_are_counted(tap: OverlayTap) -> None:
@@ -78,6 +79,6 @@ def test_the_region_of_the_node_is_outlined(tap: OverlayTap) -> None:
     tap.region = (1, 1, 3, 2)
     tap.put_image((7, 0), 50, 10)
     tap.put_result((7, 0), 0)
-    shown = tap.picture()
+    shown = tap.picture().drawn
     assert not np.array_equal(shown[1, 1], [50, 50, 50])
     assert np.array_equal(shown[0, 0], [50, 50, 50])

@@ -1,4 +1,4 @@
-"""Writes a rosbag2 (mcap) in a thread of its own; whoever hands in messages never waits for the disk."""
+"""Writes a rosbag2 (mcap) in a thread of its own, so that adding a message never waits for the disk."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class BagRecording:
         self._thread.start()
 
     def put(self, topic: str, kind: str, time_ns: int, message: bytes) -> None:
-        """Hand in a serialised message; kind: its type, such as sensor_msgs/msg/Image."""
+        """Add a serialised message; kind: its type, such as sensor_msgs/msg/Image."""
         with self._lock:
             if self._problem:
                 return

@@ -39,6 +39,18 @@ def box_of(
     return box
 
 
+def color_at(image: Pixels, column: float, row: float, radius: int = 3) -> tuple[int, int, int]:
+    """Return the median RGB colour around a point of uint8 [H, W] or [H, W, 3] RGB.
+
+    column, row: the point, as shares of the image's width and height. radius: px that are taken on each side.
+    """
+    height, width = image.shape[:2]
+    x, y = (min(max(int(share * size), 0), size - 1) for share, size in ((column, width), (row, height)))
+    patch = image[max(y - radius, 0) : y + radius + 1, max(x - radius, 0) : x + radius + 1]
+    levels = np.broadcast_to(np.median(patch, axis=(0, 1)), 3)
+    return int(levels[0]), int(levels[1]), int(levels[2])
+
+
 def error_picture(weights: npt.NDArray[np.float32], row_scales: npt.NDArray[np.float32]) -> Pixels:
     """Show by how much of a step each weight is rounded: white none, blue down, red up by half a step.
 

@@ -1,4 +1,4 @@
-"""What a browser is told of the graph and of one node, twice a second."""
+"""The state of the graph and of one node, as it is sent to a browser twice a second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ def snapshot(view: Any, name: str) -> dict[str, Any]:
     """Return what the page shows of the graph and of one node, as JSON has it."""
     now = time.monotonic()
     with view.lock:
-        nodes = {each: _summary(viewed, now) for each, viewed in view.nodes.items()}
+        pictured = view.pictured()
+        nodes = {
+            each: {"pictured": each in pictured} | _summary(viewed, now)
+            for each, viewed in view.nodes.items()
+        }
         shown = view.nodes.get(name)
         curves = _curves(shown, now) if shown is not None and shown.log is not None else []
         return {"node": name, "nodes": nodes, "curves": curves}
@@ -43,7 +47,7 @@ def _summary(viewed: Any, now: float) -> dict[str, Any]:
 
 
 def _count(values: Mapping[str, str], key: str) -> int:
-    """A number of a diagnostic; 0 for what is none, as anybody can publish one."""
+    """A number of a diagnostic; 0 for what is none, as any node can publish one."""
     text = values.get(key, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
 

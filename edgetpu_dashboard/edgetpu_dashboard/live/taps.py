@@ -1,11 +1,12 @@
 """The newest picture of the camera, of a node's debug images, or of a node's results drawn on the camera's.
 
-The executor's thread hands in what arrives; pictures are made in the thread that asks for one.
+The executor's thread adds what arrives; pictures are made in the thread that asks for one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from edgetpu_dashboard.live.pictures import Pixels
@@ -16,7 +17,7 @@ from edgetpu_driver.images.conversion_cache import Region
 KEPT_BYTES = 32 * 2**20
 """Of the camera's images that wait for results: half a second of 640x480 RGB at 60 Hz."""
 MOST_WAITING = 64
-"""Results that wait for their image, which may be handed in after them."""
+"""Results that wait for their image, which may come after them."""
 MOST_UNMATCHED = 20
 """Results in a row without their image; then the node looks at another camera than the dashboard."""
 
@@ -27,26 +28,37 @@ Stamp = tuple[int, int]
 """Seconds and nanoseconds."""
 
 
+@dataclass(frozen=True)
+class LivePicture:
+    """A picture to show, and the image that it was drawn on."""
+
+    drawn: Pixels
+    """[H, W] or [H, W, 3] RGB."""
+    image: Pixels
+    """The camera's, of the same size; of a debug image, which a node has drawn, the debug image itself."""
+
+
 class ImageTap:
     """The newest image of a topic."""
 
     def __init__(self, decode: Callable[[Any], Pixels]) -> None:
-        """decode: makes pixels of an image as it is handed in."""
+        """decode: makes pixels of an image as `put` gets it."""
         self._decode = decode
         self._newest: Any = None
         self.number = 0
         """Of the newest picture."""
 
     def put(self, image: Any) -> None:
-        """Hand in an image."""
+        """Add an image."""
         self._newest = image
         self.number += 1
 
-    def picture(self) -> Pixels:
-        """Return the newest picture, [H, W] or [H, W, 3] RGB; InputError if there is none."""
+    def picture(self) -> LivePicture:
+        """Return the newest picture; InputError if there is none."""
         if not self.number:
             raise InputError("there is no picture yet")
-        return self._decode(self._newest)
+        image = self._decode(self._newest)
+        return LivePicture(image, image)
 
 
 class OverlayTap:
@@ -69,7 +81,7 @@ class OverlayTap:
         """Stamp of the first image after the last result, s."""
 
     def put_image(self, stamp: Stamp, image: Any, size: int) -> None:
-        """Hand in an image of the camera, of so many bytes."""
+        """Add an image of the camera, of so many bytes."""
         self._images.pop(stamp, None)
         self._images[stamp] = image, size
         kept = sum(each for _, each in self._images.values())
@@ -87,7 +99,7 @@ class OverlayTap:
             self.number += 1
 
     def put_result(self, stamp: Stamp, result: Any) -> None:
-        """Hand in a result message."""
+        """Add a result message."""
         self._results.pop(stamp, None)
         self._results[stamp] = result
         self.unmatched += 1
@@ -97,18 +109,18 @@ class OverlayTap:
         if stamp in self._images:
             self._join(stamp)
 
-    def picture(self) -> Pixels:
-        """Return the newest result on its image, [H, W, 3] RGB; InputError if there is none.
+    def picture(self) -> LivePicture:
+        """Return the newest result drawn on its image; InputError if there is none.
 
-        Without results for a while it is the newest image, [H, W] or [H, W, 3].
+        Without results for a while it is the newest image as it is.
         """
         if self._newest is None:
             raise InputError("there is no picture yet")
-        image, result = self._newest
-        picture = self._decode(image)
+        message, result = self._newest
+        image = self._decode(message)
         if result is None:
-            return picture
-        return drawing.with_region(self._draw(picture, result), Region(*self.region))
+            return LivePicture(image, image)
+        return LivePicture(drawing.with_region(self._draw(image, result), Region(*self.region)), image)
 
     def _join(self, stamp: Stamp) -> None:
         self._newest = self._images[stamp][0], self._results.pop(stamp)

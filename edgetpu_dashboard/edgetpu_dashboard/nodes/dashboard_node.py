@@ -20,7 +20,7 @@ from edgetpu_driver.node_kit.node_table import all_nodes, node_table
 from edgetpu_driver.node_kit.parameters import Setting
 
 _START_DELAY = 0.5
-"""Seconds until the page is served and nodes are started: the node has told everybody of itself by then."""
+"""Seconds until the page is served and nodes are started: others have discovered this node by then."""
 _REFRESH = 1.0
 """Seconds between two looks at which nodes run."""
 
@@ -114,7 +114,7 @@ class DashboardNode(BaseNode):
         entry = all_nodes().get(name)
         if entry is None:
             raise LaunchError(f"no installed package offers a node {name}")
-        arguments = enclave_beside(sys.argv, name)
+        arguments = sibling_enclave(sys.argv, name)
         self.launcher.start(name, entry.package, entry.executable, parameters, arguments)
 
     def _check_address(self) -> None:
@@ -161,8 +161,8 @@ def _type_name(kind: Any, group: str) -> str:
     return f"{kind.__module__.partition('.')[0]}/{group}/{kind.__name__}"
 
 
-def enclave_beside(arguments: list[str], name: str) -> list[str]:
-    """Return the ROS arguments that give another node the enclave of its name beside this one's, if any."""
+def sibling_enclave(arguments: list[str], name: str) -> list[str]:
+    """Return the ROS arguments that give another node its enclave, next to this one's; none without one."""
     for argument, enclave in pairwise(arguments):
         if argument in _ENCLAVE:
             return ["--enclave", f"{enclave.rpartition('/')[0]}/{name}"]

@@ -1,4 +1,4 @@
-"""Calls of services of the graph from another thread's event loop: parameters, models, what a hand does."""
+"""Calls of services of the graph from another thread's event loop: parameters, models, actions."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ShownParameter:
 
 
 class GraphCalls:
-    """Requests to the nodes beside this one; every method is for an event loop in another thread."""
+    """Requests to the other nodes of the namespace; every method is for an event loop in another thread."""
 
     def __init__(self, node: Node, full_name: Callable[[str], str]) -> None:
         self._node = node
@@ -99,7 +99,7 @@ class GraphCalls:
 
         def run() -> None:
             if not done.set_running_or_notify_cancel():
-                return  # nobody waits any more
+                return  # it was cancelled
             try:
                 done.set_result(work())
             except Exception as error:

@@ -29,8 +29,10 @@ from edgetpu_driver.node_kit.result_topics import ResultTopic
 from edgetpu_msgs.msg import DeviceStatus
 
 _TRIGGER = "std_srvs/srv/Trigger"
+_CAMERA = "camera"
+"""The node that publishes the images where there is no other camera."""
 MOST_DIAGNOSTICS = 50
-"""Entries of a node that are kept; a driver has one for each stick, and anybody can make up others."""
+"""Entries of a node that are kept; a driver has one for each stick, and other programs may add more."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class ViewedNode:
     region: tuple[int, ...] = (0, 0, 0, 0)
     """The part of the image that it looks at, as far as is known: the value of its parameter `roi`."""
     diagnostics: dict[str, Diagnostic] = field(default_factory=dict)
-    """By name, the one that was told last at the end."""
+    """By name, the latest at the end."""
 
     @property
     def settings(self) -> Mapping[str, Setting]:
@@ -77,7 +79,7 @@ class ViewedNode:
 
 
 class GraphView:
-    """The nodes beside this one, in its namespace."""
+    """The nodes of this one's namespace."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -108,6 +110,15 @@ class GraphView:
             running = [viewed for viewed in self.nodes.values() if viewed.running]
         for viewed in running:
             self._look_at(viewed)
+
+    def pictured(self) -> dict[str, str]:
+        """Return the views of the running nodes that have pictures, by their names."""
+        with self.lock:
+            return {
+                name: CAMERA_VIEW if name == _CAMERA else name
+                for name, viewed in self.nodes.items()
+                if viewed.running and (viewed.has_picture or name == _CAMERA)
+            }
 
     def look(self, view: str) -> Tap:
         """Begin to receive the pictures of a node, or the camera's; in the executor's thread.
@@ -157,7 +168,7 @@ class GraphView:
         self._subscriptions[name] = None
         try:
             result: ResultTopic | None = viewed.entry.load().results
-        except Exception as error:  # of somebody's package; the other nodes are still shown
+        except Exception as error:  # of another package; the other nodes are still shown
             self._node.get_logger().error(f"results of {name} are not shown: {one_line(error)}")
             return
         if result is None:

@@ -1,4 +1,4 @@
-"""Subscribes to pictures while somebody looks at them. For the executor's thread."""
+"""Subscribes to pictures while a browser shows them. For the executor's thread."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PictureTaps:
             self._subscribe()
 
     def tap(self, view: str) -> Tap | None:
-        """The pictures of a view that somebody looks at; others have None."""
+        """The pictures of a view that is shown in a browser; None for others."""
         return self._taps.get(view)
 
     def on_result(self, view: str, message: Any) -> None:

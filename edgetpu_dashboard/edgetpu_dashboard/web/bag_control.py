@@ -7,7 +7,7 @@ from typing import Any
 from nicegui import ui
 
 from edgetpu_dashboard.live.bag import BagProgress
-from edgetpu_dashboard.web.told import told
+from edgetpu_dashboard.web.error_notice import errors_shown
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import user_path
 
@@ -20,7 +20,7 @@ def bag_control(page: Any) -> None:
     recorder = page.dashboard.bags
 
     async def toggle() -> None:
-        async with told():
+        async with errors_shown():
             if recorder.records:
                 await page.calls.in_executor(recorder.stop)
             else:

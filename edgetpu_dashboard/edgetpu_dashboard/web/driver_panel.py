@@ -12,7 +12,7 @@ from nicegui import ui
 
 from edgetpu_dashboard.live.matrix_file import read_matrix
 from edgetpu_dashboard.live.pictures import png
-from edgetpu_dashboard.web.told import told
+from edgetpu_dashboard.web.error_notice import errors_shown
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.node_kit.node_table import nodes_of
 
@@ -119,7 +119,7 @@ def models_panel(page: Any) -> None:
 
 def _model(page: Any, model: Any, changed: Any) -> None:
     async def unload() -> None:
-        async with told():
+        async with errors_shown():
             ui.notify(await page.calls.unload_model(model.name), type="positive")
         await changed()
 
@@ -140,7 +140,7 @@ def _load(page: Any, changed: Any) -> None:
         name = ui.input("as").props("dense outlined data-id=model_name").classes("short")
 
         async def load() -> None:
-            async with told():
+            async with errors_shown():
                 text = await page.calls.load_model(str(model.value or ""), str(name.value or ""))
                 ui.notify(text, type="positive")
             await changed()
@@ -159,7 +159,7 @@ def _weights(page: Any) -> None:
     picture.set_visibility(False)
 
     async def swap(event: Any) -> None:
-        async with told():
+        async with errors_shown():
             weights = read_matrix(await event.file.read())
             text, errors = await page.calls.set_weights(
                 str(model.value or ""), str(tensor.value or ""), weights
@@ -187,7 +187,7 @@ def _run_model(page: Any) -> None:
     )
 
     async def run() -> None:
-        async with told():
+        async with errors_shown():
             name = str(kind.value)
             if not path.value:
                 raise InputError("expected the path of a model file")

@@ -1,4 +1,4 @@
-"""What can be set and done with one node: its parameters, and what a hand does."""
+"""The parameters of a node, and the actions it offers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 from nicegui import ui
 
 from edgetpu_dashboard.live.texts import Value, text_of
-from edgetpu_dashboard.web.told import told
+from edgetpu_dashboard.web.error_notice import errors_shown
+from edgetpu_dashboard.web.stream import OVERVIEW
 from edgetpu_driver.errors import EdgeTpuError, reason_of
 
 _VALUES_PERIOD = 3.0
@@ -18,6 +19,9 @@ _VALUES_PERIOD = 3.0
 def parameters_panel(page: Any) -> None:
     """Every parameter of the node: description, range, value, and a field to change it."""
     node = page.node
+    if node == OVERVIEW:
+        ui.label("Open a node to see and change its parameters.").classes("hint")
+        return
     if not page.view.nodes[node].running:
         ui.label(f"{node} does not run").classes("hint")
         return
@@ -30,12 +34,12 @@ def parameters_panel(page: Any) -> None:
             parameters = await page.calls.parameters(node)
         except (EdgeTpuError, TimeoutError):
             return  # the node has stopped, which the list of nodes says, or is busy
+        for each in parameters:
+            if each.name == "roi":
+                await page.note_region(node, each.value)
         if not rows:
             column.clear()
         with column:
-            for each in parameters:
-                if each.name == "roi":
-                    page.view.set_region(node, each.value)
             for each in sorted(parameters, key=lambda each: (each.read_only, each.name)):
                 if each.name in rows:
                     rows[each.name].show(each.value)
@@ -106,17 +110,20 @@ class _Row:
 
 
 @ui.refreshable
-def by_hand_panel(page: Any) -> None:
-    """What can be done with the node that is shown."""
+def actions_panel(page: Any) -> None:
+    """The actions of the node that is shown."""
     node = page.node
+    if node == OVERVIEW:
+        ui.label("Open a node to see its actions.").classes("hint")
+        return
     viewed = page.view.nodes[node]
-    names = viewed.settings
+    has_region = page.has_region()
     if not viewed.running:
         ui.label(f"{node} does not run").classes("hint")
         return
-    if node == "spot_tracker":
-        ui.label("Click a spot in the picture to track its colour.").classes("q-mb-sm")
-    if "roi" in names:
+    if hint := picture_hint(page):
+        ui.label(hint).classes("q-mb-sm")
+    if has_region:
         _drag_choice(page, node)
     if node == "reservoir":
         _training(page, node)
@@ -126,8 +133,15 @@ def by_hand_panel(page: Any) -> None:
         with ui.row().classes("gap-2 q-mt-sm"):
             for service in viewed.triggers:
                 _trigger(page, node, service)
-    if "roi" not in names and not viewed.triggers:
+    if not has_region and not viewed.triggers:
         ui.label("Nothing but its parameters can be set.").classes("hint")
+
+
+def picture_hint(page: Any) -> str:
+    """Say what the mouse does in the picture of the node; empty: nothing."""
+    click = "Click a spot to track its colour. " if page.node == "spot_tracker" else ""
+    drag = "the template or the region" if page.node == "pattern_tracker" else "the region to process"
+    return click + (f"Drag a box to make it {drag}." if page.has_region() else "")
 
 
 def _drag_choice(page: Any, node: str) -> None:
@@ -140,8 +154,8 @@ def _drag_choice(page: Any, node: str) -> None:
         page.drag_does = event.value
 
     async def whole() -> None:
-        async with told():
-            await page.calls.set_value(node, "roi", [0, 0, 0, 0])
+        async with errors_shown():
+            await page.set_region((0, 0, 0, 0))
             ui.notify(f"{node} looks at the whole picture", type="positive")
 
     ui.label("Drag a box in the picture to make it")
@@ -151,7 +165,7 @@ def _drag_choice(page: Any, node: str) -> None:
 
 def _trigger(page: Any, node: str, service: str) -> None:
     async def call() -> None:
-        async with told():
+        async with errors_shown():
             ui.notify(f"{service}: {await page.calls.trigger(node, service)}", type="positive")
 
     ui.button(service.replace("_", " "), on_click=call).props(
@@ -166,7 +180,7 @@ def _training(page: Any, node: str) -> None:
     forget = ui.checkbox("forget the targets afterwards")
 
     async def train() -> None:
-        async with told():
+        async with errors_shown():
             text = await page.calls.train(node, float(regularization.value or 0.0), bool(forget.value))
             ui.notify(text, type="positive")
 
@@ -182,7 +196,7 @@ def _naming(page: Any, node: str) -> None:
     replace = ui.checkbox("replace its other views")
 
     async def add() -> None:
-        async with told():
+        async with errors_shown():
             text = await page.calls.add_place(node, str(label.value or ""), bool(replace.value))
             ui.notify(text, type="positive")
 

@@ -1,63 +1,82 @@
-"""The page: nodes, the live picture, and what can be done with both."""
+"""The page: the nodes, their live pictures, and panels for one node and for the driver."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import secrets
+from collections.abc import Sequence
 from typing import Any
 
 from nicegui import ui
 
-from edgetpu_dashboard.live.pictures import CAMERA_VIEW, Pixels, box_of
+from edgetpu_dashboard.live.pictures import CAMERA_VIEW, Pixels, box_of, color_at
 from edgetpu_dashboard.web.bag_control import bag_control
 from edgetpu_dashboard.web.driver_panel import driver_panel, models_panel
-from edgetpu_dashboard.web.node_panels import by_hand_panel, parameters_panel
-from edgetpu_dashboard.web.told import told
+from edgetpu_dashboard.web.error_notice import errors_shown
+from edgetpu_dashboard.web.node_panels import actions_panel, parameters_panel, picture_hint
+from edgetpu_dashboard.web.stream import OVERVIEW
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.node_kit.node_table import DRIVER
 
-_VERSION = 3
+_VERSION = 4
 """Of the static files, so that no browser shows old ones."""
-_GRAB_SECONDS = 5.0
+_NODE_TABS, _GRAPH_TAB = ("parameters", "actions"), "driver"
+"""Panels of one node, and the one that comes with the overview."""
+_NODE_TAB = "actions"
+"""The one that comes with a node."""
 _FOLLOW_PERIOD = 0.5
 """Seconds between two looks whether the node has a picture."""
 
 
 class Page:
-    """What one browser looks at."""
+    """What one browser shows: a node, or the pictures of all of them."""
 
     def __init__(self, dashboard: Any) -> None:
         self.dashboard = dashboard
         self.calls = dashboard.calls
         self.view = dashboard.view
-        self.node = self._first()
+        self.key = secrets.token_urlsafe(8)
+        """By which the stream finds the page."""
+        self.node = OVERVIEW
+        self.image: Pixels | None = None
+        """The image under the picture that the browser shows."""
         self.shows_camera = False
         self._shown_view = ""
         self.drag_does = "template"
+        self.tabs: Any = None
+        """Of the panels."""
 
     @property
     def picture_view(self) -> str:
-        """What the live picture shows: a node's debug image or the camera's."""
+        """What is shown: the pictures of all nodes, those of one with its overlay, or the camera's."""
+        if self.node == OVERVIEW:
+            return OVERVIEW
         viewed = self.view.nodes.get(self.node)
         has_picture = viewed is not None and viewed.has_picture
         return self.node if has_picture and not self.shows_camera else CAMERA_VIEW
 
     def select(self, node: str) -> None:
-        """Show another node."""
-        self.node = node
+        """Show another node, or the overview."""
+        before, self.node = self.node, node if node in self.view.nodes else OVERVIEW
+        if before == OVERVIEW and self.tabs.value == _GRAPH_TAB:
+            self.tabs.value = _NODE_TAB
+        elif self.node == OVERVIEW and self.tabs.value in _NODE_TABS:
+            self.tabs.value = _GRAPH_TAB
         self.refresh()
 
     def refresh(self) -> None:
         """Draw the panels of the node again."""
         self.show_live()
-        node_title.refresh(self)
+        stage.refresh(self)
         parameters_panel.refresh(self)
-        by_hand_panel.refresh(self)
+        actions_panel.refresh(self)
 
     def show_live(self) -> None:
         """Have the browser connect to the stream of this node and view."""
         self._shown_view = self.picture_view
-        ui.run_javascript(f"edgetpuLive.show({json.dumps(self.node)}, {json.dumps(self._shown_view)})")
+        self.image = None
+        shown = {"page": self.key, "node": self.node, "view": self._shown_view}
+        ui.run_javascript(f"edgetpuLive.show({json.dumps(shown)})")
 
     def follow_view(self) -> None:
         """Connect anew once the node has a picture, or has none any more."""
@@ -69,59 +88,64 @@ class Page:
         self.shows_camera = camera
         self.show_live()
 
-    async def camera_picture(self) -> Pixels:
-        """Return the next image of the camera; InputError if none comes."""
-        tap = await self.calls.in_executor(lambda: self.view.look(CAMERA_VIEW))
-        try:
-            before = tap.number
-            for _ in range(round(_GRAB_SECONDS / 0.02)):
-                if tap.number > before:
-                    return tap.picture()  # type: ignore[no-any-return]
-                await asyncio.sleep(0.02)
-        finally:
-            await self.calls.in_executor(lambda: self.view.look_away(CAMERA_VIEW))
-        raise InputError("no image came from the camera")
+    def has_region(self) -> bool:
+        """Whether the node can process a part of the image only."""
+        viewed = self.view.nodes.get(self.node)
+        return viewed is not None and any(each.name == "roi" for each in viewed.entry.load().settings)
 
-    async def on_click(self, rgb: tuple[int, int, int]) -> None:
-        """Track the colour of the spot that was clicked."""
+    async def set_region(self, box: tuple[int, int, int, int]) -> None:
+        """Have the node process a part of the image: x, y, width and height, px; zeros: all of it."""
+        node = self.node
+        await self.calls.set_value(node, "roi", list(box))
+        await self.note_region(node, box)
+
+    async def note_region(self, node: str, box: Sequence[int]) -> None:
+        """Have the part of the image that a node processes outlined in its picture."""
+        await self.calls.in_executor(lambda: self.view.set_region(node, box))
+
+    async def on_click(self, column: float, row: float) -> None:
+        """Track the colour of the spot that was clicked, as the camera sees it."""
         if self.node != "spot_tracker":
             return
-        async with told():
+        async with errors_shown():
+            rgb = color_at(self._image(), column, row)
             ui.notify(await self.calls.set_color(self.node, rgb), type="positive")
 
     async def on_drag(self, corners: tuple[float, float, float, float]) -> None:
         """Make a box the template or the region."""
-        async with told():
-            picture = await self.camera_picture()
-            box = box_of(corners, picture.shape[1], picture.shape[0])
+        if not self.has_region():
+            return
+        async with errors_shown():
+            image = self._image()
+            box = box_of(corners, image.shape[1], image.shape[0])
             if self.drag_does == "template":
-                text = await self.calls.set_template("pattern_tracker", picture, box)
+                text = await self.calls.set_template("pattern_tracker", image, box)
             else:
-                await self.calls.set_value(self.node, "roi", list(box))
+                await self.set_region(box)
                 text = f"{self.node} looks at {box[2]} x {box[3]} px only"
             ui.notify(text, type="positive")
 
-    def _first(self) -> str:
-        running = [name for name, each in self.view.nodes.items() if each.running and name != DRIVER]
-        return next(iter(sorted(running, key=lambda name: self.view.nodes[name].result is None)), DRIVER)
+    def _image(self) -> Pixels:
+        if self.image is None:
+            raise InputError("expected a picture of the camera; none is shown yet")
+        return self.image
 
 
-@ui.refreshable
 def node_title(page: Page) -> None:
     """The name of the node, and what starts and stops it."""
 
     async def start() -> None:
-        async with told():
+        async with errors_shown():
             page.dashboard.start_node(page.node)
             ui.notify(f"{page.node} starts", type="positive")
 
     async def stop() -> None:
-        async with told():
+        async with errors_shown():
             await asyncio.to_thread(page.dashboard.launcher.stop, page.node)
             ui.notify(f"{page.node} has stopped", type="positive")
 
     with ui.row().classes("items-center w-full gap-2"):
-        ui.label(page.node).classes("text-xl font-medium").mark("title")
+        ui.label(page.node).classes("text-xl font-medium title")
         ui.html('<span id="state" class="state"></span>', sanitize=False)
         ui.space()
         ui.button("start", icon="play_arrow", on_click=start).props("flat dense data-id=start")
@@ -130,12 +154,13 @@ def node_title(page: Page) -> None:
 
 _HEAD = f"""
 <link rel="stylesheet" href="/dashboard/live.css?v={_VERSION}">
+<script src="/dashboard/curves.js?v={_VERSION}"></script>
 <script src="/dashboard/live.js?v={_VERSION}"></script>
 """
 
 _PICTURE = """
-<div id="picture"><img id="live" alt="" draggable="false"><div id="box"></div>
-<div id="nothing">waiting for pictures</div></div>
+<div id="picture"><img id="live" alt="" draggable="false"><div id="nothing">waiting for pictures</div>
+<div id="box"></div></div>
 """
 
 
@@ -157,7 +182,7 @@ def _header() -> None:
             button.on("click", js_handler=f"() => {call}")
 
 
-async def build_page(dashboard: Any) -> None:
+def build_page(dashboard: Any) -> Page:
     """Build the page for one browser."""
     page = Page(dashboard)
     ui.add_head_html(_HEAD)
@@ -165,34 +190,50 @@ async def build_page(dashboard: Any) -> None:
     with ui.element("div").classes("layout"):
         ui.html('<nav id="nodes"></nav>', sanitize=False).classes("nodes")
         with ui.element("main").classes("stage"):
-            node_title(page)
-            ui.html(_PICTURE, sanitize=False)
-            with ui.row().classes("items-center gap-4 w-full"):
-                ui.switch(CAMERA_VIEW, on_change=lambda event: page.look_at_camera(event.value)).props(
-                    "dense data-id=camera_view"
-                )
-                ui.html('<span id="numbers"></span>', sanitize=False)
-            bag_control(page)
-            ui.html('<div id="curves"></div>', sanitize=False).classes("w-full")
+            stage(page)
         with ui.element("aside").classes("side"):
             _tabs(page)
     ui.on("select_node", lambda event: page.select(str(event.args)))
-    ui.on("click_picture", lambda event: page.on_click(tuple(event.args[2:])))
+    ui.on("click_picture", lambda event: page.on_click(*event.args))
     ui.on("drag_picture", lambda event: page.on_drag(tuple(event.args)))
     page.show_live()
     ui.timer(_FOLLOW_PERIOD, page.follow_view)
+    return page
+
+
+@ui.refreshable
+def stage(page: Page) -> None:
+    """The pictures of all nodes, or the picture and the results of one."""
+    if page.node == OVERVIEW:
+        ui.label("Overview").classes("text-xl font-medium title")
+        ui.label("Click a picture to open its node.").classes("hint")
+        ui.html('<div id="tiles"></div>', sanitize=False).classes("w-full")
+        bag_control(page)
+        return
+    node_title(page)
+    ui.html(_PICTURE, sanitize=False)
+    with ui.row().classes("items-center gap-4 w-full"):
+        ui.switch(
+            CAMERA_VIEW, value=page.shows_camera, on_change=lambda event: page.look_at_camera(event.value)
+        ).props("dense data-id=camera_view")
+        ui.html('<span id="numbers"></span>', sanitize=False)
+    if hint := picture_hint(page):
+        ui.label(hint).classes("hint").props("data-id=picture_hint")
+    bag_control(page)
+    ui.html('<div id="curves"></div>', sanitize=False).classes("w-full")
 
 
 def _tabs(page: Page) -> None:
     with ui.tabs().props("dense no-caps align=left outside-arrows mobile-arrows").classes("w-full") as tabs:
-        names = ("parameters", "by hand", "driver", "models", "diagnostics")
+        names = (*_NODE_TABS, _GRAPH_TAB, "models", "diagnostics")
         for name in names:
-            ui.tab(name).props(f"data-id=tab_{name.replace(' ', '_')}")
-    with ui.tab_panels(tabs, value=names[0]).classes("w-full panels"):
+            ui.tab(name).props(f"data-id=tab_{name}")
+    page.tabs = tabs
+    with ui.tab_panels(tabs, value=_GRAPH_TAB).classes("w-full panels"):
         with ui.tab_panel(names[0]):
             parameters_panel(page)
         with ui.tab_panel(names[1]):
-            by_hand_panel(page)
+            actions_panel(page)
         with ui.tab_panel(names[2]):
             driver_panel(page)
         with ui.tab_panel(names[3]):
@@ -202,7 +243,7 @@ def _tabs(page: Page) -> None:
 
 
 def diagnostics_panel(page: Page) -> None:
-    """What the nodes say of themselves, the worst first."""
+    """The diagnostics of the nodes, the worst first."""
     order = ("error", "warning", "stale", "ok")
 
     @ui.refreshable

@@ -6,6 +6,7 @@ import socket
 import threading
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import uvicorn
 from fastapi import FastAPI, WebSocket
@@ -13,7 +14,7 @@ from nicegui import app as nicegui_app
 from nicegui import ui
 
 from edgetpu_dashboard.web.access import Access, is_local
-from edgetpu_dashboard.web.page import build_page
+from edgetpu_dashboard.web.page import Page, build_page
 from edgetpu_dashboard.web.stream import stream
 
 _STATIC = Path(__file__).parent / "static"
@@ -52,15 +53,17 @@ def serve(dashboard: Any, host: str, port: int, token: str) -> Server:
     except OSError:
         listener.close()
         raise
+    pages: WeakValueDictionary[str, Page] = WeakValueDictionary()
     application = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
     @application.websocket("/live")
-    async def live(client: WebSocket, node: str = "", view: str = "") -> None:
-        await stream(dashboard, client, node, view)
+    async def live(client: WebSocket, page: str = "", node: str = "", view: str = "") -> None:
+        await stream(dashboard, client, pages.get(page), node, view)
 
     @ui.page("/")
     async def page() -> None:
-        await build_page(dashboard)
+        built = build_page(dashboard)
+        pages[built.key] = built
 
     # Built with --symlink-install, the files are links out of this folder.
     nicegui_app.add_static_files("/dashboard", str(_STATIC), follow_symlink=True)

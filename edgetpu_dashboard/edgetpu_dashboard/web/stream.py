@@ -1,6 +1,8 @@
 """The live data of a page over a WebSocket: pictures when the browser asks for one, numbers twice a second.
 
-The browser asks for the next picture when it has shown the last one, so it gets no more than it takes.
+The browser says `next` when it wants another picture, and `shown` when it shows one, so it gets no more than
+it takes. A picture is a byte with the length of a name, the name of its view or, in the overview, of its
+node, and a JPEG.
 """
 
 from __future__ import annotations
@@ -8,17 +10,27 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from fastapi import WebSocket
 
 from edgetpu_dashboard.live import pictures
+from edgetpu_dashboard.live.pictures import Pixels
 from edgetpu_dashboard.live.snapshot import snapshot
+from edgetpu_dashboard.live.taps import LivePicture
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 
+OVERVIEW = "overview"
+"""In place of the name of a view: the pictures of all running nodes, small ones."""
+_SMALL_RATE, _SMALL_WIDTH = 2.0, 320
+"""Most pictures of each node per second, and their width, px, in the overview."""
 _NUMBERS_PERIOD = 0.5
 """Seconds between two messages of numbers and curves."""
+_VIEWS_PERIOD = 1.0
+"""Seconds between two looks at which nodes have pictures."""
 _POLICY_VIOLATION = 1008
 """Status of RFC 6455."""
 _LONGEST_REASON = 100
@@ -27,50 +39,142 @@ _POLL = 0.01
 """Seconds between two looks for a new picture."""
 
 
-async def stream(dashboard: Any, socket: WebSocket, node: str, view: str) -> None:
-    """Send pictures of a view, and the numbers of a node and of the graph, until the browser leaves."""
+class Viewer(Protocol):
+    """The page that a stream belongs to."""
+
+    image: Pixels | None
+    """The image under the picture that the browser shows."""
+
+
+@dataclass
+class _Sent:
+    """The last picture of a view that was sent."""
+
+    tap: Any = None
+    number: int = 0
+    due: float = 0.0
+    """Time from which on the next one may be sent, s."""
+
+
+async def stream(dashboard: Any, socket: WebSocket, viewer: Viewer | None, node: str, view: str) -> None:
+    """Send pictures of a view, and the numbers of a node and of the graph, until the browser leaves.
+
+    viewer: gets the image under each picture of a view once the browser shows it; None: none does.
+    """
     await socket.accept()
+    overview = view == OVERVIEW
+    feed = _PictureFeed(dashboard, small=overview)
     try:
-        await dashboard.calls.in_executor(lambda: dashboard.view.look(view))
+        await feed.look_at(dashboard.view.pictured() if overview else {view: view})
     except InputError as error:
         await socket.close(_POLICY_VIOLATION, str(error)[:_LONGEST_REASON])
         return
     wanted = asyncio.Event()
-    numbers = asyncio.ensure_future(_send_numbers(dashboard, socket, node))
-    shown = asyncio.ensure_future(_send_pictures(dashboard, socket, view, wanted))
-    region = asyncio.ensure_future(_learn_region(dashboard, view))
+    tasks = [
+        asyncio.ensure_future(_send_numbers(dashboard, socket, node)),
+        asyncio.ensure_future(feed.send(socket, wanted)),
+        asyncio.ensure_future(_follow_nodes(dashboard, feed) if overview else _learn_region(dashboard, view)),
+    ]
     try:
-        while (await socket.receive())["type"] != "websocket.disconnect":
-            wanted.set()
+        while (message := await socket.receive())["type"] != "websocket.disconnect":
+            if message.get("text") != "shown":
+                wanted.set()
+            elif viewer is not None and not overview:
+                viewer.image = feed.image
     finally:
-        for task in (numbers, shown, region):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(numbers, shown, region, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(UnavailableError):
-            await dashboard.calls.in_executor(lambda: dashboard.view.look_away(view))
+            await feed.look_at({})
 
 
-async def _send_pictures(dashboard: Any, socket: WebSocket, view: str, wanted: asyncio.Event) -> None:
-    last: tuple[Any, int] = None, 0
-    due = 0.0
-    while True:
-        await wanted.wait()
-        await asyncio.sleep(max(due - time.monotonic(), 0.0))
-        # Asked for anew each time: drawn here or by the node, which may turn out while somebody looks.
-        while (tap := dashboard.view.pictures.tap(view)) is None or (tap, tap.number) in (last, (tap, 0)):
+class _PictureFeed:
+    """Sends the pictures of one view or several in turn."""
+
+    def __init__(self, dashboard: Any, *, small: bool) -> None:
+        self._dashboard = dashboard
+        self._small = small
+        self._views: dict[str, str] = {}
+        self._sent: dict[str, _Sent] = {}
+        self._changing = asyncio.Lock()
+        self.image: Pixels | None = None
+        """The image under the last picture."""
+
+    async def look_at(self, views: Mapping[str, str]) -> None:
+        """Receive the pictures of these views, by the names they are sent with, and of no others.
+
+        InputError for a view that does not exist.
+        """
+        # Done to the end even if the browser leaves meanwhile, so that what began is ended, too.
+        await asyncio.shield(self._change(views))
+
+    async def _change(self, views: Mapping[str, str]) -> None:
+        view = self._dashboard.view
+        async with self._changing:
+            for name in self._views.keys() - views.keys():
+                gone = self._views.pop(name)
+                self._sent.pop(name, None)
+                await self._dashboard.calls.in_executor(lambda gone=gone: view.look_away(gone))
+            for name in views.keys() - self._views.keys():
+                await self._dashboard.calls.in_executor(lambda new=views[name]: view.look(new))
+                self._views[name] = views[name]
+
+    async def send(self, socket: WebSocket, wanted: asyncio.Event) -> None:
+        """Send a picture each time one is wanted."""
+        while True:
+            await wanted.wait()
+            name, tap = await self._next()
+            try:
+                picture, data = await asyncio.to_thread(_encoded, tap, self._width())
+            except InputError:
+                continue
+            wanted.clear()
+            self.image = picture.image
+            label = name.encode()
+            await socket.send_bytes(bytes([len(label)]) + label + data)
+
+    async def _next(self) -> tuple[str, Any]:
+        """Wait for a picture that may be sent: its name and its tap."""
+        while True:
+            now = time.monotonic()
+            for name in sorted(self._views, key=lambda each: self._of(each).due):
+                sent = self._of(name)
+                # Asked for anew each time: drawn here or by the node, which may change while it is received.
+                tap = self._dashboard.view.pictures.tap(self._views[name])
+                if (
+                    now < sent.due
+                    or tap is None
+                    or not tap.number
+                    or (tap, tap.number) == (sent.tap, sent.number)
+                ):
+                    continue
+                self._sent[name] = _Sent(tap, tap.number, now + 1 / self._rate())
+                return name, tap
             await asyncio.sleep(_POLL)
-        due = time.monotonic() + 1 / dashboard.values["picture_rate"]
-        last = tap, tap.number
-        try:
-            data = await asyncio.to_thread(_encode, tap, dashboard.values["picture_width"])
-        except InputError:
-            continue
-        wanted.clear()
-        await socket.send_bytes(data)
+
+    def _of(self, name: str) -> _Sent:
+        return self._sent.get(name, _Sent())
+
+    def _rate(self) -> float:
+        most = float(self._dashboard.values["picture_rate"])
+        return min(most, _SMALL_RATE) if self._small else most
+
+    def _width(self) -> int:
+        widest = int(self._dashboard.values["picture_width"])
+        return min(widest, _SMALL_WIDTH) if self._small else widest
+
+
+async def _follow_nodes(dashboard: Any, feed: _PictureFeed) -> None:
+    """Have the overview show the nodes that run."""
+    while True:
+        await asyncio.sleep(_VIEWS_PERIOD)
+        with suppress(InputError, TimeoutError, asyncio.TimeoutError):  # a node that has just gone
+            await feed.look_at(dashboard.view.pictured())
 
 
 async def _learn_region(dashboard: Any, view: str) -> None:
-    """Ask a node once which part of the image it looks at; the panel of its parameters sees changes."""
+    """Ask a node once which part of the image it processes; the panel of its parameters sees changes."""
     viewed = dashboard.view.nodes.get(view)
     if viewed is None or "roi" not in viewed.settings:
         return
@@ -81,8 +185,9 @@ async def _learn_region(dashboard: Any, view: str) -> None:
     await dashboard.calls.in_executor(lambda: dashboard.view.set_region(view, region))
 
 
-def _encode(tap: Any, widest: int) -> bytes:
-    return pictures.jpeg(tap.picture(), widest)
+def _encoded(tap: Any, widest: int) -> tuple[LivePicture, bytes]:
+    picture = tap.picture()
+    return picture, pictures.jpeg(picture.drawn, widest)
 
 
 async def _send_numbers(dashboard: Any, socket: WebSocket, node: str) -> None:

@@ -1,23 +1,40 @@
-// The live part of the dashboard: pictures, numbers and curves over a WebSocket, the mouse and the keyboard.
+// The live part of the dashboard: pictures and numbers over a WebSocket, the mouse and the keyboard.
 "use strict";
 
 const edgetpuLive = (() => {
+  const OVERVIEW = "overview"; // in place of the name of a node
   const RECONNECT = 1000; // ms
   const CLICK = 5; // px that the mouse may move in a click
-  const WINDOW = 60; // s of a curve
   let socket = null;
-  let wanted = { node: "", view: "" };
+  let wanted = { page: "", node: "", view: "" };
   let paused = false;
-  let picture = null; // object URL of the picture that is shown
-  let numbers = null; // the last message of numbers
+  let asks = false; // for a picture although the page is paused: of the node that has just been chosen
+  const urls = new Map(); // object URLs of the pictures that are shown, by the id of the element
 
   const find = (id) => document.getElementById(id);
 
-  function show(node, view) {
-    wanted = { node, view };
-    const box = find("nothing");
-    if (box) box.style.display = "";
+  // ---- the stream ----------------------------------------------------------------------------------------
+
+  function show(shown) {
+    // The address names the node, so that a page that is opened or loaded again shows it.
+    const named = decodeURIComponent(location.hash.slice(1));
+    if (!wanted.page && named && named !== shown.node) emitEvent("select_node", named);
+    else if (named !== shown.node) history.replaceState(null, "", `#${shown.node}`);
+    wanted = shown;
+    document.body.classList.toggle("overview", shown.view === OVERVIEW);
+    asks = true;
+    const nothing = find("nothing");
+    if (nothing) nothing.style.display = "";
     connect();
+  }
+
+  window.addEventListener("hashchange", () => {
+    const named = decodeURIComponent(location.hash.slice(1)) || OVERVIEW;
+    if (wanted.page && named !== wanted.node) emitEvent("select_node", named);
+  });
+
+  function open(node) {
+    location.hash = node;
   }
 
   function connect() {
@@ -27,17 +44,16 @@ const edgetpuLive = (() => {
     }
     const query = new URLSearchParams(wanted).toString();
     const scheme = location.protocol === "https:" ? "wss" : "ws";
-    const { view } = wanted;
     const mine = new WebSocket(`${scheme}://${location.host}/live?${query}`);
-    mine.binaryType = "blob";
+    mine.binaryType = "arraybuffer";
     mine.onopen = () => {
       state("connected", "ok");
-      if (!paused) next();
+      if (!paused || asks) next();
     };
     mine.onmessage = (event) => {
       if (socket !== mine) return; // of the node that was shown before
       if (typeof event.data === "string") onNumbers(JSON.parse(event.data));
-      else onPicture(event.data, view);
+      else onPicture(event.data);
     };
     mine.onclose = () => {
       state("disconnected", "error");
@@ -46,19 +62,28 @@ const edgetpuLive = (() => {
     socket = mine;
   }
 
-  function next() {
-    if (socket && socket.readyState === WebSocket.OPEN) socket.send("next");
+  function say(text) {
+    if (socket && socket.readyState === WebSocket.OPEN) socket.send(text);
   }
 
-  function onPicture(blob, view) {
-    const image = find("live");
-    const url = URL.createObjectURL(blob);
+  function next() {
+    say("next");
+  }
+
+  function onPicture(data) {
+    const length = new Uint8Array(data, 0, 1)[0];
+    const name = new TextDecoder().decode(new Uint8Array(data, 1, length));
+    const image = wanted.view === OVERVIEW ? tile(name)?.querySelector("img") : find("live");
+    if (!image) return; // of the page as it was
+    const url = URL.createObjectURL(new Blob([new Uint8Array(data, 1 + length)], { type: "image/jpeg" }));
     image.onload = () => {
-      if (picture) URL.revokeObjectURL(picture);
-      picture = url;
+      if (urls.has(image.id)) URL.revokeObjectURL(urls.get(image.id));
+      urls.set(image.id, url);
       image.dataset.count = Number(image.dataset.count || 0) + 1;
-      image.dataset.view = view;
-      find("nothing").style.display = "none";
+      image.dataset.view = name;
+      image.nextElementSibling.style.display = "none"; // what is said while there is no picture
+      asks = false;
+      say("shown");
       if (!paused) requestAnimationFrame(next);
     };
     image.src = url;
@@ -74,8 +99,8 @@ const edgetpuLive = (() => {
   // ---- numbers -------------------------------------------------------------------------------------------
 
   function onNumbers(message) {
-    numbers = message;
     drawNodes(message.nodes);
+    if (wanted.view === OVERVIEW) drawTiles(message.nodes);
     const node = message.nodes[message.node];
     const badge = find("state");
     if (badge && node) {
@@ -84,30 +109,83 @@ const edgetpuLive = (() => {
     }
     if (paused) return;
     drawPace(node);
-    drawCurves(message.curves);
+    edgetpuCurves.draw(message.curves);
+  }
+
+  function lists() {
+    const list = find("nodes");
+    if (list && !list.children.length) {
+      list.innerHTML =
+        '<div></div><details><summary>not running</summary><div></div></details>';
+      list.querySelector("details").open = matchMedia("(min-width: 701px)").matches;
+      list.firstChild.append(nodeButton(OVERVIEW));
+    }
+    return list && { running: list.firstChild, stopped: list.querySelector("details div") };
+  }
+
+  function nodeButton(name) {
+    const button = document.createElement("button");
+    button.id = `node_${name}`;
+    button.innerHTML = '<span class="dot"></span><span class="name"></span><span class="rate"></span>';
+    button.querySelector(".name").textContent = name;
+    button.onclick = () => open(name);
+    return button;
   }
 
   function drawNodes(nodes) {
-    const list = find("nodes");
-    if (!list) return;
+    const { running, stopped } = lists() || {};
+    if (!running) return;
+    const here = [find(`node_${OVERVIEW}`)], away = [];
     for (const [name, node] of Object.entries(nodes)) {
-      let button = find(`node_${name}`);
-      if (!button) {
-        button = document.createElement("button");
-        button.id = `node_${name}`;
-        button.innerHTML = '<span class="dot"></span><span class="name"></span><span class="rate"></span>';
-        button.querySelector(".name").textContent = name;
-        button.onclick = () => emitEvent("select_node", name);
-        list.appendChild(button);
-      }
-      const level = node.running ? node.level : "off";
-      button.querySelector(".dot").className = `dot ${level}`;
-      button.querySelector(".rate").textContent = node.running && node.rate ? `${node.rate.toFixed(0)} Hz` : "";
-      button.classList.toggle("chosen", name === wanted.node);
+      const button = find(`node_${name}`) || nodeButton(name);
+      (node.running ? here : away).push(button);
+      button.querySelector(".dot").className = `dot ${node.running ? node.level : "off"}`;
+      button.querySelector(".rate").textContent = pace(node);
       button.classList.toggle("off", !node.running);
     }
-    for (const button of [...list.children]) {
-      if (!(button.id.slice(5) in nodes)) button.remove();
+    for (const [list, buttons] of [[running, here], [stopped, away]]) {
+      // Only if something has changed: a button that is moved while it is pressed gets no click.
+      if (buttons.some((button, place) => list.children[place] !== button)) list.replaceChildren(...buttons);
+      while (list.children.length > buttons.length) list.lastChild.remove();
+    }
+    for (const button of [...here, ...away]) {
+      button.classList.toggle("chosen", button.id === `node_${wanted.node}`);
+    }
+  }
+
+  function pace(node) {
+    return node.running && node.rate ? `${node.rate.toFixed(0)} Hz` : "";
+  }
+
+  // ---- the overview --------------------------------------------------------------------------------------
+
+  function tile(name) {
+    const list = find("tiles");
+    if (!list) return null;
+    let element = find(`tile_${name}`);
+    if (!element) {
+      element = document.createElement("button");
+      element.id = `tile_${name}`;
+      element.innerHTML =
+        '<span class="picture"><img alt="" draggable="false"><span class="nothing">waiting for pictures</span></span>' +
+        '<span class="caption"><span class="dot"></span><span class="name"></span><span class="rate"></span></span>';
+      element.querySelector("img").id = `picture_${name}`;
+      element.querySelector(".name").textContent = name;
+      element.onclick = () => open(name);
+      list.append(element);
+    }
+    return element;
+  }
+
+  function drawTiles(nodes) {
+    for (const [name, node] of Object.entries(nodes)) {
+      if (!node.pictured) find(`tile_${name}`)?.remove();
+      else {
+        const element = tile(name);
+        if (!element) return;
+        element.querySelector(".dot").className = `dot ${node.level}`;
+        element.querySelector(".rate").textContent = pace(node);
+      }
     }
   }
 
@@ -123,100 +201,6 @@ const edgetpuLive = (() => {
     element.textContent =
       `${node.rate.toFixed(1)} Hz · latency ${ms(node.latency)} · dropped ${node.dropped} · ` +
       `failed ${node.failed} · ${node.valid ? "valid" : "not valid"}, confidence ${confidence}`;
-  }
-
-  function drawCurves(curves) {
-    const list = find("curves");
-    if (!list) return;
-    const ids = curves.map((curve) => `curve_${curve.field}`);
-    for (const element of [...list.children]) if (!ids.includes(element.id)) element.remove();
-    for (const curve of curves) {
-      let element = find(`curve_${curve.field}`);
-      if (!element) {
-        element = document.createElement("div");
-        element.id = `curve_${curve.field}`;
-        element.className = "curve";
-        element.innerHTML = '<div class="caption"><b></b> <span class="meaning"></span><span class="value"></span></div><canvas></canvas>';
-        element.querySelector("b").textContent = curve.field;
-        list.appendChild(element);
-      }
-      element.querySelector(".meaning").textContent = curve.meaning;
-      element.querySelector(".value").textContent = inWords(curve);
-      drawCurve(element.querySelector("canvas"), curve.points);
-    }
-  }
-
-  function inWords(curve) {
-    if (curve.value === null) return "no value";
-    const digits = (value) => Number(value.toPrecision(4)).toString();
-    const sigma = curve.sigma ? ` ± ${Number(curve.sigma.toPrecision(2))}` : "";
-    return `${digits(curve.value)}${sigma} ${curve.unit}`;
-  }
-
-  function drawCurve(canvas, points) {
-    const ratio = window.devicePixelRatio || 1;
-    const width = canvas.clientWidth, height = canvas.clientHeight;
-    if (canvas.width !== width * ratio) canvas.width = width * ratio;
-    if (canvas.height !== height * ratio) canvas.height = height * ratio;
-    const context = canvas.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, height);
-    const measured = points.filter((point) => point[1] !== null);
-    let low = Math.min(...measured.map((point) => point[1] - point[2]));
-    let high = Math.max(...measured.map((point) => point[1] + point[2]));
-    if (!Number.isFinite(low)) [low, high] = [-1, 1];
-    if (high - low < 1e-9) [low, high] = [low - 0.5, high + 0.5];
-    const margin = 44, foot = 14;
-    const x = (time) => margin + (1 + time / WINDOW) * (width - margin - 4);
-    const y = (value) => 8 + (1 - (value - low) / (high - low)) * (height - foot - 14);
-    context.font = "10px sans-serif";
-    context.fillStyle = context.strokeStyle = "#7d8b99";
-    context.lineWidth = 1;
-    context.textAlign = "right";
-    for (const value of [low, (low + high) / 2, high]) {
-      context.fillText(Number(value.toPrecision(3)), margin - 5, y(value) + 3);
-      context.globalAlpha = 0.25;
-      context.beginPath();
-      context.moveTo(margin, y(value));
-      context.lineTo(width - 4, y(value));
-      context.stroke();
-      context.globalAlpha = 1;
-    }
-    context.textAlign = "center";
-    for (const time of [-60, -40, -20, 0]) {
-      context.fillText(time ? `${time} s` : "now", Math.min(Math.max(x(time), 12), width - 14), height - 2);
-    }
-    for (const run of runs(points)) {
-      context.fillStyle = "rgba(77, 182, 255, 0.25)";
-      context.beginPath();
-      for (const [time, value, sigma] of run) context.lineTo(x(time), y(value + sigma));
-      for (const [time, value, sigma] of [...run].reverse()) context.lineTo(x(time), y(value - sigma));
-      context.fill();
-      context.strokeStyle = "#4db6ff";
-      context.lineWidth = 1.5;
-      context.lineCap = "round"; // so that a single point is seen, too
-      context.beginPath();
-      context.moveTo(x(run[0][0]), y(run[0][1]));
-      for (const [time, value] of run) context.lineTo(x(time), y(value));
-      context.stroke();
-    }
-  }
-
-  // Parts of a curve without a gap.
-  function runs(points) {
-    const found = [];
-    let run = [];
-    let last = null;
-    for (const point of points) {
-      if (point[1] === null || (last !== null && point[0] - last > 1)) {
-        if (run.length) found.push(run);
-        run = [];
-      }
-      if (point[1] !== null) run.push(point);
-      last = point[0];
-    }
-    if (run.length) found.push(run);
-    return found;
   }
 
   // ---- controls ------------------------------------------------------------------------------------------
@@ -236,10 +220,10 @@ const edgetpuLive = (() => {
 
   function save() {
     const image = find("live");
-    if (!picture || !image) return;
+    if (!image || !urls.has("live")) return;
     const link = document.createElement("a");
     const stamp = new Date().toISOString().replace(/[:.]/g, "-");
-    link.href = picture;
+    link.href = urls.get("live");
     link.download = `${image.dataset.view.replace(" ", "_")}_${stamp}.jpg`;
     link.click();
   }
@@ -266,23 +250,6 @@ const edgetpuLive = (() => {
     return [within((event.clientX - area.left) / area.width), within((event.clientY - area.top) / area.height)];
   }
 
-  // The median colour around a point of the picture as it is shown: the camera may have moved on.
-  function colorAt(column, row) {
-    const image = find("live"), radius = 3, size = 2 * radius + 1;
-    const canvas = document.createElement("canvas");
-    canvas.width = canvas.height = size;
-    const context = canvas.getContext("2d");
-    const within = (share, length) => Math.min(Math.max(Math.floor(share * length) - radius, 0), length - size);
-    const left = within(column, image.naturalWidth), top = within(row, image.naturalHeight);
-    context.drawImage(image, left, top, size, size, 0, 0, size, size);
-    const data = context.getImageData(0, 0, size, size).data;
-    return [0, 1, 2].map((channel) => {
-      const levels = [];
-      for (let index = channel; index < data.length; index += 4) levels.push(data[index]);
-      return levels.sort((one, other) => one - other)[Math.floor(levels.length / 2)];
-    });
-  }
-
   let start = null;
   document.addEventListener("pointerdown", (event) => {
     if (event.target.id !== "live" || event.button) return;
@@ -305,7 +272,7 @@ const edgetpuLive = (() => {
     const from = share(start), to = share(event);
     start = null;
     find("box").style.display = "none";
-    if (moved <= CLICK) emitEvent("click_picture", ...to, ...colorAt(...to));
+    if (moved <= CLICK) emitEvent("click_picture", ...to);
     else emitEvent("drag_picture", ...from, ...to);
   });
   document.addEventListener("pointercancel", () => {
@@ -313,5 +280,5 @@ const edgetpuLive = (() => {
     find("box").style.display = "none";
   });
 
-  return { show, pause, single, save, numbers: () => numbers };
+  return { show, pause, single, save };
 })();

@@ -1,4 +1,4 @@
-"""Tells a user why something did not work."""
+"""Shows the errors of what a user asked for as notices on the page."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from edgetpu_driver.errors import EdgeTpuError, reason_of
 
 
 @asynccontextmanager
-async def told() -> AsyncIterator[None]:
-    """Show what went wrong in the block as a message at the edge of the page."""
+async def errors_shown() -> AsyncIterator[None]:
+    """Show an error of the block as a notice and go on; other exceptions than those of the suite pass."""
     try:
         yield
     except EdgeTpuError as error:
