@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,9 +13,10 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from testdata.dashboard_page import (
-    PHONE,
-    WIDE,
+    SIZES,
     Dashboard,
+    errors_in_console,
+    fill,
     key,
     needs_browser,
     page_of,
@@ -29,8 +29,6 @@ from testdata.dashboard_page import (
 )
 
 import websockets  # isort: skip
-from selenium.webdriver.common.action_chains import ActionChains  # isort: skip
-from selenium.webdriver.common.by import By  # isort: skip
 from selenium.webdriver.common.keys import Keys  # isort: skip
 
 pytestmark = needs_browser
@@ -51,16 +49,37 @@ def dashboard(nodes: dict[str, Any], graph: Any) -> Iterator[Dashboard]:  # noqa
         yield made
 
 
-@pytest.fixture(scope="module")
-def browser(dashboard: Dashboard) -> Iterator[Any]:
-    with page_of(dashboard) as made:
+@pytest.fixture(scope="module", params=SIZES.values(), ids=SIZES)
+def browser(dashboard: Dashboard, request: pytest.FixtureRequest) -> Iterator[Any]:
+    with page_of(dashboard, request.param) as made:
         yield made
 
 
 def type_value(browser: Any, name: str, value: str) -> None:
-    field = wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, f"input[data-id=input_{name}]"))[0]
-    field.send_keys(Keys.CONTROL, "a")
-    field.send_keys(value, Keys.ENTER)
+    fill(browser, f"input_{name}", value)
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+
+
+def test_the_overview_shows_the_pictures_of_running_nodes_and_opens_one(browser: Any) -> None:
+    press(browser, "#node_overview")
+    shown = (
+        "return Object.fromEntries([...document.querySelectorAll('#tiles img')]"
+        ".map((image) => [image.dataset.view, Number(image.dataset.count || 0)]))"
+    )
+    wait(
+        browser,
+        lambda: min(browser.execute_script(shown).get(name, 0) for name in ("camera", "spot_tracker")) > 2,
+    )
+    assert browser.execute_script(shown).keys() == {"camera", "spot_tracker"}
+    press(browser, "#tile_spot_tracker")
+    wait(browser, lambda: text(browser, ".stage .title") == "spot_tracker")
+    assert browser.current_url.endswith("#spot_tracker")
+
+
+def test_the_node_stays_when_the_page_is_loaded_again(browser: Any) -> None:
+    show(browser, "spot_tracker")
+    browser.refresh()
+    wait(browser, lambda: text(browser, ".stage .title") == "spot_tracker")
 
 
 def test_a_running_node_shows_its_picture_numbers_and_curves(browser: Any) -> None:
@@ -76,25 +95,23 @@ def test_every_node_of_the_table_is_listed(browser: Any) -> None:
     from edgetpu_driver.node_kit.node_table import all_nodes
 
     listed = browser.execute_script("return [...document.querySelectorAll('nav button')].map((b) => b.id)")
-    assert {name.removeprefix("node_") for name in listed} == set(all_nodes())
+    assert {name.removeprefix("node_") for name in listed} == {"overview", *all_nodes()}
 
 
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-def test_nothing_is_wider_than_the_screen(browser: Any, size: tuple[int, int]) -> None:
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False},
-    )
-    for tab in ("parameters", "by_hand", "driver", "models", "diagnostics"):
+@pytest.mark.parametrize("node", ["overview", "spot_tracker"])
+def test_nothing_is_wider_than_the_screen(browser: Any, node: str) -> None:
+    press(browser, f"#node_{node}")
+    for tab in ("parameters", "actions", "driver", "models", "diagnostics"):
         press(browser, f"[data-id=tab_{tab}]")
         widths = "return [document.documentElement.scrollWidth, window.innerWidth]"
         wanted, there = browser.execute_script(widths)
         assert wanted <= there, tab
     press(browser, "[data-id=tab_parameters]")
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_space_pauses_and_a_single_picture_can_be_taken(browser: Any) -> None:
+    show(browser, "spot_tracker")
+    wait(browser, lambda: pictures(browser) > 0)
     paused = "return document.body.classList.contains('paused')"
     key(browser, " ")
     assert browser.execute_script(paused)
@@ -121,7 +138,7 @@ def test_s_saves_the_picture(browser: Any) -> None:
     assert name.endswith(".jpg")
 
 
-def test_a_parameter_is_changed_and_a_refusal_is_shown_beside_it(browser: Any) -> None:
+def test_a_parameter_is_changed_and_a_refusal_is_shown_next_to_it(browser: Any) -> None:
     show(browser, "camera")
     type_value(browser, "frame_rate", "500")
     refusal = "[data-id=parameter_frame_rate] .refusal"
@@ -131,40 +148,6 @@ def test_a_parameter_is_changed_and_a_refusal_is_shown_beside_it(browser: Any) -
     wait(browser, lambda: browser.execute_script(shown) == "none" or not text(browser, refusal))
     type_value(browser, "path", "/nowhere")
     wait(browser, lambda: text(browser, "[data-id=parameter_path] .refusal") == "path: there is no /nowhere")
-
-
-def test_a_click_tracks_the_colour_of_a_spot(browser: Any) -> None:
-    show(browser, "spot_tracker")
-    before = pictures(browser)
-    wait(browser, lambda: pictures(browser) > before)
-
-    def click_at_the_edge() -> None:
-        # The dot never comes near the edge, and the ground has one grey.
-        picture = browser.find_element(By.ID, "live")
-        actions = ActionChains(browser).move_to_element_with_offset(
-            picture, 5 - picture.size["width"] // 2, 0
-        )
-        actions.click().perform()
-
-    def tracks_the_ground() -> bool:
-        # A click is lost where the picture moves under the mouse, as when the node's parameters come in, and
-        # may meet the crosshair, which is as wide as the picture.
-        click_at_the_edge()
-        told = re.findall(r"tracks the colour \((\d+), (\d+), (\d+)\)", text(browser, "body"))
-        return any(all(abs(int(level) - 20) <= 2 for level in levels) for levels in told)
-
-    wait(browser, tracks_the_ground)
-
-
-def test_a_box_becomes_the_region(browser: Any) -> None:
-    press(browser, "[data-id=tab_by_hand]")
-    picture = browser.find_element(By.ID, "live")
-    actions = ActionChains(browser).move_to_element_with_offset(picture, -60, -40).click_and_hold()
-    actions.move_by_offset(120, 80).release().perform()
-    wait(browser, lambda: "spot_tracker looks at" in text(browser, "body"))
-    press(browser, "[data-id=whole_picture]")
-    wait(browser, lambda: "looks at the whole picture" in text(browser, "body"))
-    press(browser, "[data-id=tab_parameters]")
 
 
 def test_the_driver_and_the_diagnostics_are_shown(browser: Any) -> None:
@@ -181,6 +164,8 @@ def test_a_node_is_started_and_stopped(browser: Any) -> None:
     show(browser, "visual_compass")
     press(browser, "[data-id=start]")
     wait(browser, lambda: text(browser, "#state") == "running")
+    press(browser, "[data-id=start]")
+    wait(browser, lambda: "visual_compass runs already" in text(browser, "body"))
     press(browser, "[data-id=stop]")
     wait(browser, lambda: text(browser, "#state") == "stopped")
     show(browser, "camera")
@@ -192,15 +177,14 @@ def test_pictures_go_on_when_a_node_restarts(browser: Any, nodes: dict[str, Any]
     show(browser, "spot_tracker")
     nodes["spot_tracker"].stop()
     wait(browser, lambda: text(browser, "#state") == "stopped")
-    start_node("edgetpu_perception", "spot_tracker", keep_state="false")
+    nodes["spot_tracker"] = start_node("edgetpu_perception", "spot_tracker", keep_state="false")
     wait(browser, lambda: text(browser, "#state") == "running")
     before = pictures(browser)
     wait(browser, lambda: pictures(browser) > before + 3)
 
 
 def test_the_console_of_the_browser_has_no_error(browser: Any) -> None:
-    errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
-    assert errors == []
+    assert errors_in_console(browser) == []
 
 
 def test_the_page_comes_back_when_the_dashboard_restarts(browser: Any, dashboard: Dashboard) -> None:
@@ -208,6 +192,7 @@ def test_the_page_comes_back_when_the_dashboard_restarts(browser: Any, dashboard
     wait(browser, lambda: text(browser, "#connection") == "disconnected")
     dashboard.start()
     wait(browser, lambda: text(browser, "#connection") == "connected" and pictures(browser) > 3)
+    assert text(browser, ".stage .title") == "spot_tracker"
 
 
 def test_a_foreign_page_is_refused(dashboard: Dashboard) -> None:

@@ -28,13 +28,14 @@ pytest.importorskip("nicegui", reason="NiceGUI is not installed: tools/run.sh to
 from selenium.common.exceptions import TimeoutException  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 PATIENCE = 60.0
 """Seconds to wait for the page: the machine may be loaded."""
-WIDE, PHONE = (1500, 950), (390, 844)
-"""Sizes of the window, px."""
+SIZES = {"wide": (1500, 950), "phone": (390, 844)}
+"""Of the page, px."""
 
 needs_browser = pytest.mark.skipif(
     not (BROWSER and DRIVER), reason="no browser: apt install chromium chromium-driver"
@@ -101,8 +102,8 @@ def running_dashboard(graph: Any, *parameters: str) -> Iterator[Dashboard]:
 
 
 @contextmanager
-def page_of(dashboard: Dashboard) -> Iterator[Any]:
-    """A browser that shows the page."""
+def page_of(dashboard: Dashboard, size: tuple[int, int]) -> Iterator[Any]:
+    """A browser that shows the page, so many px wide and high."""
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
@@ -110,7 +111,9 @@ def page_of(dashboard: Dashboard) -> Iterator[Any]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
     try:
-        browser.set_window_size(*WIDE)
+        # A window cannot be as narrow as a phone.
+        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         browser.get(dashboard.address)
         yield browser
     finally:
@@ -146,9 +149,52 @@ def press(browser: Any, selector: str) -> None:
 def show(browser: Any, node: str) -> None:
     """Have the page show a node."""
     press(browser, f"#node_{node}")
-    wait(browser, lambda: text(browser, ".stage .text-xl") == node)
+    wait(browser, lambda: text(browser, ".stage .title") == node)
 
 
 def key(browser: Any, character: str) -> None:
     """Press a key."""
     ActionChains(browser).send_keys(character).perform()
+
+
+def fill(browser: Any, name: str, value: str) -> None:
+    """Type into a field in place of what is there."""
+    field = wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, f"input[data-id={name}]"))[0]
+    field.send_keys(Keys.CONTROL, "a")
+    field.send_keys(value)
+
+
+def show_actions(browser: Any, node: str) -> None:
+    """Have the page show the actions of a running node."""
+    show(browser, node)
+    wait(browser, lambda: text(browser, "#state") == "running")
+    press(browser, "[data-id=tab_actions]")
+
+
+def press_until(browser: Any, selector: str, words: str) -> None:
+    """Click until the page says something: the node may not be ready for the first click."""
+    repeat_until(browser, lambda: press(browser, selector), words)
+
+
+def repeat_until(browser: Any, action: Callable[[], None], words: str) -> None:
+    """Do something until the page says something."""
+
+    def said() -> bool:
+        if words in text(browser, "body"):
+            return True
+        action()
+        browser.execute_async_script("setTimeout(arguments[0], 300)")
+        return words in text(browser, "body")
+
+    wait(browser, said)
+
+
+def drag(browser: Any, start: tuple[int, int], end: tuple[int, int]) -> None:
+    """Drag a box in the picture, in px from its centre."""
+    actions = ActionChains(browser).move_to_element_with_offset(browser.find_element(By.ID, "live"), *start)
+    actions.click_and_hold().move_by_offset(end[0] - start[0], end[1] - start[1]).release().perform()
+
+
+def errors_in_console(browser: Any) -> list[str]:
+    """What the browser has complained of."""
+    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]

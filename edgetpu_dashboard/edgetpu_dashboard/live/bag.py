@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +59,7 @@ class BagRecording:
         self._lock = threading.Lock()
         self._messages = self._bytes = self._waiting = self._lost = 0
         self._problem = ""
+        self._deadline = math.inf
         self._connections: dict[str, Any] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,8 +90,12 @@ class BagRecording:
         with self._lock:
             return BagProgress(self.path, self._messages, self._bytes, self._lost, ended, self._problem)
 
-    def end(self) -> None:
-        """Have the bag completed after what waits; does not wait for it."""
+    def end(self, seconds: float = math.inf) -> None:
+        """Have the bag completed after the messages that wait; does not wait for it.
+
+        seconds: after which those that still wait are lost, so that the bag is completed in time.
+        """
+        self._deadline = min(self._deadline, time.monotonic() + seconds)
         self._queue.put(None)
 
     def join(self, seconds: float) -> None:
@@ -97,7 +104,11 @@ class BagRecording:
 
     def _write_all(self) -> None:
         while (item := self._queue.get()) is not None:
-            self._write(*item)
+            if time.monotonic() < self._deadline:
+                self._write(*item)
+            else:
+                with self._lock:
+                    self._lost += 1
         try:
             self._writer.close()
         except Exception as error:  # of the disk, through rosbags

@@ -18,8 +18,10 @@ from edgetpu_dashboard.nodes.graph_view import GraphView
 
 LARGEST = 4 * 2**30
 """Bytes of a bag: two and a half minutes of 640x480 RGB at 30 Hz. A forgotten recording fills no disk."""
+_LAST_WRITES = 0.5
+"""Seconds for the messages that wait when the dashboard ends; a process has 2.5 s to stop."""
 _CLOSING = 1.0
-"""Seconds for a bag to be completed when the dashboard ends."""
+"""Seconds for the bag to be complete then."""
 _QOS = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
 _STEADY = Clock(clock_type=ClockType.STEADY_TIME)
 
@@ -67,9 +69,15 @@ class BagRecorder:
         self._subscriptions.clear()
         self._recording.end()
 
+    def hurry(self) -> None:
+        """End the bag, and complete it soon, even if messages that wait for the disk are lost."""
+        self.stop()
+        if self._recording is not None:
+            self._recording.end(_LAST_WRITES)
+
     def close(self) -> None:
         """End the bag and wait until it is complete."""
-        self.stop()
+        self.hurry()
         if self._recording is not None:
             self._recording.join(_CLOSING)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
 from itertools import pairwise
 from typing import Any, Protocol
 
+from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.timer import Timer
 from sensor_msgs.msg import CameraInfo, Image
 
@@ -23,6 +25,8 @@ _START_DELAY = 0.5
 """Seconds until the page is served and nodes are started: others have discovered this node by then."""
 _REFRESH = 1.0
 """Seconds between two looks at which nodes run."""
+_STOP_SECONDS = 1.5
+"""Until nodes that were started from here are killed when the dashboard ends."""
 
 _ENCLAVE = ("-e", "--enclave")
 
@@ -98,12 +102,22 @@ class DashboardNode(BaseNode):
 
     def destroy_node(self) -> None:
         """Stop serving, stop the nodes that were started from here, then destroy the node."""
+        # All at once, before the limit of spin.STOP_DEADLINE.
+        stopping = threading.Thread(target=self.launcher.stop_all, args=(_STOP_SECONDS,))
+        stopping.start()
+        if self.bags is not None:
+            self.bags.hurry()
         if self._server is not None:
             self._server.close()
         if self.bags is not None:
             self.bags.close()
-        self.launcher.stop_all(seconds=1.5)  # before the limit of spin.STOP_DEADLINE
+        stopping.join()
         super().destroy_node()
+
+    def diagnostic(self) -> DiagnosticStatus:
+        """Make the node's entry of /diagnostics from the messages that it has received."""
+        self.counters.received = self.view.received
+        return super().diagnostic()
 
     def problems(self) -> list[str]:
         """Return why there is no page."""

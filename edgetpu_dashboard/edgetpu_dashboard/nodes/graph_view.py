@@ -87,6 +87,8 @@ class GraphView:
         self.lock = threading.RLock()
         self.nodes: dict[str, ViewedNode] = {}
         self.status: DeviceStatus | None = None
+        self.received = 0
+        """Results, states of the driver and diagnostics since the start."""
         self.pictures = PictureTaps(node)
         self._subscriptions: dict[str, Any] = {}
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
@@ -190,16 +192,19 @@ class GraphView:
         stamp = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
         latency = 1e-9 * self._node.get_clock().now().nanoseconds - stamp
         with self.lock:
+            self.received += 1
             viewed.log.add(time.monotonic(), row, latency)
         self.pictures.on_result(viewed.entry.name, message)
 
     def _on_status(self, status: DeviceStatus) -> None:
         with self.lock:
+            self.received += 1
             self.status = status
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         prefix = self._namespace.lstrip("/")
         with self.lock:
+            self.received += 1
             for status in message.status:
                 node, _, _ = status.name.partition(":")
                 name = node.strip().removeprefix(f"{prefix}/" if prefix else "")

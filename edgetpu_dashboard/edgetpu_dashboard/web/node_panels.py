@@ -121,8 +121,8 @@ def actions_panel(page: Any) -> None:
     if not viewed.running:
         ui.label(f"{node} does not run").classes("hint")
         return
-    if hint := picture_hint(page):
-        ui.label(hint).classes("q-mb-sm")
+    if node == "spot_tracker":
+        ui.label("Click a spot in the picture to track its colour.").classes("q-mb-sm")
     if has_region:
         _drag_choice(page, node)
     if node == "reservoir":
@@ -134,7 +134,7 @@ def actions_panel(page: Any) -> None:
             for service in viewed.triggers:
                 _trigger(page, node, service)
     if not has_region and not viewed.triggers:
-        ui.label("Nothing but its parameters can be set.").classes("hint")
+        ui.label("This node has no actions; it has parameters.").classes("hint")
 
 
 def picture_hint(page: Any) -> str:

@@ -136,6 +136,8 @@ def node_title(page: Page) -> None:
 
     async def start() -> None:
         async with errors_shown():
+            if page.view.nodes[page.node].running:
+                raise InputError(f"{page.node} runs already")
             page.dashboard.start_node(page.node)
             ui.notify(f"{page.node} starts", type="positive")
 
@@ -148,8 +150,8 @@ def node_title(page: Page) -> None:
         ui.label(page.node).classes("text-xl font-medium title")
         ui.html('<span id="state" class="state"></span>', sanitize=False)
         ui.space()
-        ui.button("start", icon="play_arrow", on_click=start).props("flat dense data-id=start")
-        ui.button("stop", icon="stop", on_click=stop).props("flat dense data-id=stop")
+        ui.button("start", icon="play_arrow", on_click=start).props("flat dense no-caps data-id=start")
+        ui.button("stop", icon="stop", on_click=stop).props("flat dense no-caps data-id=stop")
 
 
 _HEAD = f"""
