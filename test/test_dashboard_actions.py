@@ -95,22 +95,22 @@ def test_a_box_becomes_the_region(browser: Any) -> None:
     scale = WIDTH / size["width"]
     columns, rows = round(120 * scale), round(80 * scale)
     found = [
-        f"spot_tracker looks at {width} x {height} px only"
+        f"spot_tracker processes {width} x {height} px only"
         for width in range(columns - 1, columns + 2)
         for height in range(rows - 1, rows + 2)
     ]
 
-    def looks_at_the_box() -> bool:
+    def processes_the_box() -> bool:
         drag(browser, (-60, -40), (60, 40))
         browser.execute_async_script("setTimeout(arguments[0], 300)")
         return any(words in text(browser, "body") for words in found)
 
-    wait(browser, looks_at_the_box)
+    wait(browser, processes_the_box)
     press(browser, "[data-id=tab_parameters]")
     value = "return JSON.parse(document.querySelector('input[data-id=input_roi]')?.value || '[]')"
     wait(browser, lambda: abs((browser.execute_script(value) or [0, 0, 0])[2] - columns) <= 1)
     press(browser, "[data-id=tab_actions]")
-    press_until(browser, "[data-id=whole_picture]", "looks at the whole picture")
+    press_until(browser, "[data-id=whole_picture]", "processes the whole picture")
 
 
 def test_a_box_becomes_the_template(browser: Any) -> None:
@@ -150,10 +150,10 @@ def test_a_place_is_named(browser: Any, graph: Any) -> None:
 def test_a_bag_is_saved_until_stopped(browser: Any, bags: Path) -> None:
     before = set(bags.iterdir())
     press(browser, "[data-id=bag]")
-    wait(browser, lambda: text(browser, "[data-id=bag_state]").startswith("records "))
-    wait(browser, lambda: "records 0" not in text(browser, "[data-id=bag_state]"))
+    wait(browser, lambda: text(browser, "[data-id=bag_state]").startswith("recording: "))
+    wait(browser, lambda: "recording: 0" not in text(browser, "[data-id=bag_state]"))
     press(browser, "[data-id=bag]")
-    wait(browser, lambda: text(browser, "[data-id=bag_state]").startswith("saved "))
+    wait(browser, lambda: text(browser, "[data-id=bag_state]").startswith("saved: "))
     (path,) = set(bags.iterdir()) - before
     assert text(browser, "[data-id=bag_state]").endswith(str(path))
     with ImageBag(path) as bag:
@@ -167,7 +167,7 @@ def test_a_bag_is_saved_for_so_many_seconds(browser: Any, bags: Path) -> None:
     wait(browser, lambda: set(bags.iterdir()) != before)
     (path,) = set(bags.iterdir()) - before
     state = "[data-id=bag_state]"
-    wait(browser, lambda: text(browser, state).startswith("saved ") and str(path) in text(browser, state))
+    wait(browser, lambda: text(browser, state).startswith("saved: ") and str(path) in text(browser, state))
 
 
 def test_the_console_of_the_browser_has_no_error(browser: Any) -> None:

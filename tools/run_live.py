@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
+import shutil
+import socket
 import sys
 from pathlib import Path
 
@@ -13,6 +16,7 @@ sys.path.insert(0, str(ROOT))
 from demo.errors import GraphError  # noqa: E402
 from demo.processes import find_executable, isolate  # noqa: E402
 
+BROWSERS = ("xdg-open", "chromium", "chromium-browser", "google-chrome", "firefox", "epiphany", "wslview")
 DEFAULT_NODES = "spot_tracker,looming,optical_flow,visual_compass,pattern_tracker"
 
 
@@ -28,6 +32,11 @@ def main() -> int:
     parser.add_argument("--port", default="8080")
     parser.add_argument("--token", default="")
     given = parser.parse_args()
+    if problem := problem_of(given):
+        print(f"[live] {problem}", file=sys.stderr)
+        return 2
+    if hint := browser_hint(given.port):
+        print(f"[live] {hint}")
     os.environ.update(isolate())
     camera = [] if given.camera == "none" else ["camera"]
     names = [name.strip() for name in given.nodes.split(",") if name.strip()]
@@ -53,6 +62,44 @@ def main() -> int:
     files = ["--params-file", str(_parameter_file(others))]
     os.execv(path, [str(path), "--ros-args", *files, *arguments])
     return 0
+
+
+def problem_of(given: argparse.Namespace) -> str:
+    """Why the dashboard cannot run, with what helps; empty if it can."""
+    from edgetpu_dashboard.camera.player import SOURCES
+    from edgetpu_driver.node_kit.node_table import node_table
+
+    if importlib.util.find_spec("nicegui") is None:
+        return (
+            "NiceGUI is not installed: `make live` installs it, or `tools/run.sh tools/install_extra.sh live`"
+        )
+    nodes = [name.strip() for name in given.nodes.split(",") if name.strip()]
+    if unknown := [name for name in nodes if name not in node_table()]:
+        return f"NODES: expected some of {', '.join(node_table())}; got {unknown[0]!r}"
+    if given.backend not in ("usb", "virtual", "cpu"):
+        return f"BACKEND: expected usb, virtual or cpu; got {given.backend!r}"
+    if given.camera not in (*SOURCES, "none"):
+        return f"CAMERA: expected {', '.join(SOURCES)} or none; got {given.camera!r}"
+    if not given.port.isdecimal() or not 0 < int(given.port) < 2**16:
+        return f"PORT: expected a TCP port; got {given.port!r}"
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((given.host, int(given.port)))
+        except OSError as error:
+            where = f"port {given.port} of {given.host}"
+            return f"{where}: {error.strerror}; `make live PORT=8081` takes another one"
+    return ""
+
+
+def browser_hint(port: str) -> str:
+    """How to see the page on a computer without a browser; empty if there is one."""
+    if any(shutil.which(browser) for browser in BROWSERS):
+        return ""
+    return (
+        "no browser is installed here: `sudo apt install chromium` installs one; or, on a computer that has "
+        f"one, `ssh -L {port}:127.0.0.1:{port} {socket.gethostname()}` and open http://127.0.0.1:{port}"
+    )
 
 
 def _parameter_file(values: dict[str, str]) -> Path:

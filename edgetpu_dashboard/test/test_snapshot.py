@@ -15,7 +15,7 @@ from edgetpu_dashboard.live.snapshot import snapshot
 
 def view(values: dict[str, str], log: ResultLog | None = None, fields: tuple[Any, ...] = ()) -> Any:
     """The view of one node, `eye`, with one diagnostic."""
-    diagnostic = SimpleNamespace(level="warning", values=values)
+    diagnostic = SimpleNamespace(level="warning", message="no images", values=values)
     result = SimpleNamespace(values=fields)
     eye = SimpleNamespace(running=True, diagnostics={"eye": diagnostic}, log=log, result=result)
     return SimpleNamespace(lock=threading.RLock(), nodes={"eye": eye}, pictured=lambda: {"eye": "eye"})
@@ -23,8 +23,14 @@ def view(values: dict[str, str], log: ResultLog | None = None, fields: tuple[Any
 
 def test_a_node_has_the_counts_of_its_diagnostics() -> None:
     found = snapshot(view({"dropped": "3", "failed": "1"}), "none")
-    counts = {"dropped": 3, "failed": 1}
-    assert found["nodes"]["eye"] == {"pictured": True, "running": True, "level": "warning"} | counts
+    assert found["nodes"]["eye"] == {
+        "pictured": True,
+        "running": True,
+        "level": "warning",
+        "problem": "no images",
+        "dropped": 3,
+        "failed": 1,
+    }
     assert found["curves"] == []
 
 

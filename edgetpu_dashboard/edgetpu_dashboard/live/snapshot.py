@@ -28,9 +28,11 @@ def snapshot(view: Any, name: str) -> dict[str, Any]:
 
 def _summary(viewed: Any, now: float) -> dict[str, Any]:
     entries = viewed.diagnostics.values()
+    worst = max(entries, key=lambda each: _SEVERITY.index(each.level), default=None)
     found: dict[str, Any] = {
         "running": viewed.running,
-        "level": max((each.level for each in entries), key=_SEVERITY.index, default="ok"),
+        "level": worst.level if worst else "ok",
+        "problem": worst.message if worst and worst.level != "ok" else "",
         "dropped": sum(_count(each.values, "dropped") for each in entries),
         "failed": sum(_count(each.values, "failed") for each in entries),
     }

@@ -59,10 +59,9 @@ def _seconds(text: str | None) -> float:
 
 
 def in_words(progress: BagProgress) -> str:
-    """Say what a bag holds, and where it is."""
+    """Describe what a bag holds, and where it is."""
     lost = f", {progress.lost} lost" if progress.lost else ""
-    state = "saved" if progress.ended else "records"
+    state = "saved" if progress.ended else "recording"
     problem = f"; {progress.problem}" if progress.problem else ""
-    return (
-        f"{state} {progress.messages} messages{lost}, {progress.bytes / 1e6:.1f} MB: {progress.path}{problem}"
-    )
+    size = f"{progress.messages} messages{lost}, {progress.bytes / 1e6:.1f} MB"
+    return f"{state}: {size}: {progress.path}{problem}"

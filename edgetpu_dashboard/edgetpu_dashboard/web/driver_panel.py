@@ -93,13 +93,18 @@ def models_panel(page: Any) -> None:
     """Load and unload models, swap weights, run a Coral model."""
     ui.label("Loaded models").classes("font-medium")
     column = ui.column().classes("w-full gap-1").props("data-id=loaded_models")
+    suggested_files = ui.element("datalist").props("id=model_files")
+    suggested_models = ui.element("datalist").props("id=model_names")
     shown: list[Any] = []
 
     async def look() -> None:
         try:
-            models = list((await page.calls.models()).models)
+            answer = await page.calls.models()
+            models, files = list(answer.models), list(answer.available)
         except (EdgeTpuError, TimeoutError):
-            models = []
+            models, files = [], []
+        _suggest(suggested_files, files)
+        _suggest(suggested_models, [each.name for each in models])
         facts = [(each.name, each.weights_version, each.state, each.message) for each in models]
         if facts == shown and facts:
             return
@@ -115,6 +120,16 @@ def models_panel(page: Any) -> None:
     _load(page, look)
     _weights(page)
     _run_model(page)
+
+
+def _suggest(datalist: Any, values: list[str]) -> None:
+    """Have the fields of a list suggest values."""
+    if values == [option.props["value"] for option in datalist]:
+        return
+    datalist.clear()
+    with datalist:
+        for value in values:
+            ui.element("option").props["value"] = value
 
 
 def _model(page: Any, model: Any, changed: Any) -> None:
@@ -136,7 +151,11 @@ def _model(page: Any, model: Any, changed: Any) -> None:
 
 def _load(page: Any, changed: Any) -> None:
     with ui.row().classes("items-center w-full no-wrap gap-2 q-mt-sm"):
-        model = ui.input("model file or name").props("dense outlined data-id=model_to_load").classes("grow")
+        model = (
+            ui.input("model file or name")
+            .props("dense outlined data-id=model_to_load list=model_files")
+            .classes("grow")
+        )
         name = ui.input("as").props("dense outlined data-id=model_name").classes("short")
 
         async def load() -> None:
@@ -152,7 +171,9 @@ def _weights(page: Any) -> None:
     ui.separator().classes("q-my-md")
     ui.label("Swap weights").classes("font-medium")
     with ui.row().classes("items-center w-full no-wrap gap-2"):
-        model = ui.input("model").props("dense outlined data-id=weights_model").classes("grow")
+        model = (
+            ui.input("model").props("dense outlined data-id=weights_model list=model_names").classes("grow")
+        )
         tensor = ui.input("tensor, if several").props("dense outlined data-id=weights_tensor").classes("grow")
     answer = ui.label().classes("hint").props("data-id=weights_answer")
     picture = ui.image().classes("errors").props("data-id=weights_errors no-spinner")
@@ -179,7 +200,11 @@ def _run_model(page: Any) -> None:
     kind = ui.select(list(nodes_of("edgetpu_vision")), value="object_detector", label="what it does").props(
         "dense outlined data-id=run_kind"
     )
-    path = ui.input("model file").props("dense outlined data-id=run_path").classes("w-full")
+    path = (
+        ui.input("model file, in a folder of the driver's model_dirs")
+        .props("dense outlined data-id=run_path list=model_files")
+        .classes("w-full")
+    )
     labels = (
         ui.input("labels: a file, coco, or nothing")
         .props("dense outlined data-id=run_labels")

@@ -145,7 +145,7 @@ def picture_hint(page: Any) -> str:
 
 
 def _drag_choice(page: Any, node: str) -> None:
-    choices = {"region": "the region to look at"}
+    choices = {"region": "the region to process"}
     if node == "pattern_tracker":
         choices = {"template": "the template to look for", **choices}
     page.drag_does = next(iter(choices))
@@ -156,11 +156,16 @@ def _drag_choice(page: Any, node: str) -> None:
     async def whole() -> None:
         async with errors_shown():
             await page.set_region((0, 0, 0, 0))
-            ui.notify(f"{node} looks at the whole picture", type="positive")
+            ui.notify(f"{node} processes the whole picture", type="positive")
 
-    ui.label("Drag a box in the picture to make it")
-    ui.radio(choices, value=page.drag_does, on_change=choose).props("dense data-id=drag_does")
-    ui.button("whole picture", icon="crop_free", on_click=whole).props("flat dense data-id=whole_picture")
+    if len(choices) > 1:
+        ui.label("Drag a box in the picture to make it")
+        ui.radio(choices, value=page.drag_does, on_change=choose).props("dense data-id=drag_does")
+    else:
+        ui.label("Drag a box in the picture to make it the region to process.")
+    ui.button("process the whole picture", icon="crop_free", on_click=whole).props(
+        "flat dense no-caps data-id=whole_picture"
+    )
 
 
 def _trigger(page: Any, node: str, service: str) -> None:

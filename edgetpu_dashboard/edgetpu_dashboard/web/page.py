@@ -122,7 +122,7 @@ class Page:
                 text = await self.calls.set_template("pattern_tracker", image, box)
             else:
                 await self.set_region(box)
-                text = f"{self.node} looks at {box[2]} x {box[3]} px only"
+                text = f"{self.node} processes {box[2]} x {box[3]} px only"
             ui.notify(text, type="positive")
 
     def _image(self) -> Pixels:
@@ -219,6 +219,7 @@ def stage(page: Page) -> None:
             CAMERA_VIEW, value=page.shows_camera, on_change=lambda event: page.look_at_camera(event.value)
         ).props("dense data-id=camera_view")
         ui.html('<span id="numbers"></span>', sanitize=False)
+    ui.html('<span id="problem"></span>', sanitize=False)
     if hint := picture_hint(page):
         ui.label(hint).classes("hint").props("data-id=picture_hint")
     bag_control(page)

@@ -24,7 +24,10 @@ const edgetpuLive = (() => {
     document.body.classList.toggle("overview", shown.view === OVERVIEW);
     asks = true;
     const nothing = find("nothing");
-    if (nothing) nothing.style.display = "";
+    if (nothing) {
+      nothing.style.display = "";
+      find("live").removeAttribute("src"); // of another view
+    }
     connect();
   }
 
@@ -106,6 +109,7 @@ const edgetpuLive = (() => {
     if (badge && node) {
       badge.textContent = node.running ? "running" : "stopped";
       badge.className = `state ${node.running ? "ok" : ""}`;
+      find("problem").textContent = node.running ? node.problem : "";
     }
     if (paused) return;
     drawPace(node);

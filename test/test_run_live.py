@@ -1,0 +1,83 @@
+"""`make live` says what is missing or wrong, with what helps, before it starts anything."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from testdata.dashboard_page import free_port
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def run_live() -> Any:
+    spec = importlib.util.spec_from_file_location("run_live", ROOT / "tools" / "run_live.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def given(**changes: str) -> argparse.Namespace:
+    settings = {
+        "nodes": "looming",
+        "backend": "cpu",
+        "camera": "scene",
+        "host": "127.0.0.1",
+        "port": str(free_port()),
+    }
+    return argparse.Namespace(**(settings | changes))
+
+
+def test_nothing_is_wrong_with_the_defaults(run_live: Any) -> None:
+    assert run_live.problem_of(given()) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("nodes", "looming, loming", "NODES: expected some of .*looming.*; got 'loming'"),
+        ("backend", "gpu", "BACKEND: expected usb, virtual or cpu; got 'gpu'"),
+        ("camera", "usb", "CAMERA: expected webcam, file, scene, .* or none; got 'usb'"),
+        ("port", "http", "PORT: expected a TCP port; got 'http'"),
+    ],
+)
+def test_a_wrong_value_is_refused(run_live: Any, name: str, value: str, problem: str) -> None:
+    assert re.fullmatch(problem, run_live.problem_of(given(**{name: value})))
+
+
+def test_a_port_in_use_is_named_with_another_one(run_live: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        assert run_live.problem_of(given(port=port)) == (
+            f"port {port} of 127.0.0.1: Address already in use; `make live PORT=8081` takes another one"
+        )
+
+
+def test_without_nicegui_the_command_that_installs_it_is_named(
+    run_live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    assert "`make live` installs it" in run_live.problem_of(given())
+
+
+def test_without_a_browser_the_command_that_installs_one_is_named(
+    run_live: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "`sudo apt install chromium`" in run_live.browser_hint("8080")
+    program = tmp_path / "firefox"
+    program.write_text("#!" + sys.executable)
+    program.chmod(0o755)
+    assert run_live.browser_hint("8080") == ""
