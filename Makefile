@@ -96,6 +96,8 @@ drive: setup ## let a simulated robot drive by the real graph (SCENARIO=, SEEDS=
 pictures: setup ## draw the pictures of the README into docs/images
 	@$(RUN) python3 -m accuracy.readme_pictures
 	$(RUN) python3 -m demo --backend cpu --gif docs/images/demo.gif
+	$(RUN) tools/install_extra.sh live >/dev/null
+	$(RUN) python3 tools/dashboard_pictures.py
 
 parameters: setup ## write config/edgetpu.yaml from the parameters that the nodes declare
 	@$(RUN) python3 -m edgetpu_driver.node_kit.parameter_file >build/edgetpu.yaml

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -72,6 +73,13 @@ class Dashboard:
         """Stop the process, which must end in good order."""
         self._process.send_signal(signal.SIGINT)
         assert self._process.wait(10.0) == 0
+
+    def await_page(self) -> None:
+        """Wait until the page is served."""
+        end = time.monotonic() + PATIENCE
+        while self.answers() != 200:
+            assert time.monotonic() < end, f"{self.address} does not answer"
+            time.sleep(0.1)
 
     @property
     def address(self) -> str:

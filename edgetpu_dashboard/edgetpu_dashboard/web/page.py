@@ -18,7 +18,7 @@ from edgetpu_dashboard.web.node_panels import actions_panel, parameters_panel, p
 from edgetpu_dashboard.web.stream import OVERVIEW
 from edgetpu_driver.errors import InputError
 
-_VERSION = 4
+_VERSION = 5
 """Of the static files, so that no browser shows old ones."""
 _NODE_TABS, _GRAPH_TAB = ("parameters", "actions"), "driver"
 """Panels of one node, and the one that comes with the overview."""
@@ -150,8 +150,8 @@ def node_title(page: Page) -> None:
         ui.label(page.node).classes("text-xl font-medium title")
         ui.html('<span id="state" class="state"></span>', sanitize=False)
         ui.space()
-        ui.button("start", icon="play_arrow", on_click=start).props("flat dense no-caps data-id=start")
-        ui.button("stop", icon="stop", on_click=stop).props("flat dense no-caps data-id=stop")
+        ui.button("start", icon="play_arrow", on_click=start).props("flat dense no-caps data-id=start aria-label=start")
+        ui.button("stop", icon="stop", on_click=stop).props("flat dense no-caps data-id=stop aria-label=stop")
 
 
 _HEAD = f"""
