@@ -130,6 +130,7 @@ def test_the_reservoir_is_trained_and_reset(browser: Any, graph: Any) -> None:
         reservoir.ask(numbers(math.sin(0.2 * step)))
     show_actions(browser, "reservoir")
     press_until(browser, "[data-id=train]", "trained on ")
+    wait(browser, lambda: "samples to train on" in text(browser, "#curve_samples"))
     press_until(browser, "[data-id=trigger_reset]", "reset: ")
 
 

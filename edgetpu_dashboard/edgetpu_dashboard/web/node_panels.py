@@ -179,8 +179,10 @@ def _trigger(page: Any, node: str, service: str) -> None:
 
 
 def _training(page: Any, node: str) -> None:
-    regularization = ui.number("regularization (0: the parameter's)", value=0.0, min=0.0).props(
-        "dense outlined data-id=regularization"
+    regularization = (
+        ui.number("regularization (0: the parameter's)", value=0.0, min=0.0)
+        .props("dense outlined data-id=regularization")
+        .classes("w-full")
     )
     forget = ui.checkbox("forget the targets afterwards")
 

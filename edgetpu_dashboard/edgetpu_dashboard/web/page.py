@@ -18,7 +18,7 @@ from edgetpu_dashboard.web.node_panels import actions_panel, parameters_panel, p
 from edgetpu_dashboard.web.stream import OVERVIEW
 from edgetpu_driver.errors import InputError
 
-_VERSION = 5
+_VERSION = 6
 """Of the static files, so that no browser shows old ones."""
 _NODE_TABS, _GRAPH_TAB = ("parameters", "actions"), "driver"
 """Panels of one node, and the one that comes with the overview."""
@@ -51,9 +51,13 @@ class Page:
         """What is shown: the pictures of all nodes, those of one with its overlay, or the camera's."""
         if self.node == OVERVIEW:
             return OVERVIEW
+        return self.node if self.has_picture and not self.shows_camera else CAMERA_VIEW
+
+    @property
+    def has_picture(self) -> bool:
+        """Whether the node has pictures of its own; for others the camera's are shown."""
         viewed = self.view.nodes.get(self.node)
-        has_picture = viewed is not None and viewed.has_picture
-        return self.node if has_picture and not self.shows_camera else CAMERA_VIEW
+        return viewed is not None and viewed.has_picture
 
     def select(self, node: str) -> None:
         """Show another node, or the overview."""
@@ -150,7 +154,9 @@ def node_title(page: Page) -> None:
         ui.label(page.node).classes("text-xl font-medium title")
         ui.html('<span id="state" class="state"></span>', sanitize=False)
         ui.space()
-        ui.button("start", icon="play_arrow", on_click=start).props("flat dense no-caps data-id=start aria-label=start")
+        ui.button("start", icon="play_arrow", on_click=start).props(
+            "flat dense no-caps data-id=start aria-label=start"
+        )
         ui.button("stop", icon="stop", on_click=stop).props("flat dense no-caps data-id=stop aria-label=stop")
 
 
@@ -215,9 +221,10 @@ def stage(page: Page) -> None:
     node_title(page)
     ui.html(_PICTURE, sanitize=False)
     with ui.row().classes("items-center gap-4 w-full"):
-        ui.switch(
+        switch = ui.switch(
             CAMERA_VIEW, value=page.shows_camera, on_change=lambda event: page.look_at_camera(event.value)
         ).props("dense data-id=camera_view")
+        switch.bind_visibility_from(page, "has_picture")
         ui.html('<span id="numbers"></span>', sanitize=False)
     ui.html('<span id="problem"></span>', sanitize=False)
     if hint := picture_hint(page):

@@ -20,6 +20,7 @@ from edgetpu_driver.node_kit.matrix_client import RETRY_PERIOD
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.printable_text import counted
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
+from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_driver.node_kit.state_files import directory_setting
 from edgetpu_driver.node_kit.work_queue import WorkQueue
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
@@ -28,6 +29,7 @@ from edgetpu_matrix.nodes.matrix_parameters import (
     INPUT_TYPE,
     matrix_settings,
 )
+from edgetpu_matrix.nodes.result_rows import match_row
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
 from edgetpu_matrix.place_recognition.place_search import HEADROOM, Place, PlaceSearch
 from edgetpu_msgs.msg import PlaceMatch
@@ -72,6 +74,9 @@ class PlaceRecognitionNode(MatrixNode):
     """Publishes which known place an embedding is most similar to."""
 
     settings = matrix_settings(*_SETTINGS)
+    results = ResultTopic(
+        "match", PlaceMatch, (ResultValue("score", "similarity of the best place", ""),), row=match_row
+    )
     files = "places"
 
     def __init__(self, **options: Any) -> None:

@@ -21,11 +21,13 @@ from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.matmul_in_progress import ProductResult
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
+from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_driver.node_kit.state_files import directory_setting
 from edgetpu_driver.node_kit.work_queue import WorkQueue
 from edgetpu_matrix.errors import NotTrainedError
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
+from edgetpu_matrix.nodes.result_rows import prediction_row
 from edgetpu_matrix.reservoir.broken_samples import IN_A_ROW, SignalScale
 from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, LARGEST_SIZE, EchoStateNetwork
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace, Split
@@ -105,6 +107,15 @@ class ReservoirNode(MatrixNode):
     """Publishes the output of a trained readout for a signal."""
 
     settings = matrix_settings(*_SETTINGS)
+    results = ResultTopic(
+        "prediction",
+        Prediction,
+        (
+            ResultValue("value", "first output", "", "sigma"),
+            ResultValue("samples", "samples to train on", ""),
+        ),
+        row=prediction_row,
+    )
     files = "readouts"
 
     def __init__(self, **options: Any) -> None:

@@ -17,9 +17,11 @@ from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.matmul_in_progress import ProductResult
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
+from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_driver.node_kit.work_queue import WorkQueue
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
+from edgetpu_matrix.nodes.result_rows import spectrum_row
 from edgetpu_matrix.nodes.signal_messages import SAMPLE_FORMATS
 from edgetpu_matrix.spectrum.fourier_transform import (
     HEADROOM,
@@ -68,6 +70,15 @@ class SpectrumNode(MatrixNode):
     """Publishes the amplitude spectrum of a signal, block by block."""
 
     settings = matrix_settings(*_SETTINGS)
+    results = ResultTopic(
+        "spectrum",
+        Spectrum,
+        (
+            ResultValue("peak_frequency", "strongest line", "Hz"),
+            ResultValue("peak_amplitude", "its amplitude", "", "sigma"),
+        ),
+        row=spectrum_row,
+    )
 
     def __init__(self, **options: Any) -> None:
         super().__init__("spectrum", **options)
