@@ -137,7 +137,7 @@ def test_a_spot_with_numbers_of_numpy_is_published_with_its_size() -> None:
 
 
 def test_places_with_scores_of_numpy_are_published() -> None:
-    node = MagicMock(values={"min_score": 0.1})
+    node = MagicMock(values={"min_score": 0.1, "min_margin": 0.0, "window": 0.0, "count": 5})
     PlaceRecognitionNode._publish(node, Header(), (PLACE,))
     check(node, 1)
 

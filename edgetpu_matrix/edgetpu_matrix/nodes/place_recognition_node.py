@@ -32,11 +32,15 @@ from edgetpu_matrix.nodes.matrix_parameters import (
 from edgetpu_matrix.nodes.result_rows import match_row
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
 from edgetpu_matrix.place_recognition.place_search import HEADROOM, Place, PlaceSearch
+from edgetpu_matrix.place_recognition.score_window import ScoreWindow
 from edgetpu_msgs.msg import PlaceMatch
 from edgetpu_msgs.srv import AddPlace, FindPlace, ListPlaces, LoadFile, RemovePlace, SaveFile
 
 WAITING_QUERIES = 8
 """Number of embeddings and service calls that may wait for the driver before the oldest is dropped."""
+
+COMPARED = 8
+"""Places that are searched at least, beyond `count`, for the margin and the window."""
 
 FIND_PATIENCE = 5.0
 """Seconds for which ~/find_place waits for a driver that is still starting, or coming back."""
@@ -50,6 +54,23 @@ _SETTINGS = (
         "A match whose cosine is lower is published as not valid.",
         -1.0,
         1.0,
+        read_only=False,
+    ),
+    Setting(
+        "min_margin",
+        0.0,
+        "Least lead of a valid match: the difference of its cosine and that of the second place.",
+        0.0,
+        2.0,
+        read_only=False,
+    ),
+    Setting(
+        "window",
+        0.0,
+        "Time over which the cosines of each place are averaged, s, by the stamps. 0: every embedding counts "
+        "by itself.",
+        0.0,
+        60.0,
         read_only=False,
     ),
     Setting("count", 5, "Number of places in a message on ~/match.", 1, 1000, read_only=False),
@@ -93,6 +114,7 @@ class PlaceRecognitionNode(MatrixNode):
             except EdgeTpuError as error:
                 raise FatalError(f"parameter 'places': {error}") from None
         self._search = PlaceSearch(self._database)
+        self._window = ScoreWindow()
         self._last: NDArray[np.float64] | None = None
         self._queue = WorkQueue[_Query](self._start, WAITING_QUERIES, self._on_dropped)
         self._matches = self.create_publisher(PlaceMatch, "~/match", QOS_RESULTS)
@@ -129,10 +151,21 @@ class PlaceRecognitionNode(MatrixNode):
         if self._queue.present is None and len(self._queue) and self.client.problem:
             done(UnavailableError(self.client.problem))  # do not push out what waits for the driver
         else:
-            self._queue.offer(_Query(unit, self.values["count"], done))
+            self._queue.offer(_Query(unit, self._searched, done))
+
+    @property
+    def _searched(self) -> int:
+        """Number of places to find for an embedding."""
+        count: int = self.values["count"]
+        compares = self.values["min_margin"] > 0 or self.values["window"] > 0
+        return max(count, COMPARED) if compares else count
 
     def _publish(self, header: Header, places: tuple[Place, ...]) -> None:
-        valid = bool(places and places[0].score >= self.values["min_score"])
+        if self.values["window"] > 0:
+            stamp = header.stamp.sec + header.stamp.nanosec / 1e9
+            places = self._window.mean(stamp, places, self.values["window"])
+        valid = is_sure(places, self.values["min_score"], self.values["min_margin"])
+        places = places[: self.values["count"]]
         self._matches.publish(
             PlaceMatch(
                 header=header,
@@ -202,6 +235,7 @@ class PlaceRecognitionNode(MatrixNode):
                     raise InputError("expected an embedding, or one on the topic before; there is none yet")
                 embedding = self._last
             database.add(request.label, embedding, request.replace)
+            self._window.clear()
         except EdgeTpuError as error:
             fill_answer(response, error)
         else:
@@ -214,6 +248,7 @@ class PlaceRecognitionNode(MatrixNode):
     ) -> RemovePlace.Response:
         try:
             response.removed = self._database.remove(request.label)
+            self._window.clear()
         except EdgeTpuError as error:
             fill_answer(response, error)
         else:
@@ -260,5 +295,13 @@ class PlaceRecognitionNode(MatrixNode):
         except EdgeTpuError as error:
             return fill_answer(response, error)
         self._search = PlaceSearch(self._database)
+        self._window.clear()
         response.path = str(path)
         return fill_answer(response, None, counted(len(self._database), "embedding"))
+
+
+def is_sure(places: tuple[Place, ...], min_score: float, min_margin: float) -> bool:
+    """Whether the first place is similar enough, and enough more so than the second."""
+    if not places or places[0].score < min_score:
+        return False
+    return bool(len(places) == 1 or places[0].score - places[1].score >= min_margin)

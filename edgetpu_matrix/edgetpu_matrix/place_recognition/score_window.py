@@ -1,0 +1,42 @@
+"""Scores of places averaged over the last seconds, so that one unusual view does not name a place."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from edgetpu_matrix.place_recognition.place_search import Place
+
+MOST = 256
+"""Answers that are kept; of more in a window the latest count."""
+
+
+class ScoreWindow:
+    """Averages the answers of the last searches."""
+
+    def __init__(self) -> None:
+        self._answers: deque[tuple[float, dict[str, float], float]] = deque(maxlen=MOST)
+        """Stamp, s; scores by label; the least of them."""
+
+    def clear(self) -> None:
+        """Forget all answers: the places have changed."""
+        self._answers.clear()
+
+    def mean(self, stamp: float, places: Sequence[Place], seconds: float) -> tuple[Place, ...]:
+        """Return the places of the last `seconds` with the mean of their scores, best first.
+
+        places: the answer of this stamp, s, best first. A place that is missing in an answer was less similar
+        than all in it, and counts with the least of their scores. A stamp before the last one starts again.
+        """
+        if self._answers and stamp < self._answers[-1][0]:
+            self.clear()
+        while self._answers and self._answers[0][0] <= stamp - seconds:
+            self._answers.popleft()
+        if places:
+            self._answers.append((stamp, {place.label: place.score for place in places}, places[-1].score))
+        labels = dict.fromkeys(label for _, scores, _ in self._answers for label in scores)
+        means = [Place(label, self._mean(label)) for label in labels]
+        return tuple(sorted(means, key=lambda place: -place.score))
+
+    def _mean(self, label: str) -> float:
+        return sum(scores.get(label, least) for _, scores, least in self._answers) / len(self._answers)
