@@ -90,8 +90,8 @@ soak: setup ## run the graph under faults and restarts, every result checked (MI
 live: setup ## show the suite in a browser, at http://127.0.0.1:8080 (NODES=, CAMERA=, BACKEND=, PORT=); installs NiceGUI
 	@$(RUN) tools/run_live.sh --backend "$(BACKEND)" --camera "$(CAMERA)" --port "$(PORT)" $(if $(NODES),--nodes "$(NODES)")
 
-drive: setup ## let a simulated robot drive by the real graph (SCENARIO=, SEEDS=); installs MuJoCo
-	@$(RUN) tools/run_drive.sh $(SCENARIO) --seeds "$(SEEDS)"
+drive: setup ## let a simulated robot drive by the real graph (SCENARIO=, SEEDS=, MODEL=); installs MuJoCo
+	@$(RUN) tools/run_drive.sh $(SCENARIO) --seeds "$(SEEDS)" $(if $(MODEL),--model "$(MODEL)")
 
 pictures: setup ## draw the pictures of the README into docs/images
 	@$(RUN) python3 -m accuracy.readme_pictures

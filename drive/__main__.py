@@ -16,6 +16,7 @@ from drive.dock_scenario import DockAtBall, DockAtLamp
 from drive.fault_scenario import Faults
 from drive.film import Film
 from drive.follow_scenario import Follow, FollowByPolicy
+from drive.patrol_scenario import Patrol
 from drive.report import write_report
 from drive.return_scenario import Return
 from drive.samples_scenario import SlalomSamples, SwingUpSamples
@@ -40,6 +41,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         DockAtBall,
         DockAtLamp,
         Return,
+        Patrol,
         Faults,
         SwingUp,
         Slalom,
@@ -57,7 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=5, help="worlds of each scenario (default: 5)")
     parser.add_argument("--first-seed", type=int, default=0, help="seed of the first world (default: 0)")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="default: build/drive")
+    parser.add_argument(
+        "--model", type=Path, help="embedding model of patrol (default: one of the suite's own)"
+    )
     options = parser.parse_args(arguments)
+    if options.model and not options.model.is_file():
+        parser.error(f"expected an embedding model, .tflite; there is no file {options.model}")
     unknown = [name for name in options.scenarios if name not in SCENARIOS]
     if unknown or options.seeds < 1:
         parser.error(f"expected scenarios of {', '.join(SCENARIOS)}, and a seed at least; got {sys.argv[1:]}")
@@ -85,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
     for name in options.scenarios or SCENARIOS:
         scenario = SCENARIOS[name]()
         print(f"[drive] {name}: {options.seeds} worlds", flush=True)
-        outcomes[name], films[name], images, missing = _outcomes(scenario, seeds, options.output)
+        outcomes[name], films[name], images, missing = _outcomes(scenario, seeds, options)
         found = scenario.rows(outcomes[name])
         if not isinstance(scenario, SystemScenario):
             found.append(_missing_row(name, images, missing))
@@ -97,20 +104,23 @@ def _run(options: argparse.Namespace) -> int:
     return 0 if all(row.reached for row in rows) else EXIT_MISSED
 
 
-def _outcomes(scenario: Scenario, seeds: range, output: Path) -> tuple[list[Outcome], Film, int, int]:
+def _outcomes(
+    scenario: Scenario, seeds: range, options: argparse.Namespace
+) -> tuple[list[Outcome], Film, int, int]:
     """Run all worlds with one graph; also a film, the number of images, and of those without results."""
     if isinstance(scenario, SystemScenario):
         return [_told(scenario.run_alone(seed)) for seed in seeds], Film(), 0, 0
+    parameters = scenario.prepare(options.output.resolve() / "models", options.model)
     robot = SimulatedRobot(scenario.cmd_vel)
     try:
         for kind, topic in scenario.watched:
             robot.watch(kind, topic)
-        with scenario.start(_processes(scenario), output / "logs" / scenario.name):
+        with scenario.start(_processes(scenario, parameters), options.output / "logs" / scenario.name):
             world = World(0, [])
             robot.enter(world)
             robot.await_results()
             world.close()
-            robot.film = film = Film()
+            robot.film = film = Film(scenario.film_every)
             found = []
             for seed in seeds:
                 outcome = scenario.run(robot, seed)
@@ -127,9 +137,9 @@ def _told(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _processes(scenario: Scenario) -> list[Process]:
-    """The driver with a virtual stick and the nodes of the scenario."""
-    options = (("backend", "virtual"), ("use_sim_time", "true"))
+def _processes(scenario: Scenario, parameters: dict[str, dict[str, str]]) -> list[Process]:
+    """The driver with a virtual stick and the nodes of the scenario, with these parameters."""
+    options = (("backend", "virtual"), ("use_sim_time", "true"), *parameters.get("edgetpu", {}).items())
     driver = Process("edgetpu", "edgetpu_driver", "edgetpu_node", PARAMETERS, options)
     camera = (("image", "camera/image_raw"), ("camera_info", "camera/camera_info"))
     nodes = [
@@ -138,8 +148,8 @@ def _processes(scenario: Scenario) -> list[Process]:
             all_nodes()[name].package,
             name,
             PARAMETERS,
-            (("use_sim_time", "true"), *scenario.parameters.get(name, {}).items()),
-            camera,
+            (("use_sim_time", "true"), *parameters.get(name, {}).items()),
+            (*camera, *scenario.remappings),
         )
         for name in scenario.nodes
     ]

@@ -25,14 +25,16 @@ QUALITY = 50
 class Film:
     """Pictures of a drive."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: int = EVERY) -> None:
+        """every: images of the camera per picture; a longer drive is shown faster with more."""
+        self._every = every
         self._pictures: list[NDArray[np.uint8]] = []
         self._seen = 0
 
     def add(self, image: NDArray[np.uint8], world: World) -> None:
-        """Take note of an image of the camera, uint8[h, w, 3] RGB; every sixth becomes a picture."""
+        """Take note of an image of the camera, uint8[h, w, 3] RGB; some become pictures."""
         self._seen += 1
-        if self._seen % EVERY == 0 and len(self._pictures) < MOST:
+        if self._seen % self._every == 0 and len(self._pictures) < MOST:
             self._pictures.append(np.hstack([_scaled(image), _scaled(world.from_above())]))
 
     def url(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from demo.processes import Graph, Process
+from drive.film import EVERY
 from drive.simulated_robot import SimulatedRobot
 from drive.truth import Record
 from measured_figures.row import Row
@@ -42,8 +43,20 @@ class Scenario(ABC):
     """Topic of the velocities that the robot obeys."""
     parameters: ClassVar[dict[str, dict[str, str]]] = {}
     """Of nodes, beside the defaults, as a command line has them."""
+    remappings: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Topics of the nodes, beside those of the camera, and what they are called here."""
+    film_every: ClassVar[int] = EVERY
+    """Images per picture of the film."""
     quantities: ClassVar[tuple[str, ...]]
     """Of the traces, with their units."""
+
+    def prepare(self, folder: Path, model: Path | None) -> dict[str, dict[str, str]]:
+        """Write what the nodes need into a folder; the parameters of the nodes and of the driver, `edgetpu`.
+
+        model: to be used instead of one of the suite, where a scenario has any.
+        """
+        del folder, model
+        return self.parameters
 
     def start(self, processes: Sequence[Process], logs: Path) -> AbstractContextManager[Any]:
         """Start the nodes, the driver first, with a log each in a folder."""

@@ -23,7 +23,7 @@ from edgetpu_dashboard.camera.calibration import pinhole_calibration
 from edgetpu_dashboard.nodes.camera_info_messages import camera_info
 from edgetpu_driver.errors import EdgeTpuError
 
-LATENCY_IMAGES = 2
+LATENCY = 2
 """Periods from an image to its arrival, 67 ms: exposure, readout and transport of a webcam."""
 FIRST_SECOND = 1000
 """Of simulated time; 0 means "no time" in ROS."""
@@ -59,7 +59,9 @@ class SimulatedRobot:
         self._publishers: dict[str, Any] = {}
         self._velocity = (0.0, 0.0)
         self._ticks = self._told_at = 0
-        self._waiting: deque[tuple[Header, Image]] = deque()
+        self._waiting: deque[tuple[int, Header, Image]] = deque()
+        """Images on their way: tick, header, image."""
+        self._clients: dict[str, Any] = {}
         self._world: World | None = None
         self._answered: dict[str, int] = {}
         self.images = self.missing = 0
@@ -69,6 +71,8 @@ class SimulatedRobot:
         self.real_time = False
         """Whether the world never goes faster than real time; then it waits for no result, and its base
         stops it without a velocity for BASE_TIMEOUT."""
+        self.image_every = 1
+        """Periods from one image of the camera to the next; results have as long."""
         self.stalled = False
         """Whether the camera gives no images."""
         self._due = 0.0
@@ -94,6 +98,10 @@ class SimulatedRobot:
     def velocity(self) -> tuple[float, float]:
         """The velocities that the robot was last given, m/s and rad/s."""
         return self._velocity
+
+    def drive(self, linear: float, angular: float) -> None:
+        """Obey these velocities, m/s and rad/s, until there are others."""
+        self._velocity, self._told_at = (linear, angular), self._ticks
 
     def watch(self, message_type: type[Any], topic: str) -> None:
         """Wait for a result on this topic after each image."""
@@ -127,7 +135,7 @@ class SimulatedRobot:
         self.images = self.missing = 0
 
     def advance(self) -> None:
-        """Drive for a period, publish an image, and wait for what the nodes make of it."""
+        """Drive for a period; publish an image that is due, and wait for what the nodes make of it."""
         world = self.world
         if self.real_time and self._ticks - self._told_at > BASE_TIMEOUT / PERIOD:
             self._velocity = 0.0, 0.0
@@ -135,12 +143,13 @@ class SimulatedRobot:
         self._ticks += 1
         header = self._header()
         self.record.truths.append(Truth.of(world, (self._ticks - self._entered) * PERIOD))
-        self._waiting.append((header, self._image(header)))
+        if self._ticks % self.image_every == 0:
+            self._waiting.append((self._ticks, header, self._image(header)))
         self._clock.publish(Clock(clock=header.stamp))
         self._publish_odometry(header)
-        if len(self._waiting) <= LATENCY_IMAGES:
+        if not self._waiting or self._ticks - self._waiting[0][0] < LATENCY:
             return
-        late, image = self._waiting.popleft()
+        _, late, image = self._waiting.popleft()
         if not self.stalled:
             self._give(late, image)
         if self.real_time:
@@ -156,7 +165,8 @@ class SimulatedRobot:
         if self.real_time:
             self.missing += min(self._answered.values()) < stamp - round(1e9 * PERIOD)
             return
-        self.missing += not self._spin(PERIOD, lambda: min(self._answered.values()) >= stamp)
+        period = self.image_every * PERIOD
+        self.missing += not self._spin(period, lambda: min(self._answered.values()) >= stamp)
 
     def publish(self, topic: str, message: Any) -> None:
         """Publish a message to the nodes; DriveError if none of them subscribes."""
@@ -168,18 +178,18 @@ class SimulatedRobot:
 
     def call(self, service_type: type[Any], service: str, request: Any = None) -> Any:
         """Call a service, by default without arguments; its response. DriveError without one."""
-        client = self.node.create_client(service_type, service)
+        if service not in self._clients:
+            self._clients[service] = self.node.create_client(service_type, service)
+        client = self._clients[service]
         if not self._spin(START_SECONDS, client.service_is_ready):
             raise DriveError(f"nobody offers {service}")
         future = client.call_async(service_type.Request() if request is None else request)
         if not self._spin(START_SECONDS, future.done):
             raise DriveError(f"no answer from {service}")
-        self.node.destroy_client(client)
         return future.result()
 
     def _on_velocity(self, message: Twist) -> None:
-        self._velocity = message.linear.x, message.angular.z
-        self._told_at = self._ticks
+        self.drive(message.linear.x, message.angular.z)
 
     def _spin(self, seconds: float, done: Callable[[], bool]) -> bool:
         """Run callbacks until the condition holds, or for so long; whether it holds."""

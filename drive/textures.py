@@ -13,17 +13,19 @@ _COARSEST, _FINEST = 4, 128
 """Cells across a texture in the first and in the last layer of noise."""
 
 
-def noise_texture(random: np.random.Generator, brightness: float = 1.0) -> NDArray[np.uint8]:
-    """Return uint8[SIZE, SIZE, 3] of noise on every scale, as surfaces in photographs have it.
+def noise_texture(
+    random: np.random.Generator, brightness: float = 1.0, size: int = SIZE
+) -> NDArray[np.uint8]:
+    """Return uint8[size, size, 3] of noise on every scale, as surfaces in photographs have it.
 
     brightness: of all of it; 1: as in a lit room.
     """
-    texture = np.zeros((SIZE, SIZE, 3), np.float32)
+    texture = np.zeros((size, size, 3), np.float32)
     cells = _COARSEST
     while cells <= _FINEST:
         grey = random.uniform(-1.0, 1.0, (cells, cells, 1)) * np.ones(3) / np.sqrt(cells / _COARSEST)
         tint = random.uniform(-0.3, 0.3, (cells, cells, 3)) / np.sqrt(cells / _COARSEST)
-        layer = cv2.resize((grey + tint).astype(np.float32), (SIZE, SIZE), interpolation=cv2.INTER_CUBIC)
+        layer = cv2.resize((grey + tint).astype(np.float32), (size, size), interpolation=cv2.INTER_CUBIC)
         texture += layer
         cells *= 2
     base = random.uniform(90.0, 160.0, 3)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drive.world import World
-from edgetpu_msgs.msg import Heading, TimeToContact
+from edgetpu_msgs.msg import Heading, PlaceMatch, TimeToContact
 
 LONGEST_CONTACT = 20.0
 """Seconds; a longer time to contact is not plotted."""
@@ -53,6 +53,8 @@ class Record:
     truths: list[Truth] = field(default_factory=list)
     measured: dict[str, list[Measured]] = field(default_factory=dict)
     """By quantity: `yaw`, rad, `time to contact`, s."""
+    places: list[tuple[float, PlaceMatch]] = field(default_factory=list)
+    """The answers of place recognition, each with the time of its image, s."""
 
     def measure(self, message: Any, seconds: float) -> None:
         """Note the result of an image of this time, if it is one that there is a truth of."""
@@ -60,6 +62,8 @@ class Record:
             self._add("yaw", Measured(seconds, message.yaw, message.yaw_sigma))
         if isinstance(message, TimeToContact) and message.valid and message.ttc <= LONGEST_CONTACT:
             self._add("time to contact", Measured(seconds, message.ttc, message.ttc_sigma))
+        if isinstance(message, PlaceMatch):
+            self.places.append((seconds, message))
 
     def _add(self, quantity: str, measured: Measured) -> None:
         self.measured.setdefault(quantity, []).append(measured)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drive.textures import as_png, noise_texture
+from drive.textures import SIZE, as_png, noise_texture
 
 os.environ.setdefault("MUJOCO_GL", "egl")  # rendering without a screen
 
@@ -69,8 +69,12 @@ class World:
         boxes: Sequence[Box],
         start: tuple[float, float] = (0.0, 0.0),
         brightness: float = 1.0,
+        texture_size: int = SIZE,
     ) -> None:
-        """start: of the robot, m. brightness: of all that has a texture; 1: as in a lit room."""
+        """start: of the robot, m. brightness: of all that has a texture; 1: as in a lit room.
+
+        texture_size: width and height of each texture, px.
+        """
         random = np.random.default_rng(seed)
         half = ROOM / 2
         walls = [
@@ -78,7 +82,10 @@ class World:
             for x, y, yaw in ((half, 0, 0), (-half, 0, 0), (0, half, math.pi / 2), (0, -half, math.pi / 2))
         ]
         self._boxes = [*walls, *boxes]
-        assets = {f"t{n}.png": as_png(noise_texture(random, brightness)) for n in range(len(self._boxes) + 1)}
+        assets = {
+            f"t{n}.png": as_png(noise_texture(random, brightness, texture_size))
+            for n in range(len(self._boxes) + 1)
+        }
         self._model = mujoco.MjModel.from_xml_string(self._xml(start), assets)
         self._data = mujoco.MjData(self._model)
         self._renderer = mujoco.Renderer(self._model, HEIGHT, WIDTH)
@@ -88,6 +95,8 @@ class World:
         self._light = random.uniform(0.0, 2 * math.pi)
         self._movers = [n for n, box in enumerate(self._boxes) if box.moves]
         mujoco.mj_forward(self._model, self._data)
+        self.lamps = np.ones(3)
+        """Of the light, red, green and blue; 1: as in a lit room."""
         self.touched = False
         """Whether the robot has touched anything but the floor."""
 
@@ -149,8 +158,8 @@ class World:
         noise: standard deviation of each px, grey levels.
         """
         self._renderer.update_scene(self._data, camera="eye")
-        light = 1.0 + 0.1 * math.sin(0.5 * self.time + self._light)
-        image = self._renderer.render().astype(np.float32) * light
+        light = self.lamps * (1.0 + 0.1 * math.sin(0.5 * self.time + self._light))
+        image = self._renderer.render() * light.astype(np.float32)
         image += noise * self._random.standard_normal(image.shape, np.float32)
         pixels: NDArray[np.uint8] = np.clip(image, 0, 255).astype(np.uint8)
         return pixels

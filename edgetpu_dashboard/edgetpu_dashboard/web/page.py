@@ -95,7 +95,7 @@ class Page:
     def has_region(self) -> bool:
         """Whether the node can process a part of the image only."""
         viewed = self.view.nodes.get(self.node)
-        return viewed is not None and any(each.name == "roi" for each in viewed.entry.load().settings)
+        return viewed is not None and "roi" in viewed.settings
 
     async def set_region(self, box: tuple[int, int, int, int]) -> None:
         """Have the node process a part of the image: x, y, width and height, px; zeros: all of it."""
