@@ -161,13 +161,13 @@ class _Drive:
         self.looking: list[bool] = []
 
     def show(self, flat: Flat, unknown: Room | None) -> None:
-        """Drive through all empty rooms, look around at three stops in each, and add what is seen.
+        """Drive through all empty rooms, look around in the middle and at the doors, and add what is seen.
 
         unknown: the room that is not shown.
         """
         came_by = flat.doors[-1]
         for room, door in zip(flat.rooms, flat.doors, strict=True):
-            for x, y in (_inside(room, came_by), (room.x, room.y), _inside(room, door)):
+            for x, y in dict.fromkeys((_inside(room, came_by), (room.x, room.y), _inside(room, door))):
                 self._drive_to(room, x, y)
                 self._look_around(room, shown=room is not unknown)
             self._drive_to(room, *door)
