@@ -62,6 +62,18 @@ def test_an_object_with_most_of_the_visible_texture_is_no_jolt_of_the_camera() -
     assert np.isfinite(errors[1:20]).all()
 
 
+def test_the_course_is_found_again_after_a_thing_with_more_texture_was_followed() -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    for index in range(80):
+        dim = np.rint(128 + 0.3 * (world.image(60 * index * FRAME, noise=0) - 128.0)).astype(np.uint8)
+        if index > 5:
+            dim = with_checks(dim, 75 - index, 15)
+        noisy = np.clip(dim + world.random.normal(0, 2, dim.shape), 0, 255).astype(np.uint8)
+        result = compass.update(noisy, index * FRAME)
+    assert math.degrees(result.yaw) == pytest.approx(60 * index * FRAME, abs=1.0)
+    assert math.degrees(result.yaw_sigma) > 0.5
+
+
 def with_checks(image: IMAGE, left: int, width: int) -> IMAGE:
     """The image with random checks of high contrast in front, 48 px high, clipped."""
     crossed = image.copy()

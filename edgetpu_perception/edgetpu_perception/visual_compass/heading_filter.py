@@ -15,7 +15,6 @@ from edgetpu_perception.confidence import ramp
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.heading_filter_limits import (
     CERTAIN_SIMILARITY_SHARE,
-    JUMP_SIMILARITY_SHARE,
     KNOWN_SIMILARITY_SHARE,
     LOST_AFTER_S,
     LOST_RATE_SIGMA,
@@ -53,11 +52,10 @@ from edgetpu_perception.visual_compass.keyframes import (
 from edgetpu_perception.visual_compass.measured_turn import (
     DirectComparison,
     MeasuredTurn,
+    align_to_keyframe,
     better,
     by_keyframe,
     initial_similarity,
-    is_good,
-    turns_on,
 )
 from edgetpu_perception.visual_compass.rotation_alignment import (
     MAX_GUESS_ERROR_CELLS,
@@ -75,6 +73,7 @@ from edgetpu_perception.visual_compass.rotations import (
     trace,
     twist_angle,
 )
+from edgetpu_perception.visual_compass.steady_course import SteadyCourse
 
 
 class HeadingFilter:
@@ -86,6 +85,7 @@ class HeadingFilter:
         self._up = up
         self._rule = KeyframeRule.of(aligner.field_of_view, aligner.cells_per_radian)
         self._direct = DirectComparison(aligner)
+        self._course = SteadyCourse(aligner)
         self._keyframes = Keyframes()
         self._next_try = -math.inf
         self._chain = 0
@@ -122,6 +122,11 @@ class HeadingFilter:
             turn = self._direct.improve(by_keyframe(last.pose, found), last, view, alignment)
             accepted = self._renew_keyframe(view, found, alignment)
             heading = self._accept(last, found, accepted, confidence, turn)
+            interval = stamp - last.pose.stamp
+            if (
+                astray := self._course.update(turn.by_keyframe / interval, found, alignment, interval)
+            ) is not None:
+                self._correct(astray)
             if accepted is found and self._last is not None:
                 self._last = self._last_seen = dataclasses.replace(self._last, view=view, alignment=alignment)
             return heading
@@ -129,7 +134,7 @@ class HeadingFilter:
             self._start(view, stamp)  # no view was ever like the first one, so replace it
             return None
         if self._loss is None:
-            ahead = _extrapolated_orientation(last, stamp).T @ keyframe.orientation
+            ahead = last.orientation_at(stamp).T @ keyframe.orientation
             out_of_view = self._aligner.contrast_in_view(keyframe.key, ahead) < OUT_OF_VIEW_CONTRAST_SHARE
             self._loss = Loss(last.pose.stamp, self._chain, out_of_view)
         extrapolated = self._extrapolate(view, stamp)
@@ -161,21 +166,9 @@ class HeadingFilter:
         self.reference_stamp = stamp
 
     def _track(self, view: View, last: TrackedPose, stamp: float) -> Alignment:
-        """Align a view to the present keyframe, from up to three guesses."""
-        align, key, orientation = self._aligner.align, last.pose.keyframe.key, last.pose.keyframe.orientation
-        best = first = align(key, view, _extrapolated_orientation(last, stamp).T.dot(orientation))
-        if not is_good(best, last.pose):
-            best = better(best, align(key, view, last.pose.orientation.T @ orientation))
-        if not is_good(best, last.pose):
-            best = better(best, align(key, view, self._aligner.search(key, view)))
-        if best is first:
-            return first
-        jump = angle_between(best.rotation, first.rotation)
-        is_far = jump * self._aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
-        similar = first.similarity > JUMP_SIMILARITY_SHARE * best.similarity
-        if key.standing is not None and is_far and similar:
-            return first  # something moves by itself, and it is more often that thing which shows a jump
-        return first if turns_on(first, best, jump, stamp - last.pose.stamp) else best
+        """Align a view to the present keyframe, as the camera turns where something else does not."""
+        found = align_to_keyframe(self._aligner, view, last, stamp)
+        return self._course.alternative(found, last.pose.keyframe, view, stamp) or found
 
     def _extrapolate(self, view: View, stamp: float) -> TrackedPose:
         """Start a new chain of keyframes with an unknown view, at the extrapolated orientation."""
@@ -217,6 +210,21 @@ class HeadingFilter:
         self._mean_yaw_rate += weight * (heading.yaw_rate - self._mean_yaw_rate)
         self._last = self._last_seen = TrackedPose(accepted, heading.yaw, heading.measured_velocity, heading)
         return heading if loss is None else None
+
+    def _correct(self, astray: Vector) -> None:
+        """Turn back by how far the heading went astray, rad about the world's axes: half of it is sigma."""
+        last = self._last
+        assert last is not None
+        keyframe = last.pose.keyframe
+        for each in self._keyframes.later_than(self._course.began):
+            if each is not keyframe:
+                self._keyframes.discard(each)
+        back = to_matrix(-astray)
+        half = astray / 2.0
+        self._keyframes.turn(keyframe, back, half[:, np.newaxis] * half)
+        pose = dataclasses.replace(last.pose, orientation=back.dot(last.pose.orientation))
+        yaw = last.yaw - float(astray.dot(self._up))
+        self._last = self._last_seen = dataclasses.replace(last, pose=pose, yaw=yaw)
 
     def _recognise(self, view: View, found: Pose, tries: int) -> Pose | None:
         """Compare a view with keyframes from before the camera was lost; None if none is recognised."""
@@ -377,10 +385,3 @@ class HeadingFilter:
         sigma = self._aligner.cells_per_radian * math.sqrt(float(about_y.dot(about_y)) + self._aligner.floor)
         sharp = 1.0 - ramp(sigma, *SIGMA_RANGE_CELLS)
         return ramp(alignment.similarity, *SIMILARITY_RANGE) * ramp(alignment.overlap, *OVERLAP_RANGE) * sharp
-
-
-def _extrapolated_orientation(last: TrackedPose, stamp: float) -> Matrix:
-    """Orientation at a later time if the camera keeps turning."""
-    turn = to_matrix(last.measured_velocity * min(stamp - last.pose.stamp, MAX_EXTRAPOLATION_S))
-    ahead: Matrix = last.pose.orientation.dot(turn)
-    return ahead

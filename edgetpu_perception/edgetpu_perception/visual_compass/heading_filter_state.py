@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
+from edgetpu_perception.visual_compass.heading_filter_limits import MAX_EXTRAPOLATION_S
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.rotation_alignment import Alignment, View
-from edgetpu_perception.visual_compass.rotations import Matrix, Vector
+from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,12 @@ class TrackedPose:
     view: View | None = None
     """The view, and how it was aligned to its keyframe; None for a view that is a keyframe itself."""
     alignment: Alignment | None = None
+
+    def orientation_at(self, stamp: float) -> Matrix:
+        """Orientation at a later time if the camera keeps turning."""
+        seconds = min(stamp - self.pose.stamp, MAX_EXTRAPOLATION_S)
+        ahead: Matrix = self.pose.orientation.dot(to_matrix(self.measured_velocity * seconds))
+        return ahead
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,16 @@ class Keyframes:
         near = np.flatnonzero(cosines > math.cos(reach))
         return [self._frames[index] for index in near[np.argsort(self._variances[near], kind="stable")]]
 
+    def later_than(self, stamp: float) -> list[Keyframe]:
+        """Keyframes made after a time, s."""
+        return [each for each in self._frames if each.stamp > stamp]
+
+    def turn(self, keyframe: Keyframe, by: Matrix, covariance: Matrix) -> None:
+        """Turn a keyframe by a rotation about the world's axes that has a covariance, rad^2."""
+        keyframe.orientation = orthonormal(by @ keyframe.orientation)
+        keyframe.covariance = keyframe.covariance + covariance
+        self._index()
+
     def close_loop(self, correction: Matrix, covariance: Matrix, known: Keyframe) -> None:
         """Distribute the correction of an orientation over the keyframes made since a known one.
 

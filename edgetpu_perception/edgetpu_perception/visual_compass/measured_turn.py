@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.visual_compass.angular_velocity_filter import ACCELERATION_SIGMAS
 from edgetpu_perception.visual_compass.heading_filter_limits import (
+    JUMP_SIMILARITY_SHARE,
     SIMILARITY_RANGE,
     SUDDEN_SIMILARITY_SHARE,
     TYPICAL_SIMILARITY,
@@ -21,12 +22,20 @@ from edgetpu_perception.visual_compass.heading_filter_limits import (
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.keyframes import WORN_SIMILARITY_SHARE, Keyframe
 from edgetpu_perception.visual_compass.rotation_alignment import (
+    MAX_GUESS_ERROR_CELLS,
     TAIL_RANGE,
     Alignment,
     RotationAligner,
     View,
 )
-from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector, trace
+from edgetpu_perception.visual_compass.rotations import (
+    Matrix,
+    Vector,
+    angle_between,
+    to_matrix,
+    to_vector,
+    trace,
+)
 
 MAX_DIFFERENCE_CELLS = 0.5
 """Largest difference of both measurements, cells: beyond it one of them follows what moves by itself.
@@ -175,3 +184,21 @@ def better(one: Alignment, other: Alignment) -> Alignment:
     """
     noise = min(one.agreement.noise, other.agreement.noise)
     return max(one, other, key=lambda each: each.agreement.measure(noise)[2])
+
+
+def align_to_keyframe(aligner: RotationAligner, view: View, last: TrackedPose, stamp: float) -> Alignment:
+    """Align a view to the present keyframe, from up to three guesses."""
+    align, key, orientation = aligner.align, last.pose.keyframe.key, last.pose.keyframe.orientation
+    best = first = align(key, view, last.orientation_at(stamp).T.dot(orientation))
+    if not is_good(best, last.pose):
+        best = better(best, align(key, view, last.pose.orientation.T @ orientation))
+    if not is_good(best, last.pose):
+        best = better(best, align(key, view, aligner.search(key, view)))
+    if best is first:
+        return first
+    jump = angle_between(best.rotation, first.rotation)
+    is_far = jump * aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
+    similar = first.similarity > JUMP_SIMILARITY_SHARE * best.similarity
+    if key.standing is not None and is_far and similar:
+        return first  # something moves by itself, and it is more often that thing which shows a jump
+    return first if turns_on(first, best, jump, stamp - last.pose.stamp) else best

@@ -86,10 +86,8 @@ Rows: compass, turns past a blank wall, yaw error past the wall.
 """
 
 NEWTON_STEP_CELLS = 0.25
-"""After a step smaller than this, cells, Newton steps follow.
-
-Rows: compass, full turns, yaw rate RMSE per frame.
-"""
+"""After a step smaller than this, cells, Newton steps follow. Rows: compass, full turns, yaw rate RMSE per
+frame."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +232,13 @@ class RotationAligner:
         moves[inside] = share[self._strides.dot(cell).astype(np.intp)[inside]]
         limit = max(MOVING_SHARE, float(np.quantile(moves, MIN_STANDING_SHARE)))
         return (moves <= limit).astype(np.float32)
+
+    def not_following(self, found: Alignment) -> Floats:
+        """1 at points of a key around which texture does not follow an alignment, else 0: [points]."""
+        plane = np.zeros((self._rows, self._columns), np.float32)
+        plane.ravel()[self._index] = found.agreement.moving(found.inside)[0] > 0.0
+        around = cv2.dilate(plane, np.ones((MOVING_CELLS,) * 2))
+        return around.ravel()[self._index]
 
     def _by_block(self, values: Floats, channels: int) -> Floats:
         """Sums over the points of each block and all channels: [4, blocks] of [4, channels * points]."""

@@ -1,0 +1,115 @@
+"""Keeps the camera's course where a thing that moves by itself has more texture than the scene.
+
+An alignment follows the motion that most of the visible texture shows. As long as nothing moves by itself
+that is the camera's. When it changes while something does, and what does not follow it goes on as the camera
+did before, then that is the scene.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import deque
+from itertools import pairwise
+
+import numpy as np
+
+from edgetpu_perception.visual_compass.heading_filter_limits import SIMILARITY_RANGE
+from edgetpu_perception.visual_compass.heading_filter_state import Pose
+from edgetpu_perception.visual_compass.keyframes import Keyframe
+from edgetpu_perception.visual_compass.point_agreement import ALL_FOLLOW
+from edgetpu_perception.visual_compass.rotation_alignment import Alignment, RotationAligner, View
+from edgetpu_perception.visual_compass.rotations import Matrix, Vector, angle_between, to_matrix
+
+MIN_DIFFERENCE_CELLS = 1.0
+"""Difference of two motions since a keyframe, cells, from which on they are told apart.
+
+Rows: compass, an object crosses, noise 8, ends within 1 deg.
+"""
+
+MIN_SUPPORT_SHARE = 0.1
+"""Least support of the scene over that of the thing that is followed. Rows: the same."""
+
+MIN_FOLLOWING = 0.5
+"""Least share of the texture that does not follow the thing, but the scene. Derived: half."""
+
+MEMORY_S = 1.0
+"""Time, s, for which something may be in view after it was last told from the scene. Rows: the same."""
+
+UNNOTICED_S = 0.5
+"""Time, s, for which something may be in view before it is told from the scene. Rows: the same."""
+
+
+class SteadyCourse:
+    """The camera's angular velocity from before something moved by itself."""
+
+    def __init__(self, aligner: RotationAligner) -> None:
+        self._aligner = aligner
+        self._before: deque[tuple[float, Vector]] = deque()
+        self._moved, self._is_quiet, self._is_kept = -math.inf, True, False
+        self.began = math.inf
+        """Time, s, at which something began to move by itself; infinite if nothing does."""
+        self._astray: Vector = np.zeros(3)
+
+    def update(self, velocity: Vector, pose: Pose, alignment: Alignment, interval: float) -> Vector | None:
+        """Add a view: its angular velocity in the optical frame, rad/s, since the one `interval` s before.
+
+        Returns how far the heading went astray, rad about the world's axes, when the course is found again.
+        """
+        stamp = pose.stamp
+        if alignment.following < ALL_FOLLOW or pose.keyframe.key.standing is not None:
+            if self._is_quiet:
+                self._notice(pose.orientation)
+            self._moved, self._is_quiet = stamp, False
+        elif not self._is_quiet and stamp - self._moved > MEMORY_S:
+            self._before.clear()
+            self.began, self._is_quiet, self._is_kept = math.inf, True, False
+        if self._is_quiet:
+            self._before.append((stamp, velocity))
+            while len(self._before) > 1 and self._before[1][0] <= stamp - UNNOTICED_S:
+                self._before.popleft()
+            return None
+        if not self._before:
+            return None
+        self._astray = self._astray + pose.orientation.dot(velocity - self._before[0][1]) * interval
+        if not self._is_kept:
+            return None
+        astray, self._astray, self._is_kept = self._astray, np.zeros(3), False
+        return astray
+
+    def _notice(self, orientation: Matrix) -> None:
+        """Something moves by itself: it may have been followed for some time already."""
+        self._astray = np.zeros(3)
+        if self._before:
+            self.began, course = self._before[0]
+            for (earlier, _), (later, velocity) in pairwise(self._before):
+                self._astray += orientation.dot(velocity - course) * (later - earlier)
+
+    def alternative(self, found: Alignment, keyframe: Keyframe, view: View, stamp: float) -> Alignment | None:
+        """The alignment by which the camera goes on as before; None if the picture does not support it."""
+        if not self._before or stamp - self._moved > MEMORY_S:
+            return None
+        aligner, key = self._aligner, keyframe.key
+        guess: Matrix = to_matrix(-self._before[0][1] * (stamp - keyframe.stamp))
+        least = MIN_DIFFERENCE_CELLS / aligner.cells_per_radian
+        if angle_between(guess, found.rotation) < least:
+            return None
+        rest = aligner.not_following(found)
+        other = aligner.align(dataclasses.replace(aligner.key(key.view), standing=rest), view, guess)
+        if (
+            not other.converged
+            or other.similarity < SIMILARITY_RANGE[1]
+            or other.following < MIN_FOLLOWING
+            or angle_between(other.rotation, found.rotation) < least
+        ):
+            return None
+        noise = min(found.agreement.noise, other.agreement.noise)
+        supports, contradicts = (each.agreement.measure(noise)[2] for each in (other, found))
+        if supports < MIN_SUPPORT_SHARE * contradicts:
+            return None
+        self._is_kept = True
+        everything = dataclasses.replace(other.agreement, used=other.inside)
+        following = everything.measure()[1]
+        return dataclasses.replace(
+            other, following=following, agreement=everything, influence=other.influence / max(following, 0.2)
+        )

@@ -1,0 +1,65 @@
+"""The course that the camera had before something moved by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
+from edgetpu_perception.visual_compass.rotation_alignment import Alignment
+from edgetpu_perception.visual_compass.rotations import Vector
+from edgetpu_perception.visual_compass.steady_course import SteadyCourse
+from edgetpu_perception.visual_compass.visual_compass import VisualCompass
+from testdata.turning_camera import CAMERA, FRAME, World
+
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+STILL = np.zeros(3)
+TURNING = np.array([0.0, 0.5, 0.0])
+"""Angular velocities in the optical frame, rad/s."""
+
+
+def moved_by_itself(course: SteadyCourse, velocities: list[Vector], kept: bool) -> list[Vector | None]:
+    """What is found after a still camera, for velocities while half of the picture does not follow."""
+    compass, image = VisualCompass(camera=CAMERA), World().image(0)
+    for index in range(2):
+        compass.update(image, index * FRAME)
+    heading = compass._filter
+    assert isinstance(heading, HeadingFilter)
+    last = heading._last
+    assert last is not None
+    alignment = last.alignment
+    assert isinstance(alignment, Alignment)
+    for index in range(5):
+        course.update(STILL, dataclasses.replace(last.pose, stamp=index * FRAME), alignment, FRAME)
+    found = []
+    for index, velocity in enumerate(velocities, 5):
+        course._is_kept = kept and index == 4 + len(velocities)
+        pose = dataclasses.replace(last.pose, stamp=index * FRAME)
+        found.append(course.update(velocity, pose, dataclasses.replace(alignment, following=0.5), FRAME))
+    return found
+
+
+@pytest.fixture
+def course() -> SteadyCourse:
+    compass = VisualCompass(camera=CAMERA)
+    compass.update(World().image(0), 0.0)
+    assert compass._aligner is not None
+    return SteadyCourse(compass._aligner)
+
+
+def test_the_heading_went_astray_by_the_difference_of_the_velocities(course: SteadyCourse) -> None:
+    *before, astray = moved_by_itself(course, [TURNING] * 6, kept=True)
+    assert before == [None] * 5
+    assert astray == pytest.approx(TURNING * 6 * FRAME)
+
+
+def test_while_the_picture_does_not_show_the_course_nothing_is_corrected(course: SteadyCourse) -> None:
+    assert moved_by_itself(course, [TURNING] * 6, kept=False) == [None] * 6
+
+
+def test_it_began_with_the_oldest_view_in_which_it_may_have_been_overlooked(course: SteadyCourse) -> None:
+    moved_by_itself(course, [STILL], kept=False)
+    assert course.began == 0.0
