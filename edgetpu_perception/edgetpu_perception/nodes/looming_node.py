@@ -7,9 +7,12 @@ from typing import Any
 from sensor_msgs.msg import RegionOfInterest
 from std_msgs.msg import Header
 
+from edgetpu_driver.host.request_terms import Priority
+from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.image_parameters import min_confidence
 from edgetpu_driver.node_kit.message_fields import scalar_fields
+from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
@@ -44,8 +47,9 @@ class LoomingNode(PerceptionNode):
         Setting(
             "width",
             0,
-            "Width of the model's input, px, for wide images, a multiple of 32: 192 with a size of 64 does "
-            "not squeeze one of 1242x375 px. 0: as size.",
+            "Width of the model's input, px, a multiple of 32: 192 with a size of 64 does not squeeze images "
+            "of 1242x375 px. 0: as size, or by the first image 2 to 4 times that if it is that much wider "
+            "than high and the driver has the model.",
             0,
             MAX_WIDTH,
             check=_bad_width,
@@ -80,7 +84,42 @@ class LoomingNode(PerceptionNode):
             width=self.values["width"] or None,
             min_expansion_rate=self.values["min_expansion_rate"],
         )
+        self._wider: ModelClient | None = None
+        """The client of a model in which the images are not squeezed, until the driver has it loaded."""
+        self._width_is_chosen = bool(self.values["width"] or self.values["model"])
         self.start(self._looming)
+
+    def destroy_node(self) -> None:
+        """Leave the graph."""
+        if self._wider is not None:
+            self._wider.close()
+        super().destroy_node()
+
+    def prepare(self, image: CameraImage) -> None:
+        """Choose the width of the model by the first image; the square one runs until the driver has it."""
+        super().prepare(image)
+        if self._width_is_chosen:
+            return
+        self._width_is_chosen = True
+        square = self._looming.model
+        if self._looming.choose_width(image) != square:
+            self._wider = ModelClient(
+                self,
+                self.model_to_load(),
+                driver=self.values["driver"],
+                priority=Priority.REAL_TIME,
+                deadline=self.values["deadline"],
+                on_ready=self._change_to_wider,
+                sets_weights=False,
+            )
+
+    def _change_to_wider(self) -> None:
+        """Run the wider model from the next image on."""
+        if self._wider is not None:
+            assert self._client is not None
+            self._client.close()  # the image under way waits for the new one
+            self._client, self._wider = self._wider, None
+        self._on_model()
 
     def on_parameter(self, name: str, value: Any) -> None:
         """Apply the new value of a parameter."""

@@ -138,10 +138,10 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
 
         `camera`: intrinsics of the images; they make rotation and slant more exact. `size`: width and height
         of the own graph's input, 16 px or more; 128 sees smaller things and has less noise. `width`: its
-        width if it is another; None: as `size`, but with `update` as many times that as the first image is
-        wider than high, so that wide images are not squeezed. Results below `min_confidence`, 0..1, are not
-        valid. `min_expansion_rate`: rate, 1/s, from which on a result is `approaching`. Raises
-        ModelUnsupportedError for an engine with an unsuitable model.
+        width if it is another; None: as `size`, but with `update` or `choose_width` as many times that as
+        the first image is wider than high, so that wide images are not squeezed. Results below
+        `min_confidence`, 0..1, are not valid. `min_expansion_rate`: rate, 1/s, from which on a result is
+        `approaching`. Raises ModelUnsupportedError for an engine with an unsuitable model.
         """
         super().__init__(camera, min_confidence)
         self.min_expansion_rate = min_expansion_rate
@@ -163,9 +163,15 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
     def update(self, image: ImageLike, stamp: float = 0.0) -> LoomingResult:
         """Make a result from an image; see PerceptionAlgorithm.update."""
         image = camera_image(image)
-        if self._engine is None and self._width is None:
-            self._width = self._size * self._widths_of(image)
+        if self._engine is None:
+            self.choose_width(image)
         return super().update(image, stamp)
+
+    def choose_width(self, image: CameraImage) -> str:
+        """Choose the width of the own graph by the first image, unless it was given; returns its `model`."""
+        if self._width is None:
+            self._width = self._size * self._widths_of(image)
+        return self.model
 
     def _widths_of(self, image: CameraImage) -> int:
         """How many times as wide as high the input is in which an image is not squeezed."""

@@ -1,0 +1,85 @@
+"""A looming node chooses the width of its model by the first image, if the driver has that model."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+from sensor_msgs.msg import Image
+
+from edgetpu_msgs.msg import TimeToContact
+from edgetpu_msgs.srv import ListModels
+from edgetpu_perception.graphs import families
+from edgetpu_perception.time_to_contact.looming import Looming
+from testdata.running_tracker import image_message
+
+WIDE = np.random.default_rng(1).integers(0, 256, (60, 180), np.uint8)
+"""Three times as wide as high."""
+
+_Condition = Callable[[list[TimeToContact]], bool]
+
+
+@pytest.fixture
+def looming(graph: Any, tmp_path: Path) -> Iterator[Callable[[_Condition], list[TimeToContact]]]:
+    """Shows wide images to a looming node until its results since then fulfil a condition; returns them."""
+    from edgetpu_driver.nodes.driver_node import DriverNode
+    from edgetpu_perception.nodes.looming_node import LoomingNode
+
+    driver = DriverNode(cli_args=["--ros-args", "-p", "backend:=cpu", "-p", f"model_dirs:=['{tmp_path}']"])
+    arguments = ["--ros-args", "-r", "image:=/wide_camera", "-p", f"model_dir:={tmp_path}"]
+    node = LoomingNode(cli_args=[*arguments, "-p", "qos_reliability:=reliable"])
+    graph.add_node(driver)
+    graph.add_node(node)
+    images = graph.node.create_publisher(Image, "/wide_camera", 10)
+    results = graph.collect(TimeToContact, "/looming/time_to_contact")
+    tenths = itertools.count(1)
+
+    def show_until(condition: _Condition) -> list[TimeToContact]:
+        results.clear()
+
+        def shown() -> bool:
+            seconds, tenth = divmod(next(tenths), 10)
+            message = image_message(seconds, WIDE)
+            message.header.stamp.nanosec = tenth * 100_000_000
+            images.publish(message)
+            graph.spin_for(0.05)
+            return condition(results)
+
+        graph.spin_until(shown)
+        return list(results)
+
+    yield show_until
+    node.destroy_node()
+    driver.destroy_node()
+
+
+def _models(graph: Any) -> set[str]:
+    return {info.name for info in graph.call(ListModels, "/edgetpu/list_models").models}
+
+
+def _zones(width: int) -> Any:
+    """Zones of the image as a model of this width sees them."""
+    return pytest.approx(Looming(width=width).update(WIDE).zones)
+
+
+def test_wide_images_are_not_squeezed(looming: Any, graph: Any) -> None:
+    looming(lambda _: "looming_64x192" in _models(graph))
+    results = looming(lambda results: len(results) > 5)
+    assert results[-1].zones == _zones(192)
+
+
+def test_without_the_wider_model_the_square_one_runs(
+    looming: Any, graph: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(families, "write_model", lambda *_: None)
+    results = looming(lambda results: len(results) > 10)
+    assert results[-1].zones == _zones(64)
+    assert "looming_64x192" not in _models(graph)
