@@ -19,6 +19,7 @@ from edgetpu_perception.time_to_contact.relative_depth_filter import (
     RelativeDepth,
 )
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
+from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
 
 
@@ -242,3 +243,8 @@ class TestPlaneDistance:
 def test_noise_is_measured_despite_rounding_to_whole_levels(sigma: float) -> None:
     rounded = np.rint(np.random.default_rng(9).normal(0, sigma, 20000)).astype(np.float32)
     assert variance_of(rounded**2) == pytest.approx(sigma**2, rel=0.1)
+
+
+@pytest.mark.parametrize(("steady", "sigma"), [(0, 2.0), (5, 1.0), (10, 0.0), (40, 0.0)])
+def test_a_jump_of_the_rate_is_believed_the_more_the_longer_it_lasts(steady: int, sigma: float) -> None:
+    assert Surface(np.ones((4, 4), np.float32), jump=2.0, steady=steady).jump_sigma == sigma

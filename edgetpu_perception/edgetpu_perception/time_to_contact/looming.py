@@ -16,7 +16,7 @@ from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, Perceptio
 from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.time_to_contact.homography_alignment import Grid
-from edgetpu_perception.time_to_contact.surface import APPROACH_SIGMAS, Surface
+from edgetpu_perception.time_to_contact.surface import APPROACH_SIGMAS, STEADY_FRAMES, Surface
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
 from edgetpu_perception.time_to_contact.zone_edge_energy import ZONES, ZoneEnergies, tau_of, third_borders
 from edgetpu_perception.time_to_contact.zone_output_decoder import ZoneOutputDecoder
@@ -57,12 +57,6 @@ DIVISION_SIGMA_SCALE = 36.0
 gained, over that of the depth filter.
 
 Rows: looming, object before a background, inside one sigma.
-"""
-
-STEADY_FRAMES = 10
-"""Images for which the motion of a surface must have been followed without a jump before it is claimed.
-
-Rows: looming, leaves and object crosses, no approach claimed.
 """
 
 MIN_GROWTH = 0.12
@@ -228,7 +222,8 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
             return LoomingResult(stamp, False, confidence, tau=tau, zones=energies)
         divided = DIVISION_SIGMA_SCALE / math.sqrt(tracker.evidence) if tracker.evidence else 0.0
         spread = math.hypot(1.0, divided)
-        sigma = math.hypot(spread * surface.depth.observed_rate_sigma, tracker.rate_lead_of_others(surface))
+        lead = tracker.rate_lead_of_others(surface)
+        sigma = math.hypot(spread * surface.depth.observed_rate_sigma, lead, surface.jump_sigma)
         ttc, ttc_sigma = (1 / rate, sigma / rate**2) if rate > sigma else (math.inf, math.inf)
         # A surface whose slant is unknown may seem to approach: its own sigma counts as well.
         certain = surface.approaches and rate >= APPROACH_SIGMAS * sigma

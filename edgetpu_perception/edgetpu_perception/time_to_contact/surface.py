@@ -17,6 +17,12 @@ APPROACH_SIGMAS = 5.0
 Given by `approaching` of the result.
 """
 
+STEADY_FRAMES = 10
+"""Images for which the motion of a surface must have been followed without a jump before it is claimed.
+
+Rows: looming, leaves and object crosses, no approach claimed.
+"""
+
 _NEWEST_MOTION_WEIGHT = 0.5
 """Weight of the newest frame in the motion expected for the next one.
 
@@ -67,6 +73,8 @@ class Surface:
     """Number of frames in which it was aligned."""
     steady: int = 0
     """Number of frames since its motion was last started over."""
+    jump: float = 0.0
+    """Change of its rate then, 1/s; of a new surface: from the rate of the main one."""
     growth: float = 0.0
     """Relative growth since then."""
     claimed: bool = False
@@ -83,6 +91,11 @@ class Surface:
     def rate_sigma(self) -> float:
         """One standard deviation of the rate, 1/s."""
         return math.hypot(self.depth.rate_sigma, self.slant_error)
+
+    @property
+    def jump_sigma(self) -> float:
+        """Standard deviation of a rate that has jumped, 1/s: the jump at first, 0 once it is steady."""
+        return self.jump * max(1.0 - self.steady / STEADY_FRAMES, 0.0)
 
     @property
     def approaches(self) -> bool:

@@ -182,6 +182,7 @@ class SurfaceTracker:
         return alignments
 
     def _advance(self, surface: Surface, alignment: Alignment, seconds: float, main: bool) -> None:
+        before = surface.rate if surface.established else self.surfaces[0].rate
         surface.move(alignment.warp, seconds)
         surface.overlap = float(np.count_nonzero(alignment.inside)) / self._size
         surface.frames += 1
@@ -207,6 +208,7 @@ class SurfaceTracker:
             # The elements that belong to it have changed, rather than its motion. On trial they do so in
             # every frame; the keyframe is the longest baseline that a new surface has.
             surface.depth.start_over(surface.log_depth, variance, self._age)
+            surface.jump = abs(surface.rate - before)
             if not on_trial:
                 surface.steady, surface.growth, surface.claimed = 0, 0.0, False
 
