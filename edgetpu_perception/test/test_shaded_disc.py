@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgetpu_perception import SpotTracker
 from edgetpu_perception.spot_tracker.shaded_disc import find_shaded_disc
 
 ASPECT = 5.0 / 3.75
@@ -21,6 +22,28 @@ def ball(x: float, y: float, radius: float, background: float) -> NDArray[np.flo
     covered = np.clip(radius - np.hypot(u - x, v - y) + 0.5, 0.0, 1.0)
     shade = 190.0 - 50.0 * np.clip((v - y) / radius, -1.0, 1.0)
     return (background + covered * (shade - background)).astype(np.float32)
+
+
+def red_ball(x: float, y: float, radius: float, red: float, glare: float) -> NDArray[np.uint8]:
+    """A red ball on brown in 320x240 px, RGB; a glare of this width touches it from the lower right."""
+    v, u = np.mgrid[:240, :320].astype(np.float32)
+    right, down = (u - x) / radius, (v - y) / radius
+    out = np.sqrt(np.maximum(1.0 - right**2 - down**2, 0.0))
+    shade = 0.6 + 0.4 * np.maximum(0.5 * right - 0.5 * down + 0.7 * out, 0.0)
+    covered = np.clip((1.0 - np.hypot(right, down)) * radius + 0.5, 0.0, 1.0)[..., np.newaxis]
+    brown = np.array([150.0, 100.0, 80.0])
+    picture = brown + covered * (shade[..., np.newaxis] * np.array([red, red / 5, red / 5]) - brown)
+    away = 0.7 * (radius + 1.2 * glare)
+    light = 300.0 * np.exp(-((u - x - away) ** 2 + (v - y - away) ** 2) / (2 * glare**2))
+    return np.clip(picture + light[..., np.newaxis], 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize(("radius", "red", "glare"), [(25.0, 150.0, 30.0), (20.0, 110.0, 60.0)])
+def test_a_ball_of_which_a_glare_hides_the_colour_in_part_is_found_by_its_outline(
+    radius: float, red: float, glare: float
+) -> None:
+    result = SpotTracker(color="red").update(red_ball(97.0, 60.0, radius, red, glare))
+    assert math.dist(((result.x + 1) * 159.5, (result.y + 1) * 119.5), (97.0, 60.0)) < 2.0
 
 
 def in_cells(picture: NDArray[np.float32]) -> NDArray[np.uint8]:

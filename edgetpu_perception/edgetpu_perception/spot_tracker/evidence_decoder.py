@@ -186,6 +186,8 @@ class EvidenceDecoder:
             return large
         if self._is_white:
             large = _by_disc(large, grey, cell[0] / cell[1])
+        elif self._colored and large.confidence < CERTAIN_CONFIDENCE:
+            large = _whole_disc(large, grey, cell[0] / cell[1])
         found = large
         if cv2.norm(grey, cv2.NORM_INF) - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast:
             small, level = find_small_spot(grey, cell[0] * cell[1], near)
@@ -276,6 +278,17 @@ def _by_disc(large: Spot, grey: NDArray[np.uint8], aspect: float) -> Spot:
         return large
     # A spot on the disc is its bright side; one elsewhere is another thing.
     if apart > disc.radius and large.confidence > max(disc.confidence, SUFFICIENT_CONFIDENCE):
+        return large
+    return Spot(disc.x, disc.y, disc.x_sigma, disc.y_sigma, disc.confidence)
+
+
+def _whole_disc(large: Spot, grey: NDArray[np.uint8], aspect: float) -> Spot:
+    """The spot by the outline of a disc of the colour around it, of which light may hide a part."""
+    disc = find_shaded_disc(grey, aspect)
+    if disc is None or disc.confidence <= large.confidence:
+        return large
+    apart = math.dist((large.x, large.y), (disc.x, disc.y))
+    if apart < SAME_DISC_CELLS or (large is not NO_SPOT and apart > disc.radius):
         return large
     return Spot(disc.x, disc.y, disc.x_sigma, disc.y_sigma, disc.confidence)
 
