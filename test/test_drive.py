@@ -138,8 +138,8 @@ def test_bad_arguments_are_refused_in_a_line(arguments: list[str]) -> None:
     )
     assert done.returncode == 2
     names = (
-        "wall, pass_by, turn, follow, follow_policy, dock_ball, dock_lamp, return, patrol, faults, swing_up, slalom, "
-        "swing_up_samples, slalom_samples"
+        "wall, pass_by, turn, follow, follow_policy, dock_ball, dock_lamp, return, patrol, faults, swing_up, "
+        "slalom, swing_up_samples, slalom_samples"
     )
     assert f"expected scenarios of {names}, and a seed" in done.stderr
 
