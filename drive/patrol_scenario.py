@@ -76,7 +76,7 @@ class Patrol(Scenario):
     film_every = 12
     rounds: ClassVar[int] = 2
     """After the one in which the rooms are shown; the last goes the other way round."""
-    quantities = ("number of the room", "room that is named; 0: none", "lead of the first")
+    quantities = ("room", "named; 0: none", "lead")
 
     def prepare(self, folder: Path, model: Path | None) -> dict[str, dict[str, str]]:
         """Write the suite's own network into the folder, unless there is a model."""
