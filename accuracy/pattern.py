@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy import pattern_pictures
+from accuracy import pattern_pictures, pattern_scales
 from accuracy.engines import open_engine
 from accuracy.pattern_scenes import NOTHING, Change, Scene, scenes
 from accuracy.photographs import DEVELOPMENT, held_out
@@ -41,6 +41,7 @@ SHIFTED = Change(shift=1.0)
 CHANGED = Change(shift=1.0, turn=5.0, growth=0.05, gain=0.2, offset=20.0, noise=4.0)
 
 CHANGED_PICTURE = dataclasses.replace(CHANGED, shift=10.0)
+SCALED_PICTURE = dataclasses.replace(CHANGED_PICTURE, scale=2.0)
 
 
 class ExactResponse:
@@ -104,6 +105,8 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
         for size in pattern_pictures.SIZES[: 1 if quick else None]:
             case, tracker = f"{label}whole picture, {size[0]}/{size[1]}", tracker_on(engine, *size)
             rows += pattern_pictures.measure(case, size, tracker, drawn, reach)
+        scaled = list(pattern_pictures.pictures(names, 40 if quick else 220, 7, SCALED_PICTURE))
+        rows += pattern_scales.measure(f"{label}scaled", tracker_on(engine, 64, 16), scaled, reach)
     return rows if quick else rows + _golden_rows(count // 2)
 
 

@@ -39,6 +39,8 @@ class Picture:
     x: float
     """Centre of the patch in the later picture, px."""
     y: float
+    size: float
+    """Size of the patch in the later picture over its size in the view."""
     without: Image
     """A picture of another photograph after the same change."""
 
@@ -54,9 +56,9 @@ class _Camera:
     y: float
 
     @classmethod
-    def anywhere(cls, photograph: NDArray[np.float32], random: np.random.Generator) -> _Camera:
+    def anywhere(cls, photograph: NDArray[np.float32], random: np.random.Generator, room: float) -> _Camera:
         height, width = photograph.shape
-        largest = max(min(width / WIDTH / ROOM, height / HEIGHT / ROOM, FARTHEST), 1.0)
+        largest = max(min(width / WIDTH / room, height / HEIGHT / room, FARTHEST), 1.0)
         pitch = math.exp(random.uniform(0.0, math.log(largest)))
         x, y = (
             random.uniform(size * pitch / 2, max(length - size * pitch / 2, size * pitch / 2 + 1.0))
@@ -64,14 +66,20 @@ class _Camera:
         )
         return cls(photograph, pitch, x, y)
 
-    def picture(self, linear: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Grey levels after px at p, seen from the middle, have moved to linear @ p + shift."""
+    def picture(
+        self, linear: NDArray[np.float64], shift: NDArray[np.float64], scale: float = 1.0
+    ) -> NDArray[np.float32]:
+        """Grey levels after px at p, seen from the middle, have moved to linear @ p + shift.
+
+        `scale`: how much of the growth in `linear` the blur of the px follows.
+        """
         texels = self.pitch * np.linalg.inv(linear)
         middle = np.array([(WIDTH - 1) / 2, (HEIGHT - 1) / 2]) + shift
         matrix = np.column_stack([texels, np.array([self.x, self.y]) - texels @ middle])
         source = self.photograph
-        if self.pitch > 1.2:
-            source = cv2.GaussianBlur(source, (0, 0), 0.4 * self.pitch)
+        pitch = self.pitch / scale
+        if pitch > 1.2:
+            source = cv2.GaussianBlur(source, (0, 0), 0.4 * pitch)
         seen: NDArray[np.float32] = cv2.warpAffine(
             source,
             matrix,
@@ -85,32 +93,37 @@ class _Camera:
 def pictures(names: Sequence[str], count: int, seed: int, change: Change) -> Iterator[Picture]:
     """`count` pictures, from each photograph in turn; `change`: as in pattern_scenes, shifts in px."""
     random = np.random.default_rng([seed, WIDTH, HEIGHT])
-    photographs = [_large_enough(grey_photograph(name)) for name in names]
+    room = ROOM * change.scale
+    photographs = [_large_enough(grey_photograph(name), room) for name in names]
     for index in range(count):
-        camera = _Camera.anywhere(photographs[index % len(names)], random)
+        camera = _Camera.anywhere(photographs[index % len(names)], random, room)
         elsewhere = (index + random.integers(1, len(names))) % len(names)
-        other = _Camera.anywhere(photographs[elsewhere], random)
+        other = _Camera.anywhere(photographs[elsewhere], random, room)
         view = as_pixels(camera.picture(np.eye(2), np.zeros(2)))
         column, row = random.integers(0, (WIDTH - PATCH_WIDTH + 1, HEIGHT - PATCH_HEIGHT + 1))
         middle = np.array([(WIDTH - 1) / 2, (HEIGHT - 1) / 2])
         half = np.array([(PATCH_WIDTH - 1) / 2, (PATCH_HEIGHT - 1) / 2])
+        scale = change.scale ** random.uniform(-1.0, 1.0) if change.scale > 1.0 else 1.0
         while True:
             shift = random.uniform(-change.shift, change.shift, 2)
             turn = math.radians(random.uniform(-change.turn, change.turn))
-            size = 1.0 + random.uniform(-change.growth, change.growth)
+            size = scale * (1.0 + random.uniform(-change.growth, change.growth))
+            if change.scale > 1.0:
+                column, row = random.integers(0, (WIDTH - PATCH_WIDTH + 1, HEIGHT - PATCH_HEIGHT + 1))
             cosine, sine = size * math.cos(turn), size * math.sin(turn)
             linear = np.array([[cosine, -sine], [sine, cosine]])
             center = linear @ (np.array([column, row]) + half - middle) + middle + shift
-            if np.all(center >= half) and np.all(center <= 2 * middle - half):
+            reach = half * max(scale, 1.0)
+            if np.all(center >= reach) and np.all(center <= 2 * middle - reach):
                 break
         gain = 1.0 + random.uniform(-change.gain, change.gain)
         offset = random.uniform(-change.offset, change.offset)
         later, without = (
             as_pixels(seen * gain + offset + random.normal(0.0, 1.0, seen.shape) * change.noise)
-            for seen in (camera.picture(linear, shift), other.picture(linear, shift))
+            for seen in (camera.picture(linear, shift, scale), other.picture(linear, shift, scale))
         )
         patch = view[row : row + PATCH_HEIGHT, column : column + PATCH_WIDTH]
-        yield Picture(view, patch, later, float(center[0]), float(center[1]), without)
+        yield Picture(view, patch, later, float(center[0]), float(center[1]), size, without)
 
 
 def measure(
@@ -159,9 +172,9 @@ def _plain_error(drawn: Picture, search: tuple[int, int] | None, side: tuple[int
     return math.hypot(x - drawn.x, y - drawn.y)
 
 
-def _large_enough(photograph: NDArray[np.float32]) -> NDArray[np.float32]:
+def _large_enough(photograph: NDArray[np.float32], room: float) -> NDArray[np.float32]:
     height, width = photograph.shape
-    factor = max(WIDTH * ROOM / width, HEIGHT * ROOM / height)
+    factor = max(WIDTH * room / width, HEIGHT * room / height)
     if factor <= 1.0:
         return photograph
     larger: NDArray[np.float32] = cv2.resize(

@@ -37,6 +37,9 @@ class Change:
     """Largest change of brightness, grey levels."""
     noise: float = 0.0
     """Standard deviation of each pixel, grey levels."""
+    scale: float = 1.0
+    """Largest factor of a change of scale, the inverse of the smallest; their logarithms are uniform. Only of
+    whole pictures."""
 
 
 NOTHING = Change()

@@ -20,7 +20,7 @@ from demo.bag.appended_fields import extended_message
 from demo.bag.image_bag import IMAGE, ImageBag
 from demo.errors import BagError
 from demo.upgrade_bag import main
-from edgetpu_msgs.msg import DeviceStatus, Spectrum, TimeToContact
+from edgetpu_msgs.msg import DeviceStatus, PatternMatch, Spectrum, TimeToContact
 
 ROOT = Path(__file__).parents[1]
 DEFINITIONS = {
@@ -59,6 +59,20 @@ DEFINITIONS = {
         float32 sigma
         float32 peak_frequency
         float32 peak_amplitude
+    """,
+    "PatternMatch": """
+        std_msgs/Header header
+        bool valid
+        float32 confidence
+        bool ambiguous
+        float32 x
+        float32 y
+        float32 width
+        float32 height
+        float32 x_sigma
+        float32 y_sigma
+        float32 score
+        float32 runner_up_score
     """,
     "TimeToContact": """
         std_msgs/Header header
@@ -151,6 +165,13 @@ def test_a_spectrum_was_not_resampled() -> None:
     assert list(message.amplitudes) == [0.5, 1.0, 0.25]
     assert (message.sample_rate, message.peak_frequency, message.peak_amplitude) == (100.0, 0.5, 1.0)
     assert not message.resampled
+
+
+def test_a_match_has_no_scale() -> None:
+    data = of_0_1("PatternMatch", header(), True, 0.5, False, 10.0, 20.0, 16.0, 8.0, 0.25, 0.5, 0.75, 0.125)
+    message = deserialize_message(extended_message(data, "edgetpu_msgs/msg/PatternMatch"), PatternMatch)
+    assert (message.valid, message.x, message.width, message.runner_up_score) == (True, 10.0, 16.0, 0.125)
+    assert (message.scale, message.scale_sigma) == (0.0, 0.0)
 
 
 def test_a_status_lists_no_stick() -> None:

@@ -27,7 +27,7 @@ def test_a_patch_is_found_where_it_was_cut_out(trained_tracker: tuple[PatternTra
     assert result.valid
     assert not result.ambiguous
     assert (result.x, result.y) == pytest.approx((27.5, 37.5), abs=1e-4)
-    assert (result.width, result.height) == (16, 16)
+    assert (result.width, result.height, result.scale) == pytest.approx((16, 16, 1), rel=1e-6)
     assert result.score == pytest.approx(1.0, abs=1e-6)
     assert result.confidence == 1.0
     assert result.runner_up_score < 0.8
@@ -131,7 +131,7 @@ def test_a_larger_image_gives_the_position_in_its_own_pixels() -> None:
     tracker.set_template(image[30 * 5 : 46 * 5, 20 * 10 : 36 * 10], view=image)
     result = tracker.update(image)
     assert (result.x, result.y) == pytest.approx((279.5, 189.5), abs=1e-3)
-    assert (result.width, result.height) == (160, 80)
+    assert (result.width, result.height) == pytest.approx((160, 80), rel=1e-6)
     assert (result.offset_x, result.offset_y) == pytest.approx(
         (279.5 / 319.5 - 1, 189.5 / 159.5 - 1), abs=1e-5
     )

@@ -57,6 +57,14 @@ class PatternTrackerNode(WeightUpdatingNode):
             4,
             32,
         ),
+        Setting(
+            "scale_range",
+            2.0,
+            "The pattern is found from so many times smaller to so many times larger than it was set. "
+            "1: it may change by some percent.",
+            1.0,
+            4.0,
+        ),
         KEEP_STATE,
     )
     results = ResultTopic(
@@ -65,6 +73,7 @@ class PatternTrackerNode(WeightUpdatingNode):
         (
             ResultValue("x", "centre, right positive", "px", "x_sigma"),
             ResultValue("y", "centre, down positive", "px", "y_sigma"),
+            ResultValue("scale", "size over that of the template", sigma="scale_sigma"),
             ResultValue("score", "normalised cross-correlation"),
         ),
         picture=match_picture,
@@ -94,7 +103,11 @@ class PatternTrackerNode(WeightUpdatingNode):
     def _make_tracker(self) -> PatternTracker:
         search, template = self.values["search_size"], self.values["template_size"]
         try:
-            tracker = PatternTracker(search=(search, search), template=(template, template))
+            tracker = PatternTracker(
+                search=(search, search),
+                template=(template, template),
+                scale_range=self.values["scale_range"],
+            )
         except GraphError as error:
             raise FatalError(f"parameters 'search_size' and 'template_size': {error}") from None
         if self.values["template"]:

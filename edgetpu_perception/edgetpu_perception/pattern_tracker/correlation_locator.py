@@ -136,7 +136,6 @@ class CorrelationLocator:
         self._score_per_step = output.scale / max(float(np.linalg.norm(self.weights.astype(float))), 1.0)
         self._name = output.name
         self._zero_point = output.zero_point
-        self._shape = output.shape[1:3]
         self._mask = None if mask.all() else mask.astype(np.float32)
         self._count = int(np.count_nonzero(mask))
         self._floor = (MIN_CONTRAST_SHARE * self._windows.norm) ** 2
@@ -149,13 +148,13 @@ class CorrelationLocator:
         return self._peaks(cells, steps)
 
     def find_without_model(self, cells: NDArray[np.uint8]) -> list[Candidate]:
-        """Candidates in an image without an inference; the correlation runs on the CPU."""
+        """Candidates in an image of any size without an inference; the correlation runs on the CPU."""
         response = cv2.matchTemplate(cells.astype(np.float32), self.weights.astype(np.float32), cv2.TM_CCORR)
         return self._peaks(cells, cv2.multiply(response, 1.0 / self._scale))
 
     def _peaks(self, cells: NDArray[np.uint8], steps: NDArray[np.float32]) -> list[Candidate]:
         brightness = self._windows.centered(cells)
-        scores = cv2.divide(steps, self._lengths(brightness), scale=self._score_per_step)
+        scores = cv2.divide(steps, self._lengths(brightness, steps.shape), scale=self._score_per_step)
         self._score_ties_exactly(brightness, steps, scores)
         apart, positions = self._apart, []
         for _ in range(self._most):
@@ -183,9 +182,9 @@ class CorrelationLocator:
             rows, columns = np.divmod(indices, scores.shape[1])
             scores.flat[indices] = self._windows.scores(brightness, rows, columns)
 
-    def _lengths(self, brightness: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Norm of every window without its mean, at least that of MIN_CONTRAST_SHARE."""
-        height, width = self._shape
+    def _lengths(self, brightness: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Norm of every window [height, width] without its mean, at least that of MIN_CONTRAST_SHARE."""
+        height, width = shape
         if self._mask is None:
             size = self._windows.shape[::-1]
             sums = cv2.boxFilter(brightness, -1, size, anchor=(0, 0), normalize=False)

@@ -136,11 +136,15 @@ class FineAligner:
         x_sigma, y_sigma = found.x_sigma * x_side / x_cell, found.y_sigma * y_side / y_cell
         if x_sigma + y_sigma > match.x_sigma + match.y_sigma:
             return match
+        grown = math.sqrt(x_side * patch.x_scale / x_cell * (y_side * patch.y_scale / y_cell))
         return match._replace(
             x=(left + (found.x + 0.5) * x_side) / x_cell - 0.5 - patch.offset[0],
             y=(top + (found.y + 0.5) * y_side) / y_cell - 0.5 - patch.offset[1],
+            cosine=grown * found.cosine,
+            sine=grown * found.sine,
             x_sigma=x_sigma,
             y_sigma=y_sigma,
+            growth_sigma=found.growth_sigma,
         )
 
 

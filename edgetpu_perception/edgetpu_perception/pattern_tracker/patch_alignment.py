@@ -58,6 +58,13 @@ SIGMA_FLOOR_PX = 0.018
 """Standard deviation, px, of OpenCV's rounding of coordinates to 1/32 px (1/32 / sqrt(12) = 0.009) and of
 interpolation. Rows: pattern, 128/32, accepted, between px, inside one sigma."""
 
+GROWTH_FLOOR_PX = 0.035
+"""Standard deviation, px at a corner of the patch, of the scale's error with an image that is more or less
+blurred than the patch, as interpolation and another resolution leave it: blur looks like growth.
+
+Rows: pattern, scaled, scale inside one sigma.
+"""
+
 SIGMA_GAIN = 1.1
 """Factor on the sigmas, as real residuals are smooth, not independent.
 
@@ -116,11 +123,18 @@ class Alignment(NamedTuple):
     """Score at the start, without rotation and change of scale."""
     x_sigma: float
     y_sigma: float
+    growth_sigma: float = math.inf
+    """Standard deviation of the logarithm of the scale."""
+
+    @property
+    def scale(self) -> float:
+        """Size in the image over that of the patch."""
+        return math.hypot(self.cosine, self.sine)
 
     @property
     def pose_deviation(self) -> float:
         """Rotation and change of scale in standard deviations of those expected."""
-        turn, growth = math.atan2(self.sine, self.cosine), math.log(math.hypot(self.cosine, self.sine))
+        turn, growth = math.atan2(self.sine, self.cosine), math.log(self.scale)
         return math.hypot(turn / TURN_SIGMA, growth / GROWTH_SIGMA)
 
 
@@ -265,8 +279,8 @@ class Aligner:
             if max(abs(step.x), abs(step.y)) + turned < self._converged:
                 best = here if progress > 0.0 else best
                 break
-        x_sigma, y_sigma = self._sigmas(best_score)
-        return Alignment(best_score, *best, best_gain / self.norm, start_score, x_sigma, y_sigma)
+        sigmas = self._sigmas(best_score)
+        return Alignment(best_score, *best, best_gain / self.norm, start_score, *sigmas)
 
     def _step(self, change: list[float], gain: float, here: _Map) -> _Step:
         """The Gauss-Newton step for `change`, including the pull of the prior."""
@@ -304,8 +318,8 @@ class Aligner:
         score = self._score_of_clipped(levels[0], _Map(match.x, match.y, match.cosine, match.sine))
         if score <= match.score:
             return match
-        x_sigma, y_sigma = self._sigmas(score)
-        return match._replace(score=score, x_sigma=x_sigma, y_sigma=y_sigma)
+        x_sigma, y_sigma, growth_sigma = self._sigmas(score)
+        return match._replace(score=score, x_sigma=x_sigma, y_sigma=y_sigma, growth_sigma=growth_sigma)
 
     def _score_of_clipped(self, image: NDArray[np.float32], here: _Map) -> float:
         """-1 if nothing is clipped, or too much."""
@@ -322,11 +336,13 @@ class Aligner:
         power = float(expected @ expected) * float(window @ window)
         return float(expected @ window) / math.sqrt(power) if gain > 0.0 and power > 1e-6 else -1.0
 
-    def _sigmas(self, score: float) -> tuple[float, float]:
+    def _sigmas(self, score: float) -> tuple[float, float, float]:
+        """Standard deviations of x and y, px, and of the logarithm of the scale."""
         if score <= 0.0:
-            return math.inf, math.inf
+            return math.inf, math.inf, math.inf
         variance = SIGMA_GAIN**2 * (1.0 / score**2 - 1.0) / max(self._count - 6, 1)
         return (
             math.sqrt(variance * float(self._covariance[0, 0]) + self._sigma_floor**2),
             math.sqrt(variance * float(self._covariance[1, 1]) + self._sigma_floor**2),
+            math.sqrt(variance * float(self._covariance[3, 3]) + (GROWTH_FLOOR_PX / self._extent) ** 2),
         )

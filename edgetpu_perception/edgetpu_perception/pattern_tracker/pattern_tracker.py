@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,9 @@ from edgetpu_perception.pattern_tracker.correlation_locator import (
 from edgetpu_perception.pattern_tracker.fine_alignment import FineAligner
 from edgetpu_perception.pattern_tracker.match_selection import MIN_CERTAINTY, Matcher, Matches
 from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
+from edgetpu_perception.pattern_tracker.scale_search import ScaleSearch, scale_of
 from edgetpu_perception.pattern_tracker.template import Template, TemplateOutcome, View, fit, judge
+from edgetpu_perception.pattern_tracker.template_search import Finding, TemplateSearch
 
 MIN_TEMPLATE_CONTRAST = 0.01
 """Minimum usable contrast of a template, in grey levels.
@@ -55,7 +58,7 @@ class MatchResult:
     y: float = math.nan
     """Centre in px of the image, down positive."""
     width: float = math.nan
-    """Size of the template, px of the image."""
+    """Size of the template as it appears, px of the image."""
     height: float = math.nan
     x_sigma: float = math.nan
     """One standard deviation, px."""
@@ -76,6 +79,9 @@ class MatchResult:
     """atan2(y, z) in the optical frame, down positive, rad."""
     bearing_x_sigma: float = math.nan
     bearing_y_sigma: float = math.nan
+    scale: float = math.nan
+    """Size in the image over that in the image that the patch was cut out of."""
+    scale_sigma: float = math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,14 +97,15 @@ class JudgedTemplate:
 
 
 class PatternTracker(PerceptionAlgorithm[MatchResult]):
-    """Finds a template in images, rotated by up to about 5 degrees and scaled by up to 5 %.
+    """Finds a template in images, rotated by up to about 5 degrees and half to twice as large.
 
         tracker = PatternTracker(search=(64, 64), template=(16, 16))
         outcome = tracker.set_template(image[20:36, 30:46], view=image)
         result = tracker.update(next_image, stamp)
 
     The model correlates the template with the whole image. The few best candidates are aligned, and their
-    scores compared with those expected of this template.
+    scores compared with those expected of this template. A template that is more than some percent smaller or
+    larger than where it was cut out is searched on the host: see TemplateSearch.
 
     If inference runs elsewhere, use `bind`, `preprocess` and `postprocess` instead of `update`, and
     `judge_template` and `use_template` instead of `set_template`; in between give the model the weights.
@@ -112,20 +119,23 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         search: pattern.Size = (64, 64),
         template: pattern.Size = (16, 16),
         min_confidence: float = 0.2,
+        scale_range: float = 2.0,
     ) -> None:
         """`search`: height and width that images are resized to; `template`: those of the template, px.
 
         `engine`: runs the model; None for the suite's own graph on the CPU. `camera`: intrinsics of the
-        images, for bearings. Results below `min_confidence`, 0..1, are not valid. Raises GraphError for sizes
-        without a graph and ModelUnsupportedError for an engine with an unsuitable model.
+        images, for bearings. Results below `min_confidence`, 0..1, are not valid. `scale_range`: the template
+        is found at scales from the inverse of it up to it, 1 or more; at 1 it may change by some percent.
+        Raises GraphError for sizes without a graph and ModelUnsupportedError for an engine with an unsuitable
+        model.
         """
         super().__init__(camera, min_confidence)
+        self._scale_range = scale_range
         self._template_size = template
         self._template: Template | None = None
         self._matcher: Matcher | None = None
         self._locator: Locator | None = None
-        self._fine: FineAligner | None = None
-        self._last: tuple[float, float] | None = None
+        self._search: TemplateSearch | None = None
         self._view: View | None = None
         self._search_size = search
         self._outputs: tuple[TensorSpec, ...] = ()
@@ -217,9 +227,9 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         self._use(template, matcher)
 
     def _use(self, template: Template, matcher: Matcher | None) -> None:
-        self._template, self._matcher, self._last = template, matcher, None
+        self._template, self._matcher = template, matcher
         self._locator = self._make_locator(template)
-        self._fine = None if template.fine is None else FineAligner(template.fine)
+        self._search = None if matcher is None else self._make_search(template, matcher, self._locator)
 
     def update(self, image: ImageLike, stamp: float = 0.0) -> MatchResult:
         """See PerceptionAlgorithm.update; without a template no inference runs, and no result is valid."""
@@ -236,32 +246,22 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
 
     def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> MatchResult:
         """Second half of `update`: make the result from a frame and the model's outputs by name."""
-        if self._template is None or self._matcher is None or self._locator is None:
+        if self._template is None or self._search is None:
             return MatchResult(frame.stamp, False, 0.0)
         grey = self._grey(frame.inputs[self._bound_input().name])
-        candidates = self._locator.find(self._cells(grey), outputs)
-        matches = self._matcher.match(grey, candidates, self._last)
-        if matches.best is None:
+        found = self._search.find(frame, grey, outputs, self.min_confidence)
+        best = found.matches.best
+        if best is None:
             return MatchResult(frame.stamp, False, 0.0)
-        confidence = self._matcher.certainty(matches.best, matches.runner_up_score) * (
-            0.5 if matches.rivals else 1.0
-        )
-        if confidence == 0.0 or confidence < self.min_confidence:
+        if not found.is_valid(self.min_confidence):
             return MatchResult(
                 frame.stamp,
                 False,
-                confidence,
-                score=matches.best.score,
-                runner_up_score=matches.runner_up_score,
+                found.confidence,
+                score=best.score,
+                runner_up_score=found.matches.runner_up_score,
             )
-        self._last = matches.best.x, matches.best.y
-        return self._result(frame, self._template, confidence, matches, self._refined(frame, matches.best))
-
-    def _refined(self, frame: Frame, match: Alignment) -> Alignment:
-        """The match aligned at the resolution of the camera image, where that is higher."""
-        if self._fine is None or frame.image is None:
-            return match
-        return self._fine.refine(frame.image.part(frame.region, 1), self._search_size, match)
+        return self._result(frame, self._template, found, best)
 
     def _look(self, image: CameraImage) -> View:
         return self._view_of(Frame.of(image, 0.0, self.region, self._bound_input()))
@@ -309,6 +309,17 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
             return self._correlator(template, self._outputs[0])
         return CoordinateLocator(template.values, template.mask, self._outputs, self._search_size)
 
+    def _make_search(self, template: Template, matcher: Matcher, locator: Locator) -> TemplateSearch:
+        sizes = self._search_size, self._template_size
+        return TemplateSearch(
+            matcher,
+            locator,
+            self._correlator(template, pattern.response(*sizes)),
+            None if template.fine is None else FineAligner(template.fine),
+            ScaleSearch(*sizes, self._scale_range),
+            pattern.pooling(self._template_size),
+        )
+
     def _correlator(self, template: Template, output: TensorSpec) -> CorrelationLocator:
         pool = pattern.pooling(self._template_size)
         most = MAX_CANDIDATES if pool == 1 else MAX_POOLED_CANDIDATES
@@ -331,34 +342,39 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
                 f"expected an output {list(expected.shape)} or two coordinates for templates of "
                 f"{self._template_size[0]}x{self._template_size[1]} px; got {came}"
             )
+        resized = self._search_size != (image.height, image.width)
         self._search_size = image.height, image.width
         self._outputs = tuple(outputs)
-        if self._template is not None:
-            self._locator = self._make_locator(self._template)
+        if self._template is not None and self._search is not None and not resized:
+            self._locator = self._search.locator = self._make_locator(self._template)
+        elif self._template is not None:
+            self._use(self._template, self._matcher)
 
-    def _result(
-        self, frame: Frame, template: Template, confidence: float, matches: Matches, match: Alignment
-    ) -> MatchResult:
-        """The result for an accepted match, whose position is in px of the search image."""
-        image = self._bound_input()
+    def _result(self, frame: Frame, template: Template, found: Finding, match: Alignment) -> MatchResult:
+        """The result for an accepted match, whose position is in px of the image of `found.size`."""
+        rows, columns = found.size
+        image = dataclasses.replace(self._bound_input(), height=rows, width=columns)
+        scale = match.scale * scale_of(found.size, self._search_size)
         x, y = match.x + template.offset[0], match.y + template.offset[1]
         at = frame.position(image, x, y, match.x_sigma, match.y_sigma, self.camera)
         return MatchResult(
             frame.stamp,
             True,
-            confidence,
-            bool(matches.rivals),
+            found.confidence,
+            bool(found.matches.rivals),
             at.u,
             at.v,
-            template.size[1] * (frame.width / image.width),
-            template.size[0] * (frame.height / image.height),
+            match.scale * template.size[1] * (frame.width / columns),
+            match.scale * template.size[0] * (frame.height / rows),
             at.u_sigma,
             at.v_sigma,
             match.score,
-            matches.runner_up_score,
+            found.matches.runner_up_score,
             at.x,
             at.y,
             at.x_sigma,
             at.y_sigma,
             *at.bearing,
+            scale=scale,
+            scale_sigma=scale * match.growth_sigma,
         )

@@ -1,0 +1,90 @@
+"""Which scale of a template to look for in an image, and the image resized for it.
+
+A template is compared with an image in which it has its own size, within a few percent. Where it has grown
+by a factor, the image is reduced by that; where it has shrunk, it is reduced less.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.images.resizing import resize
+from edgetpu_perception.algorithm import Frame
+from edgetpu_perception.graphs import pattern_correlation as pattern
+
+STEP = 2.0**0.25
+"""Factor between neighbouring scales that are looked for.
+
+Derived: the alignment bridges half of it, 9 %. Rows: pattern, scaled, found.
+"""
+
+LEAST_ROOM_CELLS = 4
+"""Least number of cells by which a resized image exceeds the template. Uncritical."""
+
+
+def scale_of(size: pattern.Size, search: pattern.Size) -> float:
+    """Scale of a template that has its own size in an image [h, w] of `size`; `search`: the model's image."""
+    return math.sqrt(search[0] / size[0] * (search[1] / size[1]))
+
+
+class ScaleSearch:
+    """Chooses the size of the image in which to look for a template beside that of the model's input."""
+
+    def __init__(self, search: pattern.Size, template: pattern.Size, scale_range: float) -> None:
+        """`search`, `template`: height and width of the model's image and of the template, px.
+
+        `scale_range`: scales from its inverse up to it are looked for; 1: none beside that of the template.
+        """
+        self._search, self._template = search, template
+        count = math.floor(math.log(scale_range) / math.log(STEP) + 0.01)
+        self._scales = [STEP**power for power in range(-count, count + 1) if power]
+        self._last = 1.0
+        self._missed = 0
+
+    def tracked(self, frame: Frame) -> pattern.Size | None:
+        """Size of an image in which the template has its own size if it is as large as in the one before.
+
+        None if that is the model's, or if it was not found there.
+        """
+        if self._missed or not self._scales or abs(math.log(self._last)) < math.log(STEP) / 2:
+            return None
+        return self._size(self._last, frame)
+
+    def next(self, frame: Frame) -> pattern.Size | None:
+        """The next size to try, after the model has not found the template in an image; None: there is none.
+
+        Those for scales near to the last one known come first.
+        """
+        scales = sorted(self._scales, key=lambda scale: abs(math.log(scale / self._last)))
+        sizes = [size for size in (self._size(scale, frame) for scale in scales) if size is not None]
+        return sizes[self._missed % len(sizes)] if sizes else None
+
+    def found(self, scale: float) -> None:
+        """Take note of the template's size in an image over its own."""
+        self._last, self._missed = scale, 0
+
+    def lost(self) -> None:
+        """Take note that it was not found in an image."""
+        self._missed += 1
+
+    def _size(self, scale: float, frame: Frame) -> pattern.Size | None:
+        """None if there is no room for the template to move, or the camera image has too few px."""
+        pool = pattern.pooling(self._template)
+        rows, columns = (round(side / scale / pool) * pool for side in self._search)
+        room = LEAST_ROOM_CELLS * pool
+        if rows < self._template[0] + room or columns < self._template[1] + room:
+            return None
+        fits = frame.image is not None and rows <= frame.height and columns <= frame.width
+        return (rows, columns) if fits else None
+
+    def resized(self, frame: Frame, size: pattern.Size) -> NDArray[np.uint8]:
+        """The frame's region in this size, grey [h, w]."""
+        assert frame.image is not None
+        height, width = (2 * side for side in self._search)
+        if size[0] < height <= frame.height and size[1] < width <= frame.width:
+            # In two steps, as a size without a large common divisor with the image's takes ten times as long.
+            return resize(frame.image.fill(frame.region, height, width, 1)[0, :, :, 0], *size)
+        return resize(frame.image.part(frame.region, 1), *size)

@@ -1,0 +1,123 @@
+"""Searches images for one template, which may look smaller or larger there than where it was cut out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.algorithm import Frame
+from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.pattern_tracker.correlation_locator import Candidate, CorrelationLocator, Locator
+from edgetpu_perception.pattern_tracker.fine_alignment import FineAligner
+from edgetpu_perception.pattern_tracker.match_selection import Matcher, Matches
+from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
+from edgetpu_perception.pattern_tracker.scale_search import ScaleSearch, scale_of
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The matches in an image that was resized to one size."""
+
+    matches: Matches
+    confidence: float
+    """That the best match is the template, 0..1."""
+    size: pattern.Size
+    """Height and width of the resized image, of whose px positions are."""
+
+    def is_valid(self, min_confidence: float) -> bool:
+        """Whether there is a match of so much confidence."""
+        return self.confidence > 0.0 and self.confidence >= min_confidence
+
+
+class TemplateSearch:
+    """Finds one template in images, with what is known from those before.
+
+    The model's responses are for the template's own scale. Another scale is searched on the host: in every
+    image that in which the template was found last, or while it is not found, one after another.
+    """
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        locator: Locator,
+        correlator: CorrelationLocator,
+        fine: FineAligner | None,
+        scales: ScaleSearch,
+        pool: int,
+    ) -> None:
+        """`locator`: finds candidates in the model's outputs; `correlator`: without the model.
+
+        `fine`: None if the images have no more px than the model; `pool`: px of a cell along each axis.
+        """
+        self.locator = locator
+        """Of the model that runs."""
+        self._matcher, self._correlator = matcher, correlator
+        self._fine, self._scales, self._pool = fine, scales, pool
+        self._last: tuple[float, float] | None = None
+        """Where it was found last, as shares of the image's width and height."""
+
+    def find(
+        self,
+        frame: Frame,
+        grey: NDArray[np.uint8],
+        outputs: Mapping[str, NDArray[Any]],
+        min_confidence: float,
+    ) -> Finding:
+        """Search an image; `grey` [H, W]: the model's input; `outputs`: the model's outputs by name.
+
+        The best match is refined in the camera's px if it is valid.
+        """
+        found = self._find(frame, grey, outputs, min_confidence)
+        if found.matches.best is None or not found.is_valid(min_confidence):
+            self._scales.lost()
+            return found
+        best = self._refined(frame, found.matches.best, found.size)
+        self._last = (best.x + 0.5) / found.size[1], (best.y + 0.5) / found.size[0]
+        self._scales.found(best.scale * scale_of(found.size, (grey.shape[0], grey.shape[1])))
+        return Finding(replace(found.matches, best=best), found.confidence, found.size)
+
+    def _find(
+        self,
+        frame: Frame,
+        grey: NDArray[np.uint8],
+        outputs: Mapping[str, NDArray[Any]],
+        min_confidence: float,
+    ) -> Finding:
+        tracked = self._scales.tracked(frame)
+        if tracked is not None:
+            found = self._find_on_host(frame, tracked)
+            if found.is_valid(min_confidence):
+                return found
+        by_model = self._rated(grey, self.locator.find(pattern.cells(grey, self._pool), outputs))
+        if tracked is not None or by_model.is_valid(min_confidence):
+            return by_model
+        size = self._scales.next(frame)
+        if size is None:
+            return by_model
+        found = self._find_on_host(frame, size)
+        return found if found.is_valid(min_confidence) else by_model
+
+    def _find_on_host(self, frame: Frame, size: pattern.Size) -> Finding:
+        grey = self._scales.resized(frame, size)
+        return self._rated(grey, self._correlator.find_without_model(pattern.cells(grey, self._pool)))
+
+    def _rated(self, grey: NDArray[np.uint8], candidates: Sequence[Candidate]) -> Finding:
+        height, width = grey.shape
+        near = None
+        if self._last is not None:
+            near = self._last[0] * width - 0.5, self._last[1] * height - 0.5
+        matches = self._matcher.match(grey, candidates, near)
+        if matches.best is None:
+            return Finding(matches, 0.0, (height, width))
+        confidence = self._matcher.certainty(matches.best, matches.runner_up_score)
+        return Finding(matches, confidence * (0.5 if matches.rivals else 1.0), (height, width))
+
+    def _refined(self, frame: Frame, match: Alignment, size: pattern.Size) -> Alignment:
+        """The match aligned at the resolution of the camera image, where that is higher."""
+        if self._fine is None or frame.image is None:
+            return match
+        return self._fine.refine(frame.image.part(frame.region, 1), size, match)
