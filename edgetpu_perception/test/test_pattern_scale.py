@@ -72,6 +72,13 @@ def test_a_pattern_of_another_size_is_found_with_its_size(
     assert found.scale_sigma < 0.01
 
 
+def test_what_the_model_finds_stretched_is_looked_for_at_that_scale_at_once(
+    make_tracker: Callable[..., PatternTracker],
+) -> None:
+    assert not make_tracker(scale_range=1.0).update(seen(1.25)).valid
+    assert make_tracker().update(seen(1.25)).scale == pytest.approx(1.25, rel=0.01)
+
+
 def test_a_pattern_that_grows_is_followed_in_every_image(
     make_tracker: Callable[..., PatternTracker],
 ) -> None:

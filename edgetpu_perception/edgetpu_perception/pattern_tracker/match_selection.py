@@ -176,6 +176,11 @@ class Matcher:
             score_to_beat = max(score_to_beat, 1.0 - RIVAL_FACTOR * self._unexplained(match))
         return sorted(matches, reverse=True), left
 
+    def is_promising(self, match: Alignment) -> bool:
+        """Whether a match may be the patch at another scale: it fits as a candidate must to be aligned."""
+        least, most = CONTRAST_RANGE
+        return match.score >= self._min_start_score and least < match.gain < most
+
     def certainty(self, match: Alignment, runner_up_score: float = math.nan) -> float:
         """Certainty 0..1 that a match is the patch: 1 at the expected score, MIN_CERTAINTY at the limit.
 

@@ -38,7 +38,9 @@ class ScaleSearch:
 
         `scale_range`: scales from its inverse up to it are looked for; 1: none beside that of the template.
         """
-        self._search, self._template = search, template
+        self.search = search
+        """Height and width of the model's image, px."""
+        self._template = template
         count = math.floor(math.log(scale_range) / math.log(STEP) + 0.01)
         self._scales = [STEP**power for power in range(-count, count + 1) if power]
         self._last = 1.0
@@ -49,9 +51,9 @@ class ScaleSearch:
 
         None if that is the model's, or if it was not found there.
         """
-        if self._missed or not self._scales or abs(math.log(self._last)) < math.log(STEP) / 2:
+        if self._missed or abs(math.log(self._last)) < math.log(STEP) / 2:
             return None
-        return self._size(self._last, frame)
+        return self.size(self._last, frame)
 
     def next(self, frame: Frame) -> pattern.Size | None:
         """The next size to try, after the model has not found the template in an image; None: there is none.
@@ -59,7 +61,7 @@ class ScaleSearch:
         Those for scales near to the last one known come first.
         """
         scales = sorted(self._scales, key=lambda scale: abs(math.log(scale / self._last)))
-        sizes = [size for size in (self._size(scale, frame) for scale in scales) if size is not None]
+        sizes = [size for size in (self.size(scale, frame) for scale in scales) if size is not None]
         return sizes[self._missed % len(sizes)] if sizes else None
 
     def found(self, scale: float) -> None:
@@ -70,10 +72,16 @@ class ScaleSearch:
         """Take note that it was not found in an image."""
         self._missed += 1
 
-    def _size(self, scale: float, frame: Frame) -> pattern.Size | None:
-        """None if there is no room for the template to move, or the camera image has too few px."""
+    def size(self, scale: float, frame: Frame) -> pattern.Size | None:
+        """Size of an image in which a template of this scale has its own size.
+
+        None if there is no room for it to move, if the camera image has too few px, or if only the template's
+        own scale is looked for.
+        """
+        if not self._scales:
+            return None
         pool = pattern.pooling(self._template)
-        rows, columns = (round(side / scale / pool) * pool for side in self._search)
+        rows, columns = (round(side / scale / pool) * pool for side in self.search)
         room = LEAST_ROOM_CELLS * pool
         if rows < self._template[0] + room or columns < self._template[1] + room:
             return None
@@ -83,7 +91,7 @@ class ScaleSearch:
     def resized(self, frame: Frame, size: pattern.Size) -> NDArray[np.uint8]:
         """The frame's region in this size, grey [h, w]."""
         assert frame.image is not None
-        height, width = (2 * side for side in self._search)
+        height, width = (2 * side for side in self.search)
         if size[0] < height <= frame.height and size[1] < width <= frame.width:
             # In two steps, as a size without a large common divisor with the image's takes ten times as long.
             return resize(frame.image.fill(frame.region, height, width, 1)[0, :, :, 0], *size)

@@ -37,7 +37,8 @@ class TemplateSearch:
     """Finds one template in images, with what is known from those before.
 
     The model's responses are for the template's own scale. Another scale is searched on the host: in every
-    image that in which the template was found last, or while it is not found, one after another.
+    image that at which the template was found last, or while it is not found, one after another, and where
+    something fits that had to be stretched for it, the scale that it was stretched to.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class TemplateSearch:
             return found
         best = self._refined(frame, found.matches.best, found.size)
         self._last = (best.x + 0.5) / found.size[1], (best.y + 0.5) / found.size[0]
-        self._scales.found(best.scale * scale_of(found.size, (grey.shape[0], grey.shape[1])))
+        self._scales.found(best.scale * scale_of(found.size, self._scales.search))
         return Finding(replace(found.matches, best=best), found.confidence, found.size)
 
     def _find(
@@ -95,11 +96,22 @@ class TemplateSearch:
         by_model = self._rated(grey, self.locator.find(pattern.cells(grey, self._pool), outputs))
         if tracked is not None or by_model.is_valid(min_confidence):
             return by_model
-        size = self._scales.next(frame)
-        if size is None:
-            return by_model
-        found = self._find_on_host(frame, size)
-        return found if found.is_valid(min_confidence) else by_model
+        found = by_model
+        for in_turn in (False, True, False):
+            size = self._scales.next(frame) if in_turn else self._suggested(frame, found)
+            if size is not None:
+                found = self._find_on_host(frame, size)
+                if found.is_valid(min_confidence):
+                    return found
+        return by_model
+
+    def _suggested(self, frame: Frame, found: Finding) -> pattern.Size | None:
+        """Size in which the template would have its own size if it is what was found, stretched to fit."""
+        best = found.matches.best
+        if best is None or not self._matcher.is_promising(best):
+            return None
+        size = self._scales.size(best.scale * scale_of(found.size, self._scales.search), frame)
+        return None if size == found.size else size
 
     def _find_on_host(self, frame: Frame, size: pattern.Size) -> Finding:
         grey = self._scales.resized(frame, size)
