@@ -91,8 +91,10 @@ class ScaleSearch:
     def resized(self, frame: Frame, size: pattern.Size) -> NDArray[np.uint8]:
         """The frame's region in this size, grey [h, w]."""
         assert frame.image is not None
-        height, width = (2 * side for side in self.search)
-        if size[0] < height <= frame.height and size[1] < width <= frame.width:
-            # In two steps, as a size without a large common divisor with the image's takes ten times as long.
+        # In two steps, as a size without a large common divisor with the image's takes ten times as long; by
+        # way of at least twice that size, as averaging twice blurs.
+        factor = 2 if size[0] <= self.search[0] else 4
+        height, width = (factor * side for side in self.search)
+        if height <= frame.height and width <= frame.width:
             return resize(frame.image.fill(frame.region, height, width, 1)[0, :, :, 0], *size)
         return resize(frame.image.part(frame.region, 1), *size)
