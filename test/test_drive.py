@@ -79,7 +79,7 @@ class TestFigures:
             "turned back": 50,
             "heading error, mean": 2.0,
             "position error, mean": pytest.approx(0.1),
-            "time to face it": 5.5,
+            "time to be back": 5.5,
             "collisions": 0,
         }
 
@@ -234,9 +234,24 @@ class TestAWorld:
 
 @needs_mujoco
 def test_a_robot_turns_by_the_compass(tmp_path: Path) -> None:
+    done = drive("turn", tmp_path)
+    assert "within 1 deg" in done
+    assert (tmp_path / "results.json").is_file()
+    assert math.isfinite(float(done.split("error ")[1].split(",")[0]))
+
+
+@needs_mujoco
+def test_a_robot_goes_back_to_a_pattern(tmp_path: Path) -> None:
+    done = drive("return", tmp_path, "--first-seed", "8")
+    assert "shown 1, turned 14.9, moved -1.05, " in done
+    assert ", faced 1, reached 1, " in done
+
+
+def drive(scenario: str, output: Path, *options: str) -> str:
+    """Run one world of a scenario; what it prints."""
     environment = {name: value for name, value in os.environ.items() if name != "ROS_DOMAIN_ID"}
     done = subprocess.run(
-        [sys.executable, "-m", "drive", "turn", "--seeds", "1", "--output", str(tmp_path)],
+        [sys.executable, "-m", "drive", scenario, "--seeds", "1", "--output", str(output), *options],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -244,6 +259,4 @@ def test_a_robot_turns_by_the_compass(tmp_path: Path) -> None:
         timeout=110,
     )
     assert done.returncode in (0, 1), done.stderr
-    assert "within 1 deg" in done.stdout
-    assert (tmp_path / "results.json").is_file()
-    assert math.isfinite(float(done.stdout.split("error ")[1].split(",")[0]))
+    return done.stdout

@@ -18,7 +18,7 @@ from edgetpu_perception.graphs import pattern_correlation as pattern
 STEP = 2.0**0.25
 """Factor between neighbouring scales that are looked for.
 
-Derived: the alignment bridges half of it, 9 %. Rows: pattern, scaled, found.
+Derived: the alignment bridges half of it, 9 %. Rows: pattern, scaled, images until it is found.
 """
 
 LEAST_ROOM_CELLS = 4
