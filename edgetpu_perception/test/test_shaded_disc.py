@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_perception import SpotTracker
+from edgetpu_perception.spot_tracker.fine_disc import find_fine_disc
 from edgetpu_perception.spot_tracker.shaded_disc import find_shaded_disc
 
 ASPECT = 5.0 / 3.75
@@ -87,6 +88,26 @@ def test_a_ball_before_something_as_bright_is_found_by_the_rest_of_its_outline()
     assert disc is not None
     assert disc.confidence > 0.2
     assert math.dist(((disc.x + 0.5) * 5.0 - 0.5, (disc.y + 0.5) * 3.75 - 0.5), (160.0, 120.0)) < 5.0
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "radius"), [(160.0, 120.0, 30.0), (80.3, 60.8, 18.0), (40.0, 200.0, 36.0)]
+)
+def test_the_pixels_of_the_camera_place_a_disc_more_exactly(x: float, y: float, radius: float) -> None:
+    picture = ball(x, y, radius, 60.0).astype(np.uint8)
+    disc = find_fine_disc(in_cells(picture), (5.0, 3.75), lambda: picture, lambda pixels: pixels)
+    assert disc is not None
+    assert math.dist(((disc.x + 0.5) * 5.0 - 0.5, (disc.y + 0.5) * 3.75 - 0.5), (x, y)) < 0.3
+
+
+@pytest.mark.parametrize("without_camera", [True, False])
+def test_without_finer_pixels_a_disc_stays_where_it_is(without_camera: bool) -> None:
+    cells = in_cells(ball(160.0, 120.0, 30.0, 60.0))
+    fine = find_fine_disc(cells, (1.0, 1.0), None if without_camera else lambda: cells, lambda pixels: pixels)
+    coarse = find_shaded_disc(cells, 1.0)
+    assert fine is not None
+    assert coarse is not None
+    assert (fine.x, fine.y) == pytest.approx((coarse.x, coarse.y))
 
 
 def test_a_square_is_no_disc() -> None:

@@ -22,6 +22,7 @@ from edgetpu_perception.spot_tracker.blob_measurement import (
     noise_outside,
 )
 from edgetpu_perception.spot_tracker.camera_lamp import find_camera_lamp
+from edgetpu_perception.spot_tracker.fine_disc import find_fine_disc
 from edgetpu_perception.spot_tracker.flat_target import (
     FlatTarget,
     cells_of_color,
@@ -29,7 +30,7 @@ from edgetpu_perception.spot_tracker.flat_target import (
     flat_target_in,
 )
 from edgetpu_perception.spot_tracker.round_target import MAX_ROUND_CONFIDENCE, find_round_target
-from edgetpu_perception.spot_tracker.shaded_disc import find_shaded_disc
+from edgetpu_perception.spot_tracker.shaded_disc import ShadedDisc
 from edgetpu_perception.spot_tracker.small_spot import find_small_spot
 from edgetpu_perception.spot_tracker.spot_decoder import (
     FULL_CONFIDENCE_CONTRAST,
@@ -184,10 +185,9 @@ class EvidenceDecoder:
         grey = self._grey(image[0])
         if grey is None:
             return large
-        if self._is_white:
-            large = _by_disc(large, grey, cell[0] / cell[1])
-        elif self._colored and large.confidence < CERTAIN_CONFIDENCE:
-            large = _whole_disc(large, grey, cell[0] / cell[1])
+        if self._is_white or (self._colored and large.confidence < CERTAIN_CONFIDENCE):
+            disc = find_fine_disc(grey, cell, camera, self._weighted_sum)
+            large = (_by_disc if self._is_white else _whole_disc)(large, disc)
         found = large
         if cv2.norm(grey, cv2.NORM_INF) - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast:
             small, level = find_small_spot(grey, cell[0] * cell[1], near)
@@ -263,12 +263,11 @@ class EvidenceDecoder:
         return evidence, cells_below(evidence)
 
 
-def _by_disc(large: Spot, grey: NDArray[np.uint8], aspect: float) -> Spot:
+def _by_disc(large: Spot, disc: ShadedDisc | None) -> Spot:
     """The spot by the outline of a bright disc, if there is one around it, or it is not certain itself.
 
     Without a disc only a certain spot counts, as most scenes have something white.
     """
-    disc = find_shaded_disc(grey, aspect)
     if disc is None:
         return large if large.confidence >= SUFFICIENT_CONFIDENCE else NO_SPOT
     apart = math.dist((large.x, large.y), (disc.x, disc.y))
@@ -282,9 +281,8 @@ def _by_disc(large: Spot, grey: NDArray[np.uint8], aspect: float) -> Spot:
     return Spot(disc.x, disc.y, disc.x_sigma, disc.y_sigma, disc.confidence)
 
 
-def _whole_disc(large: Spot, grey: NDArray[np.uint8], aspect: float) -> Spot:
+def _whole_disc(large: Spot, disc: ShadedDisc | None) -> Spot:
     """The spot by the outline of a disc of the colour around it, of which light may hide a part."""
-    disc = find_shaded_disc(grey, aspect)
     if disc is None or disc.confidence <= large.confidence:
         return large
     apart = math.dist((large.x, large.y), (disc.x, disc.y))

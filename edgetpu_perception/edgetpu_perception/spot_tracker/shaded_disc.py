@@ -113,7 +113,7 @@ def find_shaded_disc(grey: NDArray[np.uint8], aspect: float) -> ShadedDisc | Non
     `grey`: uint8 [H, W]; `aspect`: width of a cell over its height, px of the camera.
     """
     scale = np.array([math.sqrt(aspect), 1.0 / math.sqrt(aspect)])
-    outline = _outline(grey, scale)
+    outline = outline_of(grey, scale)
     if len(outline) < MIN_OUTLINE_POINTS:
         return None
     rows, columns = grey.shape
@@ -133,7 +133,7 @@ def find_shaded_disc(grey: NDArray[np.uint8], aspect: float) -> ShadedDisc | Non
     return replace(best, confidence=share * best.confidence)
 
 
-def _outline(grey: NDArray[np.uint8], scale: NDArray[np.float64]) -> Outline:
+def outline_of(grey: NDArray[np.uint8], scale: NDArray[np.float64]) -> Outline:
     """Points of steepest descent, in cells of which none is wider than high."""
     x_slope = cv2.Sobel(grey, cv2.CV_32F, 1, 0, scale=1 / (8 * scale[0]))
     y_slope = cv2.Sobel(grey, cv2.CV_32F, 0, 1, scale=1 / (8 * scale[1]))

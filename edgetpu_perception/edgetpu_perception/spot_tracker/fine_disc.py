@@ -1,0 +1,72 @@
+"""A disc whose outline is fitted again in the camera's pixels, which are finer than cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.spot_tracker.circle_fit import MIN_OUTLINE_POINTS, FittedCircle, fit_circle
+from edgetpu_perception.spot_tracker.shaded_disc import ShadedDisc, find_shaded_disc, outline_of
+from edgetpu_perception.spot_tracker.spot_decoder import CameraPixels
+
+SAMPLES_PER_CELL = 2.0
+"""Samples to the shorter side of a cell, so that texture stays averaged. Rows: spot, white ball, wrong."""
+
+MAX_DISTANCES_SAMPLES = (2.0, 1.4)
+"""Largest distance of an outline point from the circle, samples, in each of the successive fits.
+
+Derived: those of the last fits in cells, where the disc comes from.
+"""
+
+MIN_ARC_SHARE = 0.5
+"""Share of the circle that the finer outline must cover. Derived: half."""
+
+MAX_MOVE_CELLS = 2.0
+"""Farthest that the finer circle may be from the disc. Derived: the largest distance of its points."""
+
+
+def find_fine_disc(
+    grey: NDArray[np.uint8],
+    cell: tuple[float, float],
+    camera: CameraPixels | None,
+    amount: Callable[[NDArray[np.uint8]], NDArray[np.uint8]],
+) -> ShadedDisc | None:
+    """Find a shaded disc in cells and place it by the camera's pixels, if these are fine enough.
+
+    `grey`: uint8 [H, W]; `cell`: width and height of a cell, px; `camera`: gives the pixels; `amount`: makes
+    grey levels of them.
+    """
+    disc = find_shaded_disc(grey, cell[0] / cell[1])
+    if disc is None or camera is None or min(cell) < SAMPLES_PER_CELL:
+        return disc
+    pixels, (width, height) = camera(), cell
+    sample = min(cell) / SAMPLES_PER_CELL
+    x, y, radius = (disc.x + 0.5) * width, (disc.y + 0.5) * height, disc.radius * max(cell)
+    reach = radius + 2.0 * max(cell)
+    left, top = max(int(x - reach), 0), max(int(y - reach), 0)
+    part = amount(np.ascontiguousarray(pixels[top : int(y + reach) + 1, left : int(x + reach) + 1]))
+    rows, columns = (max(round(size / sample), 4) for size in part.shape)
+    x_sample, y_sample = part.shape[1] / columns, part.shape[0] / rows
+    start = (x - left) / x_sample - 0.5, (y - top) / y_sample - 0.5, radius / sample
+    circle = _circle(cv2.resize(part, (columns, rows), interpolation=cv2.INTER_AREA).astype(np.uint8), start)
+    if circle is None:
+        return disc
+    fine_x = (left + (circle.x + 0.5) * x_sample) / width - 0.5
+    fine_y = (top + (circle.y + 0.5) * y_sample) / height - 0.5
+    if math.dist((fine_x, fine_y), (disc.x, disc.y)) > MAX_MOVE_CELLS:
+        return disc
+    return replace(disc, x=fine_x, y=fine_y)
+
+
+def _circle(fine: NDArray[np.uint8], start: tuple[float, float, float]) -> FittedCircle | None:
+    """The circle by the outline of samples, which are as high as wide; None if too little of it is seen."""
+    outline = outline_of(fine, np.ones(2))
+    if len(outline) < MIN_OUTLINE_POINTS:
+        return None
+    circle = fit_circle(outline, start, MAX_DISTANCES_SAMPLES)
+    return circle if circle is not None and circle.covered_share >= MIN_ARC_SHARE else None
