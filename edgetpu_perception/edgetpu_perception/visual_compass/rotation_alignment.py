@@ -237,8 +237,9 @@ class RotationAligner:
         """1 at points of a key around which texture does not follow an alignment, else 0: [points]."""
         plane = np.zeros((self._rows, self._columns), np.float32)
         plane.ravel()[self._index] = found.agreement.moving(found.inside)[0] > 0.0
-        around = cv2.dilate(plane, np.ones((MOVING_CELLS,) * 2))
-        return around.ravel()[self._index]
+        around: Floats = cv2.dilate(plane, np.ones((MOVING_CELLS,) * 2)).ravel()
+        there: Floats = around[self._index]
+        return there
 
     def _by_block(self, values: Floats, channels: int) -> Floats:
         """Sums over the points of each block and all channels: [4, blocks] of [4, channels * points]."""
