@@ -13,10 +13,14 @@ from edgetpu_driver.errors import EdgeTpuError, reason_of
 
 @asynccontextmanager
 async def errors_shown() -> AsyncIterator[None]:
-    """Show an error of the block as a notice and go on; other exceptions than those of the suite pass."""
-    try:
-        yield
-    except EdgeTpuError as error:
-        ui.notify(reason_of(error), type="negative", multi_line=True, close_button=True)
-    except (TimeoutError, asyncio.TimeoutError):
-        ui.notify("no answer in time", type="negative")
+    """Show an error of the block as a notice and go on; other exceptions than those of the suite pass.
+
+    Notices of the block belong to the page: the button that was pressed may be gone by then.
+    """
+    with ui.context.client:
+        try:
+            yield
+        except EdgeTpuError as error:
+            ui.notify(reason_of(error), type="negative", multi_line=True, close_button=True)
+        except (TimeoutError, asyncio.TimeoutError):
+            ui.notify("no answer in time", type="negative")

@@ -95,7 +95,7 @@ class _Row:
         if wanted == (text_of(self._value) if isinstance(wanted, str) else self._value):
             self._refusal.set_visibility(False)
             return
-        name, value = self._parameter.name, self._value
+        name, value, client = self._parameter.name, self._value, ui.context.client
         try:
             if isinstance(wanted, str) and not self._parameter.choices:
                 self._value = await self._page.calls.set_parameter(self._node, name, wanted, value)
@@ -106,7 +106,8 @@ class _Row:
             self._refusal.set_visibility(True)
             return
         self._refusal.set_visibility(False)
-        ui.notify(f"{name}: {text_of(self._value)}", type="positive", timeout=1500)
+        with client:  # the row is gone if another node is shown by now
+            ui.notify(f"{name}: {text_of(self._value)}", type="positive", timeout=1500)
 
 
 @ui.refreshable

@@ -5,6 +5,7 @@ Some nodes have detections next to other results, and run without vision_msgs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from std_msgs.msg import Header
@@ -22,6 +23,11 @@ def detection_array_type() -> type[Detection2DArray]:
     except ModuleNotFoundError as error:
         raise missing_package("vision_msgs/Detection2DArray", error) from None
     return Detection2DArray  # type: ignore[no-any-return]
+
+
+def detection_array(header: Header, detections: Sequence[Detection2D]) -> Detection2DArray:
+    """Make the message with the detections of an image."""
+    return detection_array_type()(header=header, detections=detections)
 
 
 def detection_message(

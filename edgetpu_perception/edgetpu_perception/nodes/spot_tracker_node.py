@@ -24,7 +24,11 @@ from edgetpu_driver.images import drawing
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import fill_answer
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
-from edgetpu_driver.node_kit.detection_messages import detection_array_type, detection_message
+from edgetpu_driver.node_kit.detection_messages import (
+    detection_array,
+    detection_array_type,
+    detection_message,
+)
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.message_fields import scalar_fields
 from edgetpu_driver.node_kit.parameters import Setting
@@ -165,8 +169,7 @@ class SpotTrackerNode(WeightUpdatingNode):
         if self._detections is None:
             return
         if self._tracker.measure_size:
-            message = self._detections.msg_type(header=header, detections=self._boxes(header, result))
-            self._detections.publish(message)
+            self._detections.publish(detection_array(header, self._boxes(header, result)))
         self._tracker.measure_size = self._detections.get_subscription_count() > 0
 
     def _boxes(self, header: Header, result: SpotResult) -> list[Any]:
