@@ -18,7 +18,7 @@ from accuracy.looming_tracks import START_FRAMES, follow
 from accuracy.photographs import DEVELOPMENT, grey_photograph, held_out
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_perception.graphs import brightness_slopes as graph
+from edgetpu_perception.graphs import looming_slopes as graph
 from edgetpu_perception.time_to_contact.looming import Looming
 from measured_figures.row import Row
 

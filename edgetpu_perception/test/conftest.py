@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_perception.graphs import brightness_slopes
+from edgetpu_perception.graphs import looming_slopes
 from edgetpu_perception.pattern_tracker.pattern_tracker import PatternTracker
 from edgetpu_perception.time_to_contact.looming import Looming
 from testdata.patterns import Image, cut, texture
@@ -53,7 +53,7 @@ def scenes() -> Scenes:
 @pytest.fixture(scope="module")
 def looming_engine() -> CpuEngine:
     """The graph of brightness and slopes on the CPU."""
-    return CpuEngine(brightness_slopes.build())
+    return CpuEngine(looming_slopes.build())
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import ModelNameError
 from edgetpu_perception.graphs import band_pass_features as features
-from edgetpu_perception.graphs import brightness_slopes as looming
+from edgetpu_perception.graphs import looming_slopes as looming
 from edgetpu_perception.graphs import pattern_correlation as pattern
 from edgetpu_perception.graphs import spot_evidence as spot
 from edgetpu_perception.graphs.color_weights import COLORS, ColorError, color_weights
