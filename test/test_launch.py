@@ -23,6 +23,7 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource  # n
 from launch_pytest.actions import ReadyToTest  # noqa: E402
 from rclpy.node import Node  # noqa: E402
 
+from edgetpu_driver.node_kit.middleware_profile import PROFILE_VARIABLES  # noqa: E402
 from edgetpu_msgs.srv import ListModels  # noqa: E402
 
 BRINGUP = Path(__file__).parents[1] / "launch" / "bringup.launch.py"
@@ -261,7 +262,7 @@ def test_the_log_says_who_discovers_the_nodes(
 def test_fast_dds_reads_the_profile_unless_the_user_has_one(
     start_launch: Callable[..., Launch], monkeypatch: pytest.MonkeyPatch, chosen: str | None, profile: str
 ) -> None:
-    for name in ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE"):
+    for name in (*PROFILE_VARIABLES, "RMW_FASTRTPS_USE_QOS_FROM_XML"):
         monkeypatch.delenv(name, raising=False)
     if chosen is not None:
         monkeypatch.setenv("FASTRTPS_DEFAULT_PROFILES_FILE", chosen)
