@@ -89,20 +89,9 @@ class VelocityRamp:
     def speed_up(self, wanted: Velocity, limits: VelocityLimits, seconds: float) -> Velocity:
         """Return the velocity after so many seconds; a lower one than the present is reached at once."""
         self.velocity = Velocity(
-            _step(
-                _kept(self.velocity.linear, wanted.linear),
-                wanted.linear,
-                limits.linear,
-                limits.linear_acceleration * seconds,
-            ),
-            _step(
-                _kept(self.velocity.angular, wanted.angular),
-                wanted.angular,
-                limits.angular,
-                limits.angular_acceleration * seconds,
-            ),
+            _kept(self.velocity.linear, wanted.linear), _kept(self.velocity.angular, wanted.angular)
         )
-        return self.velocity
+        return self.step(wanted, limits, seconds)
 
 
 def _kept(present: float, wanted: float) -> float:
