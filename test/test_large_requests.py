@@ -18,6 +18,7 @@ from edgetpu_driver.node_kit import large_requests
 from edgetpu_driver.node_kit.executor_calls import executor_calls
 from edgetpu_driver.node_kit.large_requests import QUICK, LargeRequests
 from edgetpu_driver.node_kit.request_intake import REST_AFTER_URGENT
+from testdata.fake_timers import Clock, Timer
 from testdata.node_in_executor import Bench
 
 SERVICE, OTHER = object(), object()
@@ -26,17 +27,6 @@ SERVICE, OTHER = object(), object()
 class Guard:
     def trigger(self) -> None:
         pass
-
-
-class Timer:
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback, self.running = callback, True
-
-    def reset(self) -> None:
-        self.running = True
-
-    def cancel(self) -> None:
-        self.running = False
 
 
 class Node:
@@ -54,13 +44,6 @@ class Node:
         count = len(calls)
         calls._run()
         return count
-
-
-class Clock:
-    now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from edgetpu_driver.node_kit.request_intake import (
     REST_AFTER_URGENT,
     RequestIntake,
 )
+from testdata.fake_timers import Clock, Timer
 
 REAL_TIME, NORMAL, BULK = 1, 2, 3
 
@@ -28,17 +29,6 @@ class Guard:
 
     def trigger(self) -> None:
         self.triggered = True
-
-
-class Timer:
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback, self.running = callback, True
-
-    def reset(self) -> None:
-        self.running = True
-
-    def cancel(self) -> None:
-        self.running = False
 
 
 class Node:
@@ -68,13 +58,6 @@ class Node:
         calls.guard.triggered = False
         calls.guard.callback()
         return some
-
-
-class Clock:
-    now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture
