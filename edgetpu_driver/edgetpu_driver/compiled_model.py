@@ -7,19 +7,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgetpu_driver.darwinn.executable import Executable, ExecutableType, Layer, Package
-from edgetpu_driver.darwinn.instructions.parameter_region import Region, region_of
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.errors import GraphError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.file_checks import read_model_file
-from edgetpu_driver.tflite.graph_matching import match_tensors, named_alike
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, parse_model
-from edgetpu_driver.tflite.shared_quantisation import Quantised, quantised, with_quantisation
-from edgetpu_driver.tflite.subgraph_extraction import extract_between
 from edgetpu_driver.tflite.tensor import TensorSpec
+
+if TYPE_CHECKING:
+    from edgetpu_driver.darwinn.instructions.parameter_region import Region
 
 CUSTOM_OP = "edgetpu-custom-op"
 
@@ -163,6 +162,8 @@ class CompiledModel:
     @cached_property
     def parameter_region(self) -> Region:
         """The rows of the chip's memory that the cached parameters fill; none if there are none."""
+        from edgetpu_driver.darwinn.instructions.parameter_region import region_of  # takes 5 ms
+
         return 0 if self.caching is None else region_of(self.caching)
 
     @property
@@ -193,6 +194,8 @@ class CompiledModel:
         their scales and zero points, if the graph has another calibration. It is the graph itself if its
         tensors cannot be told. ModelFormatError for a malformed graph.
         """
+        from edgetpu_driver.tflite.subgraph_extraction import extract_between
+
         whole = parse_model(graph).subgraphs[0]
         try:
             inputs, outputs = self.source_ends(whole)
@@ -212,6 +215,8 @@ class CompiledModel:
         return self._calibrated(graph, whole, [index for each in self.source_ends(whole) for index in each])
 
     def _calibrated(self, graph: bytes, whole: Subgraph, ends: Sequence[int]) -> bytes:
+        from edgetpu_driver.tflite.shared_quantisation import Quantised, quantised, with_quantisation
+
         steps: dict[int, Quantised] = {}
         for index, layer in zip(ends, (*self.input_layers, *self.output_layers), strict=True):
             if layer.dequantization_factor > 0:
@@ -225,6 +230,8 @@ class CompiledModel:
         They may have other names there (`match_tensors`). GraphError, which names the tensor, if one cannot
         be told.
         """
+        from edgetpu_driver.tflite.graph_matching import match_tensors, named_alike
+
         container = parse_model(self.file).subgraphs[0]
         part = container.operators[self.operator]
         matched = named_alike(container, graph)

@@ -65,8 +65,8 @@ _STEP_CELLS = 0.1
 _AXIS = np.arange(-REACH_CELLS, REACH_CELLS + _STEP_CELLS / 2, _STEP_CELLS)
 """Shifts tried along an axis. Given by REACH_CELLS."""
 
-_SHIFTS = np.stack([axis.ravel() for axis in np.meshgrid(_AXIS, _AXIS)])
-"""All shifts tried, [2, n]. Given by _AXIS."""
+_SHIFTS = np.stack([axis.ravel() for axis in np.meshgrid(_AXIS, _AXIS)], axis=1)
+"""All shifts tried, [n, 2]. Given by _AXIS."""
 
 
 def all_follow(terms: Floats, residual: Floats, noise: float) -> bool:
@@ -79,7 +79,16 @@ def all_follow(terms: Floats, residual: Floats, noise: float) -> bool:
     squares = np.stack([np.einsum("nij,nij->ij", each, each) for each in (slopes, residual)])
     slope, left = _sums(squares)
     limit = _limit(slope, left, noise * noise * _features(residual))
-    return float(np.mean(_followed(left, NOISE_RESERVE * limit))) >= NEARLY_ALL
+    return float(np.mean(_follow(left / (NOISE_RESERVE * limit)))) >= NEARLY_ALL
+
+
+def _monomials(x: Any, y: Any) -> NDArray[np.float64]:
+    """Factors of a surrounding's sums in the squares that a shift leaves: [6], or [6, n] of n shifts."""
+    return np.array([x * x, 2 * x * y, y * y, -2 * x, -2 * y, x * 0 + 1])
+
+
+_MONOMIALS = _monomials(*_SHIFTS.T).T
+"""Those of all shifts tried, [n, 6]."""
 
 
 class SurroundingMotions:
@@ -90,43 +99,43 @@ class SurroundingMotions:
         x, y = terms[:2]
         products = (x * x, x * y, y * y, x * residual, y * residual, residual * residual)
         self._rows, self._columns = residual.shape[1:]
-        self._forms = _sums(np.stack([product.sum(axis=0) for product in products]))
-        xx, xy, yy, bx, by, square = self._forms
+        forms = _sums(np.stack([product.sum(axis=0) for product in products]))
+        xx, xy, yy, bx, by, square = forms
         determinant = np.maximum(xx * yy - xy * xy, 1e-3 * np.square(xx + yy) + 1e-12)
         least = np.maximum(square - (yy * bx * bx - 2 * xy * bx * by + xx * by * by) / determinant, 0.0)
-        self._limit = _limit(xx + yy, least, noise * noise * _features(residual))
-        visible = VISIBLE_SHIFT_CELLS**2 * (xx + yy) / self._limit
+        limit = _limit(xx + yy, least, noise * noise * _features(residual))
+        self._forms = forms / limit
+        visible = VISIBLE_SHIFT_CELLS**2 * (xx + yy) / limit
         flat, textured = TEXTURE_RANGE
         self._textured = np.clip((visible - flat) / (textured - flat), 0.0, 1.0)
 
     def dominant(self) -> NDArray[np.float64]:
         """The shift, cells [2], that the largest part of the textured area follows."""
-        followed = self._weights(*_SHIFTS[:, :, np.newaxis]) @ self._textured
-        shift: NDArray[np.float64] = _SHIFTS[:, int(followed.argmax())]
+        followed = _follow(_MONOMIALS @ self._forms) @ self._textured
+        shift: NDArray[np.float64] = _SHIFTS[int(followed.argmax())]
         return shift
 
     def weights(self, shift: NDArray[np.float64]) -> Floats:
         """1 where the surrounding follows a shift [2], less where it does not: [rows, columns]."""
         down, across = _blocks(self._rows, SURROUNDING_CELLS), _blocks(self._columns, SURROUNDING_CELLS)
-        weights = self._weights(*shift).astype(np.float32).reshape(len(down), len(across))
+        weights = self._weights(shift).astype(np.float32).reshape(len(down), len(across))
         spread: Floats = (down.T @ weights @ across).astype(np.float32)
         return spread
 
     def share(self, shift: NDArray[np.float64]) -> float:
         """Share of the picture that has texture and follows a shift [2]: 0..1."""
-        return float(np.mean(self._weights(*shift) * self._textured))
+        return float(np.mean(self._weights(shift) * self._textured))
 
-    def _weights(self, dx: Any, dy: Any) -> NDArray[np.float64]:
-        """Weights of the surroundings for shifts that broadcast to them."""
-        xx, xy, yy, bx, by, square = self._forms
-        left = square - 2 * (dx * bx + dy * by) + dx * dx * xx + 2 * dx * dy * xy + dy * dy * yy
-        return _followed(left, self._limit)
+    def _weights(self, shift: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Weight of each surrounding for a shift [2]."""
+        return _follow(_monomials(*shift.tolist()) @ self._forms)
 
 
-def _followed(left: NDArray[np.float64], limit: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 for surroundings whose sum of squares left is within the limit, less for the others."""
-    weights: NDArray[np.float64] = 1.0 / np.square(np.maximum(left / limit, 1.0))
-    return weights
+def _follow(left: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 for surroundings whose squares left, over the limit, are at most 1; less for the others. In place."""
+    np.maximum(left, 1.0, out=left)
+    np.square(left, out=left)
+    return np.reciprocal(left, out=left)
 
 
 def _limit(slope: NDArray[np.float64], left: NDArray[np.float64], rounding: float) -> NDArray[np.float64]:
