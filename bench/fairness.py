@@ -78,6 +78,7 @@ class _TimedClient:
         self._invoke = self._node.create_client(Invoke, "/a/edgetpu/invoke", qos_profile=QOS_SERVICE)
         for client in (load, self._times, self._invoke):
             client.wait_for_service(_PATIENCE)
+        self._spin_until(time.perf_counter() + _DISCOVERY_SECONDS)
         request = LoadModel.Request(model=_MODEL, client=TIMED_CLIENT, shared=True, wait=True)
         answer = self._call(load, request)
         (spec,) = answer.info.inputs
@@ -148,14 +149,16 @@ class _TimedClient:
     def _call(self, client: Any, request: Any) -> Any:
         answer = client.call_async(request)
         self._executor.spin_until_future_complete(answer, _PATIENCE)
-        if not answer.done() or not answer.result().success:
+        if not answer.done():
+            raise TimeoutError(f"no answer of {client.srv_name} within {_PATIENCE:g} s")
+        if not answer.result().success:
             raise RuntimeError(f"{client.srv_name}: {answer.result()}")
         return answer.result()
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
     """Measure for five minutes, or one if `quick`."""
-    os.environ.update(isolate())
+    os.environ.update(isolate(drivers=("/a/edgetpu", "/b/edgetpu")))
     seconds, rounds = (_QUICK_SECONDS, _QUICK_ROUNDS) if quick else (_SECONDS, _ROUNDS)
     with tempfile.TemporaryDirectory() as models, _drivers(Path(models)):
         client = _TimedClient()

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ from typing import IO
 
 from demo.errors import GraphError
 from edgetpu_driver.node_kit.installed_executables import installed_executable
-from edgetpu_driver.node_kit.middleware_profile import profile_settings
+from edgetpu_driver.node_kit.middleware_profile import DEFAULT_DRIVER, profile_settings
 
 CONFIG = Path(__file__).resolve().parents[1] / "config"  # what the launch file uses too
 PARAMETERS = CONFIG / "edgetpu.yaml"
@@ -59,17 +59,20 @@ def find_executable(package: str, executable: str) -> Path:
     return path
 
 
-def isolate(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def isolate(
+    environment: Mapping[str, str] = os.environ, drivers: Collection[str] = (DEFAULT_DRIVER,)
+) -> dict[str, str]:
     """Return environment variables for the graph: profiles for large images, discovery on this machine only.
 
-    A ROS domain that no process on this machine uses is chosen unless one is set already.
+    `drivers`: full names of the drivers in the graph. A ROS domain that no process on this machine uses is
+    chosen unless one is set already.
     """
     settings = {"PYTHONUNBUFFERED": "1", "RCUTILS_COLORIZED_OUTPUT": "0"}
     if environment.get("ROS_DISTRO") == "humble":
         settings["ROS_LOCALHOST_ONLY"] = "1"
     else:
         settings["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
-    settings.update(profile_settings(str(CONFIG / "fastdds.xml"), environment))
+    settings.update(profile_settings(CONFIG / "fastdds.xml", environment, drivers))
     if "ROS_DOMAIN_ID" not in environment:
         settings["ROS_DOMAIN_ID"] = str(_unused_domain())
     return settings

@@ -8,7 +8,6 @@ are discovered on this computer only, unless `dds_scope:=subnet` or the environm
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Mapping
@@ -275,6 +274,16 @@ def _options_of_each_node(
     }
 
 
+def _middleware_profile(context: LaunchContext) -> list[LaunchDescriptionEntity]:
+    """Actions that have Fast DDS read our profile, unless the user has chosen one."""
+    namespace = _value(context, "namespace")
+    if not namespace.startswith("/"):  # then it is within that of the group
+        namespace = f"{context.launch_configurations.get('ros_namespace', '')}/{namespace}"
+    driver = "/".join(["", *filter(None, namespace.split("/")), DRIVER])
+    settings = profile_settings(SHARE / "config" / "fastdds.xml", context.environment, [driver])
+    return [SetEnvironmentVariable(*setting) for setting in settings.items()]
+
+
 def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     names = _with_camera(_nodes(_value(context, "nodes")), _value(context, "camera"))
     if _is_true(context, "dashboard") and "dashboard" not in names:
@@ -294,18 +303,16 @@ def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         if _is_true(context, "respawn")
         for handler in _give_up_on_failures(process, name)
     ]
-    return [LogInfo(msg=discovery.text), *guards, *processes.values()]
+    return [LogInfo(msg=discovery.text), *_middleware_profile(context), *guards, *processes.values()]
 
 
 def generate_launch_description() -> LaunchDescription:
-    profile = str(SHARE / "config" / "fastdds.xml")
     return LaunchDescription(
         [
             *(
                 DeclareLaunchArgument(name, default_value=default, description=text, choices=choices)
                 for name, default, text, choices in ARGUMENTS
             ),
-            *(SetEnvironmentVariable(*setting) for setting in profile_settings(profile, os.environ).items()),
             OpaqueFunction(function=_start),
         ]
     )

@@ -258,17 +258,39 @@ def test_the_log_says_who_discovers_the_nodes(
     assert f"ROS_AUTOMATIC_DISCOVERY_RANGE={line.rpartition('=')[2].rstrip(')')}" in environment
 
 
-@pytest.mark.parametrize(("chosen", "profile"), [(None, "fastdds.xml"), ("mine.xml", "mine.xml")])
-def test_fast_dds_reads_the_profile_unless_the_user_has_one(
-    start_launch: Callable[..., Launch], monkeypatch: pytest.MonkeyPatch, chosen: str | None, profile: str
-) -> None:
+@pytest.fixture
+def without_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no profile of Fast DDS chosen."""
     for name in (*PROFILE_VARIABLES, "RMW_FASTRTPS_USE_QOS_FROM_XML"):
         monkeypatch.delenv(name, raising=False)
-    if chosen is not None:
-        monkeypatch.setenv("FASTRTPS_DEFAULT_PROFILES_FILE", chosen)
-    launch = start_launch("nodes:=none", "backend:=cpu")
+
+
+def environment_of_driver(launch: Launch) -> dict[str, str]:
+    """Return the environment variables of the driver's process."""
     launch.wait_until(lambda: launch.pids("edgetpu_node") != [])
-    environment = Path(f"/proc/{launch.pids('edgetpu_node')[0]}/environ").read_text().split("\0")
-    (path,) = (line for line in environment if line.startswith("FASTRTPS_DEFAULT_PROFILES_FILE="))
-    assert path.endswith(profile)
-    assert ("RMW_FASTRTPS_USE_QOS_FROM_XML=1" in environment) == (chosen is None)
+    lines = Path(f"/proc/{launch.pids('edgetpu_node')[0]}/environ").read_text().split("\0")
+    return {name: value for name, _, value in (line.partition("=") for line in lines if line)}
+
+
+@pytest.mark.usefixtures("without_profile")
+def test_fast_dds_reads_the_profile(start_launch: Callable[..., Launch]) -> None:
+    environment = environment_of_driver(start_launch("nodes:=none", "backend:=cpu"))
+    assert environment["FASTRTPS_DEFAULT_PROFILES_FILE"].endswith("/config/fastdds.xml")
+    assert environment["RMW_FASTRTPS_USE_QOS_FROM_XML"] == "1"
+
+
+@pytest.mark.usefixtures("without_profile")
+def test_fast_dds_reads_the_users_profile_if_there_is_one(
+    start_launch: Callable[..., Launch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FASTRTPS_DEFAULT_PROFILES_FILE", "mine.xml")
+    environment = environment_of_driver(start_launch("nodes:=none", "backend:=cpu"))
+    assert environment["FASTRTPS_DEFAULT_PROFILES_FILE"] == "mine.xml"
+    assert "RMW_FASTRTPS_USE_QOS_FROM_XML" not in environment
+
+
+@pytest.mark.usefixtures("without_profile")
+def test_the_profile_names_the_driver_in_its_namespace(start_launch: Callable[..., Launch]) -> None:
+    launch = start_launch("nodes:=none", "backend:=cpu", "namespace:=arm")
+    profile = Path(environment_of_driver(launch)["FASTRTPS_DEFAULT_PROFILES_FILE"])
+    assert 'profile_name="rq/arm/edgetpu/set_weightsRequest"' in profile.read_text()

@@ -1,18 +1,66 @@
-"""The environment variables that have Fast DDS read a profile."""
+"""The profile that Fast DDS reads, and the environment variables that have it read one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+import hashlib
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from edgetpu_driver.files.default_paths import edgetpu_home
+from edgetpu_driver.files.file_access import write_file
 
 PROFILE_VARIABLES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
 """Fast DDS 2 and 3 read different variables."""
 
+DEFAULT_DRIVER = "/edgetpu"
+"""Full name of the driver whose services config/fastdds.xml names."""
+
 _ENDPOINTS_FROM_PROFILE = {"RMW_FASTRTPS_USE_QOS_FROM_XML": "1"}
 """Without it rmw_fastrtps overrides what the profile says of the memory of endpoints."""
 
+_NAMESPACE = "http://www.eprosima.com/XMLSchemas/fastRTPS_Profiles"
+_TOPICS = tuple(f"{prefix}{DEFAULT_DRIVER}/" for prefix in ("rq", "rr"))
+"""How the DDS topics of requests to the driver, and of its answers, begin."""
 
-def profile_settings(profile: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables to set for a profile, a path; none if the user has chosen another."""
+
+def profile_settings(
+    profile: Path, environment: Mapping[str, str], drivers: Collection[str] = (DEFAULT_DRIVER,)
+) -> dict[str, str]:
+    """Return the variables to set for the shipped profile; none if the user has chosen another.
+
+    `drivers`: full names of the drivers whose weights and products are to be fast. For other names than
+    /edgetpu a copy of the profile is made (`profile_for`); the shipped one is used if that fails.
+    """
     if any(variable in environment for variable in PROFILE_VARIABLES):
         return {}
-    return {**dict.fromkeys(PROFILE_VARIABLES, profile), **_ENDPOINTS_FROM_PROFILE}
+    try:
+        path = profile_for(profile, drivers, edgetpu_home())
+    except OSError:
+        path = profile
+    return {**dict.fromkeys(PROFILE_VARIABLES, str(path)), **_ENDPOINTS_FROM_PROFILE}
+
+
+def profile_for(profile: Path, drivers: Collection[str], directory: Path) -> Path:
+    """The profile with the services of drivers of these full names: itself, or a copy in `directory`.
+
+    Fast DDS finds the profile of an endpoint by the whole name of its topic. Raises OSError if the copy
+    cannot be written.
+    """
+    others = sorted(set(drivers) - {DEFAULT_DRIVER})
+    if not others:
+        return profile
+    ElementTree.register_namespace("", _NAMESPACE)
+    tree = ElementTree.fromstring(profile.read_bytes())
+    for endpoint in list(tree):
+        name = endpoint.get("profile_name", "")
+        if name.startswith(_TOPICS):
+            for driver in others:
+                other = copy.deepcopy(endpoint)
+                other.set("profile_name", name.replace(DEFAULT_DRIVER, driver, 1))
+                tree.append(other)
+    content = ElementTree.tostring(tree, encoding="utf-8", xml_declaration=True)
+    path = directory / f"fastdds_{hashlib.sha256(content).hexdigest()[:12]}.xml"
+    write_file(path, content)
+    return path

@@ -1,0 +1,63 @@
+"""The profile that Fast DDS reads names the services of the drivers in the graph."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from edgetpu_driver.node_kit.middleware_profile import profile_for, profile_settings
+
+PROFILE = Path(__file__).resolve().parents[1] / "config" / "fastdds.xml"
+LARGE = {"rq/edgetpu/set_weightsRequest", "rq/edgetpu/matmulRequest", "rr/edgetpu/matmulReply"}
+
+
+def policies(profile: Path) -> dict[tuple[str, str], str | None]:
+    """The memory policy of each endpoint, by its kind and its profile's name."""
+    root = ElementTree.parse(profile).getroot()
+    return {
+        (endpoint.tag.partition("}")[2], endpoint.get("profile_name", "")): policy.text
+        for endpoint in root
+        if (policy := endpoint.find("{*}historyMemoryPolicy")) is not None
+    }
+
+
+def test_weights_and_products_of_the_default_driver_keep_their_memory() -> None:
+    kept = {name for (_, name), policy in policies(PROFILE).items() if policy != "DYNAMIC"}
+    assert {name for name in kept if "/" in name} == LARGE
+    assert {policies(PROFILE)[kind, "service"] for kind in ("data_writer", "data_reader")} == {"DYNAMIC"}
+
+
+def test_the_default_driver_needs_no_copy(tmp_path: Path) -> None:
+    assert profile_for(PROFILE, ["/edgetpu"], tmp_path) == PROFILE
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_drivers_are_treated_as_the_default_one(tmp_path: Path) -> None:
+    copied = policies(profile_for(PROFILE, ["/arm/edgetpu", "/edgetpu", "/a/tpu"], tmp_path))
+    shipped = policies(PROFILE)
+    for driver in ("/arm/edgetpu", "/a/tpu"):
+        for (kind, name), policy in shipped.items():
+            assert copied[kind, name.replace("/edgetpu", driver)] == policy
+    assert len(copied) == len(shipped) + 2 * 2 * len(LARGE)
+    assert shipped.items() <= copied.items()
+
+
+def test_a_copy_is_made_once(tmp_path: Path) -> None:
+    first = profile_for(PROFILE, ["/arm/edgetpu"], tmp_path)
+    assert profile_for(PROFILE, ["/arm/edgetpu"], tmp_path) == first
+    assert list(tmp_path.iterdir()) == [first]
+
+
+def test_the_shipped_profile_serves_where_no_copy_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "edgetpu").write_text("a file where a directory is expected")
+    monkeypatch.setenv("ROS_HOME", str(tmp_path))
+    settings = profile_settings(PROFILE, {}, ["/arm/edgetpu"])
+    assert settings["FASTRTPS_DEFAULT_PROFILES_FILE"] == str(PROFILE)
+
+
+def test_a_profile_of_the_user_is_left_alone() -> None:
+    assert profile_settings(PROFILE, {"FASTDDS_DEFAULT_PROFILES_FILE": "mine.xml"}, ["/arm/edgetpu"]) == {}
