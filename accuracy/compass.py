@@ -30,7 +30,7 @@ from accuracy.panoramas import (
 )
 from accuracy.plain_compass import lucas_kanade
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_perception.graphs import band_pass_features as features
+from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from measured_figures.row import Row

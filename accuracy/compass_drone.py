@@ -15,7 +15,7 @@ from accuracy.engines import open_engine
 from accuracy.flow import ExactFeatures
 from accuracy.plain_compass import dense_flow, lucas_kanade
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_perception.graphs import band_pass_features as features
+from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from measured_figures.row import Row
 

@@ -17,7 +17,7 @@ from accuracy.engines import open_engine
 from accuracy.flow_scenes import POOLED, Pair
 from accuracy.photographs import DEVELOPMENT
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_perception.graphs import band_pass_features as features
+from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
 from measured_figures.row import Row
 from testdata import GOLDEN

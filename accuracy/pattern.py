@@ -20,7 +20,7 @@ from accuracy.photographs import DEVELOPMENT, held_out
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest
-from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
 from measured_figures.row import Row
 from testdata import GOLDEN

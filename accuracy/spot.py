@@ -20,7 +20,7 @@ from accuracy.spot_scenes import SIDE, Scene
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception import SpotResult, SpotTracker
 from edgetpu_perception.graphs import families as models
-from edgetpu_perception.graphs import spot_evidence as graph
+from edgetpu_perception.graphs import spot_tracker_evidence as graph
 from edgetpu_perception.graphs.color_weights import color_filter
 from measured_figures.row import Row
 from testdata import GOLDEN

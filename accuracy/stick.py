@@ -13,7 +13,7 @@ from accuracy.photographs import DEVELOPMENT, as_pixels, color_photograph
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import families as models
-from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from measured_figures.row import Row
 
 GRAPHS = (

@@ -21,7 +21,7 @@ from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.images.resizing import resize
 from edgetpu_perception import Looming, OpticalFlow, PatternTracker, Pinhole, SpotTracker, VisualCompass
 from edgetpu_perception.algorithm import PerceptionAlgorithm
-from edgetpu_perception.graphs import families, pattern_correlation
+from edgetpu_perception.graphs import families, pattern_tracker_correlation
 from measured_figures.row import Row
 
 AREA = "perception"
@@ -75,7 +75,7 @@ def _host_part(algorithm: PerceptionAlgorithm[Any], frames: Frames) -> Work:
     """Pass one frame after the other through both halves of an algorithm."""
     graph = families.build(algorithm.model)
     if isinstance(algorithm, PatternTracker):
-        graph = pattern_correlation.build((_SIZE, _SIZE), (16, 16), algorithm.weights)
+        graph = pattern_tracker_correlation.build((_SIZE, _SIZE), (16, 16), algorithm.weights)
     engine = CpuEngine(graph)
     algorithm.bind(engine.inputs, engine.outputs)
     outputs = [engine.run(algorithm.preprocess(frame, 0.0).inputs) for frame in frames]

@@ -21,7 +21,7 @@ from rclpy.executors import ExternalShutdownException
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_msgs.srv import MatMul, SetWeights
-from edgetpu_perception.graphs import band_pass_features as features
+from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.graphs.families import write_model
 from soak.foreign_client import ClientRun, ForeignClient, arrays_of, invoke_request
 from soak.outcome_journal import Journal, Judgement, Outcome

@@ -16,7 +16,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 class SharedEngine:
     """An engine that keeps its last answer and returns it again for equal inputs.
 
-        engine = SharedEngine(CpuEngine(band_pass_features.build()))
+        engine = SharedEngine(CpuEngine(flow_and_compass_features.build()))
         flow, compass = OpticalFlow(engine), VisualCompass(engine, camera)
 
     The second of two algorithms that get the same frame costs no inference. The returned arrays are shared

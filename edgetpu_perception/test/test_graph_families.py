@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import ModelNameError
-from edgetpu_perception.graphs import band_pass_features as features
+from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.graphs import looming_slopes as looming
-from edgetpu_perception.graphs import pattern_correlation as pattern
-from edgetpu_perception.graphs import spot_evidence as spot
+from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
+from edgetpu_perception.graphs import spot_tracker_evidence as spot
 from edgetpu_perception.graphs.color_weights import COLORS, ColorError, color_weights
 from edgetpu_perception.graphs.families import build, write_model
 

@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from edgetpu_perception.graphs.band_pass_features import BORDER, feature_kernel
+from edgetpu_perception.graphs.flow_and_compass_features import BORDER, feature_kernel
 from edgetpu_perception.optical_flow.image_noise import ImageNoise
 
 ROWS, COLUMNS = 51, 48

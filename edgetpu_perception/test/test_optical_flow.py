@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.encodings import ImageError
-from edgetpu_perception.graphs import band_pass_features as features
-from edgetpu_perception.graphs import spot_evidence as spot
+from edgetpu_perception.graphs import flow_and_compass_features as features
+from edgetpu_perception.graphs import spot_tracker_evidence as spot
 from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
 from edgetpu_perception.shared_engine import SharedEngine
 from testdata import ModelFolder

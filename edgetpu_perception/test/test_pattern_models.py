@@ -18,7 +18,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
 from testdata import ModelFolder
 from testdata.patterns import SIZES, cut, pixels, texture

@@ -11,7 +11,7 @@ import pytest
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage
 from edgetpu_perception.algorithm import Frame, ImageInput
-from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
 from edgetpu_perception.pattern_tracker.scale_search import ScaleSearch, scale_of
 from testdata.patterns import Image, pixels, texture

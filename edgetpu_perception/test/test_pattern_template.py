@@ -8,7 +8,7 @@ import pytest
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import DeviceLostError, ModelUnsupportedError
 from edgetpu_driver.images.encodings import ImageError
-from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.pattern_tracker import PatternTracker
 from edgetpu_perception.pattern_tracker.template import TemplateReason
 from testdata.patterns import Image, cut, pixels, texture

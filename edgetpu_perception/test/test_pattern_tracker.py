@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.pattern_tracker.match_selection import MIN_CERTAINTY
 from edgetpu_perception.pattern_tracker.patch_alignment import Alignment

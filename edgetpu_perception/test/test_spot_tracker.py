@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.images.encodings import ImageError
 from edgetpu_perception import Pinhole, SpotTracker
-from edgetpu_perception.graphs import spot_evidence as graph
+from edgetpu_perception.graphs import spot_tracker_evidence as graph
 from testdata.spots import Scene, block, in_px, rmse
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")

@@ -21,7 +21,7 @@ from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception import SpotTracker
-from edgetpu_perception.graphs import spot_evidence as graph
+from edgetpu_perception.graphs import spot_tracker_evidence as graph
 from edgetpu_perception.graphs.color_weights import ColorError, color_filter
 from edgetpu_perception.graphs.families import build
 from testdata import ModelFolder

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_perception.graphs import band_pass_features as features
+from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from testdata import DATA

@@ -11,8 +11,8 @@ import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_perception.graphs import band_pass_features as features
-from edgetpu_perception.graphs import spot_evidence as spot
+from edgetpu_perception.graphs import flow_and_compass_features as features
+from edgetpu_perception.graphs import spot_tracker_evidence as spot
 from edgetpu_perception.images.pinhole import CameraError, Pinhole
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from testdata import ModelFolder

@@ -14,10 +14,10 @@ import numpy as np
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.graph_draft import Graph
 from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
-from edgetpu_perception.graphs import band_pass_features as features
+from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.graphs import looming_slopes as looming
-from edgetpu_perception.graphs import pattern_correlation as pattern
-from edgetpu_perception.graphs import spot_evidence as spot
+from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
+from edgetpu_perception.graphs import spot_tracker_evidence as spot
 from edgetpu_perception.graphs.color_weights import COLORS
 
 

@@ -1,7 +1,8 @@
 """Smoothed brightness of an image and its slopes: the graph of the time to contact.
 
-One convolution without padding. The features of `band_pass_features` are unsuitable: nearby surfaces have
-mostly low frequencies, which they remove (measured: the error of the time to contact is five times larger).
+One convolution without padding. The features of `flow_and_compass_features` do not suit: nearby surfaces
+have mostly low frequencies, which those features remove (measured: the error of the time to contact is five
+times larger).
 """
 
 from __future__ import annotations

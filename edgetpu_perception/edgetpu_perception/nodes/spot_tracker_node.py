@@ -40,7 +40,7 @@ from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import SetColor
 from edgetpu_perception.debug_images.result_pictures import spot_picture
 from edgetpu_perception.graphs import families as models
-from edgetpu_perception.graphs import spot_evidence as graph
+from edgetpu_perception.graphs import spot_tracker_evidence as graph
 from edgetpu_perception.graphs.color_weights import COLORS, ColorError, color_filter, color_weights
 from edgetpu_perception.nodes.perception_parameters import model_size, perception_settings
 from edgetpu_perception.nodes.persistent_state import PersistentState, StateError

@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import ImageInput
-from edgetpu_perception.graphs.band_pass_features import ROUGHNESS, SCALE, FeatureReader, feature_kernel
+from edgetpu_perception.graphs.flow_and_compass_features import (
+    ROUGHNESS,
+    SCALE,
+    FeatureReader,
+    feature_kernel,
+)
 from edgetpu_perception.optical_flow.image_noise import ImageNoise
 from edgetpu_perception.optical_flow.shift_registration import Floats, Registration, Texture
 
@@ -45,7 +50,7 @@ def flow_features(image: ImageInput, outputs: Sequence[TensorSpec]) -> FlowFeatu
 
 
 class BandPass:
-    """Decodes graphs.band_pass_features: one map with its exact derivatives."""
+    """Decodes graphs.flow_and_compass_features: one map with its exact derivatives."""
 
     cell = 1.0
     independent = 0.1

@@ -14,7 +14,7 @@ from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.confidence import ramp
-from edgetpu_perception.graphs import band_pass_features as features
+from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures, flow_features
 from edgetpu_perception.optical_flow.shift_registration import (

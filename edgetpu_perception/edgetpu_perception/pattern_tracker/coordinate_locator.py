@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_perception.graphs.pattern_correlation import quantise
+from edgetpu_perception.graphs.pattern_tracker_correlation import quantise
 from edgetpu_perception.pattern_tracker.correlation_locator import MAX_CANDIDATES, Candidate, WindowScores
 from edgetpu_perception.spot_tracker.coordinate_decoder import TEMPERATURE, Y_OFFSET
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_perception.graphs.pattern_correlation import quantise
+from edgetpu_perception.graphs.pattern_tracker_correlation import quantise
 
 MAX_CANDIDATES = 5
 """Number of candidates without pooling. Rows: pattern, 64/8, any patch. Uncritical."""

@@ -18,7 +18,7 @@ from edgetpu_driver.images.encodings import ImageError, ImageFault, Pixels, to_g
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
-from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.pattern_tracker.coordinate_locator import CoordinateLocator
 from edgetpu_perception.pattern_tracker.correlation_locator import (

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.images.resizing import resize
 from edgetpu_perception.algorithm import Frame
-from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 
 STEP = 2.0**0.25
 """Factor between neighbouring scales that are looked for.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.images.encodings import ImageError, ImageFault, Pixels, check_image, to_grey
 from edgetpu_driver.images.resizing import resize
-from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.expected_scores import EXPECTED_NOISE
 from edgetpu_perception.pattern_tracker.fine_alignment import FinePatch, fine_patch
 from edgetpu_perception.pattern_tracker.match_selection import Matcher, Matches
@@ -95,7 +95,7 @@ class Template:
         return float(self.values[self.mask].std(dtype=np.float64))
 
     def cells(self, pool: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Values and mask in cells of the convolution: see pattern_correlation.cells."""
+        """Values and mask in cells of the convolution: see pattern_tracker_correlation.cells."""
         coverage = pattern.cells(self.mask.astype(np.float32), pool)
         return pattern.cells(self.values, pool), coverage > MIN_CELL_COVERAGE
 

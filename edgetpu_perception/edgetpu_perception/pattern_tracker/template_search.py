@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.algorithm import Frame
-from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.correlation_locator import Candidate, CorrelationLocator, Locator
 from edgetpu_perception.pattern_tracker.fine_alignment import FineAligner
 from edgetpu_perception.pattern_tracker.match_selection import Matcher, Matches

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import ImageInput
-from edgetpu_perception.graphs.band_pass_features import BORDER, FeatureReader
+from edgetpu_perception.graphs.flow_and_compass_features import BORDER, FeatureReader
 from edgetpu_perception.optical_flow.flow_features import GaborMaps, flow_features
 
 Floats = NDArray[np.float32]
@@ -56,7 +56,7 @@ def compass_features(image: ImageInput, outputs: Sequence[TensorSpec]) -> Compas
 
 
 class BandPassCompassFeatures:
-    """Decodes graphs.band_pass_features: one map with its exact derivatives."""
+    """Decodes graphs.flow_and_compass_features: one map with its exact derivatives."""
 
     def __init__(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         self._reader = FeatureReader.of(image.height, image.width, outputs)

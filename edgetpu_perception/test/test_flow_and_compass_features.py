@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
-from edgetpu_perception.graphs import band_pass_features as features
-from edgetpu_perception.graphs.band_pass_features import BORDER, FeatureMap, FeatureReader
+from edgetpu_perception.graphs import flow_and_compass_features as features
+from edgetpu_perception.graphs.flow_and_compass_features import BORDER, FeatureMap, FeatureReader
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
