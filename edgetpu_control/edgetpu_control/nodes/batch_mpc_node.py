@@ -15,7 +15,7 @@ from edgetpu_control.mpc.learned_dynamics import LearnedDynamics
 from edgetpu_control.mpc.problem_description import Actions, States, parse_actions, parse_states
 from edgetpu_control.mpc.sampling_mpc import Cost, MpcSettings, Questions, SamplingMpc
 from edgetpu_control.nodes.control_parameters import live
-from edgetpu_control.nodes.learned_node import LearnedNode, learned_settings
+from edgetpu_control.nodes.network_control_node import NetworkControlNode, network_control_settings
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit.fatal_error import FatalError
@@ -34,10 +34,10 @@ class _Period:
     deadline: float
 
 
-class BatchMpcNode(LearnedNode):
+class BatchMpcNode(NetworkControlNode):
     """Improves a plan of actions for each observation by trying others on a learned model."""
 
-    settings = learned_settings(
+    settings = network_control_settings(
         Setting(
             "dynamics",
             "",

@@ -8,16 +8,16 @@ import numpy as np
 
 from edgetpu_control.learned.network import MOST_UNITS, Array, Network
 from edgetpu_control.learned.quantised_network import QuantisedNetwork, quantise
-from edgetpu_control.nodes.learned_node import LearnedNode, learned_settings
+from edgetpu_control.nodes.network_control_node import NetworkControlNode, network_control_settings
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit.parameters import Setting
 
 
-class PolicyNode(LearnedNode):
+class PolicyNode(NetworkControlNode):
     """Runs a network for each observation, and publishes what it commands."""
 
-    settings = learned_settings(
+    settings = network_control_settings(
         Setting(
             "policy",
             "",

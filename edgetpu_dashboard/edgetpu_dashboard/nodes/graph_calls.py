@@ -19,8 +19,8 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
+from edgetpu_dashboard.live.parameter_texts import Value, value_of
 from edgetpu_dashboard.live.pictures import Pixels, error_picture
-from edgetpu_dashboard.live.texts import Value, value_of
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.node_kit.image_messages import message_from_labels, message_from_rgb
 from edgetpu_driver.node_kit.node_table import DRIVER

@@ -17,9 +17,9 @@ from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
 from edgetpu_dashboard.live.curves import ResultLog
+from edgetpu_dashboard.live.newest_pictures import OverlayTap
 from edgetpu_dashboard.live.pictures import CAMERA_VIEW
-from edgetpu_dashboard.live.taps import OverlayTap
-from edgetpu_dashboard.nodes.picture_taps import PictureTaps, Tap
+from edgetpu_dashboard.nodes.picture_subscriptions import PictureSubscriptions, Tap
 from edgetpu_driver.errors import DependencyMissingError, InputError
 from edgetpu_driver.node_kit.node_table import DRIVER, NodeEntry, all_nodes, node_table
 from edgetpu_driver.node_kit.parameters import Setting
@@ -89,7 +89,7 @@ class GraphView:
         self.status: DeviceStatus | None = None
         self.received = 0
         """Results, states of the driver and diagnostics since the start."""
-        self.pictures = PictureTaps(node)
+        self.pictures = PictureSubscriptions(node)
         self._subscriptions: dict[str, Any] = {}
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
         node.create_subscription(DeviceStatus, f"{DRIVER}/status", self._on_status, QOS_LATCHED)

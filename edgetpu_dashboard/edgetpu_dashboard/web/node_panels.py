@@ -6,7 +6,7 @@ from typing import Any
 
 from nicegui import ui
 
-from edgetpu_dashboard.live.texts import Value, text_of
+from edgetpu_dashboard.live.parameter_texts import Value, text_of
 from edgetpu_dashboard.web.error_notice import errors_shown
 from edgetpu_dashboard.web.stream import OVERVIEW
 from edgetpu_driver.errors import EdgeTpuError, reason_of

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 from fastapi import WebSocket
 
 from edgetpu_dashboard.live import pictures
+from edgetpu_dashboard.live.newest_pictures import LivePicture
 from edgetpu_dashboard.live.pictures import Pixels
 from edgetpu_dashboard.live.snapshot import snapshot
-from edgetpu_dashboard.live.taps import LivePicture
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 
 OVERVIEW = "overview"

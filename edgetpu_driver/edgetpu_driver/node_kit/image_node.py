@@ -23,7 +23,7 @@ from edgetpu_driver.node_kit.debug_images import DebugImages
 from edgetpu_driver.node_kit.diagnostics import Counters
 from edgetpu_driver.node_kit.image_parameters import image_settings
 from edgetpu_driver.node_kit.image_subscriptions import Cameras, SharedImage
-from edgetpu_driver.node_kit.image_watch import ImageWatch
+from edgetpu_driver.node_kit.missing_images import MissingImages
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import NewestFrame
 from edgetpu_driver.node_kit.parameters import Setting
@@ -243,7 +243,7 @@ class ImageNode(BaseNode):
         self._cameras.listen_to_images(
             self, self._image_topic, compressed=compressed, qos=qos, listener=self._on_image
         )
-        self._watch = ImageWatch(
+        self._watch = MissingImages(
             self,
             self._image_topic,
             compressed=compressed,

@@ -33,7 +33,7 @@ def _add_assemble(commands: Commands) -> None:
     command = _command(
         commands,
         "assemble",
-        "texts",
+        "assembly",
         "assemble text into a bitstream",
         "The text is that of `edgetpu program disassemble`, by operations or by words; assembling its output "
         "gives the same bytes.",
@@ -49,7 +49,7 @@ def _add_disassemble(commands: Commands) -> None:
     command = _command(
         commands,
         "disassemble",
-        "texts",
+        "assembly",
         "show a bitstream as text",
         "The same as `edgetpu disassemble`: a line for each operation, then the requested transfers.",
     )
@@ -64,7 +64,7 @@ def _add_extract(commands: Commands) -> None:
     command = _command(
         commands,
         "extract",
-        "texts",
+        "assembly",
         "write the bitstreams and parameters of a compiled model to files",
         "Files are named after the model: x.caching.bin, x.caching.parameters.bin, x.execution.bin, with the "
         "number of the chunk or part if there are several.",

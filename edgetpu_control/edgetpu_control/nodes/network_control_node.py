@@ -36,7 +36,7 @@ from edgetpu_driver.node_kit.qos_profiles import subscription_qos
 from edgetpu_matrix.nodes.signal_messages import SignalReader, message_type
 
 
-def learned_settings(*own: Setting) -> tuple[Setting, ...]:
+def network_control_settings(*own: Setting) -> tuple[Setting, ...]:
     """Return the parameters of every node that commands by a network, and those of one."""
     return merge_settings(
         (
@@ -72,13 +72,13 @@ def learned_settings(*own: Setting) -> tuple[Setting, ...]:
     )
 
 
-class LearnedNode(BaseNode):
+class NetworkControlNode(BaseNode):
     """Has the newest observation commanded by a network; a subclass says which, and what it commands.
 
     A subclass calls `super().__init__(name)`, then `start`.
     """
 
-    settings: ClassVar[tuple[Setting, ...]] = learned_settings()
+    settings: ClassVar[tuple[Setting, ...]] = network_control_settings()
     subject: ClassVar[str] = "observations"
     file_parameter: ClassVar[str]
     """Parameter that names the file of the network."""

@@ -9,8 +9,8 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from sensor_msgs.msg import Image
 
+from edgetpu_dashboard.live.newest_pictures import MOST_UNMATCHED, ImageTap, OverlayTap
 from edgetpu_dashboard.live.pictures import CAMERA_VIEW, Pixels
-from edgetpu_dashboard.live.taps import MOST_UNMATCHED, ImageTap, OverlayTap
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.images.encodings import ImageError
 from edgetpu_driver.node_kit.image_messages import image_from_message
@@ -22,7 +22,7 @@ Tap = ImageTap | OverlayTap
 Draw = Callable[[Pixels, Any], Pixels]
 
 
-class PictureTaps:
+class PictureSubscriptions:
     """The pictures of all nodes and of the camera, by view: the name of a node, or CAMERA_VIEW.
 
     A node whose results can be drawn here, on the camera's image, does not draw them itself. If its results

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgetpu_dashboard.live import taps
-from edgetpu_dashboard.live.taps import ImageTap, OverlayTap
+from edgetpu_dashboard.live.newest_pictures import ImageTap, OverlayTap
 from edgetpu_driver.errors import InputError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgetpu_dashboard.live.texts import Value, text_of, value_of
+from edgetpu_dashboard.live.parameter_texts import Value, text_of, value_of
 from edgetpu_driver.errors import InputError
 
 

@@ -18,7 +18,7 @@ _WINDOW = 20
 """Images over which that share is taken: less than a second of a camera of 30 Hz."""
 
 
-class ImageWatch:
+class MissingImages:
     """Reports when the images on a topic stop, resume or are lost; `step` is called about once a second."""
 
     def __init__(self, node: Node, topic: str, *, compressed: bool, reliable: bool) -> None:

@@ -21,8 +21,8 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
-from edgetpu_driver.node_kit import image_watch
-from edgetpu_driver.node_kit.image_watch import ImageWatch
+from edgetpu_driver.node_kit import missing_images
+from edgetpu_driver.node_kit.missing_images import MissingImages
 from edgetpu_driver.node_kit.newest_frame import SequenceGaps
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_msgs.msg import ServoError
@@ -59,14 +59,14 @@ class FakeNode:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Its only item is the time that the watch sees, s."""
     now = [0.0]
-    monkeypatch.setattr(image_watch.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(missing_images.time, "monotonic", lambda: now[0])
     return now
 
 
 def watch(
     node: FakeNode, topic: str = "/image", compressed: bool = False, reliable: bool = False
-) -> ImageWatch:
-    made: Any = ImageWatch
+) -> MissingImages:
+    made: Any = MissingImages
     return made(node, topic, compressed=compressed, reliable=reliable)
 
 
@@ -233,7 +233,7 @@ def test_a_parameter_that_the_node_does_not_have_is_reported(
 def test_a_camera_with_compressed_images_only_is_named(
     graph: Any, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_watch, "SILENCE", math.inf)
+    monkeypatch.setattr(missing_images, "SILENCE", math.inf)
     latched = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     logs = graph.collect(Log, "/rosout", latched)
     graph.node.create_publisher(CompressedImage, "/squeezed/compressed", 1)
@@ -241,7 +241,7 @@ def test_a_camera_with_compressed_images_only_is_named(
     node = LoomingNode(cli_args=options)
     graph.add_node(node)
     graph.spin_until(lambda: node.count_publishers("/squeezed/compressed") > 0)
-    monkeypatch.setattr(image_watch, "SILENCE", 0.0)
+    monkeypatch.setattr(missing_images, "SILENCE", 0.0)
     line = "no images on /squeezed for 0 s (0 before); there is /squeezed/compressed: set image_transport to "
     graph.spin_until(lambda: f"{line}compressed" in [log.msg for log in logs])
     graph.remove_node(node)
