@@ -126,7 +126,7 @@ class TestVisualServo:
 
         def complained() -> bool:
             partner.send("/old/spot_tracker/servo_error", old)
-            return "expected images of the last 1 s (timeout); got one 6" in process.output
+            return "expected a stamp of the last 1 s (timeout); got one 6" in process.output
 
         graph.spin_until(complained)
         assert partner.velocities == []
@@ -247,7 +247,7 @@ class TestContactGuard:
 
         def complained() -> bool:
             partner.send("/late/cmd_vel_in", late)
-            return "expected velocities of the last 1 s (timeout); got one 6" in process.output
+            return "expected a stamp of the last 1 s (timeout); got one 6" in process.output
 
         graph.spin_until(complained)
         assert partner.velocities == []

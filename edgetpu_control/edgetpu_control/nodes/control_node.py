@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from geometry_msgs.msg import Twist, TwistStamped
 from rclpy.qos import qos_profile_sensor_data
-from std_msgs.msg import Header
 
 from edgetpu_control.nodes.control_parameters import control_settings, velocity_limits
+from edgetpu_control.nodes.message_age import is_timely, stamp_of
 from edgetpu_control.nodes.velocity_publisher import QOS_COMMANDS, VelocityPublisher
 from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity, VelocityLimits
 from edgetpu_driver.errors import DependencyMissingError
@@ -57,8 +57,8 @@ class ControlNode(BaseNode):
 
         def on_message(message: Any) -> None:
             self.counters.received += 1
-            stamp = _seconds(message.header)
-            if self._is_timely(topic, self.now - stamp):
+            stamp = stamp_of(message)
+            if is_timely(self, topic, self.now - stamp):
                 measured(message, stamp)
 
         # The newest counts, and best effort is compatible with every publisher.
@@ -69,8 +69,8 @@ class ControlNode(BaseNode):
         stamped: bool = self.values["stamped"]
 
         def on_message(message: Any) -> None:
-            stamp = _seconds(message.header) if stamped else 0.0
-            if stamp and not self._is_timely(topic, self.now - stamp, "velocities"):
+            stamp = stamp_of(message)
+            if stamp and not is_timely(self, topic, self.now - stamp):
                 return
             twist = message.twist if stamped else message
             velocity = Velocity(twist.linear.x, twist.angular.z)
@@ -102,20 +102,6 @@ class ControlNode(BaseNode):
         """Make the error that ends a node with bad parameters from what a controller says of them."""
         return FatalError(f"parameters of {self.full_name}: {error}")
 
-    def _is_timely(self, topic: str, age: float, what: str = "images") -> bool:
-        """Whether a message is neither too old nor from the future; complain if not. what: has that age."""
-        timeout: float = self.values["timeout"]
-        if -timeout <= age <= timeout:
-            return True
-        self.counters.dropped += 1
-        self.complain_once(
-            (topic, age > 0),
-            f"message on {self.resolve_topic_name(topic)} skipped: expected {what} of the last {timeout:g} s "
-            f"(timeout); got one {abs(age):.2f} s {'old' if age > 0 else 'ahead of this clock'}. Are "
-            "use_sim_time and the computers' clocks the same everywhere?",
-        )
-        return False
-
     def _publish(self) -> None:
         try:
             velocity = self.command(self.now)
@@ -125,10 +111,6 @@ class ControlNode(BaseNode):
         if velocity is not None:
             self._commands.send(velocity)
             self.counters.results += 1
-
-
-def _seconds(header: Header) -> float:
-    return float(header.stamp.sec) + 1e-9 * float(header.stamp.nanosec)
 
 
 def is_valid(message: Any, *numbers: float) -> bool:

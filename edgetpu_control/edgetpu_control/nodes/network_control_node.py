@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from numpy.typing import NDArray
-from std_msgs.msg import Float64MultiArray, Header
+from std_msgs.msg import Float64MultiArray
 
 from edgetpu_control.learned.network import Array, Network, load_network
 from edgetpu_control.learned.quantised_network import QuantisedNetwork
@@ -20,6 +20,7 @@ from edgetpu_control.nodes.control_parameters import (
     live,
     velocity_limits,
 )
+from edgetpu_control.nodes.message_age import is_timely, stamp_of
 from edgetpu_control.nodes.network_on_driver import NetworkOnDriver
 from edgetpu_control.nodes.velocity_publisher import QOS_COMMANDS, VelocityPublisher
 from edgetpu_control.observation import ObservationBuffer, ObservedFields, parse_fields
@@ -220,8 +221,11 @@ class NetworkControlNode(BaseNode):
 
         def on_message(message: Any) -> None:
             self.counters.received += number == 0
-            age = self.now - _stamp(message, self.now)
-            if not (getattr(message, "valid", True) and self._is_timely(source.topic, age)):
+            stamp = stamp_of(message)
+            age = self.now - stamp if stamp else 0.0
+            if not is_timely(self, source.topic, age):
+                return
+            if not getattr(message, "valid", True):
                 self.counters.dropped += 1
                 return
             try:
@@ -235,18 +239,6 @@ class NetworkControlNode(BaseNode):
                 self._observe()
 
         self.create_subscription(kind, source.topic, on_message, subscription_qos(self.values))
-
-    def _is_timely(self, topic: str, age: float) -> bool:
-        """Whether a message is neither too old nor from the future; complain if not."""
-        timeout: float = self.values["timeout"]
-        if -timeout <= age <= timeout:
-            return True
-        self.complain_once(
-            (topic, age > 0),
-            f"message on {self.resolve_topic_name(topic)} skipped: expected a stamp of the last "
-            f"{timeout:g} s (timeout); got one of {age:.2f} s ago",
-        )
-        return False
 
     def _observe(self) -> None:
         observation = self._buffer.observation(self.now)
@@ -268,11 +260,3 @@ class NetworkControlNode(BaseNode):
         velocity = self._follower.step(self.now)
         if velocity is not None and self._velocities is not None:
             self._velocities.send(velocity)
-
-
-def _stamp(message: Any, now: float) -> float:
-    """Return the time of a message, s; now if it has none."""
-    header = getattr(message, "header", None)
-    if not isinstance(header, Header):
-        return now
-    return header.stamp.sec + 1e-9 * header.stamp.nanosec or now
