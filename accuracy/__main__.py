@@ -28,17 +28,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     The exit code is 0 even if some limits are missed; with --compare 1 if a figure is worse than on record.
     """
-    parser = argparse.ArgumentParser(prog="python -m accuracy", description=__doc__.partition("\n")[0])
-    parser.add_argument("areas", nargs="*", metavar="AREA", help=f"of {', '.join(AREAS)}; all by default")
-    parser.add_argument("--engine", choices=("cpu", "virtual"), default="cpu")
+    parser = argparse.ArgumentParser(
+        prog="python -m accuracy",
+        description=(
+            "Measure the accuracy of the algorithms on images with known ground truth, print the figures, "
+            "and write them with a report of the worst cases."
+        ),
+    )
+    parser.add_argument("areas", nargs="*", metavar="AREA", help=f"{', '.join(AREAS)} (default: all)")
+    parser.add_argument(
+        "--engine",
+        choices=("cpu", "virtual"),
+        default="cpu",
+        help="what runs the graphs: LiteRT (default) or a virtual stick",
+    )
     parser.add_argument("--quick", action="store_true", help="fewer scenes")
     parser.add_argument(
-        "--compare", action="store_true", help="with --quick on cpu: compare with the figures on record"
+        "--compare",
+        action="store_true",
+        help="with --quick on the cpu: compare with the recorded figures; the exit code is 1 if one is worse",
     )
     parser.add_argument(
-        "--record", action="store_true", help="with --quick on cpu: record the figures for --compare"
+        "--record", action="store_true", help="with --quick on the cpu: record the figures for --compare"
     )
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="default: build/accuracy")
+    parser.add_argument(
+        "--output", type=Path, default=OUTPUT, help="directory to write to (default: build/accuracy)"
+    )
     options = parser.parse_args(arguments)
     unknown = [area for area in options.areas if area not in AREAS]
     if unknown:

@@ -43,11 +43,19 @@ EXIT_INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write the figures; the exit code is 0 even if some are not reached."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition("\n")[0])
-    parser.add_argument("areas", nargs="*", metavar="AREA", help=f"of {', '.join(AREAS)}; all by default")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="default: build/bench/results.json")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description=(
+            "Measure the speed of the suite relative to baselines that are measured in the same run, print "
+            "the figures, and write them to a JSON file."
+        ),
+    )
+    parser.add_argument("areas", nargs="*", metavar="AREA", help=f"{', '.join(AREAS)} (default: all)")
     parser.add_argument(
-        "--quick", action="store_true", help=f"seconds instead of minutes for {', '.join(LONG_AREAS)}"
+        "--output", type=Path, default=RESULTS, help="JSON file to write (default: build/bench/results.json)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help=f"measure {', '.join(LONG_AREAS)} for seconds instead of minutes"
     )
     options = parser.parse_args(arguments)
     unknown = [area for area in options.areas if area not in AREAS]

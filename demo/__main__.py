@@ -36,33 +36,64 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
-    parser.add_argument("--bag", type=Path, help="a rosbag2, sqlite3 or mcap; without it a scene is rendered")
-    parser.add_argument("--topic", help="its images; may be left out when the bag has one image topic")
-    parser.add_argument("--backend", choices=("cpu", "virtual", "usb"), default="virtual")
+    parser = argparse.ArgumentParser(
+        prog="python -m demo",
+        description=(
+            "Replay images through the live ROS graph, and write the results of the nodes, with plots and "
+            "debug images, to OUTPUT/report.html and OUTPUT/summary.json."
+        ),
+    )
+    parser.add_argument(
+        "--bag", type=Path, help="rosbag2 to replay, sqlite3 or mcap (default: a rendered scene)"
+    )
+    parser.add_argument("--topic", help="topic of its images (default: the only one)")
+    parser.add_argument(
+        "--backend",
+        choices=("cpu", "virtual", "usb"),
+        default="virtual",
+        help="of the driver (default: virtual)",
+    )
     parser.add_argument(
         "--nodes",
-        help="nodes, separated by commas; default: those whose model comes with the suite",
+        help="nodes, separated by commas (default: the perception nodes, whose models come with the suite)",
     )
     parser.add_argument(
         "--model",
-        help="the .tflite file of a vision node; of a pipeline its segments, separated by commas",
+        help=".tflite file for a vision node; the segments of a pipeline, separated by commas",
     )
-    parser.add_argument("--labels", help="names of its classes: a file, coco or pascal_voc")
+    parser.add_argument("--labels", help="class names of that model: a file, coco or pascal_voc")
     parser.add_argument(
         "--rate",
         type=_rate,
         default="max",
-        help="max: the next image as soon as every node has answered; 1.0: as recorded",
+        help="max (default): publish the next image when every node has answered; a number: factor to the "
+        "recorded speed",
     )
     parser.add_argument(
-        "--hfov", type=float, default=90.0, help="deg across the image, for a bag without camera_info"
+        "--hfov",
+        type=float,
+        default=90.0,
+        help="horizontal field of view, degrees, for a bag without camera_info (default: 90)",
     )
-    parser.add_argument("--params-file", type=Path, default=PARAMETERS)
-    parser.add_argument("--output", type=Path, default=Path("build", "demo"))
-    parser.add_argument("--gif", type=Path, help="write an animation of the debug images there")
-    parser.add_argument("--timeout", type=float, default=5.0, help="s to wait for the results of an image")
-    parser.add_argument("--startup-timeout", type=float, default=30.0, help="s to wait for the graph")
+    parser.add_argument(
+        "--params-file",
+        type=Path,
+        default=PARAMETERS,
+        help="parameters of the nodes (default: config/edgetpu.yaml)",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("build", "demo"), help="directory (default: build/demo)"
+    )
+    parser.add_argument("--gif", type=Path, help="also write an animation of the debug images to this file")
+    parser.add_argument(
+        "--timeout", type=float, default=5.0, help="seconds to wait for the results of an image (default: 5)"
+    )
+    parser.add_argument(
+        "--startup-timeout",
+        type=float,
+        default=30.0,
+        help="seconds to wait for the nodes to start (default: 30)",
+    )
     return parser
 
 

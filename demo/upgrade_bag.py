@@ -12,9 +12,15 @@ from demo.errors import DemoError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the bag NEW; 0 if that succeeded, otherwise 1 and one line on standard error."""
-    parser = argparse.ArgumentParser(prog="python -m demo.upgrade_bag", description=__doc__)
-    parser.add_argument("old", type=Path, help="a rosbag2, sqlite3 or mcap")
-    parser.add_argument("new", type=Path, help="the directory to write")
+    parser = argparse.ArgumentParser(
+        prog="python -m demo.upgrade_bag",
+        description=(
+            "Copy a bag of an older version of the suite, with the fields that its messages lack, so that it "
+            "can be played back with this version."
+        ),
+    )
+    parser.add_argument("old", type=Path, help="rosbag2 to read, sqlite3 or mcap")
+    parser.add_argument("new", type=Path, help="directory of the new bag")
     options = parser.parse_args(arguments)
     try:
         from demo.bag.appended_fields import (

@@ -54,13 +54,23 @@ EXIT_MISSED, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run scenarios, print their figures and write them; 0 if all were reached."""
-    parser = argparse.ArgumentParser(prog="python -m drive", description=__doc__)
-    parser.add_argument("scenarios", nargs="*", help=f"of {', '.join(SCENARIOS)}; default: all")
-    parser.add_argument("--seeds", type=int, default=5, help="worlds of each scenario (default: 5)")
-    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first world (default: 0)")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="default: build/drive")
+    parser = argparse.ArgumentParser(
+        prog="python -m drive",
+        description=(
+            "Let the real nodes drive a simulated robot through worlds, print the figures, and write them "
+            "with plots and films. The exit code is 1 if a figure misses its limit."
+        ),
+    )
     parser.add_argument(
-        "--model", type=Path, help="embedding model of patrol (default: one of the suite's own)"
+        "scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(SCENARIOS)} (default: all)"
+    )
+    parser.add_argument("--seeds", type=int, default=5, help="number of worlds of each scenario (default: 5)")
+    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first world (default: 0)")
+    parser.add_argument(
+        "--output", type=Path, default=OUTPUT, help="directory to write to (default: build/drive)"
+    )
+    parser.add_argument(
+        "--model", type=Path, help="embedding model for the scenario patrol (default: an untrained one)"
     )
     options = parser.parse_args(arguments)
     if options.model and not options.model.is_file():

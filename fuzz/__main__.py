@@ -23,7 +23,14 @@ _Outcome = TypeVar("_Outcome")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz every target; returns 0 if nothing was found."""
-    parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m fuzz",
+        description=(
+            "Feed damaged files to the parsers, damaged messages to the nodes and odd images to the "
+            "perception algorithms, run the threads of the driver in many orders, and report "
+            "every unexpected behaviour."
+        ),
+    )
     parser.add_argument(
         "--inputs", type=int, default=24_000, help="number of inputs to all parsers together (default: 24000)"
     )
@@ -42,11 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=100,
         help="number of image sequences for the perception algorithms (default: 100)",
     )
-    parser.add_argument("--seed", type=int, help="seed of an earlier run to repeat; random by default")
+    parser.add_argument("--seed", type=int, help="seed of an earlier run to repeat (default: random)")
     parser.add_argument(
         "--target",
-        help=f"fuzz only this target; {GRAPH}: the nodes, {THREADS}: the driver's threads, "
-        f"{SEQUENCES}: the perception algorithms",
+        help=f"fuzz only this target: a parser, or {GRAPH} (the nodes), {THREADS} (the threads of the "
+        f"driver), {SEQUENCES} (the perception algorithms)",
     )
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed

@@ -21,17 +21,25 @@ _SHOWN = 10
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print the figures and write the report; returns 0 if all figures were reached."""
-    parser = argparse.ArgumentParser(prog="python -m soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0, help="of real time (default: 10)")
-    parser.add_argument(
-        "--hours", type=float, default=0.0, help="of simulated time instead, an image a second"
+    parser = argparse.ArgumentParser(
+        prog="python -m soak",
+        description=(
+            "Run the whole graph on virtual sticks under faults and restarts, check every result, and write "
+            "figures and a report."
+        ),
     )
-    parser.add_argument("--sticks", type=int, default=3, help="virtual sticks (default: 3)")
+    parser.add_argument("--minutes", type=float, default=10.0, help="duration in real time (default: 10)")
     parser.add_argument(
-        "--seed", type=int, help="seed of an earlier run, to repeat its chaos; random by default"
+        "--hours", type=float, default=0.0, help="duration in simulated time instead, with one image a second"
     )
-    parser.add_argument("--calm", action="store_true", help="without chaos, to compare with")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="default: build/soak")
+    parser.add_argument("--sticks", type=int, default=3, help="number of virtual sticks (default: 3)")
+    parser.add_argument(
+        "--seed", type=int, help="seed of an earlier run, to repeat its faults (default: random)"
+    )
+    parser.add_argument("--calm", action="store_true", help="without faults, for comparison")
+    parser.add_argument(
+        "--output", type=Path, default=OUTPUT, help="directory to write to (default: build/soak)"
+    )
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed
     seconds = _LONGEST_SIMULATED if options.hours else 60 * options.minutes

@@ -22,15 +22,18 @@ DEFAULT_NODES = "spot_tracker,looming,optical_flow,visual_compass,pattern_tracke
 
 def main() -> int:
     """Replace this process by the dashboard, which starts the others and stops them with itself."""
-    parser = argparse.ArgumentParser(prog="make live", description=__doc__)
-    parser.add_argument("--nodes", default=DEFAULT_NODES, help="to start, separated by commas")
-    parser.add_argument("--backend", default="virtual", help="usb, virtual or cpu")
-    parser.add_argument(
-        "--camera", default="scene", help="source of the camera node; none: a camera of yours"
+    parser = argparse.ArgumentParser(
+        prog="make live",
+        description="Start the driver, a camera, some nodes and the dashboard, and run until Ctrl-C.",
     )
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", default="8080")
-    parser.add_argument("--token", default="")
+    parser.add_argument("--nodes", default=DEFAULT_NODES, help="nodes to start, separated by commas")
+    parser.add_argument("--backend", default="virtual", help="of the driver: usb, virtual or cpu")
+    parser.add_argument(
+        "--camera", default="scene", help="source of the camera node; none: your own camera publishes image"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to serve the page on")
+    parser.add_argument("--port", default="8080", help="TCP port of the page")
+    parser.add_argument("--token", default="", help="secret that the page asks for, needed for another host")
     given = parser.parse_args()
     if problem := problem_of(given):
         print(f"[live] {problem}", file=sys.stderr)

@@ -26,20 +26,45 @@ VISUAL_SERVO = "visual_servo"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, write the network, and print what 8 bits cost in each layer."""
-    parser = argparse.ArgumentParser(prog="train_policy", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="train_policy",
+        description=(
+            "Train a neural network to command as a teacher did, write it to a file for the policy node, "
+            "and print its deviation from the teacher and the error due to 8 bits in each layer."
+        ),
+    )
     parser.add_argument(
         "samples",
         type=Path,
-        help=f".npz with observations [count, n] and commands [count, m], or {VISUAL_SERVO}: a robot that is "
-        "simulated here, turned to a target by the visual servo",
+        help=f".npz with observations [count, n] and commands [count, m]; or {VISUAL_SERVO}: the visual "
+        "servo is the teacher, with a simulated robot",
     )
-    parser.add_argument("policy", type=Path, help="the .npz file to write")
+    parser.add_argument("policy", type=Path, help=".npz file to write")
     parser.add_argument(
-        "--hidden", type=int, nargs="*", default=list(_DEFAULTS.hidden), help="units of hidden layers"
+        "--hidden",
+        type=int,
+        nargs="*",
+        default=list(_DEFAULTS.hidden),
+        help=f"units of each hidden layer (default: {' '.join(map(str, _DEFAULTS.hidden))})",
     )
-    parser.add_argument("--epochs", type=int, default=_DEFAULTS.epochs)
-    parser.add_argument("--seed", type=int, default=_DEFAULTS.seed)
-    parser.add_argument("--width", type=int, default=256, help="of the program, for the errors printed")
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=_DEFAULTS.epochs,
+        help="passes through the samples (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=_DEFAULTS.seed,
+        help="of the initial weights and the order of the samples (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--width",
+        type=int,
+        default=256,
+        help="parameter width of the policy node, for the printed errors (default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
     try:
         taught = str(options.samples) == VISUAL_SERVO

@@ -6,10 +6,8 @@ import argparse
 from pathlib import Path
 
 from edgetpu_driver.cli import models_arguments
-from edgetpu_driver.cli.command_parsers import PRESETS, Commands, add_command, positive
+from edgetpu_driver.cli.command_parsers import BACKENDS, Commands, add_command, add_device_options, positive
 from edgetpu_driver.cli.program import arguments as program_arguments
-
-_BACKENDS = ("usb", "virtual", "cpu")
 
 _EPILOG = """\
 exit codes: 0 success, 1 faulty model or input, or failed check, 2 wrong usage, 3 no usable stick,
@@ -21,7 +19,7 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the whole command; it sets `module` and `function` of the subcommand chosen."""
     top = argparse.ArgumentParser(
         prog="edgetpu",
-        description="Inspect Edge TPUs and models for them; build, run and measure models; test sticks.",
+        description="Inspect and test Edge TPU sticks; inspect, build, compile, run and measure models.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -40,36 +38,16 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _add_device_options(command: argparse.ArgumentParser, backends: tuple[str, ...] = _BACKENDS) -> None:
-    group = command.add_argument_group("device")
-    group.add_argument(
-        "--backend",
-        choices=backends,
-        default="usb",
-        help="a stick on USB (default), a virtual stick, or LiteRT on the CPU",
-    )
-    group.add_argument("--serial", default="", help="only the stick of this serial number")
-    group.add_argument("--port", default="", metavar="BUS-PORT", help="only the stick there, e.g. 2-1.4")
-    group.add_argument(
-        "--firmware",
-        default="",
-        metavar="FILE",
-        help="image for a stick in boot mode (default: apex_latest_single_ep.bin in $ROS_HOME/edgetpu or "
-        "~/.ros/edgetpu)",
-    )
-    group.add_argument("--preset", choices=PRESETS, default="high", help="clock rates (default: high)")
-
-
 def _add_devices(commands: Commands) -> None:
     command = add_command(
         commands,
         "devices",
-        "list the sticks on the bus and whether they can be used",
-        "A stick that cannot be used is shown with the reason and the remedy. Without a stick, checks the "
+        "list the sticks on USB, and say which can be used",
+        "For a stick that cannot be used, prints the reason and what to do. If there is no stick, checks the "
         "udev rule, your groups and the firmware.",
         module="devices",
     )
-    command.add_argument("--backend", choices=_BACKENDS, default="usb", help="default: usb")
+    command.add_argument("--backend", choices=BACKENDS, default="usb", help="default: usb")
 
 
 def _add_doctor(commands: Commands) -> None:
@@ -82,7 +60,7 @@ def _add_doctor(commands: Commands) -> None:
         "code is 1 if something is missing.",
         module="doctor.command",
     )
-    command.add_argument("--backend", choices=_BACKENDS, default="usb", help="default: usb")
+    command.add_argument("--backend", choices=BACKENDS, default="usb", help="default: usb")
 
 
 def _add_info(commands: Commands) -> None:
@@ -104,9 +82,9 @@ def _add_disassemble(commands: Commands) -> None:
     command = add_command(
         commands,
         "disassemble",
-        "show the instructions in compiled models or bare bitstreams",
-        "One line for each operation of 1 to 17 words, with its known fields and the remaining nonzero bits, "
-        "then the transfers that the program requests.",
+        "show the instructions in compiled models or bitstreams as text",
+        "Prints one line for each operation (1 to 17 words) with its known fields and the remaining nonzero "
+        "bits, then the transfers that the program requests.",
         module="disassemble",
     )
     command.add_argument(
@@ -126,7 +104,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="MODEL",
         help="x_edgetpu.tflite for usb, for virtual with x.tflite next to it; x.tflite for cpu or virtual; "
-        "or the segments of a pipeline, in their order",
+        "or the segments of a pipeline, in order",
     )
     command.add_argument(
         "--part",
@@ -134,8 +112,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         nargs="?",
         const=1,
         metavar="NUMBER",
-        help="only this part for the Edge TPU (the first without a number), with inner tensors of the model "
-        "as inputs and outputs",
+        help="run only this part of the model, of those compiled for the Edge TPU (default: the first)",
     )
 
 
@@ -171,7 +148,7 @@ def _add_run(commands: Commands) -> None:
         metavar="FILE",
         help="write the outputs to a .npz, .npy (one output) or raw file",
     )
-    _add_device_options(command)
+    add_device_options(command)
 
 
 def _add_benchmark(commands: Commands) -> None:
@@ -179,13 +156,13 @@ def _add_benchmark(commands: Commands) -> None:
         commands,
         "benchmark",
         "measure how long a model takes",
-        "Random inputs; wall time on this host. A virtual stick computes with LiteRT, so its times do not "
-        "apply to a real one.",
+        "Runs it with random inputs and prints wall times on this computer. A virtual stick computes with "
+        "LiteRT, so its times say nothing about a real one.",
         module="benchmark",
     )
     _add_model(command)
     command.add_argument("--runs", type=positive, default=200, help="inferences to measure (default: 200)")
-    _add_device_options(command)
+    add_device_options(command)
 
 
 def _add_registers(commands: Commands) -> None:
@@ -193,9 +170,10 @@ def _add_registers(commands: Commands) -> None:
         commands,
         "registers",
         "read the error and status registers of a stick",
+        "The backend cpu has none.",
         module="registers",
     )
-    _add_device_options(command)
+    add_device_options(command)
 
 
 def _add_selftest(commands: Commands) -> None:
@@ -213,33 +191,37 @@ def _add_selftest(commands: Commands) -> None:
         help="the compiled model to run, with its graph next to it; virtual and cpu have a built-in one",
     )
     command.add_argument("--runs", type=positive, default=50, help="inferences to compare (default: 50)")
-    _add_device_options(command)
+    add_device_options(command)
 
 
 def _add_confirm(commands: Commands) -> None:
     command = add_command(
         commands,
         "confirm",
-        "test what only a real stick can confirm, and write a report",
-        "Runs the safest steps first and stops if the stick has to be plugged in again. "
-        "docs/unconfirmed_on_silicon.md has the same table.",
+        "check on a real stick what is only assumed so far, and write a report",
+        "Runs one step for each assumption of docs/unconfirmed_on_silicon.md, the safest first, and stops if "
+        "the stick has to be plugged in again: then continue with --from. A step is confirmed, refuted, or "
+        "skipped because something is missing; the exit code is 1 if one is refuted.",
         module="confirm.command",
     )
     which = command.add_mutually_exclusive_group()
-    which.add_argument("--from", dest="first", default="", metavar="STEP", help="continue with this step")
+    which.add_argument(
+        "--from", dest="first", default="", metavar="STEP", help="run this step and those after it"
+    )
     which.add_argument("--only", default="", metavar="STEP", help="run only this step")
     which.add_argument("--list", action="store_true", help="list the steps without running them")
     command.add_argument(
         "--models",
         type=Path,
         metavar="DIR",
-        help="compiled models for the steps that need them (default: the driver's model directory)",
+        help="directory of compiled models for the steps that need them (default: edgetpu/models in "
+        "$ROS_HOME or ~/.ros)",
     )
     command.add_argument(
         "--report",
         type=Path,
         default=Path("edgetpu_confirm"),
         metavar="FILE",
-        help="FILE.json and FILE.txt are written (default: edgetpu_confirm); --from and --only add to them",
+        help="write FILE.json and FILE.txt (default: edgetpu_confirm); --from and --only add to these files",
     )
-    _add_device_options(command, backends=("usb", "virtual"))
+    add_device_options(command, backends=("usb", "virtual"))

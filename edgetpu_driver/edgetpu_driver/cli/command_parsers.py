@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TypeAlias
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # not public in argparse
+# Not public in argparse.
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+OptionGroup: TypeAlias = "argparse._ArgumentGroup"
+
+BACKENDS = ("usb", "virtual", "cpu")
 
 PRESETS = ("low", "medium", "high", "max")
 
@@ -27,6 +31,31 @@ def add_group(commands: Commands, name: str, summary: str) -> Commands:
     """Add a command with subcommands."""
     group = commands.add_parser(name, help=summary, description=_sentence(summary))
     return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+
+def add_device_options(
+    command: argparse.ArgumentParser,
+    backends: tuple[str, ...] = BACKENDS,
+    *,
+    virtual: str = "a virtual stick",
+) -> OptionGroup:
+    """Add the options that choose and open a stick, and return their group; virtual: what is said of one."""
+    kinds = {"usb": "usb: a stick (default)", "virtual": f"virtual: {virtual}", "cpu": "cpu: LiteRT"}
+    group = command.add_argument_group("device")
+    group.add_argument(
+        "--backend", choices=backends, default="usb", help="; ".join(kinds[each] for each in backends)
+    )
+    group.add_argument("--serial", default="", help="use the stick with this serial number")
+    group.add_argument("--port", default="", metavar="BUS-PORT", help="use the stick there, e.g. 2-1.4")
+    group.add_argument(
+        "--firmware",
+        default="",
+        metavar="FILE",
+        help="image for a stick in boot mode (default: apex_latest_single_ep.bin in $ROS_HOME/edgetpu or "
+        "~/.ros/edgetpu)",
+    )
+    group.add_argument("--preset", choices=PRESETS, default="high", help="clock rates (default: high)")
+    return group
 
 
 def positive(text: str) -> int:

@@ -12,7 +12,7 @@ _MODEL_DIR = "edgetpu/models in $ROS_HOME or ~/.ros, where the driver looks"
 
 def add(commands: Commands) -> None:
     """Add `models` and its own commands."""
-    parts = add_group(commands, "models", "build graphs, compile them, take over compiled ones")
+    parts = add_group(commands, "models", "build and compile graphs, retarget and import compiled models")
     _add_build(parts)
     _add_compile(parts)
     _add_retarget(parts)
@@ -32,13 +32,13 @@ def _add_build(commands: Commands) -> None:
         commands,
         "build",
         "write the suite's own graphs",
-        "A name fully describes a graph, so any size is available; each graph has a JSON file that lists its "
-        "tensors with scales and zero points. The same name always gives the same bytes.",
+        "The name gives the kind and size of a graph, so any size can be built; the same name always gives "
+        "the same bytes. A JSON file next to each graph lists its tensors with scales and zero points.",
     )
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument("names", nargs="*", default=[], metavar="NAME", help="e.g. pattern_96x128_24x24")
-    which.add_argument("--all", action="store_true", help="those the nodes use by default")
-    which.add_argument("--list", action="store_true", help="write nothing; list the names there are")
+    which.add_argument("--all", action="store_true", help="write all graphs that the nodes use by default")
+    which.add_argument("--list", action="store_true", help="list the possible names and write nothing")
     _add_output(command, _MODEL_DIR)
 
 
@@ -47,9 +47,9 @@ def _add_compile(commands: Commands) -> None:
         commands,
         "compile",
         "compile graphs for the Edge TPU",
-        "Runs Google's edgetpu_compiler and reports the mapped operators and the memory used. Without it, "
-        "the program of a matrix (dense_<size> up to 1024) is generated here, for a real stick; other graphs "
-        "are packed for the virtual stick, which does not show what the compiler would do.",
+        "Runs Google's edgetpu_compiler and reports the mapped operators and the memory used. Without the "
+        "compiler it generates the program of a matrix (dense_<size> up to 1024) itself, for a real stick, "
+        "and packs other graphs for the virtual stick only.",
     )
     command.add_argument("files", type=Path, nargs="*", metavar="FILE", help="plain .tflite graphs")
     command.add_argument(
@@ -64,7 +64,9 @@ def _add_compile(commands: Commands) -> None:
         "are copied",
     )
     command.add_argument(
-        "--co-compile", action="store_true", help="so that all models stay in the chip's memory together"
+        "--co-compile",
+        action="store_true",
+        help="compile all files together, so that they stay in the chip's memory together",
     )
     command.add_argument(
         "--timeout", type=seconds, default=300.0, metavar="S", help="seconds to wait (default: 300)"
@@ -76,10 +78,10 @@ def _add_retarget(commands: Commands) -> None:
     command = _command(
         commands,
         "retarget",
-        "make a compiled file into that of another graph of the same operators and shapes",
-        "Needs no compiler: weights, biases and scales of the graph replace those of the compiled file, "
-        "whose own graph must be next to it. The result equals the compiler's output. Layers that cannot be "
-        "replaced are refused by name.",
+        "put the weights and scales of a graph into a compiled model of the same form",
+        "The graph needs the same operators and shapes as the compiled model, whose own graph must be next "
+        "to it. Needs no compiler; the result equals the compiler's output. If a layer cannot be replaced, "
+        "names it and writes nothing.",
     )
     command.add_argument("compiled", type=Path, metavar="COMPILED", help="x_edgetpu.tflite, next to x.tflite")
     command.add_argument("graph", type=Path, metavar="GRAPH", help="a plain .tflite graph")
@@ -91,9 +93,9 @@ def _add_import(commands: Commands) -> None:
         commands,
         "import",
         "import models that were compiled elsewhere",
-        "From a directory with x_edgetpu.tflite, x.tflite and x_edgetpu.json: reports the kind and use of "
-        "each model and copies it; unusable ones are refused with the reason.",
+        "Copies the models of a directory with x_edgetpu.tflite, x.tflite and x_edgetpu.json, and reports "
+        "the kind and use of each. Models that cannot be used are not copied; the reason is printed.",
     )
     command.add_argument("directory", type=Path, metavar="DIR", help="where the models are")
-    command.add_argument("--overwrite", action="store_true", help="replace other files of the same name")
+    command.add_argument("--overwrite", action="store_true", help="replace existing files of the same name")
     _add_output(command, _MODEL_DIR)

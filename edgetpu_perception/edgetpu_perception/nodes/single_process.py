@@ -50,15 +50,21 @@ def _own_arguments() -> Sequence[str]:
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="single_process", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="single_process", description="Run nodes and the driver in one process."
+    )
     parser.add_argument(
         "--nodes",
         type=_names,
         default=list(nodes_of("edgetpu_perception")),
-        help=f"separated by commas, of: {', '.join(node_table())}",
+        help=f"nodes to run, separated by commas, of {', '.join(node_table())} "
+        "(default: the perception nodes)",
     )
     parser.add_argument(
-        "--no-driver", dest="driver", action="store_false", help="the driver runs in another process"
+        "--no-driver",
+        dest="driver",
+        action="store_false",
+        help="do not run the driver, because another process does",
     )
     return parser.parse_args(arguments)
 

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 
 from edgetpu_driver.cli.command_parsers import (
-    PRESETS,
     Commands,
     add_command,
+    add_device_options,
     add_group,
     positive,
     seconds,
@@ -17,7 +17,7 @@ from edgetpu_driver.cli.command_parsers import (
 
 def add(commands: Commands) -> None:
     """Add `program` and its own commands."""
-    parts = add_group(commands, "program", "assemble programs of your own, run them, step through them")
+    parts = add_group(commands, "program", "assemble, run and single-step your own programs for the chip")
     _add_assemble(parts)
     _add_disassemble(parts)
     _add_extract(parts)
@@ -35,13 +35,15 @@ def _add_assemble(commands: Commands) -> None:
         "assemble",
         "assembly",
         "assemble text into a bitstream",
-        "The text is that of `edgetpu program disassemble`, by operations or by words; assembling its output "
-        "gives the same bytes.",
+        "Takes text as `edgetpu program disassemble` writes it, by operations or by words. Assembling that "
+        "output gives the same bytes.",
     )
-    command.add_argument("text", type=Path, metavar="TEXT", help="the text of one program")
+    command.add_argument("text", type=Path, metavar="TEXT", help="text file with one program")
     command.add_argument("--output", type=Path, required=True, metavar="FILE", help="the bitstream to write")
     command.add_argument(
-        "--frame", action="store_true", help="put the start before the text, and halt, NOPs and end after it"
+        "--frame",
+        action="store_true",
+        help="add the usual start of a program before the text, and halt, NOPs and end after it",
     )
 
 
@@ -51,7 +53,7 @@ def _add_disassemble(commands: Commands) -> None:
         "disassemble",
         "assembly",
         "show a bitstream as text",
-        "The same as `edgetpu disassemble`: a line for each operation, then the requested transfers.",
+        "Same as `edgetpu disassemble`: prints a line for each operation, then the requested transfers.",
     )
     command.add_argument(
         "files", type=Path, nargs="+", metavar="MODEL|BITSTREAM", help="compiled .tflite files or bitstreams"
@@ -139,18 +141,11 @@ def _add_program(command: argparse.ArgumentParser) -> None:
 
 
 def _add_device(command: argparse.ArgumentParser) -> None:
-    group = command.add_argument_group("device")
-    group.add_argument(
-        "--backend",
-        choices=("usb", "virtual"),
-        default="usb",
-        help="a stick on USB (default), or a virtual stick, which runs programs of the scalar core alone and "
-        "those of matrices",
+    group = add_device_options(
+        command,
+        ("usb", "virtual"),
+        virtual="a virtual stick, which runs programs of the scalar core alone and those of matrices",
     )
-    group.add_argument("--serial", default="", help="only the stick of this serial number")
-    group.add_argument("--port", default="", metavar="BUS-PORT", help="only the stick there, e.g. 2-1.4")
-    group.add_argument("--firmware", default="", metavar="FILE", help="image for a stick in boot mode")
-    group.add_argument("--preset", choices=PRESETS, default="high", help="clock rates (default: high)")
     group.add_argument(
         "--timeout",
         type=seconds,
