@@ -187,13 +187,13 @@ def test_goes_on_with_the_present_policy_when_the_file_changes_after_its_check(
 
 def test_refuses_a_policy_that_makes_no_velocity(partner: Partner, folder: Path) -> None:
     file = policy(folder, "three", 1.0, outputs=3)
-    assert partner.set_policy(file) == "policy: expected a network of 2 outputs, a velocity; got 3"
+    assert partner.set_policy(file) == "policy: expected a network with 2 outputs for a velocity; got 3"
 
 
 def test_tells_the_error_of_each_layer(node: Any, partner: Partner, folder: Path) -> None:
     assert partner.set_policy(policy(folder, "full", 1.0)) == ""
     partner.command(0.1, 0.1)
-    assert "errors of its layers by 8 bits: 1: " in node.output
+    assert "errors due to 8 bits by layer: 1: " in node.output
 
 
 def test_observes_only_what_is_valid_and_recent(

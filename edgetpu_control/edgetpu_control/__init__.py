@@ -1,4 +1,4 @@
-"""Controllers that steer a robot by what its camera measures: free of ROS, and a node for each.
+"""Controllers that steer a robot by what its camera measures, without ROS, and a node for each.
 
 The names below are loaded on first use, so that importing the package costs nothing.
 """

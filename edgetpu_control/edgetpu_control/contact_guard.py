@@ -1,4 +1,4 @@
-"""Limits the forward speed of a robot so that it stops before what its camera sees growing."""
+"""Limits the forward speed of a robot so that it stops before anything that grows in the camera's image."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEASURED_OVER = 0.2
 """Seconds before an image over which a growth is measured; chosen on the simulated robot (`make drive`)."""
 
 _WIDTH_IN_SIGMAS = math.sqrt(12)
-"""Of an interval within which every value is as likely."""
+"""Width of a uniform distribution over its standard deviation."""
 
 
 class Restriction(Enum):
@@ -41,27 +41,27 @@ class GuardSettings:
     """How the robot brakes, and what it keeps free."""
 
     gap: float = 0.3
-    """m to be left between the robot's hull and what lies ahead."""
+    """m that stay free between the robot's hull and what lies ahead."""
     camera_to_hull: float = 0.0
     """m from the camera forward to the foremost part of the robot."""
     deceleration: float = 0.5
-    """m/s^2 with which the robot brakes."""
+    """m/s^2; braking of the robot."""
     reaction_time: float = 0.15
     """s from a command to the robot's reaction to it."""
     sigmas: float = 1.0
-    """Standard deviations by which the distance is taken to be less than measured."""
+    """Standard deviations that are subtracted from the measured distance."""
     hysteresis: float = 0.1
-    """m by which the free way must exceed 0 before a robot that was stopped may go on."""
+    """m of free way that a stopped robot needs to drive on."""
     contact_time: float = 2.0
-    """s; a robot that stands is held by what comes nearer and would touch it within that time."""
+    """s; a standing robot does not start while something approaches that would touch it within this time."""
     blind_speed: float = 0.0
-    """m/s without a valid time to contact."""
+    """m/s; limit without a valid time to contact."""
     release_angle: float = 0.5
-    """rad; what lay ahead is forgotten after the robot has turned so far."""
+    """rad; after a turn by this angle the distance is forgotten."""
     slow_size: float = 0.4
     """Height of a detected object, as a share of the image's, from which the robot is slowed down."""
     stop_size: float = 0.7
-    """Height at which it is stopped; it goes on below 0.9 of it."""
+    """Height at which it is stopped; it drives on below 0.9 of it."""
 
     def __post_init__(self) -> None:
         """InputError for sizes of detections in the wrong order."""
@@ -73,11 +73,11 @@ class GuardSettings:
 
 
 SIZE_RELEASE = 0.9
-"""Share of `stop_size` below which a robot stopped by a detection goes on; more than a box's noise."""
+"""Share of `stop_size` below which a robot that a detection stopped drives on; exceeds the noise of boxes."""
 
 
 class ContactGuard:
-    """Passes a velocity on, its forward speed limited to what lets the robot stop in time.
+    """Passes on a velocity with its forward speed limited so that the robot can stop in time.
 
     What lies ahead limits neither turning nor driving backwards. The robot speeds up no faster than limits
     allow, and brakes at once. Without a velocity for `timeout` seconds the speed is 0; without a valid
@@ -97,7 +97,7 @@ class ContactGuard:
         self.settings = settings
         self.limits = limits
         self.deadband = Deadband()
-        """Of the velocities that are given."""
+        """The latest returned velocity."""
         self.timeout = timeout
         self.restriction = Restriction.NO_COMMAND
         self.distance = DistanceFilter()
@@ -105,9 +105,9 @@ class ContactGuard:
         self._needs_detections, self._needs_odometry = detections, odometry
         self._ramp = VelocityRamp()
         self._told, self._braking = VelocityHistory(), VelocityHistory()
-        """What the robot does if it obeys at once, and if it brakes as slowly as it may."""
+        """Velocities of a robot that obeys at once, and of one that brakes as slowly as it may."""
         self._lag = 0.0
-        """By which it may follow the latter, s."""
+        """Delay, s, of the second one at most."""
         self._asked = STANDSTILL
         self._asked_at = self._seen_at = self._detected_at = self._approached_at = -math.inf
         self._driven_at = self._given_at = -math.inf
@@ -117,7 +117,7 @@ class ContactGuard:
         self._stopped = self._stopped_by_detection = False
 
     def ask(self, velocity: Velocity, now: float) -> None:
-        """Take the velocity that is wanted. now: s."""
+        """Take the requested velocity. now: s."""
         self._asked, self._asked_at = velocity, now
 
     def drive(self, velocity: Velocity, now: float) -> None:
@@ -138,14 +138,14 @@ class ContactGuard:
         self._braking.add(now, replace(velocity, linear=max(velocity.linear, braked)))
 
     def measure(self, contact: Contact, stamp: float, now: float) -> None:
-        """Take what was measured in an image of the time `stamp`, s."""
+        """Take the measurement of an image with this stamp, s."""
         if not contact.is_plausible or stamp <= self._seen_at:
             return
         self._advance(now)
         self._seen_at = stamp
         speed, sigma = self._speed(stamp)
         self.distance.measure(contact, stamp, speed, sigma, self._driven(stamp, now)[0])
-        # Growth that a robot sees while it stands is due to what moves.
+        # Growth that a standing robot sees comes from something that moves.
         if contact.approaching and speed < SLOWEST and self._contact_is_near(contact):
             self._approached_at = stamp
         if contact.approaching and math.isfinite(self.distance.distance):
@@ -160,13 +160,13 @@ class ContactGuard:
             self._size, self._detected_at = height, stamp
 
     def release(self) -> None:
-        """Forget what lay ahead; for somebody who knows that it is gone."""
+        """Forget what lay ahead; for callers who know that it is gone."""
         self.distance.forget()
         self._approached_at = -math.inf
         self._stopped = False
 
     def command(self, now: float) -> Velocity | None:
-        """Return the velocity from now on, s; None while none is asked for, after a standstill was given."""
+        """Return the velocity from now, s; None while none is requested and a standstill was returned."""
         seconds = min(max(now - self._given_at, 0.0), self.timeout)
         self._given_at = now
         self._advance(now)
@@ -183,7 +183,7 @@ class ContactGuard:
         return self._ramp.speed_up(wanted, self.limits, seconds)
 
     def _advance(self, now: float) -> None:
-        """Move what lies ahead by what the robot has driven since the last call."""
+        """Reduce the distance by the way driven since the last call."""
         if now < self._now:  # the clock was set back
             self._seen_at = self._detected_at = self._approached_at = self._driven_at = -math.inf
             self.distance.forget()
@@ -196,15 +196,15 @@ class ContactGuard:
         self._now = now
 
     def _speed(self, stamp: float) -> tuple[float, float]:
-        """Return the robot's speed while a growth was measured, m/s, and how uncertain it is."""
+        """Return the robot's speed during a measurement of growth, m/s, and its standard deviation."""
         before = self._braking.at(stamp - MEASURED_OVER - self._lag).linear
         after = self._told.at(stamp).linear
         return (before + after) / 2, abs(before - after) / _WIDTH_IN_SIGMAS
 
     def _driven(self, since: float, until: float) -> tuple[float, float]:
-        """Return the way between two times, m, and how uncertain it is.
+        """Return the way driven between two times, m, and its standard deviation.
 
-        It is between those of a robot that obeys at once, and of one that obeys as late as it may.
+        It lies between the ways of a robot that obeys at once and of one that obeys as late as it may.
         """
         one = self._told.travelled(since, until).linear
         other = self._braking.travelled(since - self._lag, until - self._lag).linear
@@ -215,7 +215,7 @@ class ContactGuard:
         return certain * self.settings.contact_time > 1
 
     def _limit(self, now: float) -> tuple[float, Restriction]:
-        """Return the highest forward speed, m/s, and what it is due to."""
+        """Return the highest forward speed, m/s, and its reason."""
         limits = [(self._speed_before_contact(), Restriction.DISTANCE)]
         if now - self._seen_at > self.timeout:
             limits.append((self.settings.blind_speed, Restriction.BLIND))
@@ -242,7 +242,7 @@ class ContactGuard:
         return math.sqrt(lost**2 + 2 * settings.deceleration * free) - lost
 
     def _speed_before_detection(self, now: float) -> float:
-        """Speed that the latest detections allow, as a share of the wanted one, m/s."""
+        """Speed, m/s, that the latest detections allow, a share of the requested one."""
         settings, asked = self.settings, max(self._asked.linear, 0.0)
         if now - self._detected_at > self.timeout:
             return settings.blind_speed

@@ -1,4 +1,4 @@
-"""The base of controllers that make velocities: limits, a ramp, and the memory of what was commanded."""
+"""The base class of velocity controllers: limits, a ramp, and a history of the commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgetpu_control.velocity import Velocity, VelocityHistory, VelocityLimits, 
 
 
 class Controller:
-    """Approaches the velocities that a subclass wants within limits, and knows how far the robot turned."""
+    """Approaches the velocity that a subclass wants within limits, and knows how far the robot has turned."""
 
     def __init__(self, limits: VelocityLimits, timeout: float) -> None:
         """timeout: s after which measurements are too old to be used."""
@@ -20,11 +20,11 @@ class Controller:
 
     @property
     def velocity(self) -> Velocity:
-        """The velocity that was given last."""
+        """The velocity that was returned last."""
         return self._ramp.velocity
 
     def turned(self, since: float, until: float) -> float:
-        """Return the angle between two times, s, by which the robot was turned, rad, left positive."""
+        """Return how far the robot turned between two times, s, in rad, left positive."""
         return self._history.travelled(since, until).angular
 
     def _advance(self, now: float) -> float:

@@ -6,27 +6,27 @@ import math
 from dataclasses import dataclass
 
 SLOWEST = 0.05
-"""m/s; below it a time to contact says nothing of the distance, as its error is divided by the speed."""
+"""m/s; at lower speeds a time to contact gives no distance, as its error is divided by the speed."""
 
 SPEED_ERROR = 0.05
 """Standard deviation of the robot's speed, relative to it: odometry of wheels, and lag behind commands."""
 
 LEAST_SPEED_ERROR = 0.02
-"""m/s. Below it wheels slip and stick, so a slow robot's times to contact tell little of the distance."""
+"""m/s. At lower speeds wheels slip and stick, so the distance follows less surely from the speed."""
 
 KNOWN_SPEED = 2.0
-"""Standard deviations that a speed must be above 0 to tell a distance."""
+"""Standard deviations by which a speed must exceed 0 to give a distance."""
 
 SPEED_ERROR_LASTS = 0.5
-"""Seconds in which the errors of the speed are alike, so that more measurements make them no smaller: as long
-as it takes to brake, or to get up to speed."""
+"""Seconds over which the errors of the speed are correlated, so that averaging does not reduce them: as long
+as the robot takes to brake or to get up to speed."""
 
 OWN_MOTION = 0.05
 """m per square root of a second: how uncertain a distance becomes in 1 s, as what lies ahead may move.
-Faster things do not pass the gate, and the filter starts anew at them."""
+Measurements of faster things do not fit, and the filter restarts with them."""
 
 GATE = 3.0
-"""Standard deviations at which a measurement is taken for that of another thing, if a second one agrees."""
+"""Standard deviations from which a measurement belongs to something else, if a second one agrees with it."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Contact:
     expansion_rate_sigma: float
     """Its standard deviation, 1/s."""
     approaching: bool
-    """Whether something grows for certain."""
+    """Whether something certainly grows."""
 
     @property
     def is_plausible(self) -> bool:
@@ -53,8 +53,8 @@ class Contact:
 class DistanceFilter:
     """A Kalman filter of one distance, m, from the camera.
 
-    A measurement is speed / expansion_rate. Between measurements the distance becomes less by what the
-    robot drives, so it is also known while the robot stands and its camera sees no growth.
+    A measurement is speed / expansion_rate. Between measurements the distance decreases by the way driven, so
+    it is also known while the robot stands and its camera sees no growth.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class DistanceFilter:
         self.variance = 0.0
         self._measured_at = -math.inf
         self._odd: float | None = None
-        """The last measurement, if it did not fit or was the first; with the next like it, it starts anew."""
+        """The last measurement, if it did not fit or was the first; a second like it restarts the filter."""
 
     @property
     def sigma(self) -> float:
@@ -71,12 +71,12 @@ class DistanceFilter:
         return math.sqrt(self.variance)
 
     def forget(self) -> None:
-        """Take the way for free."""
+        """Forget the distance: nothing lies ahead."""
         self.distance, self.variance, self._odd = math.inf, 0.0, None
         self._measured_at = -math.inf
 
     def drive(self, metres: float, sigma: float, seconds: float) -> None:
-        """Take note of what the robot has driven, forward positive, and of its standard deviation, m."""
+        """Take the way that the robot has driven, forward positive, and its standard deviation, m."""
         if self._odd is not None:
             self._odd -= metres
         if math.isinf(self.distance):
@@ -89,7 +89,7 @@ class DistanceFilter:
     def measure(
         self, contact: Contact, stamp: float, speed: float, speed_sigma: float, driven: float
     ) -> None:
-        """Take a measurement in an image of the time `stamp`, s.
+        """Take the measurement of an image with this stamp, s.
 
         speed, speed_sigma: of the robot when the image was taken, m/s, forward positive, and its standard
         deviation. driven: way since then, m.
@@ -110,12 +110,12 @@ class DistanceFilter:
         self._update(distance - driven, own + common, own + alike * common)
 
     def _forget_if_beyond(self, least: float) -> None:
-        """Forget a distance that is less than what lies ahead is away for certain."""
+        """Forget the distance if what lies ahead is certainly farther away."""
         if self.distance + GATE * self.sigma < least:
             self.forget()
 
     def _update(self, distance: float, variance: float, weighed: float) -> None:
-        """Take a distance, m, of this variance; weighed: the variance that it is to be weighed by."""
+        """Take a distance, m, with this variance; weighed: the variance for its weight."""
         if math.isinf(self.distance):
             self._take_odd(distance, variance)
             return
@@ -131,12 +131,12 @@ class DistanceFilter:
         self.variance *= 1 - gain
 
     def _take_odd(self, distance: float, variance: float) -> None:
-        """Start at a measurement that does not fit, or is the first, if the one before it says the same."""
+        """Restart with a measurement that does not fit or is the first, if the one before agrees with it."""
         before, self._odd = self._odd, distance
         if before is not None and (before - distance) ** 2 <= 2 * GATE**2 * variance:
             self.distance, self.variance, self._odd = distance, variance, None
 
 
 def _alike(seconds: float) -> float:
-    """Return how many errors of the speed, of one in so many seconds, are alike."""
+    """Return how many measurements at this interval, s, share one error of the speed."""
     return max(SPEED_ERROR_LASTS / max(seconds, 1e-3), 1.0)

@@ -11,14 +11,14 @@ from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits, clamp
 
 
 class HoldState(Enum):
-    """What the controller does with the turning that is asked for."""
+    """What the controller does with the requested turn rate."""
 
     IDLE = auto()
-    """Nothing is asked for, and no heading is held."""
+    """Nothing is requested, and no heading is held."""
     STEERED = auto()
-    """The turning that is asked for is passed on."""
+    """The requested turn rate is passed on."""
     HOLDING = auto()
-    """The robot is turned to the wanted heading."""
+    """The robot turns to the wanted heading."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,18 @@ class HoldGains:
     deadband: float = 0.005
     """rad; a smaller error does not turn the robot."""
     steering_deadband: float = 0.02
-    """rad/s; a smaller angular velocity that is asked for means straight on."""
+    """rad/s; a smaller requested angular velocity means straight on."""
     hold_when_straight: bool = True
-    """Whether the heading is held while straight on is asked for."""
+    """Whether the heading is held while straight on is requested."""
 
 
 class HeadingHold(Controller):
-    """A proportional controller of the heading, with a model of its own delay and no overshoot.
+    """A proportional controller of the heading that allows for the delay of images and does not overshoot.
 
-    What the robot has turned since the image, by its own commands, is added to the heading. The angular
-    velocity is bounded so that the robot can brake before the wanted heading within its limits. Without a
-    measurement for `timeout` seconds nothing is held; without a wish for as long the robot stops driving.
+    The angle that the robot has turned since the image, by the commands, is added to the heading. The
+    angular velocity is bounded so that the robot can brake before the wanted heading within its limits.
+    Without a measurement for `timeout` seconds no heading is held; without a request for as long the robot
+    stops.
     """
 
     def __init__(self, gains: HoldGains, limits: VelocityLimits, timeout: float) -> None:
@@ -56,15 +57,15 @@ class HeadingHold(Controller):
 
     @property
     def state(self) -> HoldState:
-        """What it does now."""
+        """The present mode."""
         if self.target is not None:
             return HoldState.HOLDING
         return HoldState.IDLE if self._asked == STANDSTILL else HoldState.STEERED
 
     def measure(self, yaw: float, reference: object, stamp: float) -> None:
-        """Take a heading, rad, counter-clockwise positive, of the image of this time, s.
+        """Take a heading, rad, counter-clockwise positive, of the image with this stamp, s.
 
-        reference: another one means that the compass counts from another zero; a held heading is released.
+        reference: stamp at which the heading was zero; if it changes, a held heading is released.
         """
         if not math.isfinite(yaw) or stamp <= self._stamp:
             return
@@ -73,7 +74,7 @@ class HeadingHold(Controller):
         self._yaw, self._stamp = yaw, stamp
 
     def ask(self, velocity: Velocity, now: float) -> None:
-        """Take the velocity that somebody steers with. Its turning ends the holding of a heading."""
+        """Take the requested velocity. A turn ends the holding of a heading."""
         self._asked, self._asked_at = velocity, now
         if abs(velocity.angular) > self.gains.steering_deadband:
             self.target = None
@@ -85,32 +86,32 @@ class HeadingHold(Controller):
         return self._yaw + self.turned(self._stamp, now)
 
     def turn_by(self, angle: float, now: float) -> bool:
-        """Hold a heading that is this angle, rad, further counter-clockwise; False: no heading is known."""
+        """Hold the heading this angle, rad, further counter-clockwise; False if no heading is known."""
         heading = self.heading(now)
         if heading is None or not math.isfinite(angle):
             return False
-        # From the wanted heading if one is held, so that turns by parts of a circle add up.
+        # Relative to the held heading, if any, so that successive turns add up.
         self.target = (heading if self.target is None else self.target) + angle
         return True
 
     def turn_to(self, yaw: float, now: float) -> bool:
-        """Hold this heading, rad since the compass was last reset; False: no heading is known."""
+        """Hold this heading, rad since the compass was last reset; False if no heading is known."""
         if self.heading(now) is None or not math.isfinite(yaw):
             return False
         self.target = yaw
         return True
 
     def release(self) -> None:
-        """Hold no heading until one is asked for, or straight on."""
+        """Hold no heading until one, or straight on, is requested."""
         self.target = None
 
     def error(self, now: float) -> float:
-        """Return the angle, rad, that is left to turn counter-clockwise; NaN if nothing is held."""
+        """Return the remaining angle, rad, counter-clockwise; NaN if no heading is held."""
         heading = self.heading(now)
         return math.nan if self.target is None or heading is None else self.target - heading
 
     def command(self, now: float) -> Velocity | None:
-        """Return the velocity from now on, s; None while nothing is asked for and the robot stands."""
+        """Return the velocity from now on; None while nothing is requested and the robot stands. now: s."""
         if now < self._now:  # the clock was set back
             self.target, self._asked, self._stamp = None, STANDSTILL, -math.inf
         seconds = self._advance(now)
@@ -127,7 +128,7 @@ class HeadingHold(Controller):
             self.target = None
 
     def _hold_while_straight(self, now: float) -> None:
-        """Hold the present heading once the robot, asked to drive straight on, does not turn any more."""
+        """Hold the present heading once the robot is to drive straight on and no longer turns."""
         straight = self._asked.linear != 0 and abs(self._asked.angular) <= self.gains.steering_deadband
         turning = abs(self.velocity.angular) > self.gains.steering_deadband
         if self.target is None and self.gains.hold_when_straight and straight and not turning:
@@ -139,6 +140,6 @@ class HeadingHold(Controller):
             return self._asked.angular
         if abs(error) <= self.gains.deadband:
             return 0.0
-        # The velocity from which the robot can still brake within the angle that is left.
+        # The velocity from which the robot can still brake within the remaining angle.
         fastest = math.sqrt(2 * self.limits.angular_acceleration * abs(error))
         return clamp(self.gains.turn * error, fastest)

@@ -1,4 +1,4 @@
-"""One observation put together from the messages of several topics."""
+"""Joins the messages of several topics to one observation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgetpu_driver.errors import InputError
 
 @dataclass(frozen=True)
 class ObservedFields:
-    """Where some numbers of an observation come from."""
+    """The source of some numbers of an observation."""
 
     topic: str
     message_type: str

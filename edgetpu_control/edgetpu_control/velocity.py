@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from edgetpu_driver.errors import InputError
 
 FASTEST = 1000.0
-"""m/s and rad/s. Far beyond any robot; what is beyond it is an error of its sender."""
+"""m/s and rad/s. Far beyond any robot; a faster velocity is an error of its sender."""
 _LONGEST_HISTORY = 5.0
 """Seconds of velocities kept; results are older only if something has failed, and are ignored then."""
 
@@ -54,7 +54,7 @@ class VelocityLimits:
 
 @dataclass(frozen=True)
 class Deadband:
-    """Magnitudes below which a velocity that is asked for means 0; neither is negative."""
+    """Magnitudes below which a requested velocity counts as 0; neither is negative."""
 
     linear: float = 0.0
     """m/s."""
@@ -62,7 +62,7 @@ class Deadband:
     """rad/s."""
 
     def applied(self, velocity: Velocity) -> Velocity:
-        """Return the velocity without what is too small."""
+        """Return the velocity with small components set to 0."""
         return Velocity(
             0.0 if abs(velocity.linear) < self.linear else velocity.linear,
             0.0 if abs(velocity.angular) < self.angular else velocity.angular,
@@ -70,7 +70,7 @@ class Deadband:
 
 
 class VelocityRamp:
-    """Approaches the velocities asked for no faster than limits allow."""
+    """Approaches requested velocities no faster than limits allow."""
 
     def __init__(self) -> None:
         self.velocity = STANDSTILL
@@ -110,7 +110,7 @@ def clamp(value: float, limit: float) -> float:
 
 
 class VelocityHistory:
-    """The velocities of the last seconds, to tell how far the robot has moved since an image was taken."""
+    """The velocities of the last seconds, which say how far the robot has moved since an image was taken."""
 
     def __init__(self) -> None:
         self._entries: deque[tuple[float, Velocity]] = deque()

@@ -1,4 +1,4 @@
-"""Velocities at a fixed rate that follow, within limits, what was commanded now and then."""
+"""Follows irregular commands with velocities at a fixed rate, within limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class VelocityFollower(Controller):
         self._wanted, self._commanded_at = velocity, now
 
     def step(self, now: float) -> Velocity | None:
-        """Return the velocity from now on, s; None once a standstill was given and no command is recent."""
+        """Return the velocity from now on; None once the robot stands and no command is recent. now: s."""
         recent = 0 <= now - self._commanded_at <= self.timeout
         if not recent and not self._moving:
             self._advance(now)

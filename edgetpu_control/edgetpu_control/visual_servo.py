@@ -1,4 +1,4 @@
-"""Turns a robot towards a target in the image, and drives up to it until it looks as large as wanted."""
+"""Turns a robot towards a target in the image and drives to it until it looks as large as wanted."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class Target:
 
 
 POSITION_SHARE, MOTION_SHARE = 0.4, 0.03
-"""Shares of an unexpected bearing that are taken for the target's direction, and for its motion in one image.
+"""Gains for the bearing and for its change from one image to the next.
 
-An alpha-beta filter, which follows a target that begins to move within ten images; chosen on `make drive`."""
+Of an alpha-beta filter; it follows a target that starts to move within ten images. Chosen by
+`make drive`."""
 
 
 class _TargetDirection:
@@ -63,12 +64,12 @@ class ServoGains:
 
 
 class VisualServo(Controller):
-    """A proportional controller of bearing and size, with models of its own delay and of the target's motion.
+    """A proportional controller of bearing and size that allows for the delay of the images.
 
-    The bearing is that of an image taken some time ago. What the robot has turned since, by its own commands,
-    and what the target has moved are added to it; so the delay of the images does not bound the gain, only
-    that of the robot does, and a target that moves evenly is followed without lagging behind.
-    Without a measurement for `timeout` seconds the wanted velocity is 0.
+    The bearing is that of an image taken some time ago. The angles that the robot, by the commands, and the
+    target have moved since then are added to it. So the robot's lag limits the gain, not the delay of the
+    images, and a target that moves evenly is followed without lag. Without a measurement for `timeout`
+    seconds the wanted velocity is 0.
     """
 
     def __init__(self, gains: ServoGains, limits: VelocityLimits, timeout: float) -> None:
@@ -82,7 +83,7 @@ class VisualServo(Controller):
         self._looked_at = -math.inf
 
     def look(self, stamp: float) -> None:
-        """Take note that a target was looked for in the image of this time, s, found or not."""
+        """Note that the image of this time, s, was searched for the target, whether it was found or not."""
         self._looked_at = max(self._looked_at, stamp)
 
     def measure(self, target: Target, stamp: float) -> None:
@@ -102,7 +103,7 @@ class VisualServo(Controller):
         self.look(stamp)
 
     def command(self, now: float) -> Velocity | None:
-        """Return the velocity from now on, s; None while there is no target and the robot stands.
+        """Return the velocity from now on; None while there is no target and the robot stands. now: s.
 
         The first call after the clock was set back forgets the target.
         """
@@ -120,7 +121,7 @@ class VisualServo(Controller):
         return self._approach(search, seconds)
 
     def _search(self) -> Velocity:
-        """Return the velocity without a target: a turn to the side where it was last, while images come."""
+        """Return the velocity without a target: while images arrive, a turn to where it was last seen."""
         if self._now - self._looked_at > self.timeout:
             return STANDSTILL
         return Velocity(0.0, self._side * self.gains.search_speed)

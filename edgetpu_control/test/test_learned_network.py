@@ -202,7 +202,7 @@ class TestCommandLine:
         files = [str(tmp_path / "samples.npz"), str(tmp_path / "policy.npz")]
         assert main([*files, "--hidden", "8", "--epochs", "2"]) == 0
         assert load_network(tmp_path / "policy.npz").sizes == (3, 8, 2)
-        assert "error of layer 2 by 8 bits" in capsys.readouterr().out
+        assert "error due to 8 bits in layer 2" in capsys.readouterr().out
 
     def test_refuses_other_files(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         np.savez(tmp_path / "samples.npz", observations=np.ones((2, 2)))

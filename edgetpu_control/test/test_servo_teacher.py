@@ -63,6 +63,7 @@ def test_the_command_tells_the_observations_of_the_policy(
 ) -> None:
     assert main([VISUAL_SERVO, str(tmp_path / "follow.npz"), "--epochs", "1", "--hidden", "8"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("deviation from the teacher, over the RMS of its commands: always 0, ")
-    assert [line.split(" by 8 bits")[0] for line in lines[1:3]] == ["error of layer 1", "error of layer 2"]
+    assert lines[0].startswith("deviation from the teacher, relative to the RMS of its commands: always 0, ")
+    layers = [line.partition(":")[0] for line in lines[1:3]]
+    assert layers == ["error due to 8 bits in layer 1", "error due to 8 bits in layer 2"]
     assert lines[3] == f'parameter observations of the policy node: "{SOURCES}"'

@@ -16,9 +16,9 @@ from edgetpu_driver.files import npz_archive
 Array = NDArray[np.float64]
 
 MOST_UNITS = 1024
-"""Of a layer; the largest that programs of the suite have been compared with the compiler's for."""
+"""Units of a layer at most; up to this size, programs of the suite were compared with the compiler's."""
 MOST_SAMPLES = 1024
-"""Inputs kept in the file, from which ranges and errors are found when the network is quantised."""
+"""Inputs in the file, for ranges and errors when the network is quantised."""
 
 
 _KIND = "a learned network"
@@ -37,7 +37,7 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """The ranges of several quantities, by which they are brought to -1 to 1."""
+    """The ranges of several quantities, which `normalise` maps to -1 to 1."""
 
     low: Array
     """float64[n]."""
@@ -55,7 +55,7 @@ class Interval:
         return 0.5 * (self.high - self.low)
 
     def normalise(self, values: Array) -> Array:
-        """Bring values, float64[.., n], to -1 to 1; beyond it where they are beyond the range."""
+        """Map values, float64[.., n], to -1 to 1; values beyond the range are mapped beyond that."""
         return (values - self.centre) / self.half
 
     def restore(self, normal: Array) -> Array:
@@ -172,7 +172,7 @@ def load_network(path: Path) -> Network:
 def random_network(
     sizes: Sequence[int], inputs: Interval, outputs: Interval, samples: Array, random: np.random.Generator
 ) -> Network:
-    """Return a network to be trained, with weights after He et al. (2015), which suit ReLU."""
+    """Return an untrained network with the initial weights of He et al. (2015) for ReLU."""
     layers = tuple(
         Layer(random.standard_normal((rows, columns)) * np.sqrt(2.0 / columns), np.zeros(rows))
         for columns, rows in pairwise(sizes)

@@ -1,4 +1,4 @@
-"""A network in 8 bits: one graph for the stick, what crosses into it and out, and the error of each layer."""
+"""A network in 8 bits: one graph for the stick, the conversion of its data, and the errors of its layers."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ _IN_SCALE = 1 / INT8_MAX
 _LEAST_RANGE = 1e-6
 """Range given to units that are never active."""
 _EXPONENTS = (0.0, 0.5, 1.0)
-"""How far units of a layer are brought to one range: not at all, by the root, fully. The best counts."""
+"""Exponents of the equalisation of ranges in a layer: none, the root, full. The best is used."""
 _DAMPING = 0.01
 """Share of the mean square of the inputs that is added to each, as GPTQ proposes."""
 _BIAS_LIMITS = -(2**30), 2**30
-"""Leaves room for the products in sums of 32 bits."""
+"""Leaves room for the products in 32-bit sums."""
 _HIDDEN_HEADROOM = 1.25
-"""Range of a hidden layer over that of the samples, which do not contain the largest value of all. The error
+"""Range of a hidden layer over that of the samples, because other inputs have larger values. The error
 on other observations is least from 1.2 to 1.35 (`make accuracy ALGORITHMS=policy`)."""
 _OUTPUT_HEADROOM = 1.02
-"""Range of the last layer over that of the commands, whose ends it then has in spite of rounding."""
+"""Range of the last layer over that of the commands, so that rounding does not cut off its ends."""
 
 
 @dataclass(frozen=True)
 class LayerError:
-    """What 8 bits cost in a layer, over the RMS of its outputs."""
+    """The error due to 8 bits in a layer, relative to the RMS of its outputs."""
 
     units: int
     own: float
-    """Of this layer alone, given the exact outputs of the one before."""
+    """Of this layer alone, with the exact outputs of the previous one."""
     total: float
     """Of this layer and all before it."""
 
 
 @dataclass(frozen=True, eq=False)
 class QuantisedLayer:
-    """A layer as the stick has it."""
+    """A layer as it is on the stick."""
 
     weights: NDArray[np.int8]
     """int8[outputs, inputs], with copies."""
@@ -63,17 +63,17 @@ class QuantisedLayer:
 class QuantisedNetwork:
     """A network whose layers are 8-bit, run for `batch` inputs at a time as one graph.
 
-    Where a layer of the program has room for several copies of its units, each copy is rounded by another
-    fraction of a step. The next layer adds them up, so that what rounding takes from one, another has.
+    Where the program's layer has room for several copies of a unit, each copy is rounded with another offset.
+    The next layer adds them up, so that rounding errors cancel.
     """
 
     network: Network
-    """In float64, with units scaled so that they use their range; what it computes is the same."""
+    """In float64, with its units rescaled to use their range; it computes the same."""
     layers: tuple[QuantisedLayer, ...]
     copies: tuple[int, ...]
     """Of the inputs, then of the units of every layer."""
     widths: tuple[int, ...]
-    """Values of the input, then of every layer, with copies and padding."""
+    """Size of the input, then of every layer, with copies and padding."""
     batch: int
 
     def encode(self, inputs: Array) -> NDArray[np.uint8]:
@@ -179,11 +179,11 @@ class QuantisedNetwork:
 def quantise(
     network: Network, *, width: int = 0, batch: int = 1, row_scales: bool = True
 ) -> QuantisedNetwork:
-    """Quantise a network to 8 bits; ranges are those that its samples need.
+    """Quantise a network to 8 bits, with ranges from its samples.
 
-    width: units of every layer of the program; what a layer leaves free is filled with copies of its units,
-    the rest is zero. 0: no copies. batch: inputs run at a time. row_scales: whether weights have a scale for
-    each row instead of one for the layer. InputError for a width below the largest layer.
+    width: units of every layer of the program; free units are filled with copies of the layer's units, the
+    rest are zero. 0: no copies. batch: inputs run at a time. row_scales: one scale for each row of the
+    weights instead of one for the layer. InputError for a width below the largest layer.
     """
     widest = max(network.sizes)
     if width and not widest <= width <= MOST_UNITS:
@@ -206,9 +206,9 @@ def _distinct(networks: Iterable[Network]) -> list[Network]:
 
 
 def _equalised(network: Network, exponent: float) -> Network:
-    """Scale hidden units, and what weighs them, so that their largest values come closer to one another.
+    """Scale hidden units, and the weights on them, so that their largest values become more alike.
 
-    ReLU lets a positive factor pass, so the outputs stay (Nagel et al., 2019).
+    ReLU preserves positive factors, so the outputs stay the same (Nagel et al., 2019).
     """
     largest = _largest(network)
     layers, before = [], np.ones(network.sizes[0])
@@ -223,7 +223,7 @@ def _equalised(network: Network, exponent: float) -> Network:
 def _largest(network: Network) -> list[Array]:
     """Largest magnitudes of the units of every layer over the samples."""
     found = [np.abs(each).max(axis=0) for each in network.sample_activations()[1:]]
-    # Units that are hardly ever active need no range of their own.
+    # Units that are hardly ever active need no smaller range than this.
     return [np.maximum(each, max(_LEAST_RANGE, 1e-2 * float(each.max()))) for each in found]
 
 
@@ -277,9 +277,9 @@ def _quantised(
 
 
 def _rounded(exact: Array, inputs: Array) -> Array:
-    """Round weights, in steps, one column after the other; later columns make up for what earlier ones lost.
+    """Round weights, in steps, column by column; later columns compensate for the errors of earlier ones.
 
-    As much as typical inputs allow, after Frantar et al., "GPTQ" (2022).
+    For typical inputs, after Frantar et al., "GPTQ" (2022).
     """
     products = inputs.T @ inputs
     products += _DAMPING * max(float(np.mean(np.diag(products))), 1.0) * np.eye(len(products))
@@ -293,7 +293,7 @@ def _rounded(exact: Array, inputs: Array) -> Array:
 
 
 def _fractions(copies: int) -> Array:
-    """Parts of a step, evenly spaced about zero, that copies are shifted by before they are rounded."""
+    """Offsets in steps, evenly spaced about zero, that are added to the copies before rounding."""
     return (np.arange(copies) + 0.5) / copies - 0.5
 
 

@@ -1,4 +1,4 @@
-"""A teacher of policies: the visual servo, which turns a robot that is simulated in numbers to a target."""
+"""A teacher of policies: the visual servo, which turns a simulated robot to a target, without images."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ SOURCES = (
     "spot_tracker/servo_error edgetpu_msgs/msg/ServoError bearing_x; "
     "odom nav_msgs/msg/Odometry twist.twist.angular.z"
 )
-"""The parameter `observations` of a policy node that has learned from this teacher."""
+"""The parameter `observations` for policies trained by this teacher."""
 
 PERIOD = 1 / 30
 """Seconds between images."""
 _GAIN = 3.0
 """rad/s per rad."""
 _DELAYS = 2, 4
-"""Periods from an image to the command that it leads to, least and most: those of a webcam."""
+"""Least and greatest delay from an image to its command, in periods: that of a webcam."""
 _LAG = 0.1
-"""s of the robot's drive, as those of small indoor robots."""
+"""Time constant of the robot's drive, s: that of small indoor robots."""
 _FIELD = 0.6
-"""rad to either side in which the camera sees a target; wider than most, so that nothing is extrapolated."""
+"""rad to either side that the camera sees; wider than most, so that the policy does not extrapolate."""
 _TARGET_RATE = 0.3
-"""rad/s; the greatest of a target."""
+"""Greatest angular velocity of a target, rad/s."""
 _STAYS = 20, 60
-"""Images in which a target moves in one way, before it moves in another or appears elsewhere."""
+"""Images after which a target changes its motion or jumps."""
 _LIMITS = VelocityLimits(0.5, 1.5, 1000.0, 1000.0)
-"""The teacher's; slew rates are those of the node that follows the policy."""
+"""Of the teacher; the accelerations are limited by the node that runs the policy."""
 
 Array = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ class _Lesson:
         self._rate = random.uniform(-_TARGET_RATE, _TARGET_RATE)
 
     def give(self, observations: list[tuple[float, float]], commands: list[tuple[float, float]]) -> None:
-        """Add what is observed and commanded."""
+        """Append what is observed and commanded."""
         images: deque[tuple[float, float]] = deque()
         for tick in range(int(self._random.integers(*_STAYS))):
             now = tick * PERIOD

@@ -21,11 +21,11 @@ from edgetpu_driver.files.file_access import read_file
 _DEFAULTS = TrainingPlan()
 EXIT_ERROR = 2
 VISUAL_SERVO = "visual_servo"
-"""Name of the teacher that is simulated here."""
+"""Name of the simulated teacher."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train, write the network, and print what 8 bits cost in each layer."""
+    """Train, write the network, and print the error due to 8 bits in each layer."""
     parser = argparse.ArgumentParser(
         prog="train_policy",
         description=(
@@ -92,7 +92,7 @@ def _samples(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def _tell(network: Network, width: int, wanted: np.ndarray, found: np.ndarray) -> None:
     sizes, deviations = (np.sqrt(np.mean(np.square(each), axis=0)) for each in (wanted, found - wanted))
     print(
-        "deviation from the teacher, over the RMS of its commands:",
+        "deviation from the teacher, relative to the RMS of its commands:",
         ", ".join(
             f"{deviation / size:.2%}" if size else "always 0"
             for deviation, size in zip(deviations, sizes, strict=True)
@@ -100,7 +100,8 @@ def _tell(network: Network, width: int, wanted: np.ndarray, found: np.ndarray) -
     )
     for number, each in enumerate(quantise(network, width=width).layer_errors, 1):
         print(
-            f"error of layer {number} by 8 bits: {each.own:.2%} alone, {each.total:.2%} with those before it"
+            f"error due to 8 bits in layer {number}: {each.own:.2%} alone, {each.total:.2%} including the "
+            "layers before it"
         )
 
 

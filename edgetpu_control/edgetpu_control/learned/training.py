@@ -1,4 +1,4 @@
-"""Training of a network from what a teacher does, by Adam, in NumPy."""
+"""Trains a network on inputs and outputs, by Adam, in NumPy."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _Part = Callable[[Values], Any]
 LONGEST = 1000
 """Characters of an expression."""
 DEEPEST = 50
-"""Parentheses and operators within each other."""
+"""Nested parentheses and operators."""
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: np.add,
@@ -47,14 +47,14 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "max": (2, np.maximum),
     "clip": (3, np.clip),
 }
-"""Functions of an expression by name: the number of their arguments, and what they do."""
+"""The functions by name, each with its number of arguments."""
 
 
 class CostExpression:
     """A cost by a formula such as "10 * (1 - cos(angle)) + 0.1 * speed ** 2 + (abs(x) > 2) * 100"."""
 
     def __init__(self, text: str, names: Sequence[str]) -> None:
-        """names: of the quantities; InputError, with the place, for anything but arithmetic on them."""
+        """names: of the quantities; InputError, with the position, for anything but arithmetic on them."""
         if not text.strip() or len(text) > LONGEST:
             raise InputError(f"expected a cost of 1 to {LONGEST} characters; got {len(text)}")
         try:
@@ -79,7 +79,7 @@ class CostExpression:
         return cost
 
     def __call__(self, values: Values) -> Array:
-        """Return the costs, float64 in the shape of the quantities; infinite where they are no numbers."""
+        """Return the costs, float64 in the shape of the quantities; infinite where they are NaN."""
         with np.errstate(all="ignore"):
             costs = np.asarray(self._part(values), np.float64)
         shape = np.broadcast_shapes(*(np.shape(each) for each in values.values()))
@@ -94,7 +94,7 @@ class _Parser:
     def part(self, node: ast.AST, depth: int) -> _Part:
         """Return the function that computes a node of the syntax tree."""
         if depth > DEEPEST:
-            raise self._refusal(node, f"expected at most {DEEPEST} operations within each other")
+            raise self._refusal(node, f"expected at most {DEEPEST} nested operations")
         if isinstance(node, ast.Constant) and type(node.value) in (int, float):
             return self._number(node)
         if isinstance(node, ast.Name):
@@ -138,7 +138,7 @@ class _Parser:
 
     def _applied(self, function: Callable[..., Any], operands: Sequence[ast.AST], depth: int) -> _Part:
         parts = [self.part(each, depth + 1) for each in operands]
-        # As float64: truth values count as 0 and 1, and integers would refuse negative powers.
+        # As float64: comparisons give 0 and 1, and integers would refuse negative powers.
         return lambda values: function(*(np.asarray(part(values), np.float64) for part in parts))
 
     def _refusal(self, node: ast.AST, wanted: str) -> InputError:

@@ -15,10 +15,10 @@ Array = NDArray[np.float64]
 
 
 class LearnedDynamics:
-    """Adds what a network gives for states and actions to the states.
+    """Predicts the next states: the states plus the changes that a network gives.
 
-    angles: of the states, those that the network takes as a sine and a cosine, so that the
-    circle has no end for it. Their values stay unwrapped.
+    angles: indices of the states that the network takes as sine and cosine, so that it sees no jump at a
+    full turn. Their values stay unwrapped.
     """
 
     def __init__(self, states: int, angles: tuple[int, ...] = ()) -> None:
@@ -29,7 +29,7 @@ class LearnedDynamics:
         self._plain = [each for each in range(states) if each not in angles]
 
     def inputs(self, questions: Array) -> Array:
-        """Return what the network takes, float64[count, k], for states and actions, float64[count, n + m]."""
+        """Return the network's inputs, float64[count, k], for states and actions, float64[count, n + m]."""
         angles = questions[:, list(self.angles)]
         actions = questions[:, self.states :]
         return np.concatenate([questions[:, self._plain], np.sin(angles), np.cos(angles), actions], axis=1)

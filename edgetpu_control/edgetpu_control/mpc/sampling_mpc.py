@@ -1,4 +1,4 @@
-"""Sampling MPC: MPPI and CEM over a model that is asked for many states at a time."""
+"""Sampling MPC: MPPI and CEM over a model that predicts many states at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Cost = Callable[[Array, Array], Array]
 """Costs, float64[samples], of states, float64[samples, n], and the actions that led there, [samples, m]."""
 
 _SMALLEST_DEVIATION = 0.02
-"""Share of the given deviation that CEM keeps, so that it goes on looking."""
+"""Least share of the given deviation that CEM keeps, so that it continues to explore."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class MpcSettings:
     """Correlation of the noise from one action to the next, 0 to below 1."""
 
     def __post_init__(self) -> None:
-        """InputError for what cannot be sampled."""
+        """InputError for settings out of range."""
         if not self.low.ndim == 1 or not self.low.shape == self.high.shape == self.deviation.shape:
             raise InputError(
                 "expected one least value, one greatest value and one deviation of each action; got "
@@ -68,13 +68,13 @@ class Decision:
     action: Array
     """float64[m]."""
     iterations: int
-    """Those that were completed; 0: the plan of the period before goes on."""
+    """Completed iterations; 0: the previous plan continues."""
     cost: float
-    """Lowest cost of a sequence that was tried; infinite if none was."""
+    """Lowest cost of the sequences tried; infinite if there was none."""
 
 
 class SamplingMpc:
-    """Keeps a plan, the mean of what is sampled; each period it is shifted by one action and improved.
+    """Keeps a plan, the mean of the samples, which is shifted by one action and improved in each period.
 
     A period is `begin`, then the questions of `solve` as far as time allows, then `decide`.
     """
@@ -96,7 +96,7 @@ class SamplingMpc:
         self._fresh = True
 
     def begin(self) -> None:
-        """Go on to the next period: the plan without its first action, the last one repeated."""
+        """Start the next period: drop the plan's first action and repeat its last one."""
         if not self._fresh:
             self.plan = np.concatenate([self.plan[1:], self.plan[-1:]])
         self._fresh = False
@@ -104,9 +104,10 @@ class SamplingMpc:
         self._completed, self._lowest = 0, np.inf
 
     def solve(self, state: ArrayLike) -> Questions:
-        """Ask what follows from states and actions; after each iteration the plan is better.
+        """Yield states and actions to predict, and improve the plan after each iteration.
 
-        May be given up at any question: what was completed counts. InputError for a state that is not finite.
+        The caller may stop at any question; completed iterations count. InputError for a state that is not
+        finite.
         """
         start = np.asarray(state, np.float64)
         if start.ndim != 1 or not np.all(np.isfinite(start)):
@@ -121,7 +122,7 @@ class SamplingMpc:
             self._improve(actions, np.where(np.isnan(costs), np.inf, costs))
 
     def decide(self) -> Decision:
-        """Return the first action of the plan as it is now."""
+        """Return the first action of the present plan."""
         return Decision(self.plan[0].copy(), self._completed, float(self._lowest))
 
     def _sampled(self) -> Array:
@@ -162,7 +163,7 @@ def solve_with(
     deadline: float = np.inf,
     clock: Callable[[], float] = time.monotonic,
 ) -> Decision:
-    """Do one period with a model that answers at once; no question is asked after the deadline.
+    """Run one period with a model that answers at once; no question is asked after the deadline.
 
     predict: the states that follow, float64[samples, n], of states with actions, [samples, n + m].
     """

@@ -1,4 +1,4 @@
-"""Batch MPC as a node: many action sequences at a time on a learned model on the stick, the best one out."""
+"""Batch MPC as a node: tries many action sequences on a learned model on the stick and commands the best."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COSTS = "edgetpu.costs"
 
 @dataclass(eq=False)
 class _Period:
-    """What is under way for one observation."""
+    """The work on one observation."""
 
     questions: Questions
     question: Array
@@ -48,29 +48,30 @@ class BatchMpcNode(NetworkControlNode):
         Setting(
             "states",
             "x; y; yaw circular",
-            "Names of the states, which the observation holds in this order, separated by semicolons; with "
-            "the word circular after those that are angles.",
+            "Names of the states in the order of the observation, separated by semicolons; the word "
+            "circular follows the names of angles.",
         ),
         Setting(
             "actions",
             "linear 0 0.5 0.2; angular -1 1 0.5",
-            "Of each action its name, least and greatest value, and the standard deviation of samples; "
+            "Name, least and greatest value, and standard deviation of the samples of each action, "
             "separated by semicolons.",
         ),
         Setting(
             "cost",
             "x ** 2 + y ** 2",
-            "What a state and the action that led to it cost: a formula of their names, or the name of an "
+            "Cost of a state and the action that led to it: a formula of their names, or the name of an "
             f"entry point of the group {COSTS}.",
         ),
         Setting("samples", 256, "Action sequences tried at a time.", 2, 1024),
         Setting("horizon", 25, "Actions of a sequence.", 1, 1000),
         Setting("iterations", 2, "Times that the plan is improved for an observation.", 1, 100),
-        Setting("method", "mppi", "How samples make a plan.", choices=("mppi", "cem")),
+        Setting("method", "mppi", "How the plan is computed from the samples.", choices=("mppi", "cem")),
         Setting(
             "temperature",
             0.3,
-            "Of mppi: difference of costs over their standard deviation by which weights fall to 1/e.",
+            "Of mppi: difference of costs, relative to their standard deviation, at which weights fall to "
+            "1/e.",
             0.001,
             100.0,
         ),
@@ -128,7 +129,7 @@ class BatchMpcNode(NetworkControlNode):
         return quantise(network, batch=self.values["samples"])
 
     def checked(self, network: Network) -> Network:
-        """Return the network; InputError for one of other states or actions."""
+        """Return the network; InputError if its states or actions are different."""
         states, angles = self._dynamics.states, len(self._dynamics.angles)
         expected = states + angles + len(self._actions.names), states
         if (network.sizes[0], network.sizes[-1]) != expected:
@@ -143,7 +144,7 @@ class BatchMpcNode(NetworkControlNode):
         return self._dynamics.states
 
     def command(self, observation: Array) -> None:
-        """Begin to improve the plan."""
+        """Start to improve the plan."""
         self._mpc.begin()
         questions = self._mpc.solve(observation)
         within: float = self.values["time_limit"]
@@ -157,7 +158,7 @@ class BatchMpcNode(NetworkControlNode):
         if self.now >= period.deadline:
             self._end()
         elif not self.server.run(self._dynamics.inputs(period.question), self._on_changes):
-            self._end()  # the driver is gone; what is planned already counts
+            self._end()  # the driver is gone; completed iterations count
 
     def _on_changes(self, changes: Array | None, result: InferenceResult) -> None:
         period = self._period
@@ -187,7 +188,7 @@ class BatchMpcNode(NetworkControlNode):
 
 
 def _cost(text: str, states: States, actions: Actions) -> Cost:
-    """Return the cost of that formula, or entry point; InputError if it is neither."""
+    """Return the cost that is a formula or the name of an entry point; InputError if it is neither."""
     named = {point.name: point for point in entry_points(group=COSTS)}
     if text.strip() in named:
         found: Cost = named[text.strip()].load()

@@ -1,4 +1,4 @@
-"""The contact guard as a node: passes cmd_vel_in on to cmd_vel, slowed down before what lies ahead."""
+"""The contact guard as a node: passes cmd_vel_in on to cmd_vel, slowed down in front of obstacles."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ from edgetpu_msgs.msg import TimeToContact
 _DEFAULTS = GuardSettings()
 
 _GUARD_SETTINGS = (
-    live("gap", _DEFAULTS.gap, "Way to be kept free before the robot's hull, m.", 0.0, 10.0),
+    live("gap", _DEFAULTS.gap, "Distance kept free in front of the robot's hull, m.", 0.0, 10.0),
     live(
         "camera_to_hull",
         _DEFAULTS.camera_to_hull,
-        "Way from the camera forward to the foremost part of the robot, m.",
+        "Distance from the camera forward to the foremost part of the robot, m.",
         -5.0,
         5.0,
     ),
-    live("deceleration", _DEFAULTS.deceleration, "With which the robot brakes, m/s^2.", 0.01, 50.0),
+    live("deceleration", _DEFAULTS.deceleration, "Deceleration of the braking robot, m/s^2.", 0.01, 50.0),
     live(
-        "reaction_time", _DEFAULTS.reaction_time, "From a command to the robot's reaction to it, s.", 0.0, 5.0
+        "reaction_time", _DEFAULTS.reaction_time, "Time from a command to the robot's reaction, s.", 0.0, 5.0
     ),
     live(
         "sigmas",
         _DEFAULTS.sigmas,
-        "Standard deviations by which the distance is taken to be less than measured.",
+        "Standard deviations that are subtracted from the measured distance.",
         0.0,
         10.0,
     ),
     live(
         "hysteresis",
         _DEFAULTS.hysteresis,
-        "Free way, beyond gap, at which a robot that was stopped may go on, m.",
+        "Free distance, beyond gap, at which a stopped robot may drive on, m.",
         0.0,
         5.0,
     ),
     live(
         "contact_time",
         _DEFAULTS.contact_time,
-        "A robot that stands is held by what comes nearer and would touch it within this time, s.",
+        "A standing robot does not start while something approaches that would touch it within this time, s.",
         0.0,
         60.0,
     ),
@@ -66,7 +66,7 @@ _GUARD_SETTINGS = (
     live(
         "release_angle",
         _DEFAULTS.release_angle,
-        "Angle after which what lay ahead is forgotten, rad.",
+        "After a turn by this angle the distance is forgotten, rad.",
         0.01,
         10.0,
     ),
@@ -90,14 +90,10 @@ class ContactGuardNode(ControlNode):
         Setting(
             "use_odometry",
             False,
-            "Whether the robot's velocity is that of odom, without which it stops, and not that of cmd_vel.",
+            "Take the robot's velocity from odom instead of cmd_vel; without odometry the robot stops.",
         ),
-        Setting(
-            "use_detections", False, "Whether the robot also stops for detected objects, and without them."
-        ),
-        Setting(
-            "detection_classes", [], "Classes of objects that it stops for. Empty: all.", read_only=False
-        ),
+        Setting("use_detections", False, "Also stop for detected objects, and when no detections arrive."),
+        Setting("detection_classes", [], "Classes of objects to stop for. Empty: all.", read_only=False),
         Setting("image_height", 480, "Height of the images of detections, px.", 1, 100000),
         live("min_score", 0.5, "Least score of a detection.", 0.0, 1.0),
         *_GUARD_SETTINGS,
@@ -161,7 +157,7 @@ class ContactGuardNode(ControlNode):
         self._guard.limits, self._guard.deadband = self.limits(), deadband(self.values)
 
     def diagnostic(self) -> DiagnosticStatus:
-        """Add to the node's entry of /diagnostics what limits the speed, and the distance ahead."""
+        """Add the reason of the limit and the distance ahead to the node's entry of /diagnostics."""
         status = super().diagnostic()
         ahead = self._guard.distance
         distance = "unknown" if math.isinf(ahead.distance) else f"{ahead.distance:.2f} +- {ahead.sigma:.2f}"

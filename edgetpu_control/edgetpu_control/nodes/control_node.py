@@ -1,4 +1,4 @@
-"""The base of all control nodes: results in, velocities out at a fixed rate."""
+"""The base class of nodes that turn results into velocities at a fixed rate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgetpu_driver.node_kit.parameters import Setting
 
 
 class ControlNode(BaseNode):
-    """Publishes a velocity at a fixed rate in ROS time, and nothing while `command` gives None.
+    """Publishes a velocity at a fixed rate in ROS time, and nothing while `command` returns None.
 
     A subclass calls `super().__init__(name)`, makes its controller and its subscriptions, and then calls
     `start`.
@@ -65,7 +65,7 @@ class ControlNode(BaseNode):
         self.create_subscription(message_type, topic, on_message, qos_profile_sensor_data)
 
     def subscribe_velocity(self, topic: str, asked: Callable[[Velocity], None]) -> None:
-        """Call `asked` with each plausible velocity received; one with a time must be timely."""
+        """Call `asked` with each plausible velocity received; one with a stamp must be timely."""
         stamped: bool = self.values["stamped"]
 
         def on_message(message: Any) -> None:
@@ -87,7 +87,7 @@ class ControlNode(BaseNode):
         self.complain_once(topic, f"message on {self.resolve_topic_name(topic)} skipped: expected {expected}")
 
     def subscribe_detections(self, topic: str, callback: Callable[[Any, float], None]) -> None:
-        """Subscribe to vision_msgs/Detection2DArray likewise; FatalError where that is not installed."""
+        """Call `callback` likewise with each Detection2DArray; FatalError if vision_msgs is not installed."""
         try:
             kind = detection_array_type()
         except DependencyMissingError as error:
@@ -99,14 +99,14 @@ class ControlNode(BaseNode):
         return velocity_limits(self.values)
 
     def fatal(self, error: Exception) -> FatalError:
-        """Make the error that ends a node with bad parameters from what a controller says of them."""
+        """Return the error that ends a node whose controller refuses the parameters."""
         return FatalError(f"parameters of {self.full_name}: {error}")
 
     def _publish(self) -> None:
         try:
             velocity = self.command(self.now)
         except Exception:
-            self._commands.send(STANDSTILL)  # a robot may go on with its last velocity until it gets another
+            self._commands.send(STANDSTILL)  # a robot may keep its last velocity until it gets another
             raise
         if velocity is not None:
             self._commands.send(velocity)

@@ -10,12 +10,12 @@ from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 
 
 def live(name: str, default: float, description: str, minimum: float, maximum: float) -> Setting:
-    """Make a number that can be changed while the node runs."""
+    """Make a parameter, a number, that can be changed while the node runs."""
     return Setting(name, default, description, minimum, maximum, read_only=False)
 
 
 def limit_settings(linear: float = 0.5, angular: float = 1.5) -> tuple[Setting, ...]:
-    """Return the parameters of nodes that make velocities; of the greatest ones, the defaults are given."""
+    """Return the parameters of nodes that publish velocities; linear and angular: default limits."""
     return (
         live("max_linear", linear, "Greatest speed, forward and backward, m/s.", 0.001, 20.0),
         live("max_angular", angular, "Greatest angular velocity, rad/s.", 0.001, 50.0),
@@ -36,15 +36,13 @@ STAMPED = (
 
 
 def deadband_settings(linear: float, angular: float) -> tuple[Setting, ...]:
-    """Return the parameters of velocities that are too small to be given, and their defaults."""
+    """Return the deadband parameters; linear and angular: their defaults."""
     return (
-        live(
-            "linear_deadband", linear, "A speed that is wanted and is less than this means 0, m/s.", 0.0, 20.0
-        ),
+        live("linear_deadband", linear, "Commanded speeds below this count as 0, m/s.", 0.0, 20.0),
         live(
             "angular_deadband",
             angular,
-            "An angular velocity that is wanted and is less than this means 0, rad/s.",
+            "Commanded angular velocities below this count as 0, rad/s.",
             0.0,
             50.0,
         ),
@@ -75,8 +73,8 @@ def control_settings(*own: Setting) -> tuple[Setting, ...]:
             live(
                 "timeout",
                 0.25,
-                "Age at which results and received velocities are too old to be used, s. That of a result "
-                "counts from its image.",
+                "Age from which results and received velocities are not used, by the stamp of the image "
+                "or message, s.",
                 0.01,
                 10.0,
             ),

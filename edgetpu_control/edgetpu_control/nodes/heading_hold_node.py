@@ -21,12 +21,18 @@ _GAINS = HoldGains()
 
 
 class HeadingHoldNode(ControlNode):
-    """Turns the robot by the visual compass, and keeps its heading while it is asked to drive straight on."""
+    """Turns the robot by the visual compass, and keeps its heading while it is to drive straight on."""
 
     settings = control_settings(
         *limit_settings(),
         live("turn_gain", _GAINS.turn, "Angular velocity by error of the heading, rad/s per rad.", 0.0, 50.0),
-        live("turn_deadband", _GAINS.deadband, "Error of the heading that is left as it is, rad.", 0.0, 1.0),
+        live(
+            "turn_deadband",
+            _GAINS.deadband,
+            "Error of the heading up to which the robot does not turn, rad.",
+            0.0,
+            1.0,
+        ),
         live(
             "steering_deadband",
             _GAINS.steering_deadband,
@@ -60,7 +66,7 @@ class HeadingHoldNode(ControlNode):
         self.start("~/cmd_vel")
 
     def command(self, now: float) -> Velocity | None:
-        """Return the velocity that keeps or reaches the heading; publish the angle that is left."""
+        """Return the velocity that keeps or reaches the heading; publish the remaining angle."""
         velocity = self._hold.command(now)
         error = self._hold.error(now)
         if not math.isnan(error):

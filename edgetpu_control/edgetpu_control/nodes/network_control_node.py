@@ -1,4 +1,4 @@
-"""The base of nodes that command by a network on the stick: observations in, commands out."""
+"""The base class of nodes whose commands come from a network on the stick."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from edgetpu_matrix.nodes.signal_messages import SignalReader, message_type
 
 
 def network_control_settings(*own: Setting) -> tuple[Setting, ...]:
-    """Return the parameters of every node that commands by a network, and those of one."""
+    """Return the parameters of every node of this kind, and those of one node."""
     return merge_settings(
         (
             DRIVER_SETTING,
@@ -46,13 +46,13 @@ def network_control_settings(*own: Setting) -> tuple[Setting, ...]:
             Setting(
                 "observations",
                 "observation std_msgs/msg/Float32MultiArray data",
-                "Sources of the observation, separated by semicolons, in order: of each the topic, type and "
-                "fields, separated by commas. A message of the first makes a command.",
+                "Sources of the observation in order, separated by semicolons: topic, type, and fields "
+                "separated by commas. Each message of the first makes a command.",
             ),
             Setting(
                 "twist",
                 False,
-                "Whether commands are published as velocities, too: linear x, m/s, and angular z, rad/s.",
+                "Also publish commands as velocities: linear x, m/s, and angular z, rad/s.",
             ),
             *STAMPED,
             Setting("rate", 30.0, "Velocities published per second, Hz.", 1.0, 1000.0),
@@ -61,8 +61,8 @@ def network_control_settings(*own: Setting) -> tuple[Setting, ...]:
             live(
                 "timeout",
                 0.25,
-                "Age at which the numbers of a source are too old, by their stamp if they have one, and time "
-                "without a command after which velocities go to zero, s.",
+                "Age from which messages are not used, by their stamp if they have one, and time without "
+                "a command after which the robot is stopped, s.",
                 0.01,
                 10.0,
             ),
@@ -74,7 +74,7 @@ def network_control_settings(*own: Setting) -> tuple[Setting, ...]:
 
 
 class NetworkControlNode(BaseNode):
-    """Has the newest observation commanded by a network; a subclass says which, and what it commands.
+    """Passes the newest observation to a network; a subclass makes the command.
 
     A subclass calls `super().__init__(name)`, then `start`.
     """
@@ -93,7 +93,7 @@ class NetworkControlNode(BaseNode):
 
     @abstractmethod
     def quantised(self, network: Network) -> QuantisedNetwork:
-        """Quantise a network; in a thread of its own."""
+        """Quantise a network; called in a separate thread."""
 
     @abstractmethod
     def checked(self, network: Network) -> Network:
@@ -101,15 +101,15 @@ class NetworkControlNode(BaseNode):
 
     @abstractmethod
     def observation_size(self) -> int:
-        """Return how many numbers an observation has; the present network is there."""
+        """Return the size of an observation; called once a network is loaded."""
 
     @abstractmethod
     def command(self, observation: Array) -> None:
-        """Begin to make a command, and call `advance` when another one can be made."""
+        """Start to make a command, and call `advance` when another one can be made."""
 
     @property
     def free(self) -> bool:
-        """Whether a command can be begun now."""
+        """Whether a command can be started now."""
         return self.server.ready
 
     @property
@@ -118,7 +118,7 @@ class NetworkControlNode(BaseNode):
         return 1e-9 * float(self.get_clock().now().nanoseconds)
 
     def start(self) -> None:
-        """Subscribe, and command from now on."""
+        """Subscribe, and make commands from now on."""
         try:
             sources = [parse_fields(each) for each in self.values["observations"].split(";")]
         except InputError as error:
@@ -140,7 +140,7 @@ class NetworkControlNode(BaseNode):
         self.start_diagnostics()
 
     def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
-        """Refuse a file without a network that suits."""
+        """Refuse a file without a suitable network."""
         if name == self.file_parameter and values[name]:
             try:
                 self.checked(load_network(user_path(values[name])))
@@ -149,7 +149,7 @@ class NetworkControlNode(BaseNode):
         return super().refuse_parameter(name, values)
 
     def on_parameter(self, name: str, value: Any) -> None:
-        """Apply a new value; another network as soon as the driver has loaded it."""
+        """Apply a new value; a new network is used once the driver has loaded it."""
         super().on_parameter(name, value)
         if name == self.file_parameter and value:
             self._replace(value)  # refused if the file has changed since it was checked
@@ -164,7 +164,7 @@ class NetworkControlNode(BaseNode):
         return [each for each in (self.server.problem, late) if each]
 
     def diagnostic(self) -> DiagnosticStatus:
-        """Add to the node's entry of /diagnostics what 8 bits cost in each layer."""
+        """Add the error due to 8 bits in each layer to the node's entry of /diagnostics."""
         status = super().diagnostic()
         network = self.server.network
         if network is not None:
@@ -180,12 +180,12 @@ class NetworkControlNode(BaseNode):
         return status
 
     def destroy_node(self) -> None:
-        """Give up the request under way and leave the graph."""
+        """Abandon the pending request and leave the graph."""
         self.server.close()
         super().destroy_node()
 
     def advance(self) -> None:
-        """Command by the observation that waits, if nothing else is under way."""
+        """Make a command from the waiting observation, if none is being made."""
         if self._waiting is None or not self.free:
             return
         observation, self._waiting = self._waiting, None
@@ -212,7 +212,7 @@ class NetworkControlNode(BaseNode):
         self.get_logger().warning(f"no command: {error}", throttle_duration_sec=5.0)
 
     def _replace(self, file: str) -> None:
-        """Have the network of a file replace the present one; InputError for one that does not suit."""
+        """Replace the network by that of a file; InputError if it does not suit."""
         self.server.replace(self.checked(load_network(user_path(file))))
 
     def _subscribe(self, number: int, source: ObservedFields) -> None:

@@ -1,4 +1,4 @@
-"""A quantised network on the driver, replaced by another one between two of its answers."""
+"""A quantised network on the driver, which can be replaced between two inferences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Done = Callable[[Array | None, InferenceResult], None]
 
 
 class _Served(NamedTuple):
-    """A network, and what runs it."""
+    """A network and its client."""
 
     network: QuantisedNetwork
     client: ModelClient
@@ -39,7 +39,7 @@ class _Served(NamedTuple):
 class NetworkOnDriver:
     """Quantises networks in a thread of its own, writes their graphs for the driver, and runs them there.
 
-    While another network is quantised and loaded, the present one goes on answering.
+    While a new network is quantised and loaded, the present one is used.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class NetworkOnDriver:
         self._problem = "no network was given yet"
 
     def create_clients(self) -> None:
-        """Create the clients of the services, the same whether a network is given now or later.
+        """Create the service clients, which must exist before a network is given.
 
-        So the security policy allows them.
+        Otherwise the security policy would not list them.
         """
         for driver in driver_names(self._node.values["driver"]):
             self._node.create_client(LoadModel, f"{driver}/load_model", qos_profile=QOS_SERVICE)
@@ -78,7 +78,7 @@ class NetworkOnDriver:
 
     @property
     def problem(self) -> str:
-        """Why there are no results, or no other network although one was asked for; empty if all is well."""
+        """Why there are no results, or why a requested network is not used; empty if all is well."""
         if self._next is not None:
             return self._next.client.problem
         return self._problem or (self._present.client.problem if self._present is not None else "")
@@ -89,7 +89,7 @@ class NetworkOnDriver:
         return self._present is not None and self._present.client.ready and not self._present.client.busy
 
     def replace(self, network: Network) -> None:
-        """Use this network as soon as the driver has loaded it; the newest call counts."""
+        """Use this network once the driver has loaded it; the newest call counts."""
         self._number += 1
         self._thread.submit(partial(self._prepare, network, self._number))
 
@@ -117,7 +117,7 @@ class NetworkOnDriver:
         self._retired, self._present, self._next = [], None, None
 
     def _prepare(self, network: Network, number: int) -> None:
-        """In the thread: quantise, and write the graph under a name that its content decides."""
+        """In the thread: quantise, and write the graph under a name derived from its content."""
         try:
             quantised = self._quantise(network)
             graph = quantised.graph()
@@ -132,7 +132,7 @@ class NetworkOnDriver:
         self._calls.add(partial(self._load, quantised, file, number))
 
     def _remove_former(self, new: Path) -> None:
-        """In the thread: remove the graphs that were written here and are not used any more."""
+        """In the thread: remove graphs written here that are no longer used."""
         used = {new, *(each.file for each in (self._present, self._next) if each is not None)}
         for file in self._written - used:
             with suppress(OSError):
@@ -153,7 +153,7 @@ class NetworkOnDriver:
         client = ModelClient(
             self._node,
             file.stem,
-            # Two take turns: the one in use stays as it is while the other is loaded.
+            # Two names alternate: the one in use is kept while the other is loaded.
             name=f"{self._node.full_name}/network_{number % 2}",
             driver=self._node.values["driver"],
             on_ready=partial(self._loaded, number),
@@ -171,7 +171,7 @@ class NetworkOnDriver:
         self._on_ready()
 
     def _let_go(self) -> None:
-        """Close the clients of former networks that have no request under way."""
+        """Close the clients of former networks that have no pending request."""
         for client in [each for each in self._retired if not each.busy]:
             self._retired.remove(client)
             client.close()
@@ -181,4 +181,4 @@ class NetworkOnDriver:
             f"{number}: {each.own:.2%} alone, {each.total:.2%} in all"
             for number, each in enumerate(quantised.layer_errors, 1)
         )
-        self._node.get_logger().info(f"a network is in use; errors of its layers by 8 bits: {errors}")
+        self._node.get_logger().info(f"using a new network; errors due to 8 bits by layer: {errors}")

@@ -1,4 +1,4 @@
-"""The policy as a node: numbers of messages in, commands of a network on the stick out."""
+"""The policy as a node: publishes the outputs of a network on the stick for numbers from messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgetpu_driver.node_kit.parameters import Setting
 
 
 class PolicyNode(NetworkControlNode):
-    """Runs a network for each observation, and publishes what it commands."""
+    """Runs a network for each observation and publishes its outputs."""
 
     settings = network_control_settings(
         Setting(
@@ -28,8 +28,8 @@ class PolicyNode(NetworkControlNode):
         Setting(
             "width",
             256,
-            "What the network leaves free of this many units in each layer is filled with copies, which "
-            "lessen the error of 8 bits. 0: as many as the network has.",
+            "Units to which each layer is filled up with copies of its units, which reduce the error due "
+            "to 8 bits. 0: no copies.",
             0,
             MOST_UNITS,
         ),
@@ -47,9 +47,9 @@ class PolicyNode(NetworkControlNode):
         return quantise(network, width=max(width, *network.sizes) if width else 0)
 
     def checked(self, network: Network) -> Network:
-        """Return the network; InputError for one without two outputs where these are a velocity."""
+        """Return the network; InputError if outputs are velocities and there are not two."""
         if self.values["twist"] and network.sizes[-1] != 2:
-            raise InputError(f"expected a network of 2 outputs, a velocity; got {network.sizes[-1]}")
+            raise InputError(f"expected a network with 2 outputs for a velocity; got {network.sizes[-1]}")
         return network
 
     def observation_size(self) -> int:

@@ -23,7 +23,7 @@ SOURCES = {
     "match": "pattern_tracker/match",
     "detections": "object_detector/detections",
 }
-"""What a target may be measured by, and the topic of it."""
+"""The sources of a target, with their topics."""
 
 _GAINS = ServoGains()
 
@@ -43,20 +43,26 @@ class VisualServoNode(ControlNode):
         RECTIFIED,
         live("min_confidence", 0.3, "Least confidence of a result, or score of a detection.", 0.0, 1.0),
         live("turn_gain", _GAINS.turn, "Angular velocity by bearing, rad/s per rad.", 0.0, 50.0),
-        live("turn_deadband", _GAINS.turn_deadband, "Bearing that is left as it is, rad.", 0.0, 1.0),
+        live(
+            "turn_deadband",
+            _GAINS.turn_deadband,
+            "Bearing up to which the robot does not turn, rad.",
+            0.0,
+            1.0,
+        ),
         live("approach_gain", _GAINS.approach, "Speed by ln(wanted_size / size), m/s.", 0.0, 10.0),
         live(
             "wanted_size",
             _GAINS.wanted_size,
-            "Width of the target, as a share of the image's, at which the robot stops. 0: it only turns. "
-            "With servo_error, which has no size, it only turns.",
+            "Width of the target, as a share of the image's, at which the robot stops. 0, or the source "
+            "servo_error, which has no size: the robot only turns.",
             0.0,
             1.0,
         ),
         live(
             "size_deadband",
             _GAINS.size_deadband,
-            "Relative error of the size that is left as it is.",
+            "Relative error of the size up to which the robot does not drive.",
             0.0,
             1.0,
         ),
@@ -70,7 +76,7 @@ class VisualServoNode(ControlNode):
         live(
             "search_speed",
             _GAINS.search_speed,
-            "Angular velocity while results come without a target, rad/s. 0: it waits.",
+            "Angular velocity while results show no target, rad/s. 0: the robot waits.",
             0.0,
             50.0,
         ),
