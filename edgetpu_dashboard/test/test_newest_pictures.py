@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetpu_dashboard.live import taps
+from edgetpu_dashboard.live import newest_pictures
 from edgetpu_dashboard.live.newest_pictures import ImageTap, OverlayTap
 from edgetpu_driver.errors import InputError
 
@@ -45,7 +45,7 @@ def test_a_result_is_drawn_on_the_image_of_its_stamp(tap: OverlayTap, image_firs
 
 
 def test_images_are_shown_bare_after_a_while_without_results(tap: OverlayTap) -> None:
-    assert taps.BARE_AFTER == 2.0
+    assert newest_pictures.BARE_AFTER == 2.0
     for second in (5, 6, 7):
         tap.put_image((second, 0), 50, 10)
     assert tap.number == 0
@@ -66,7 +66,7 @@ def test_results_of_another_camera_are_counted(tap: OverlayTap) -> None:
 
 
 def test_images_are_kept_up_to_a_limit(tap: OverlayTap, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taps, "KEPT_BYTES", 25)
+    monkeypatch.setattr(newest_pictures, "KEPT_BYTES", 25)
     for number in range(3):
         tap.put_image((0, number), 50, 10)
     tap.put_result((0, 0), 5)
