@@ -1,1 +1,1 @@
-"""The suite in a browser, and a camera for it: free of ROS, and a node for each."""
+"""The suite in a browser, and a camera for it, each without ROS and as a node."""

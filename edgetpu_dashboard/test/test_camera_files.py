@@ -95,5 +95,5 @@ def test_a_picture_that_is_too_large_is_named(tmp_path: Path) -> None:
 def test_a_video_or_folder_without_pictures_is_named(tmp_path: Path, name: str) -> None:
     if name:
         (tmp_path / name).write_bytes(b"no video")
-    with pytest.raises(NoPictureError, match="expected a video or pictures; it has none that can be read"):
+    with pytest.raises(NoPictureError, match="expected a video or pictures; none can be read"):
         FileSource(str(tmp_path / name), OWN_SIZE).read(0.0)

@@ -14,7 +14,7 @@ from edgetpu_driver.files.file_access import read_file, user_path
 _LARGEST = 1 << 20
 """Bytes; such files have less than 2 kB."""
 _LARGEST_SIDE = 2**31 - 1
-"""px; more than any camera has, and what every reader of CameraInfo can hold."""
+"""px; more than any camera has, and within the range of every reader of CameraInfo."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class CameraCalibration:
 
 
 def ideal_calibration(width: int, height: int, horizontal_fov: float) -> CameraCalibration:
-    """Return that of a camera without distortion; width, height: px, horizontal_fov: rad."""
+    """Return the calibration of a camera without distortion; width, height: px, horizontal_fov: rad."""
     return pinhole_calibration(width, height, width / 2 / math.tan(horizontal_fov / 2))
 
 
 def pinhole_calibration(width: int, height: int, focal_length: float) -> CameraCalibration:
-    """Return that of a camera without distortion, whose axis meets the centre of the image; all in px."""
+    """Return the calibration of a camera without distortion and with a centred principal point; all in px."""
     f = focal_length
     cx, cy = (width - 1) / 2, (height - 1) / 2
     return CameraCalibration(

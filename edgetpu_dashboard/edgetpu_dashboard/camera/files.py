@@ -16,11 +16,11 @@ from edgetpu_driver.files.file_access import read_file, user_path
 from edgetpu_driver.images.encodings import decode_file
 
 PICTURES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
-"""Endings of the files of a folder that are taken for pictures."""
+"""Extensions of the files of a folder that count as pictures."""
 
 
 class FileSource:
-    """The picture, the pictures of the folder by name, or the frames of the video, one a call."""
+    """Returns the picture, the pictures of the folder by name, or the frames of the video, one a call."""
 
     waits = False
 
@@ -34,7 +34,7 @@ class FileSource:
         self._last: Pixels | None = None
 
     def read(self, seconds: float) -> Pixels:  # noqa: ARG002 - one after another, whatever the time
-        """Return the next picture; after the last one the first, or the last for ever."""
+        """Return the next picture; after the last one the first, or the last again."""
         picture = next(self._pictures, None)
         if picture is None and self._loop:
             self.close()
@@ -43,7 +43,7 @@ class FileSource:
         if picture is not None:
             self._last = picture
         if self._last is None:
-            raise NoPictureError(f"{self._path}: expected a video or pictures; it has none that can be read")
+            raise NoPictureError(f"{self._path}: expected a video or pictures; none can be read")
         return self._last
 
     def close(self) -> None:
@@ -62,13 +62,13 @@ class FileSource:
         except (OSError, ValueError) as error:
             raise NoPictureError(reason_of(error)) from None
         if self._path.suffix.lower() in PICTURES:
-            self._loop = False  # shown for ever, but read once
+            self._loop = False  # shown repeatedly, but read once
             return iter([self._load(self._path)])
         self._video = cv2.VideoCapture(str(self._path))
         return self._frames(self._video)
 
     def _readable(self, files: Iterable[Path]) -> Iterator[Pixels]:
-        """The pictures of a folder; what cannot be read is left out."""
+        """The pictures of a folder, without those that cannot be read."""
         for file in files:
             with suppress(NoPictureError):
                 yield self._load(file)

@@ -13,21 +13,22 @@ import numpy.typing as npt
 from edgetpu_dashboard.camera.source import Pixels
 
 PANNING_SPEED = 600.0
-"""Of the stripes, px/s to the left in pictures of 640 px, else in proportion: 2 px at 64 px and 30 Hz."""
+"""Speed of the stripes to the left, px/s in pictures 640 px wide, proportional in others: 2 px at 64 px and
+30 Hz."""
 CHECKER_SPEED = (60.0, 30.0)
-"""Of the board, px/s to the right and down in pictures of 640 px."""
+"""Speed of the checkerboard to the right and down, px/s in pictures 640 px wide."""
 SQUARES = 16
-"""Of the checkerboard, along the width."""
+"""Squares of the checkerboard along the width."""
 ROTATION = math.radians(45.0)
-"""Of the radial lines, rad/s, clockwise in the picture."""
+"""Angular velocity of the radial lines, rad/s, clockwise in the picture."""
 RAYS = 12
 """Bright lines around the centre."""
 DOT_PERIODS = (8.0, 5.0)
-"""Of the dot along x and y, s."""
+"""Periods of the dot along x and y, s."""
 DOT_REACH = 0.35
-"""How far it goes from the centre, as a share of the width and of the height."""
+"""Amplitude of the dot, as a share of the width and of the height."""
 DOT_SIGMA = 0.03
-"""Its standard deviation, as a share of the width."""
+"""Standard deviation of the dot's brightness, as a share of the width."""
 
 DEFAULT_SIZE = (640, 480)
 
@@ -41,7 +42,7 @@ def dot_position(width: int, height: int, seconds: float) -> tuple[float, float]
 
 
 def noise(width: int, height: int, seconds: float) -> Pixels:
-    """Return colours at random; others at every time."""
+    """Return random colours, different at every time."""
     seed = round(abs(seconds) * 1e6)
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
 
@@ -71,7 +72,7 @@ def panning(width: int, height: int, seconds: float) -> Pixels:
 
 
 def wandering_dot(width: int, height: int, seconds: float) -> Pixels:
-    """Return a bright dot that wanders over a dark ground along a Lissajous curve."""
+    """Return a bright dot on a dark ground that moves along a Lissajous curve."""
     x, y = dot_position(width, height, seconds)
     sigma = DOT_SIGMA * width
     columns = np.exp(-0.5 * ((np.arange(width) - x) / sigma) ** 2)
@@ -86,7 +87,7 @@ PATTERNS: Mapping[str, Callable[[int, int, float], Pixels]] = {
     "panning": panning,
     "wandering_dot": wandering_dot,
 }
-"""Functions of width and height, px, and time, s; pictures are uint8 [H, W, 3] RGB."""
+"""By name: functions of width and height, px, and time, s, that return uint8 [H, W, 3] RGB."""
 
 
 class PatternSource:
@@ -112,7 +113,7 @@ def _grey(values: npt.NDArray[np.floating]) -> Pixels:
 
 
 def _edges(phase: npt.NDArray[np.floating], square: float) -> npt.NDArray[np.float64]:
-    """+1 and -1 by turns, each for a phase of 1; edges are a pixel wide, so that they move smoothly."""
+    """+1 and -1 alternating, each for a phase of 1; edges are a pixel wide, so that they move smoothly."""
     within = np.mod(phase, 2.0)
     distance = np.minimum(np.minimum(within, 2.0 - within), np.abs(within - 1.0)) * square
     return np.asarray(np.where(within < 1.0, 1.0, -1.0) * np.minimum(distance * 2.0, 1.0), np.float64)

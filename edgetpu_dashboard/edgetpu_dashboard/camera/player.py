@@ -1,4 +1,4 @@
-"""Takes pictures at a rate in a thread of its own, whatever goes wrong with their source."""
+"""Takes pictures at a fixed rate in a separate thread, and reopens a source that failed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from edgetpu_dashboard.scene.scene_source import SceneSource
 from edgetpu_driver.node_kit.printable_text import describe
 
 SOURCES = ("webcam", "file", "scene", *PATTERNS)
-"""What pictures can be taken from."""
+"""The sources of pictures."""
 
 RETRY = 1.0
 """Seconds until a source that failed is opened again."""
 
 
 def open_source(settings: CameraSettings, horizontal_fov: float = math.radians(60.0)) -> Source:
-    """Open what the settings name; horizontal_fov: of the rendered scene, rad. Raises NoPictureError."""
+    """Open the source of the settings; horizontal_fov: of the rendered scene, rad. Raises NoPictureError."""
     if settings.source == "webcam":
         return Webcam(settings)
     if settings.source == "file":
@@ -34,7 +34,7 @@ def open_source(settings: CameraSettings, horizontal_fov: float = math.radians(6
 
 
 class Player:
-    """Hands over pictures, one a period, until it is closed."""
+    """Passes on one picture in each period until it is closed."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Player:
     ) -> None:
         """show: gets each picture, in the player's thread. paused: whether the first is taken by `step`."""
         self.problem = ""
-        """Why there are no pictures; empty: there are."""
+        """Why there are no pictures; empty if there are."""
         self._settings = settings
         self._show = show
         self._open_source = open_source
@@ -59,7 +59,7 @@ class Player:
 
     @property
     def settings(self) -> CameraSettings:
-        """Which pictures are wanted; new settings open the source again."""
+        """The settings of the source; new ones open it again."""
         return self._settings
 
     @settings.setter
@@ -80,7 +80,7 @@ class Player:
             self._changed.notify()
 
     def step(self) -> None:
-        """Take one picture while paused; its time is a period after the last one's."""
+        """Take one picture while paused; its time is one period after that of the last one."""
         with self._changed:
             self._steps += 1
             self._changed.notify()
@@ -101,7 +101,7 @@ class Player:
                     self._play(source)
                 finally:
                     source.close()
-            except Exception as error:  # OpenCV, memory, and who is shown pictures raise many kinds
+            except Exception as error:  # OpenCV and `show` raise many kinds
                 self.problem = str(error) if isinstance(error, NoPictureError) else describe(error)
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed or self._reopen, RETRY)

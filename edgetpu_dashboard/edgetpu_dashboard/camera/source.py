@@ -1,4 +1,4 @@
-"""What a camera takes its pictures from, and what keeps it from that."""
+"""The interface of sources of pictures, their settings and their error."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ Pixels = npt.NDArray[np.uint8]
 
 
 class NoPictureError(EdgeTpuError):
-    """There is no picture, and the message says why; there may be one later."""
+    """There is no picture, for the reason in the message; there may be one later."""
 
 
 class Source(Protocol):
     """A sequence of pictures."""
 
     waits: bool
-    """Whether `read` itself waits for the next picture, as that of a webcam does."""
+    """Whether `read` waits for the next picture, as with a webcam."""
 
     def read(self, seconds: float) -> Pixels:
         """Return the picture at a time since the start, uint8 [H, W, 3] RGB. Raises NoPictureError."""
 
     def close(self) -> None:
-        """Release what the source holds."""
+        """Release the source's resources."""
 
 
 @dataclass(frozen=True)
 class CameraSettings:
-    """Which pictures are wanted."""
+    """Settings of a source of pictures."""
 
     source: str = "wandering_dot"
     """`webcam`, `file`, `scene` or the name of a pattern."""
@@ -48,8 +48,8 @@ class CameraSettings:
     exposure: float = 0.0
     """Of the webcam, s; 0: automatic."""
     gain: int = -1
-    """Of the webcam, in its own units; -1: as it is."""
+    """Of the webcam, in its units; -1: unchanged."""
     pixel_format: str = ""
-    """Of the webcam, a code of four characters; empty: as it is."""
+    """Pixel format of the webcam, a code of four characters; empty: unchanged."""
     loop: bool = True
     """Whether files start again at their end."""

@@ -36,7 +36,8 @@ class Webcam:
         if not self._capture.isOpened():
             self._capture.release()
             raise NoPictureError(
-                f"webcam {self._device} cannot be opened: is it in use, or this user not in the group video?"
+                f"webcam {self._device} cannot be opened: is it in use, or is this user not in the group "
+                f"video?"
             )
         self._set_up(settings)
 
@@ -52,7 +53,7 @@ class Webcam:
         self._capture.release()
 
     def _set_up(self, settings: CameraSettings) -> None:
-        """Ask for format, size and rate, in this order; a camera takes what is nearest to them."""
+        """Set format, size and rate, in this order; a camera takes the nearest it has."""
         if settings.pixel_format:
             code = cv2.VideoWriter.fourcc(*settings.pixel_format)
             self._capture.set(cv2.CAP_PROP_FOURCC, code)

@@ -1,1 +1,1 @@
-"""What the dashboard knows of the graph, free of ROS and of the browser."""
+"""The dashboard's model of the graph, without ROS and without a browser."""

@@ -1,4 +1,4 @@
-"""Writes a rosbag2 (mcap) in a thread of its own, so that adding a message never waits for the disk."""
+"""Writes a rosbag2 (mcap) in a separate thread, so that adding a message never waits for the disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgetpu_driver.errors import EdgeTpuError
 
 MISSING = "saving a bag needs the Python package rosbags: `pip install rosbags`"
 MOST_WAITING = 64 * 2**20
-"""Bytes that wait for the disk at most: two seconds of 640x480 RGB at 30 Hz. What comes then is lost."""
+"""Bytes that wait for the disk at most: two seconds of 640x480 RGB at 30 Hz. Further messages are lost."""
 
 Definition = Callable[[str], tuple[str, str]]
 """Returns the text of a message type, with all types it refers to, and its RIHS01 hash."""
@@ -27,25 +27,25 @@ class BagError(EdgeTpuError):
 
 @dataclass(frozen=True)
 class BagProgress:
-    """What a bag holds."""
+    """The progress of a bag."""
 
     path: Path
     """The directory of the bag."""
     messages: int
     bytes: int
     lost: int
-    """Messages that the disk was too slow for."""
+    """Messages lost because the disk was too slow."""
     ended: bool
     """Whether the bag is complete and can be read."""
     problem: str
-    """Why nothing more is written; empty: nothing is wrong."""
+    """Why nothing more is written; empty if all is well."""
 
 
 class BagRecording:
     """A bag that is being written. Safe to use from any thread."""
 
     def __init__(self, path: Path, definition: Definition, largest: int) -> None:
-        """Begin a bag. Raises BagError.
+        """Start a bag. Raises BagError.
 
         path: directory to write; must not exist. largest: bytes of messages that the bag takes.
         """
@@ -85,13 +85,13 @@ class BagRecording:
         self._queue.put((topic, kind, time_ns, message))
 
     def progress(self) -> BagProgress:
-        """Return what the bag holds by now."""
+        """Return the progress of the bag."""
         ended = not self._thread.is_alive()
         with self._lock:
             return BagProgress(self.path, self._messages, self._bytes, self._lost, ended, self._problem)
 
     def end(self, seconds: float = math.inf) -> None:
-        """Have the bag completed after the messages that wait; does not wait for it.
+        """Complete the bag after the waiting messages, without waiting for it here.
 
         seconds: after which those that still wait are lost, so that the bag is completed in time.
         """

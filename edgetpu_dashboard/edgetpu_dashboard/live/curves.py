@@ -1,4 +1,4 @@
-"""Results over the last minute, and what they say of a node: rate, latency, results that were lost."""
+"""Results over the last minute, with the rate, latency and longest gap of a node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import pairwise
 WINDOW = 60.0
 """Seconds of a curve."""
 MOST_POINTS = 300
-"""Points of a curve as it is shown; the browser's are about as many pixels wide."""
+"""Points of a curve on the page, about one for each of its pixels."""
 RATE_WINDOW = 5.0
 """Seconds over which rate and latency are taken."""
 
@@ -34,7 +34,7 @@ class Curve:
             self._points.popleft()
 
     def points(self, now: float, most: int = MOST_POINTS) -> list[Point]:
-        """Return at most so many points, the oldest first; each stands for those of its part of the window.
+        """Return at most so many points, the oldest first; each covers an equal part of the window.
 
         A gap stays a gap; otherwise a point has the mean of its values and their largest standard deviation.
         """
@@ -58,7 +58,7 @@ def _joined(points: list[tuple[float, float, float]], now: float) -> Point:
 
 @dataclass(frozen=True)
 class Pace:
-    """How a node keeps up."""
+    """Rate and latency of a node."""
 
     rate: float
     """Results per second."""
@@ -99,7 +99,7 @@ class ResultLog:
         gaps = [later - sooner for sooner, later in pairwise(times)]
         latencies = [latency for _, latency in self._arrivals]
         return Pace(
-            # Of a node that has just started, over the time since then.
+            # For a node that has just started, over the time since then.
             (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else 0.0,
             statistics.median(latencies) if latencies else math.nan,
             max(gaps, default=math.nan),

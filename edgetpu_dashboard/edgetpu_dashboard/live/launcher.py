@@ -12,7 +12,7 @@ from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.installed_executables import installed_executable
 
 STOP_SECONDS = 5.0
-"""Until a node that was interrupted is killed, as `ros2 launch` has it."""
+"""Seconds until an interrupted node is killed, as with `ros2 launch`."""
 
 
 class LaunchError(EdgeTpuError):
@@ -23,7 +23,7 @@ class Launcher:
     """The processes of nodes that were started here. Safe to use from any thread."""
 
     def __init__(self, ros_arguments: Sequence[str] = ()) -> None:
-        """ros_arguments: what each process gets, as after --ros-args."""
+        """ros_arguments: for each process, as after --ros-args."""
         self._ros_arguments = list(ros_arguments)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class Launcher:
             if self.started(name):
                 raise LaunchError(f"{name} runs already")
             try:
-                # A session of its own: Ctrl-C on a terminal reaches only this process, which stops it.
+                # In a new session: Ctrl-C on a terminal reaches only this process, which stops the node.
                 self._processes[name] = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, start_new_session=True
                 )

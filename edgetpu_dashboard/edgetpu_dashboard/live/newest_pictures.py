@@ -15,14 +15,14 @@ from edgetpu_driver.images import drawing
 from edgetpu_driver.images.conversion_cache import Region
 
 KEPT_BYTES = 32 * 2**20
-"""Of the camera's images that wait for results: half a second of 640x480 RGB at 60 Hz."""
+"""Bytes of camera images that wait for results: half a second of 640x480 RGB at 60 Hz."""
 MOST_WAITING = 64
 """Results that wait for their image, which may come after them."""
 MOST_UNMATCHED = 20
-"""Results in a row without their image; then the node looks at another camera than the dashboard."""
+"""Results in a row without their image, from which the node is taken to use another camera."""
 
 BARE_AFTER = 2.0
-"""Seconds of images without a result until they are shown as they are; a node that is measuring is faster."""
+"""Seconds without a result until images are shown without results; a node that measures is faster."""
 
 Stamp = tuple[int, int]
 """Seconds and nanoseconds."""
@@ -35,7 +35,7 @@ class LivePicture:
     drawn: Pixels
     """[H, W] or [H, W, 3] RGB."""
     image: Pixels
-    """The camera's, of the same size; of a debug image, which a node has drawn, the debug image itself."""
+    """The camera's, of the same size; for a debug image, the debug image itself."""
 
 
 class ImageTap:
@@ -62,7 +62,7 @@ class ImageTap:
 
 
 class OverlayTap:
-    """The results of a node drawn on the camera's images, each on its own, so that the node draws nothing."""
+    """The results of a node, each drawn here on its camera image, so that the node draws nothing."""
 
     def __init__(self, decode: Callable[[Any], Pixels], draw: Callable[[Pixels, Any], Pixels]) -> None:
         """draw: draws a result message on a copy of its image."""
@@ -92,9 +92,7 @@ class OverlayTap:
             self._bare_since = time
         if stamp in self._results:
             self._join(stamp)
-        elif (
-            time - self._bare_since > BARE_AFTER
-        ):  # of a node that waits for the driver, a template or a model
+        elif time - self._bare_since > BARE_AFTER:  # the node waits for the driver, a template or a model
             self._newest = image, None
             self.number += 1
 
@@ -112,7 +110,7 @@ class OverlayTap:
     def picture(self) -> LivePicture:
         """Return the newest result drawn on its image; InputError if there is none.
 
-        Without results for a while it is the newest image as it is.
+        Without results for a while it is the newest image alone.
         """
         if self._newest is None:
             raise InputError("there is no picture yet")

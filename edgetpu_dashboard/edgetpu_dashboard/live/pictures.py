@@ -1,4 +1,4 @@
-"""Pictures for the browser: as small as it shows them, as JPEG or PNG."""
+"""Pictures for the browser, reduced to the size in which it shows them, as JPEG or PNG."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from edgetpu_driver.errors import InputError
 Pixels = npt.NDArray[np.uint8]
 
 CAMERA_VIEW = "camera image"
-"""In place of a node's name: the images that the nodes get."""
+"""In place of a node's name: the camera's images."""
 
 JPEG_QUALITY = 80
-"""Block edges are hard to see; the default of OpenCV, 95, takes three times the bytes."""
+"""JPEG quality at which block edges are hard to see; OpenCV's default, 95, needs three times the bytes."""
 
 
 def jpeg(picture: Pixels, widest: int = 0) -> bytes:
-    """Encode uint8 [H, W] or [H, W, 3] RGB, made smaller if it is wider than `widest` px; 0: as it is."""
+    """Encode uint8 [H, W] or [H, W, 3] RGB, reduced to at most `widest` px of width; 0: not reduced."""
     return _encoded(".jpg", _narrowed(picture, widest), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
 
 
@@ -42,7 +42,7 @@ def box_of(
 def color_at(image: Pixels, column: float, row: float, radius: int = 3) -> tuple[int, int, int]:
     """Return the median RGB colour around a point of uint8 [H, W] or [H, W, 3] RGB.
 
-    column, row: the point, as shares of the image's width and height. radius: px that are taken on each side.
+    column, row: the point, as shares of the image's width and height. radius: px on each side.
     """
     height, width = image.shape[:2]
     x, y = (min(max(int(share * size), 0), size - 1) for share, size in ((column, width), (row, height)))
@@ -52,7 +52,7 @@ def color_at(image: Pixels, column: float, row: float, radius: int = 3) -> tuple
 
 
 def error_picture(weights: npt.NDArray[np.float32], row_scales: npt.NDArray[np.float32]) -> Pixels:
-    """Show by how much of a step each weight is rounded: white none, blue down, red up by half a step.
+    """Draw the rounding of each weight: white none, blue down, red up by half a step.
 
     weights: [rows, columns]. row_scales: the step of each row, as the driver answers.
     """

@@ -9,11 +9,11 @@ from typing import Any
 
 _SEVERITY = ("ok", "stale", "warning", "error")
 _DIGITS = 15
-"""Of numbers that a browser holds exactly."""
+"""Largest integer that a browser represents exactly."""
 
 
 def snapshot(view: Any, name: str) -> dict[str, Any]:
-    """Return what the page shows of the graph and of one node, as JSON has it."""
+    """Return what the page shows of the graph and of one node, as JSON values."""
     now = time.monotonic()
     with view.lock:
         pictured = view.pictured()
@@ -49,7 +49,7 @@ def _summary(viewed: Any, now: float) -> dict[str, Any]:
 
 
 def _count(values: Mapping[str, str], key: str) -> int:
-    """A number of a diagnostic; 0 for what is none, as any node can publish one."""
+    """A number of a diagnostic; 0 for any other text, which any node may publish."""
     text = values.get(key, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
 
@@ -69,7 +69,7 @@ def _curves(viewed: Any, now: float) -> list[dict[str, Any]]:
 
 
 def _number(value: float | None) -> float | None:
-    """A number as JSON can hold it, with the digits that a curve shows."""
+    """A number for JSON, with the digits that a curve shows."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.5g}")

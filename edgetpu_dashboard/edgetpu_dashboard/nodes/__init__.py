@@ -1,1 +1,1 @@
-"""The nodes of this package: the ROS interface of the camera."""
+"""The nodes of this package: the camera and the dashboard."""

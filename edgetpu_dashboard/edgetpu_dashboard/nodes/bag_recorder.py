@@ -17,17 +17,18 @@ from edgetpu_dashboard.live.bag import BagError, BagProgress, BagRecording
 from edgetpu_dashboard.nodes.graph_view import GraphView
 
 LARGEST = 4 * 2**30
-"""Bytes of a bag: two and a half minutes of 640x480 RGB at 30 Hz. A forgotten recording fills no disk."""
+"""Largest size of a bag, bytes: two and a half minutes of 640x480 RGB at 30 Hz, so that a forgotten recording
+does not fill the disk."""
 _LAST_WRITES = 0.5
-"""Seconds for the messages that wait when the dashboard ends; a process has 2.5 s to stop."""
+"""Seconds for waiting messages when the dashboard ends; a process has 2.5 s to stop."""
 _CLOSING = 1.0
-"""Seconds for the bag to be complete then."""
+"""Seconds to complete the bag after that."""
 _QOS = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
 _STEADY = Clock(clock_type=ClockType.STEADY_TIME)
 
 
 class BagRecorder:
-    """At most one bag at a time. Its methods are for the executor's thread; `progress` is for any."""
+    """Records at most one bag at a time. Its methods are for the executor's thread; `progress` is for any."""
 
     def __init__(self, node: Node, view: GraphView) -> None:
         self._node, self._view = node, view
@@ -41,12 +42,12 @@ class BagRecorder:
         return bool(self._subscriptions)
 
     def progress(self) -> BagProgress | None:
-        """Return what the last bag holds; None: there was none."""
+        """Return the progress of the last bag; None if there was none."""
         recording = self._recording
         return recording.progress() if recording is not None else None
 
     def start(self, folder: Path, seconds: float = 0.0) -> Path:
-        """Begin a bag in a folder, for so many seconds, or until stopped; its directory. Raises BagError."""
+        """Start a bag in a folder, for some seconds or until stopped; return its path. Raises BagError."""
         if self.records:
             raise BagError("a bag is being recorded already")
         path = folder / datetime.now().strftime("edgetpu_%Y-%m-%d_%H-%M-%S_%f")
@@ -58,7 +59,7 @@ class BagRecorder:
         return path
 
     def stop(self) -> None:
-        """End the bag, which is completed in a moment; nothing if none is being recorded."""
+        """End the bag, which is then completed; do nothing if none is being recorded."""
         if not self.records or self._recording is None:
             return
         if self._timer is not None:

@@ -1,4 +1,4 @@
-"""Make sensor_msgs/CameraInfo of a calibration."""
+"""Converts a calibration to sensor_msgs/CameraInfo."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from edgetpu_driver.node_kit.parameters import Setting
 
 _DEFAULTS = CameraSettings()
 _QOS = QoSProfile(depth=5)
-"""Reliable, and so compatible with every subscription."""
+"""Reliable, which is compatible with every subscription."""
 _LARGEST_SIDE = 8192
 """Of pictures, px."""
 
@@ -46,7 +46,7 @@ class CameraNode(BaseNode):
         Setting(
             "source",
             _DEFAULTS.source,
-            "Where pictures come from.",
+            "Source of the pictures.",
             choices=SOURCES,
             read_only=False,
         ),
@@ -58,7 +58,12 @@ class CameraNode(BaseNode):
             read_only=False,
             check=_is_there,
         ),
-        Setting("loop", _DEFAULTS.loop, "Whether files start again at their end.", read_only=False),
+        Setting(
+            "loop",
+            _DEFAULTS.loop,
+            "Repeat files from the start; otherwise the last picture stays.",
+            read_only=False,
+        ),
         Setting(
             "width",
             _DEFAULTS.width,
@@ -87,7 +92,7 @@ class CameraNode(BaseNode):
         Setting(
             "gain",
             _DEFAULTS.gain,
-            "Gain of the webcam, in its own units. -1: as it is.",
+            "Gain of the webcam, in its units. -1: unchanged.",
             -1,
             65535,
             read_only=False,
@@ -95,15 +100,15 @@ class CameraNode(BaseNode):
         Setting(
             "pixel_format",
             _DEFAULTS.pixel_format,
-            "Format asked of the webcam, for example MJPG, which most need for large pictures at full rate. "
-            "Empty: as it is.",
+            "Pixel format of the webcam, for example MJPG, which most webcams need for large pictures at "
+            "full rate. Empty: unchanged.",
             read_only=False,
             check=_four_characters,
         ),
         Setting(
             "paused",
             False,
-            "Whether a picture is published only when ~/step is called.",
+            "Publish a picture only when ~/step is called.",
             read_only=False,
         ),
         Setting(

@@ -1,4 +1,4 @@
-"""The dashboard as a node: serves a page in which the graph can be seen and set."""
+"""The dashboard as a node: serves a page that shows the graph and changes its settings."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from edgetpu_driver.node_kit.node_table import all_nodes, node_table
 from edgetpu_driver.node_kit.parameters import Setting
 
 _START_DELAY = 0.5
-"""Seconds until the page is served and nodes are started: others have discovered this node by then."""
+"""Seconds until the page is served and nodes are started, so that others have discovered this node."""
 _REFRESH = 1.0
-"""Seconds between two looks at which nodes run."""
+"""Seconds between two checks which nodes run."""
 _STOP_SECONDS = 1.5
-"""Until nodes that were started from here are killed when the dashboard ends."""
+"""Seconds until nodes started from here are killed when the dashboard ends."""
 
 _ENCLAVE = ("-e", "--enclave")
 
@@ -34,11 +34,11 @@ MISSING = (
     "no page: NiceGUI is not installed; `make live` installs it, elsewhere "
     "`pip install -r requirements-live.txt`"
 )
-"""What is said where the page cannot be served."""
+"""The problem that is reported if NiceGUI is missing."""
 
 
 class PageServer(Protocol):
-    """What serves the page."""
+    """The interface of the page's server."""
 
     def close(self) -> None:
         """Stop serving."""
@@ -51,19 +51,21 @@ class DashboardNode(BaseNode):
         Setting(
             "host",
             "127.0.0.1",
-            "Address to serve the page on. One that other computers reach, such as 0.0.0.0, needs a token.",
+            "Address to serve the page on. One that other computers can reach, such as 0.0.0.0, needs a "
+            "token.",
         ),
         Setting("port", 8080, "TCP port of the page.", 1, 65535),
         Setting(
             "token",
             "",
-            "Secret that the page asks for, as ?token=... of its address. Empty: none, this computer only.",
+            "Secret needed to open the page, as ?token=... in its address. Empty: none, only this "
+            "computer can open it.",
         ),
-        Setting("start", [], "Nodes to start with the dashboard, which can then stop them, too."),
+        Setting("start", [], "Nodes to start with the dashboard; it can also stop them."),
         Setting(
             "picture_rate",
             10.0,
-            "Most pictures per second for each browser, Hz; fewer if it takes fewer.",
+            "Greatest rate of pictures for each browser, Hz; a slow browser gets fewer.",
             0.5,
             60.0,
             read_only=False,
@@ -78,7 +80,7 @@ class DashboardNode(BaseNode):
 
     @classmethod
     def types_on_demand(cls) -> frozenset[str]:
-        """Return the types of images, of the results of all nodes, and of the services that a user calls."""
+        """Return the types of images, of the results of all nodes, and of the services that users call."""
         results = (entry.load().results for entry in node_table().values())
         topics = {CameraInfo, Image, *(result.message_type for result in results if result is not None)}
         return frozenset(
@@ -102,7 +104,7 @@ class DashboardNode(BaseNode):
 
     def destroy_node(self) -> None:
         """Stop serving, stop the nodes that were started from here, then destroy the node."""
-        # All at once, before the limit of spin.STOP_DEADLINE.
+        # All at the same time, to meet spin.STOP_DEADLINE.
         stopping = threading.Thread(target=self.launcher.stop_all, args=(_STOP_SECONDS,))
         stopping.start()
         if self.bags is not None:
@@ -150,7 +152,7 @@ class DashboardNode(BaseNode):
 
     def _serve(self) -> None:
         self._begin.cancel()
-        self.view.refresh()  # a browser that waits gets the page at once
+        self.view.refresh()  # a waiting browser gets the page at once
         for name in self.values["start"]:
             self._start_or_complain(name)
         try:
@@ -184,9 +186,9 @@ def sibling_enclave(arguments: list[str], name: str) -> list[str]:
 
 
 def ros_arguments(arguments: list[str]) -> list[str]:
-    """Return the ROS arguments of a command line that hold for other nodes of the graph, too.
+    """Return the ROS arguments of a command line that also apply to other nodes of the graph.
 
-    All but names, parameters given with -p, and the enclave, which are this node's own.
+    All but names, parameters given with -p, and the enclave, which apply to this node alone.
     """
     found: list[str] = []
     if "--ros-args" not in arguments:

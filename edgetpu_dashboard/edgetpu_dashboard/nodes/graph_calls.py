@@ -52,10 +52,10 @@ CALLED = (
     Trigger,
     UnloadModel,
 )
-"""Services that are called, and so allowed by the security policy."""
+"""Services that are called, for the security policy."""
 
 DISCOVERY = 3.0
-"""Seconds to wait for a service to be there."""
+"""Seconds to wait until a service is found."""
 ANSWER = 10.0
 """Seconds to wait for an answer."""
 MODEL_ANSWER = 60.0
@@ -66,7 +66,7 @@ _T = TypeVar("_T")
 
 
 class RefusedError(EdgeTpuError):
-    """A node refused a request; the message is the node's."""
+    """A node refused a request, with the node's message."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class GraphCalls:
         return answer
 
     async def trigger(self, node: str, service: str) -> str:
-        """Call a service without arguments; what it says."""
+        """Call a service without arguments; return its message."""
         return str((await self.ask(Trigger, node, service)).message) or "done"
 
     async def parameters(self, node: str) -> list[ShownParameter]:
@@ -170,7 +170,7 @@ class GraphCalls:
         return found.tolist() if isinstance(found, array.array) else found
 
     async def set_parameter(self, node: str, name: str, text: str, like: Value) -> Value:
-        """Set a parameter to what a user typed, of the type of another value; the value that was set."""
+        """Set a parameter to the typed text, read with the type of `like`; return the value."""
         return await self.set_value(node, name, value_of(text, like))
 
     async def set_value(self, node: str, name: str, value: Value) -> Value:
@@ -183,13 +183,13 @@ class GraphCalls:
         return value
 
     async def set_color(self, node: str, rgb: tuple[int, int, int]) -> str:
-        """Have a spot tracker look for a colour."""
+        """Let a spot tracker track a colour."""
         total = max(sum(rgb), 1)
         await self.ask(SetColor, node, "set_color", rgb=[value / total for value in rgb])
         return f"tracks the colour {rgb}"
 
     async def set_template(self, node: str, view: Pixels, box: tuple[int, int, int, int]) -> str:
-        """Have a pattern tracker look for a part of a picture: x, y, width and height, px."""
+        """Let a pattern tracker look for a part of a picture: x, y, width and height, px."""
         x, y, width, height = box
         patch = np.ascontiguousarray(view[y : y + height, x : x + width])
         answer = await self.ask(
@@ -212,7 +212,7 @@ class GraphCalls:
         return f"trained on {answer.samples} samples; residual {rms}"
 
     async def add_place(self, node: str, label: str, replace: bool) -> str:
-        """Name the place that is seen now."""
+        """Add the present view to a place."""
         answer = await self.ask(AddPlace, node, "add_place", label=label, replace=replace)
         known = "place is" if answer.places == 1 else "places are"
         return f"{label}: {answer.places} {known} known, by {counted(answer.embeddings, 'view')}"
@@ -222,7 +222,7 @@ class GraphCalls:
         return await self.ask(ListModels, DRIVER, "list_models")
 
     async def load_model(self, model: str, name: str) -> str:
-        """Load a model that everybody may use."""
+        """Load a model as shared."""
         answer = await self.ask(
             LoadModel, DRIVER, "load_model", MODEL_ANSWER, model=model, name=name, shared=True, wait=True
         )
@@ -236,7 +236,7 @@ class GraphCalls:
     async def set_weights(
         self, model: str, tensor: str, weights: npt.NDArray[np.float32]
     ) -> tuple[str, Pixels]:
-        """Swap the weights of a model; what the driver says of their errors, in words and as a picture."""
+        """Replace the weights of a model; return the driver's report of the errors, and a picture of them."""
         if weights.ndim != 2 or not np.isfinite(weights).all():
             raise InputError(f"expected a matrix of finite numbers; got an array of shape {weights.shape}")
         answer = await self.ask(

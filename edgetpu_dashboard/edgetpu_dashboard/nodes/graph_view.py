@@ -1,4 +1,4 @@
-"""What runs in the graph and what it says: nodes by the node table, results, diagnostics, pictures.
+"""A view of the graph: the running nodes of the node table, their results, diagnostics and pictures.
 
 The executor's thread writes and the server's thread reads, under one lock.
 """
@@ -30,9 +30,9 @@ from edgetpu_msgs.msg import DeviceStatus
 
 _TRIGGER = "std_srvs/srv/Trigger"
 _CAMERA = "camera"
-"""The node that publishes the images where there is no other camera."""
+"""Name of the suite's camera node."""
 MOST_DIAGNOSTICS = 50
-"""Entries of a node that are kept; a driver has one for each stick, and other programs may add more."""
+"""Most entries kept of a node; a driver has one for each stick, and other programs may add more."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Diagnostic:
 
 @dataclass
 class ViewedNode:
-    """A node of the table, and what it said."""
+    """A node of the table, with its results and diagnostics."""
 
     entry: NodeEntry
     running: bool = False
@@ -58,20 +58,20 @@ class ViewedNode:
     result: ResultTopic | None = None
     log: ResultLog | None = None
     region: tuple[int, ...] = (0, 0, 0, 0)
-    """The part of the image that it looks at, as far as is known: the value of its parameter `roi`."""
+    """The value of its parameter `roi`, as far as known."""
     diagnostics: dict[str, Diagnostic] = field(default_factory=dict)
-    """By name, the latest at the end."""
+    """By name, the newest last."""
 
     @property
     def settings(self) -> Mapping[str, Setting]:
-        """Its parameters as declared, by name; none of a node that needs a package that is not installed."""
+        """Its declared parameters by name; empty if the node needs a package that is not installed."""
         try:
             return {setting.name: setting for setting in self.entry.load().settings}
         except DependencyMissingError:
             return {}
 
     def tell(self, diagnostic: Diagnostic) -> None:
-        """Take a new entry of /diagnostics; of too many the oldest is forgotten."""
+        """Store an entry of /diagnostics; the oldest is dropped if there are too many."""
         self.diagnostics.pop(diagnostic.name, None)
         self.diagnostics[diagnostic.name] = diagnostic
         if len(self.diagnostics) > MOST_DIAGNOSTICS:
@@ -99,7 +99,7 @@ class GraphView:
         return f"{self._namespace}/{name}"
 
     def refresh(self) -> None:
-        """Look which nodes run, and subscribe to the results of those that are new."""
+        """Update the list of running nodes, and subscribe to the results of new ones."""
         found = set(self._node.get_node_names_and_namespaces())
         entries = all_nodes()
         names = [DRIVER, *node_table()]
@@ -123,9 +123,9 @@ class GraphView:
             }
 
     def look(self, view: str) -> Tap:
-        """Begin to receive the pictures of a node, or the camera's; in the executor's thread.
+        """Start to receive the pictures of a node, or the camera's; in the executor's thread.
 
-        InputError for what is neither.
+        InputError for any other view.
         """
         if view != CAMERA_VIEW and view not in self.nodes:
             raise InputError(f"expected a node or {CAMERA_VIEW}; got {one_line(view)!r}")
@@ -137,11 +137,11 @@ class GraphView:
         return tap
 
     def look_away(self, view: str) -> None:
-        """End what `look` began; in the executor's thread."""
+        """Undo `look`; in the executor's thread."""
         self.pictures.look_away(view)
 
     def set_region(self, name: str, region: Sequence[int]) -> None:
-        """Take note of the part of the image that a node looks at: the value of its parameter `roi`."""
+        """Store the value of a node's parameter `roi`."""
         if name in self.nodes and len(region) == 4:
             self.nodes[name].region = tuple(region)
             self._show_region(name)
@@ -170,7 +170,7 @@ class GraphView:
         self._subscriptions[name] = None
         try:
             result: ResultTopic | None = viewed.entry.load().results
-        except Exception as error:  # of another package; the other nodes are still shown
+        except Exception as error:  # from another package; the other nodes are still shown
             self._node.get_logger().error(f"results of {name} are not shown: {one_line(error)}")
             return
         if result is None:

@@ -37,7 +37,7 @@ class PictureSubscriptions:
         """By topic, as `_topic_of` names them."""
 
     def look(self, view: str, draw: Draw | None = None) -> Tap:
-        """Begin to receive the pictures of a view; draw: of a node whose results can be drawn here."""
+        """Start to receive the pictures of a view; draw: draws a result here instead of in the node."""
         self._lookers[view] = self._lookers.get(view, 0) + 1
         if view not in self._taps:
             self._taps[view] = ImageTap(_decoded) if draw is None else OverlayTap(_decoded, draw)
@@ -45,18 +45,18 @@ class PictureSubscriptions:
         return self._taps[view]
 
     def look_away(self, view: str) -> None:
-        """End what `look` began."""
+        """Undo `look`."""
         self._lookers[view] -= 1
         if not self._lookers[view]:
             del self._lookers[view], self._taps[view]
             self._subscribe()
 
     def tap(self, view: str) -> Tap | None:
-        """The pictures of a view that is shown in a browser; None for others."""
+        """The pictures of a view that a browser shows; None for others."""
         return self._taps.get(view)
 
     def on_result(self, view: str, message: Any) -> None:
-        """Take note of a result of a node."""
+        """Store a result of a node."""
         tap = self._taps.get(view)
         if isinstance(tap, OverlayTap):
             tap.put_result((message.header.stamp.sec, message.header.stamp.nanosec), message)
@@ -65,7 +65,7 @@ class PictureSubscriptions:
                 self._subscribe()
 
     def _subscribe(self) -> None:
-        """Have subscriptions to what is looked at, and to nothing else."""
+        """Subscribe to the topics of the views that are shown, and to no others."""
         wanted = {_topic_of(view, tap) for view, tap in self._taps.items()}
         for topic in self._subscriptions.keys() - wanted:
             self._node.destroy_subscription(self._subscriptions.pop(topic))

@@ -19,7 +19,7 @@ from edgetpu_dashboard.scene.room import LAMP, LAMP_RADIUS, POSTER, Room, on_wal
 Array = npt.NDArray[np.float64]
 
 RAMP = 0.6
-"""Seconds in which the turn and the drive reach their speed, and in which the turn ends."""
+"""Seconds in which turn and drive speed up, and in which the turn slows down."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class Scene:
     start_ns: int = 1_700_000_000_000_000_000
     """Stamp of the first frame."""
     dark: tuple[float, float] = (2.1, 2.4)
-    """The lamp is off in between, s."""
+    """Interval in which the lamp is off, s."""
     turn: tuple[float, float] = (3.0, 7.5)
-    """The camera turns once about itself in between, s; before it looks around."""
+    """Interval in which the camera turns once about itself, s; before, it looks around."""
     pause: float = 1.5
-    """After the turn nothing is recorded for so long, s; then the camera drives towards the wall."""
+    """Pause without images after the turn, s, before the camera drives towards the wall."""
     speed: float = 0.85
     """Speed of the drive, m/s."""
     noise: float = 2.0
@@ -81,7 +81,7 @@ class Scene:
 
     @property
     def drive(self) -> float:
-        """When the drive begins, s."""
+        """Start of the drive, s."""
         return self.turn[1] + self.pause
 
     def stamp_ns(self, frame: int) -> int:
@@ -105,7 +105,7 @@ class Scene:
         return Pose(np.array([0.0, 0.0, ahead]), 2 * math.pi * turned, 0.0)
 
     def project(self, pose: Pose, point: Array) -> tuple[float, float] | None:
-        """Where a point of the world is in the picture, px; None behind the camera."""
+        """Position of a point of the world in the picture, px; None behind the camera."""
         right, down, ahead = pose.camera_from_world @ (point - pose.position)
         if ahead <= 0.1:
             return None

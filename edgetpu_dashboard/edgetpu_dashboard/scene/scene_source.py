@@ -1,4 +1,4 @@
-"""The rendered scene as pictures of a camera, over and over."""
+"""The rendered scene as a repeated source of pictures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from edgetpu_dashboard.scene.scene import Scene, SceneRenderer
 
 
 class SceneSource:
-    """What the camera of the scene sees; after its end it starts again."""
+    """Renders what the camera of the scene sees; restarts at the end."""
 
     waits = False
 

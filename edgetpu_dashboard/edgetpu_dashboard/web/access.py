@@ -1,4 +1,4 @@
-"""Who may open the page: a token for other computers, and no foreign page's requests in any case."""
+"""Access to the page: other computers need a token, and requests from foreign pages are refused."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _FOREIGN = b"expected a request of the dashboard's own page\n"
 
 
 def is_local(address: str) -> bool:
-    """Whether only this computer reaches an address: loopback; ValueError for what is no address."""
+    """Whether an address is a loopback address, of this computer only; ValueError if it is no address."""
     return address == "localhost" or ipaddress.ip_address(address).is_loopback
 
 
 class Access:
-    """An ASGI application that lets through to another one who has the token.
+    """An ASGI application that passes on requests with the token to another one.
 
-    A browser sends cookies, and requests to 127.0.0.1, for any page that asks it to. So the name of the host
-    must be one that leads here, and the origin of a WebSocket must be the page itself.
+    A browser sends cookies, and requests to 127.0.0.1, for any page that asks it to. So the host name must be
+    one of this server, and the origin of a WebSocket must be the page itself.
     """
 
     def __init__(self, app: App, token: str, *, local: bool) -> None:
@@ -61,7 +61,7 @@ class Access:
             return False
 
     def _knows(self, given: str, headers: dict[str, str]) -> bool:
-        # One by one: other pages of this host may have cookies that SimpleCookie refuses as a whole.
+        # Parsed one by one: SimpleCookie refuses all cookies if one, perhaps of another page, is malformed.
         pairs = [each.strip().partition("=") for each in headers.get("cookie", "").split(";")]
         kept = [unquote(value) for name, _, value in pairs if name == COOKIE]
         return any(secrets.compare_digest(text.encode(), self._token.encode()) for text in (given, *kept))

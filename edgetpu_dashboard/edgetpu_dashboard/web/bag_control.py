@@ -12,11 +12,11 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import user_path
 
 LONGEST = 3600.0
-"""Seconds that can be asked for."""
+"""Longest duration of a bag, s."""
 
 
 def bag_control(page: Any) -> None:
-    """A button that starts and stops a bag, for how long, and what it holds."""
+    """A button that starts and stops a bag, a field for its duration, and its progress."""
     recorder = page.dashboard.bags
 
     async def toggle() -> None:
@@ -59,7 +59,7 @@ def _seconds(text: str | None) -> float:
 
 
 def in_words(progress: BagProgress) -> str:
-    """Describe what a bag holds, and where it is."""
+    """Describe the progress of a bag, and its place."""
     lost = f", {progress.lost} lost" if progress.lost else ""
     state = "saved" if progress.ended else "recording"
     problem = f"; {progress.problem}" if progress.problem else ""

@@ -20,11 +20,11 @@ STATES = ("absent", "boot", "starting", "ready", "recovering", "failed", "closed
 """Of DeviceStatus, by their numbers."""
 
 _MODELS_PERIOD = 3.0
-"""Seconds between two looks at the loaded models."""
+"""Seconds between two requests for the loaded models."""
 
 
 def named(names: Sequence[str], number: int) -> str:
-    """Return the name of a number; one that a later version has added has none."""
+    """Return the name of a state, or its number if a later version has added it."""
     return names[number] if number < len(names) else str(number)
 
 
@@ -36,7 +36,7 @@ def driver_panel(page: Any) -> None:
         with page.view.lock:
             status = page.view.status
         if status is None:
-            ui.label("no driver has been heard of").classes("hint")
+            ui.label("no driver was found").classes("hint")
             return
         ui.label(f"{status.backend}: {named(STATES, status.state)}").classes("font-medium").props(
             "data-id=driver_state"
@@ -90,7 +90,7 @@ def _facts(facts: dict[str, Any]) -> None:
 
 
 def models_panel(page: Any) -> None:
-    """Load and unload models, swap weights, run a Coral model."""
+    """Load and unload models, replace weights, run a Coral model."""
     ui.label("Loaded models").classes("font-medium")
     column = ui.column().classes("w-full gap-1").props("data-id=loaded_models")
     suggested_files = ui.element("datalist").props("id=model_files")
@@ -123,7 +123,7 @@ def models_panel(page: Any) -> None:
 
 
 def _suggest(datalist: Any, values: list[str]) -> None:
-    """Have the fields of a list suggest values."""
+    """Set the suggestions for input fields with this list."""
     if values == [option.props["value"] for option in datalist]:
         return
     datalist.clear()

@@ -1,4 +1,4 @@
-"""Shows the errors of what a user asked for as notices on the page."""
+"""Shows errors of a user's requests as notices on the page."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from edgetpu_driver.errors import EdgeTpuError, reason_of
 
 @asynccontextmanager
 async def errors_shown() -> AsyncIterator[None]:
-    """Show an error of the block as a notice and go on; other exceptions than those of the suite pass.
+    """Show an error of the block as a notice and continue; exceptions from outside the suite pass.
 
-    Notices of the block belong to the page: the button that was pressed may be gone by then.
+    Notices belong to the page, because the button that was pressed may be gone by then.
     """
     with ui.context.client:
         try:

@@ -1,4 +1,4 @@
-"""The parameters of a node, and the actions it offers."""
+"""The parameters and the actions of a node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgetpu_dashboard.web.stream import OVERVIEW
 from edgetpu_driver.errors import EdgeTpuError, reason_of
 
 _VALUES_PERIOD = 3.0
-"""Seconds between two looks at the values of parameters, which others may change."""
+"""Seconds between two requests for the values of parameters, which others may change."""
 
 
 @ui.refreshable
@@ -139,7 +139,7 @@ def actions_panel(page: Any) -> None:
 
 
 def picture_hint(page: Any) -> str:
-    """Say what the mouse does in the picture of the node; empty: nothing."""
+    """Say what the mouse does in the picture of the node; empty if nothing."""
     click = "Click a spot to track its colour. " if page.node == "spot_tracker" else ""
     drag = "the template or the region" if page.node == "pattern_tracker" else "the region to process"
     return click + (f"Drag a box to make it {drag}." if page.has_region() else "")
@@ -196,12 +196,8 @@ def _training(page: Any, node: str) -> None:
 
 
 def _naming(page: Any, node: str) -> None:
-    label = (
-        ui.input("name of the place that is seen")
-        .props("dense outlined data-id=place_name")
-        .classes("w-full")
-    )
-    replace = ui.checkbox("replace its other views")
+    label = ui.input("name of the place in view").props("dense outlined data-id=place_name").classes("w-full")
+    replace = ui.checkbox("replace its earlier views")
 
     async def add() -> None:
         async with errors_shown():

@@ -19,13 +19,13 @@ from edgetpu_dashboard.web.stream import OVERVIEW
 from edgetpu_driver.errors import InputError
 
 _VERSION = 6
-"""Of the static files, so that no browser shows old ones."""
+"""Version of the static files, so that no browser uses old ones."""
 _NODE_TABS, _GRAPH_TAB = ("parameters", "actions"), "driver"
-"""Panels of one node, and the one that comes with the overview."""
+"""Panels of one node; the last is also in the overview."""
 _NODE_TAB = "actions"
 """The one that comes with a node."""
 _FOLLOW_PERIOD = 0.5
-"""Seconds between two looks whether the node has a picture."""
+"""Seconds between two checks whether the node has a picture."""
 
 
 class Page:
@@ -36,7 +36,7 @@ class Page:
         self.calls = dashboard.calls
         self.view = dashboard.view
         self.key = secrets.token_urlsafe(8)
-        """By which the stream finds the page."""
+        """Key by which the stream finds the page."""
         self.node = OVERVIEW
         self.image: Pixels | None = None
         """The image under the picture that the browser shows."""
@@ -48,7 +48,7 @@ class Page:
 
     @property
     def picture_view(self) -> str:
-        """What is shown: the pictures of all nodes, those of one with its overlay, or the camera's."""
+        """The view: the pictures of all nodes, those of one with its overlay, or the camera's."""
         if self.node == OVERVIEW:
             return OVERVIEW
         return self.node if self.has_picture and not self.shows_camera else CAMERA_VIEW
@@ -76,14 +76,14 @@ class Page:
         actions_panel.refresh(self)
 
     def show_live(self) -> None:
-        """Have the browser connect to the stream of this node and view."""
+        """Connect the browser to the stream of this node and view."""
         self._shown_view = self.picture_view
         self.image = None
         shown = {"page": self.key, "node": self.node, "view": self._shown_view}
         ui.run_javascript(f"edgetpuLive.show({json.dumps(shown)})")
 
     def follow_view(self) -> None:
-        """Connect anew once the node has a picture, or has none any more."""
+        """Reconnect when the node gets its first picture or loses the last."""
         if self.picture_view != self._shown_view:
             self.show_live()
 
@@ -98,13 +98,13 @@ class Page:
         return viewed is not None and "roi" in viewed.settings
 
     async def set_region(self, box: tuple[int, int, int, int]) -> None:
-        """Have the node process a part of the image: x, y, width and height, px; zeros: all of it."""
+        """Let the node process a part of the image: x, y, width and height, px; zeros: all of it."""
         node = self.node
         await self.calls.set_value(node, "roi", list(box))
         await self.note_region(node, box)
 
     async def note_region(self, node: str, box: Sequence[int]) -> None:
-        """Have the part of the image that a node processes outlined in its picture."""
+        """Outline the part of the image that a node processes in its picture."""
         await self.calls.in_executor(lambda: self.view.set_region(node, box))
 
     async def on_click(self, column: float, row: float) -> None:
@@ -136,7 +136,7 @@ class Page:
 
 
 def node_title(page: Page) -> None:
-    """The name of the node, and what starts and stops it."""
+    """The name of the node, with buttons to start and stop it."""
 
     async def start() -> None:
         async with errors_shown():

@@ -1,4 +1,4 @@
-"""Serves the page in a thread of its own."""
+"""Serves the page in a separate thread."""
 
 from __future__ import annotations
 

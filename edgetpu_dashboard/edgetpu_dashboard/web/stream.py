@@ -1,7 +1,7 @@
 """The live data of a page over a WebSocket: pictures when the browser asks for one, numbers twice a second.
 
 The browser says `next` when it wants another picture, and `shown` when it shows one, so it gets no more than
-it takes. A picture is a byte with the length of a name, the name of its view or, in the overview, of its
+it can show. A picture is a byte with the length of a name, the name of its view or, in the overview, of its
 node, and a JPEG.
 """
 
@@ -30,13 +30,13 @@ _SMALL_RATE, _SMALL_WIDTH = 2.0, 320
 _NUMBERS_PERIOD = 0.5
 """Seconds between two messages of numbers and curves."""
 _VIEWS_PERIOD = 1.0
-"""Seconds between two looks at which nodes have pictures."""
+"""Seconds between two checks which nodes have pictures."""
 _POLICY_VIOLATION = 1008
 """Status of RFC 6455."""
 _LONGEST_REASON = 100
 """Characters; RFC 6455 allows 123 bytes."""
 _POLL = 0.01
-"""Seconds between two looks for a new picture."""
+"""Seconds between two checks for a new picture."""
 
 
 class Viewer(Protocol):
@@ -53,13 +53,13 @@ class _Sent:
     tap: Any = None
     number: int = 0
     due: float = 0.0
-    """Time from which on the next one may be sent, s."""
+    """Time from which the next one may be sent, s."""
 
 
 async def stream(dashboard: Any, socket: WebSocket, viewer: Viewer | None, node: str, view: str) -> None:
     """Send pictures of a view, and the numbers of a node and of the graph, until the browser leaves.
 
-    viewer: gets the image under each picture of a view once the browser shows it; None: none does.
+    viewer: gets the image under each picture of a view once the browser shows it; None: not needed.
     """
     await socket.accept()
     overview = view == OVERVIEW
@@ -106,7 +106,7 @@ class _PictureFeed:
 
         InputError for a view that does not exist.
         """
-        # Done to the end even if the browser leaves meanwhile, so that what began is ended, too.
+        # Completed even if the browser leaves meanwhile, so that every start is followed by its stop.
         await asyncio.shield(self._change(views))
 
     async def _change(self, views: Mapping[str, str]) -> None:
@@ -140,7 +140,7 @@ class _PictureFeed:
             now = time.monotonic()
             for name in sorted(self._views, key=lambda each: self._of(each).due):
                 sent = self._of(name)
-                # Asked for anew each time: drawn here or by the node, which may change while it is received.
+                # Looked up each time, because it may change between drawn here and drawn by the node.
                 tap = self._dashboard.view.pictures.tap(self._views[name])
                 if (
                     now < sent.due
@@ -166,10 +166,10 @@ class _PictureFeed:
 
 
 async def _follow_nodes(dashboard: Any, feed: _PictureFeed) -> None:
-    """Have the overview show the nodes that run."""
+    """Update the overview to the running nodes."""
     while True:
         await asyncio.sleep(_VIEWS_PERIOD)
-        with suppress(InputError, TimeoutError, asyncio.TimeoutError):  # a node that has just gone
+        with suppress(InputError, TimeoutError, asyncio.TimeoutError):  # a node that has just ended
             await feed.look_at(dashboard.view.pictured())
 
 
