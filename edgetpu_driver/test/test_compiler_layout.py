@@ -161,8 +161,8 @@ SCALES = np.linspace(0.01, 0.02, 64)
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (dense(64, 64, 0.01, None), "a scale of its own for every row"),
-        (dense(64, 64, np.full(64, 0.01), None), "a scale of its own for every row"),
+        (dense(64, 64, 0.01, None), "a separate scale for every row"),
+        (dense(64, 64, np.full(64, 0.01), None), "a separate scale for every row"),
         (dense(64, 128, SCALES, None), "a square matrix"),
         (dense(64, 64, SCALES, 7), "no bias other than zero"),
     ],

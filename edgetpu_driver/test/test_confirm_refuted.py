@@ -222,7 +222,7 @@ def test_nothing_is_asked_of_a_stick_that_runs_no_program(monkeypatch: pytest.Mo
     wrong(monkeypatch, lambda _, outputs: off(outputs))
     course = run(VirtualEdgeTpu(), "google_program", "arithmetic")
     assert [each.outcome for each in course.outcomes] == ["refuted", "skipped"]
-    assert course.outcomes[1].detail == "it says nothing without google_program"
+    assert course.outcomes[1].detail == "it cannot be judged without google_program"
 
 
 def test_a_failed_step_does_not_concern_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def open_program_runner(
 
 
 def usb_bus(name: str) -> Any:
-    """The pyusb backend on which a backend finds its sticks: libusb, or a virtual stick on a bus of its own.
+    """The pyusb backend on which a backend finds its sticks: libusb, or a virtual stick on its own bus.
 
     Raises DependencyMissingError without libusb, InputError for a backend without sticks.
     """

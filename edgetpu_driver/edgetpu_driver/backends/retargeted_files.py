@@ -21,7 +21,7 @@ _logged: set[tuple[Path, str]] = set()
 def retargeted(
     backend: Backend, files: Sequence[tuple[Path, bytes]]
 ) -> tuple[Sequence[tuple[Path, bytes]], str]:
-    """The files to read for a model, and for users what they were made from, if that was done.
+    """The files to read for a model, and, for users, what they were made from if they were retargeted.
 
     A graph that a compiled file next to it can serve becomes x_edgetpu.tflite, which is not written. Other
     files stay, and so do all of a backend that runs plain graphs. Raises ModelFormatError, and

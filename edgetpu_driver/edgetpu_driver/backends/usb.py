@@ -116,7 +116,7 @@ class StickBackend:
             raise
 
     def _rest(self, model: CompiledModel) -> None:
-        """Called when no engine uses a model any more; a real stick keeps nothing of it."""
+        """Called when no engine uses a model any more; a real stick needs no action."""
 
     def _find_copy(self, model: ParsedModel, number: int) -> CompiledModel | None:
         """The copy of that number, from 1, compiled together with the model from the same graph, if any."""

@@ -51,7 +51,7 @@ class ParsedPlan:
     ) -> Model:
         """Make the model ready to run on the open device of the backend that it was parsed for.
 
-        Parts for LiteRT run in processes of their own unless they are of the suite's catalogue. The other
+        Parts for LiteRT run in separate processes unless they are in the suite's catalogue. The other
         arguments, and what is raised, are those of Model.load.
         """
         self.check_supported()

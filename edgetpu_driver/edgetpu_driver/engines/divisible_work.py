@@ -1,4 +1,4 @@
-"""Long work on an engine, divided into pieces so that the engine's owner can do other work in between."""
+"""Long work on an engine, divided into pieces so that the engine's owner can do other work between them."""
 
 from __future__ import annotations
 

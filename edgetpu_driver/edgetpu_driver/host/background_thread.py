@@ -13,7 +13,7 @@ _IDLE_SECONDS = 5.0
 
 
 class BackgroundThread:
-    """Does pieces of work one after the other in a thread of its own, which ends when idle for a while."""
+    """Does pieces of work one after the other in a separate thread, which ends when idle for a while."""
 
     def __init__(self, name: str) -> None:
         self._name = name

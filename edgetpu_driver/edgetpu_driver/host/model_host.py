@@ -107,7 +107,7 @@ class ModelHost:
         )
         self._share_inferences = share_inferences
         self._lock = threading.Lock()
-        """Held while workers are told to keep their devices open, so that none stays open after `close`."""
+        """Lock for marking devices as to be kept open, so that none stays open after `close`."""
         self._wait: DeviceWait | None = None
         self._keep_open: Callable[[StickWorker], None] | None = None
         """The call that `start` makes on each worker; None unless the host is started."""

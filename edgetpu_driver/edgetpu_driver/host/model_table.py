@@ -48,7 +48,7 @@ OnLoaded = Callable[["HostedModel | EdgeTpuError"], None]
 
 
 class ModelTable:
-    """Models by name. All methods may be called from any thread; files are read in a thread of its own."""
+    """Models by name. All methods may be called from any thread; files are read in a separate thread."""
 
     def __init__(
         self,

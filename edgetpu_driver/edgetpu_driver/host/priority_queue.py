@@ -40,7 +40,7 @@ class Waiting(Protocol):
 
     @property
     def deadline(self) -> float:
-        """Steady time by which it must begin, s; infinite without a deadline."""
+        """Steady time by which it must start, s; infinite without a deadline."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""Spaces the resets of a device, so that it serves requests in between."""
+"""Spaces the resets of a device, so that it can serve requests between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Otherwise a client that requests resets continuously would block all others.
 
 
 class ResetPace:
-    """When a device may be reset. Has no clock of its own; times are monotonic seconds."""
+    """When a device may be reset. Reads no clock; times are monotonic seconds."""
 
     def __init__(self) -> None:
         self.waits = False
@@ -22,11 +22,11 @@ class ResetPace:
 
     @property
     def due(self) -> float:
-        """Time at which the waiting reset is to begin; infinite if none waits."""
+        """Time at which the waiting reset is due; infinite if none waits."""
         return self._allowed if self.waits else inf
 
     def begin(self, now: float) -> bool:
-        """Whether a reset may begin now; otherwise it waits."""
+        """Whether a reset may start now; otherwise it waits."""
         self.waits = now < self._allowed
         if not self.waits:
             self._allowed = now

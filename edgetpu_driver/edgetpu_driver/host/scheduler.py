@@ -357,7 +357,7 @@ class Scheduler:
         self.watch()
 
     def refuse(self) -> None:
-        """Answer the requests that no stick can run any more."""
+        """Answer the requests that can no longer run on any stick."""
         with self.lock:
             answers = self._refuse()
         answer_all(answers)

@@ -210,7 +210,7 @@ class StickPool:
                 self._move(model, [number])
 
     def _place_pipelines(self) -> None:
-        """Assign the parts of pipelines to sticks of their own, as far as there are enough."""
+        """Assign each part of a pipeline to its own stick, as far as there are enough sticks."""
         loaded = set(self._scheduler.models)
         self._pipelines = [parts for parts in self._pipelines if loaded.issuperset(parts)]
         for parts in self._pipelines:

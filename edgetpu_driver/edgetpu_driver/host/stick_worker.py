@@ -55,7 +55,7 @@ class StickWorker:
         self.request_reset = PendingCommand(self.post, self.reset)
         self._closing = False
         self._is_to_close = False
-        """Whether it was told to close but has not done so; until then it begins nothing new."""
+        """Whether it is to close but has not done so; it starts nothing new."""
         self._commanded = False
         """Whether the last piece of work was a command, so that a request is next."""
         self._told = ""
@@ -309,9 +309,9 @@ class StickWorker:
             return False
 
     def _step(self) -> bool:
-        """One request, command or reading; whether the thread is to end.
+        """Process one request, command or reading; return whether the thread is to end.
 
-        Where both wait, it takes a command and a piece of a request by turns.
+        If both wait, commands and pieces of requests alternate.
         """
         if self._closing and self._end():
             return True

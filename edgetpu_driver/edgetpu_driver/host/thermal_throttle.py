@@ -22,7 +22,7 @@ FASTER_AFTER = 30.0
 
 
 class ThermalThrottle:
-    """Chooses the clock preset of one stick from its readings. It knows no clock of its own."""
+    """Chooses the clock preset of one stick from its readings. It reads no clock."""
 
     def __init__(self) -> None:
         self.nominal = ""

@@ -18,7 +18,7 @@ PATIENCE = 1.0
 
 
 class WaitingRequests:
-    """A RequestQueue that also tells WeightAccess which swaps wait. Not thread-safe."""
+    """A RequestQueue that also reports waiting swaps to WeightAccess. Not thread-safe."""
 
     def __init__(self, admission: Admission, weights: WeightAccess) -> None:
         self._admission = admission

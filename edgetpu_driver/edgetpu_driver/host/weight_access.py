@@ -40,7 +40,7 @@ class WeightAccess:
         request.replica, request.pieces = replica, request.begin(replica)
 
     def end(self, request: Request) -> None:
-        """Note that a request that had begun is done, or will begin again."""
+        """Note that a running request has ended, or will be started again."""
         model, replica = request.model, request.replica
         if self._swaps.get(model) is request:
             del self._swaps[model]

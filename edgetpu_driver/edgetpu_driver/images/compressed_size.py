@@ -69,7 +69,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
 
 
 def _jpeg_frames(data: bytes) -> Iterator[int]:
-    """Yield where the segments with the size begin, up to the first scan."""
+    """Yield the offsets of the segments with the size, up to the first scan."""
     position = 2
     while True:
         if data[position] != 0xFF:

@@ -20,7 +20,7 @@ FEWEST_STEPS = 32
 
 @dataclass(frozen=True, eq=False)
 class DenseModel:
-    """A model that does nothing but multiply its input by one weight matrix."""
+    """A model that only multiplies its input by one weight matrix."""
 
     input: TensorSpec
     output: TensorSpec
@@ -52,7 +52,7 @@ class DenseModel:
         check_tensors(engine.inputs, engine.outputs)
         try:
             tensor = engine.weight_tensor()
-        except InputError as error:  # several layers, none of which is the only one to have weights
+        except InputError as error:  # several layers have weights
             raise ModelUnsupportedError(f"expected a Dense model of one layer; {error}") from None
         return cls.of(engine.inputs, engine.outputs, tensor)
 

@@ -65,7 +65,7 @@ class ProductRequest:
 class LoadedMatrix:
     """The matrix of one loaded model, until the device is closed.
 
-    Weights that were set are multiplied by on engines of their own: MatMul applies a gain to every row, while
+    Products with replaced weights run on separate engines: MatMul applies a gain to every row, while
     inferences of the model itself return outputs without gains.
     """
 
@@ -79,7 +79,7 @@ class LoadedMatrix:
         """The weights that `_replaced` multiplies by."""
 
     def setting_weights(self, request: WeightRequest) -> Pieces[WeightResult]:
-        """Set weights on the engines of their own, in as many tiles as needed; see MatMul.set_weights."""
+        """Set weights on the separate engines, in as many tiles as needed; see MatMul.set_weights."""
         if self._replaced is None:
             engine = yield self._engine_factory
             self._replaced = MatMul(engine, engine_factory=self._engine_factory)

@@ -126,7 +126,7 @@ class MatMul:
     def setting_weights(
         self, matrix: ArrayLike, *, accept_clipping: bool = False, rescale_rows: bool = False
     ) -> Pieces[WeightResult]:
-        """Do what `set_weights` does, in pieces; no other call may come in between."""
+        """Do what `set_weights` does, in pieces; no other call may be made between them."""
         values = yield partial(_real, matrix, "a matrix")
         if values.ndim != 2 or 0 in values.shape:
             raise InputError(f"expected a matrix [M, K]; got shape {list(np.shape(matrix))}")

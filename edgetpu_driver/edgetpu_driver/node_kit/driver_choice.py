@@ -16,7 +16,7 @@ from edgetpu_driver.node_kit.qos_profiles import QOS_LATCHED
 from edgetpu_msgs.msg import DeviceStatus
 
 PENALTY = 5.0
-"""Seconds for which a driver that did not answer is avoided even if it says that it is ready."""
+"""Seconds for which a driver that did not answer is avoided even if its state is READY."""
 
 _NODE_NAME = re.compile(r"(~?/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 _LONGEST_NAME = 200
@@ -66,7 +66,7 @@ class _Driver:
 class DriverChoice:
     """The drivers of one node, in the order in which it prefers them.
 
-    The state that each publishes on ~/status tells which of them have a device; a driver that did not answer
+    The state that each publishes on ~/status says which of them have a device; a driver that did not answer
     is avoided until it publishes its state again, and for some seconds at least. A single driver is always
     the choice, and its state is not subscribed to.
     """

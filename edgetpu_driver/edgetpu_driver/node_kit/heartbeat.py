@@ -30,8 +30,8 @@ QOS_HEARTBEAT = QoSProfile(
 def start_heartbeat(node: Node) -> None:
     """Start to publish the node's time on ~/heartbeat, from its executor's thread.
 
-    A hung callback stops it, also when the middleware's threads go on. Real time decides, also when the graph
-    runs on simulated time.
+    A hung callback stops it, even if the middleware's threads continue. It uses real time, also when the
+    graph runs on simulated time.
     """
     publisher = node.create_publisher(Time, "~/heartbeat", QOS_HEARTBEAT)
     create_steady_timer(node, HEARTBEAT_PERIOD, lambda: publisher.publish(node.get_clock().now().to_msg()))

@@ -57,7 +57,7 @@ class PreparedFrame(Protocol):
 
 
 class ImageAlgorithm(Protocol):
-    """What an image node runs: something that makes a result of an image, with one inference in between."""
+    """The algorithm of an image node: makes a result from an image, by one inference."""
 
     region: Region
     """Part of the image to process."""
@@ -159,7 +159,7 @@ class ImageNode(BaseNode):
 
     @property
     def needs_user(self) -> bool:
-        """Whether the model cannot be loaded, cannot run or does not suit, whatever else happens."""
+        """Whether the model cannot be loaded, cannot run or is unsuitable, for good."""
         return bool(self._problem) or (self._client is not None and self._client.needs_user)
 
     def name_for(self, model: str) -> str:

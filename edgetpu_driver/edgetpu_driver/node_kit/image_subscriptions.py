@@ -142,7 +142,7 @@ class _Topic(ABC, Generic[Listener]):
             self._subscribe(node)
 
     def remove(self, node: Node) -> None:
-        """Do not call the node's listener any more."""
+        """Stop calling the node's listener."""
         self._listeners.pop(node, None)
         if self._holder is not None and node is self._holder:
             node.destroy_subscription(self._subscription)
@@ -277,7 +277,7 @@ class Cameras:
                 topic.poll()
 
     def leave(self, node: Node) -> None:
-        """Do not call the node's listeners any more; to be called before the node is destroyed."""
+        """Stop calling the node's listeners; to be called before the node is destroyed."""
         for topic in self._topics.values():
             topic.remove(node)
 

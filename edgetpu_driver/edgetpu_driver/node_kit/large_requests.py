@@ -41,7 +41,7 @@ class LargeRequests:
         )
         self._patience.cancel()
         self._turns: set[Service] = set()
-        """Those of which one request is taken, whatever else happens."""
+        """Services from which one request is always taken."""
         self._seconds: dict[Service, float] = {}
         """Processor time for taking the last request."""
         self._under_way: set[object] = set()

@@ -51,7 +51,7 @@ class ProductInProgress:
         return not self.in_flight and self.next is None
 
     def end_round(self) -> ProductResult | None:
-        """Hand over the outputs of the round, and begin the next one; the result if there is none.
+        """Take the outputs of the round, and start the next one; return the result if there is none.
 
         Any exception becomes the result: a product that does not end would keep all others waiting.
         """

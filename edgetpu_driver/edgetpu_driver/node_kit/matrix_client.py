@@ -84,7 +84,7 @@ class _Change:
 
 
 class MatrixClient:
-    """One matrix on one driver: a copy of a Dense model, under a name of its own, for each of its tiles.
+    """One matrix on one driver: a copy of a Dense model, with its own name, for each of its tiles.
 
     Whenever the driver lost the models, they are loaded and set again; nothing here ever blocks. All calls
     and callbacks belong to the thread of the node's executor.
@@ -348,7 +348,7 @@ class MatrixClient:
             self._node.get_logger().error(f"the matrix cannot be set: {error}")
 
     def _send_requests(self) -> bool:
-        """Send requests of the product in progress; whether a round or all of it has come to its end."""
+        """Send requests of the product in progress; return whether a round, or all of it, has ended."""
         product = self._product
         assert product is not None
         while product.in_flight < AT_ONCE and (request := product.next) is not None:

@@ -1,4 +1,4 @@
-"""Log messages about images that do not arrive: no images, none any more, some lost on the way."""
+"""Log messages about missing images: none arrived, none arrive any more, or some were lost on the way."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rclpy.node import Node
 from rclpy.qos import ReliabilityPolicy
 
 SILENCE = 10.0
-"""Seconds without images before the log says so. Chosen: longer than most cameras take to start."""
+"""Seconds without images until a message is logged. Chosen: longer than most cameras take to start."""
 
 LOST_SHARE = 0.05
-"""Share of lost images from which the log says so: one in _WINDOW."""
+"""Share of lost images from which a message is logged: one in _WINDOW."""
 
 _WINDOW = 20
 """Images over which that share is taken: less than a second of a camera of 30 Hz."""

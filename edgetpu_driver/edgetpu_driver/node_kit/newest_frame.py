@@ -90,7 +90,7 @@ class Backlog(Generic[T]):
     """Selects frames from a queue: all of them after a short delay, the newest if the node is too slow.
 
     A node that keeps up with its camera processes the frames that queued during a delay within a few rounds.
-    One that finds frames queued in every round would remain late for ever, so it processes the newest only.
+    One that finds frames queued in every round would never catch up, so it processes only the newest.
     """
 
     def __init__(self, patience: int = PATIENCE) -> None:

@@ -53,7 +53,7 @@ def driver() -> int:
 
 
 def run_node(name: str) -> int:
-    """Run the node of that name as a process of its own."""
+    """Run the node of that name in this process."""
     _prepare()
     if name == DRIVER:  # it gets matrices, not images
         reuse_large_blocks()

@@ -27,7 +27,7 @@ the next request of 16 MiB 30 ms: less than one in a hundred images of a camera 
 def map_large_blocks() -> None:
     """Keep images out of the heap, and all threads in one.
 
-    Images would share the heap with small blocks, and what lies between them would be lost: five nodes grew
+    Images would share the heap with small blocks, and the gaps between them would be lost: five nodes grew
     by 15 MiB in 5,000 images.
     """
     _set((_MMAP_THRESHOLD, _DEFAULT_MAPPED_BYTES), (_ARENA_MAX, 1))

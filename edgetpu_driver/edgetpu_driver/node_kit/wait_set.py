@@ -221,7 +221,7 @@ def _take_response(client: Client) -> None:
 
 
 def _take_request(service: Service) -> None:
-    """Answer the requests that wait, one round for all: a round of its own costs more than most requests."""
+    """Answer all waiting requests in one round: a round costs more than most requests."""
     large = large_requests_of(service)
     if large is not None and not large.may_take(service):
         return

@@ -198,8 +198,8 @@ class DriverNode(BaseNode, LifecycleNode):
             host.close(CLOSE_SECONDS)
             if not all(stick.state is State.CLOSED for stick in host.status().sticks):
                 self.get_logger().warning(
-                    f"a device is still busy {CLOSE_SECONDS:g} s after it was told to close; it is closed "
-                    "when its work ends"
+                    f"a device is still busy {CLOSE_SECONDS:g} s after it was asked to close; it closes "
+                    f"when its work ends"
                 )
             self.publish_status()
 

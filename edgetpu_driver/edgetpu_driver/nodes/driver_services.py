@@ -171,7 +171,7 @@ class DriverServices:
 
     def _reset(self, _request: Trigger.Request, reply: _Reply) -> None:
         def fill(response: Trigger.Response, _: None) -> None:
-            response.message = "the device is being brought up again; ~/status tells when it is ready"
+            response.message = "the device is being brought up again; ~/status says when it is ready"
 
         self._driver.active_host().reset()
         reply.finish(fill, None)

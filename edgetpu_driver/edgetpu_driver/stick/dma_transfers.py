@@ -46,7 +46,7 @@ def _send_part(frame: Frame, source: _Bytes) -> _Step:
 
 
 def _receive(reception: Reception) -> _Step:
-    """Receive into a buffer of its own."""
+    """Receive into a separate buffer."""
     return lambda link: link.receive(reception)
 
 

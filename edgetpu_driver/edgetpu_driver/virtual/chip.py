@@ -51,7 +51,7 @@ class Chip:
 
     @property
     def begins_program(self) -> bool:
-        """Whether the next bytes begin a program."""
+        """Whether the next bytes are the start of a program."""
         return self._processor.idle
 
     def interrupt(self, interrupt: Interrupt) -> None:

@@ -107,7 +107,7 @@ class Processor:
 
     @property
     def idle(self) -> bool:
-        """Whether the next bytes begin a program."""
+        """Whether the next bytes are the start of a program."""
         return self._program is None and self._execution is None and not self._stream
 
     @property

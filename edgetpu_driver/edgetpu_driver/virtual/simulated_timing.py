@@ -43,7 +43,7 @@ def compute_seconds(cycles: int, clock_divider: int) -> float:
 def compute_cycles(graph: Subgraph) -> int:
     """Cycles of a graph whose operators run one after the other on all tiles.
 
-    Images are cut into 4 x 4 tiles; within one each cell works on an output channel of its own.
+    Images are cut into 4 x 4 tiles; within one, each cell computes one output channel.
     """
     return sum(_cycles(graph, operator) for operator in graph.operators)
 

@@ -91,7 +91,7 @@ def _dense(graph: Subgraph) -> ParameterLayout:
     if rows != columns or rows % CELLS or not 0 < rows <= TILES * CELLS:
         raise _unknown(operator, weights, "expected a square matrix of 64, 128, .. 1024 rows")
     if scales.size != rows or np.all(scales == scales[0]):
-        raise _unknown(operator, weights, "expected a scale of its own for every row")
+        raise _unknown(operator, weights, "expected a separate scale for every row")
     source, result = graph.tensors[operator.inputs[0]].spec, graph.tensors[operator.outputs[0]].spec
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         of_rows = multipliers(source.scale, scales, result.scale)

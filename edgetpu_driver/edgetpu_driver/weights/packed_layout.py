@@ -17,7 +17,7 @@ from edgetpu_driver.tflite.model_reader import Tensor, parse_model
 from edgetpu_driver.tflite.weighted_operators import weights_and_biases
 
 _ALIGNMENT = 8
-"""Bytes: tensors begin at whole words of the wire."""
+"""Alignment of tensors, bytes: a word of the wire."""
 _SIGN_BIT = np.uint8(0x80)
 
 

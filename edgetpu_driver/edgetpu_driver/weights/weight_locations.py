@@ -1,6 +1,6 @@
 """Where a compiled model keeps the weights whose values can be replaced.
 
-A location counts as known if one of these tells it:
+A location counts as known if it follows from one of these:
 
 - the plain graph the model was compiled from, for each layer whose section, as edgetpu_compiler or the
   virtual packer lays it out, is byte for byte in the model's parameters;
@@ -107,7 +107,7 @@ def weight_locations(model: CompiledModel, sidecars: SidecarFiles) -> WeightLoca
 
 
 def _from_graph(model: CompiledModel, data: bytes, refused: dict[str, str]) -> tuple[WeightLocation, ...]:
-    """The locations that a graph tells; fills in why others are refused."""
+    """The locations known from a graph; also sets why others are refused."""
     if model.compiler == DENSE_COMPILER:
         return _of_dense_program(model, parse_model(data))
     part = model.source_part(data)

@@ -65,7 +65,7 @@ class WeightTensor:
 
 
 def weight_tensors(model: Model) -> tuple[WeightTensor, ...]:
-    """The weights of a plain graph whose values can be replaced: quantised to 8 bits, with data of their own.
+    """The weights of a plain graph whose values can be replaced: quantised to 8 bits, with their own data.
 
     They are symmetric int8, or uint8 with one scale.
     """

@@ -91,7 +91,7 @@ def _recovers(stick: TrialStick) -> bool:
 def _outcome(stick: TrialStick, step: Step, before: Sequence[Outcome]) -> Outcome:
     lacking = next((each for each in before if each.step == step.needs and each.outcome == "refuted"), None)
     if lacking is not None:
-        return Outcome(step.name, step.subject, "skipped", f"it says nothing without {lacking.step}")
+        return Outcome(step.name, step.subject, "skipped", f"it cannot be judged without {lacking.step}")
     start = stick.clock.monotonic()
 
     def outcome(kind: str, detail: str, values: Values | None = None) -> Outcome:

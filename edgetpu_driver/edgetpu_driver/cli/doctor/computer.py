@@ -50,7 +50,7 @@ def surroundings() -> Finding:
     if "microsoft" in _text(VERSION_FILE).lower():
         return note(
             "surroundings",
-            "Windows Subsystem for Linux, which has no USB of its own",
+            "Windows Subsystem for Linux, which has no access to USB by default",
             "in Windows: usbipd bind --busid BUS-PORT, then usbipd attach --wsl --busid BUS-PORT "
             f"--auto-attach; bind it again once its firmware runs, since {changes}",
         )

@@ -136,11 +136,11 @@ def _power(stick: UsbStick) -> Finding:
     names = ", ".join(f"{hub.name} ({_read(hub / 'product') or 'a hub'})" for hub in hubs)
     passive = [hub.name for hub in hubs if not int(_read(hub / "bmAttributes") or "40", 16) & _SELF_POWERED]
     if passive:
-        remedy = "plug it into a port of the computer, or into a hub with a power supply of its own"
+        remedy = "plug it into a port of the computer, or into a hub with its own power supply"
         return note(
             "power", f"{details}, through {names}, of which {', '.join(passive)} has no supply", remedy
         )
-    return fine("power", f"{details}, through {names}, with a supply of its own")
+    return fine("power", f"{details}, through {names}, with its own supply")
 
 
 def voltage() -> Sequence[Finding]:
@@ -148,7 +148,7 @@ def voltage() -> Sequence[Finding]:
     for monitor in sorted(VOLTAGE_MONITORS.glob("*")):
         if _read(monitor / "name") == "rpi_volt":
             if _read(monitor / "in0_lcrit_alarm") == "1":
-                remedy = "use the supply made for this Raspberry Pi, or a hub with a supply of its own"
+                remedy = "use the supply made for this Raspberry Pi, or a hub with its own power supply"
                 return (missing("supply", "the Raspberry Pi reports undervoltage", remedy),)
             return (fine("supply", "the Raspberry Pi reports no undervoltage"),)
     return ()

@@ -44,7 +44,7 @@ RESIZING_OPERATION = 0x05
 
 
 class Kind(NamedTuple):
-    """An opcode and the bit that tells whether it is for the scalar core or for tiles."""
+    """An opcode and the bit that says whether it is for the scalar core or for tiles."""
 
     opcode: int
     scalar: bool

@@ -1,4 +1,4 @@
-"""What a program adds two tensors with: a whole number for each, and what their zero points come to.
+"""The constants of an addition in a program: a factor for each tensor, and the sum of their zero points.
 
 Both inputs are multiplied by a number of 15 bits, so that their steps become equal, and the sum is
 requantised like that of a layer. The two numbers are the best approximation of the quotient of the scales.

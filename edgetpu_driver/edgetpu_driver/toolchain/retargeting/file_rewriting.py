@@ -34,7 +34,7 @@ def rewrite_file(
     changes: Mapping[int, TensorChange],
     options: Mapping[int, bytes],
 ) -> bytes:
-    """The file of `parts`; it gets a caching token of its own if anything differs.
+    """The file of `parts`; it gets a new caching token if anything differs.
 
     changes: to tensors of the container, by index. options: new custom options of other operators.
     """
