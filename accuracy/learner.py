@@ -1,4 +1,4 @@
-"""The learner on photographs: views of five taught ones, and of others that it has to call unknown.
+"""Accuracy of the learner on photographs: views of five that are taught, and of others, which are unknown.
 
 A view is a square part of a photograph in other light and with noise, as a camera that is carried about sees
 it. The layer runs on a Dense model whose program is written here; its answers are compared with those of the
@@ -120,7 +120,7 @@ def _rows(method: str, head: SwappableEngine, vectors: dict[str, Views], trials:
 
 
 def _in_float(learner: Learner, vector: NDArray[np.float32]) -> str:
-    """The class that the layer gives in float64."""
+    """The class by the layer in float64."""
     classifier = learner.classifier
     assert classifier is not None
     return classifier.examples.labels[int(classifier.layer.outputs(vector.astype(np.float64)).argmax())]

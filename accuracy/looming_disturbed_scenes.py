@@ -147,7 +147,7 @@ def crossing(name: str, behind: str, random: np.random.Generator) -> Target:
 def braking(name: str, behind: str, random: np.random.Generator) -> Target:
     """A wide image at 10 Hz: an object ahead, 60 to 75 px wide at first, comes nearer, 13 to 5.5 s.
 
-    The camera drives: what is behind grows too, at a third to a half of the rate; it sways by up to 1 px.
+    The camera drives, so the background grows too, at a third to a half of the rate; it sways by up to 1 px.
     """
     ttc = np.arange(13.0, 5.5, -0.1)
     width, ratio = random.uniform(60, 75), random.uniform(0.75, 0.95)
@@ -282,6 +282,6 @@ def _photographed(fine: Picture, size: tuple[int, int], random: np.random.Genera
 
 
 def pairs(names: tuple[str, ...], count: int) -> Iterator[tuple[str, str]]:
-    """Photographs of an object and of what is behind it."""
+    """Photographs of an object and of its background."""
     for k in range(count):
         yield names[k % len(names)], names[(k + 1 + k // len(names)) % len(names)]

@@ -52,7 +52,7 @@ _TEXTURE_MEAN, _TEXTURE_DEVIATION, _TEXTURE_MOST = 100, 30, 180  # grey levels
 
 
 def scene() -> list[NDArray[np.uint8]]:
-    """A texture that goes round in a circle behind a bright spot, in which all five nodes find something.
+    """A texture that moves in a circle behind a bright spot; all five nodes find something in it.
 
     uint8 [480, 640] each.
     """

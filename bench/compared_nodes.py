@@ -1,4 +1,4 @@
-"""The nodes that are compared with plain ones, and the model that each of them runs."""
+"""The nodes that are compared with plain ones, each with its model."""
 
 from __future__ import annotations
 

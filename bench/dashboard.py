@@ -1,7 +1,7 @@
 """The five nodes at 60 Hz with and without a dashboard and two browsers that take as much as they can.
 
-The browsers are clients of the page's stream that ask for the next picture as soon as they have one, as the
-page does, and show nothing (bench/dashboard_client.py).
+The browsers are clients of the page's stream (bench/dashboard_client.py). They ask for the next picture as
+soon as they have one, as the page does, and show nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from measured_figures.row import Row
 
 AREA = "dashboard"
 LIVE_TOOLS = Path(__file__).parents[1] / "build" / "live_tools"
-"""Where `tools/install_extra.sh live` puts NiceGUI and what its clients need."""
+"""Folder in which `tools/install_extra.sh live` installs NiceGUI and the packages of its clients."""
 
 _NAMESPACE = "/suite"
 _RATE = 60.0

@@ -1,7 +1,7 @@
 """A detector and the five perception nodes on one virtual stick, as a running graph with a camera of 30 Hz.
 
-All models are compiled together, so that nothing is uploaded between two frames. `bench pipelines` has the
-time that the stick needs by its simulated clock, and what other ways to compile cost.
+All models are compiled together, so that nothing is uploaded between two frames. `bench pipelines` measures
+the stick's simulated time, also for other ways to compile.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _SECONDS, _QUICK_SECONDS = 5.0, 2.0
 _ROUNDS, _QUICK_ROUNDS = 4, 2
 _PATIENCE = 30.0
 _ADDED_REACH = 2.0
-"""What a flood may add to the time in the driver, ms, besides the longest single transfer. On the CPU that is
+"""Time that a flood may add in the driver, ms, besides the longest single transfer. On the CPU that is
 one run of the flood's model, a tenth of a millisecond. There is no limit for a flood of loads: each of them
 prepares a graph for some milliseconds, and a request waits for one at most."""
 _RATIO_REACH = 1.5
@@ -102,7 +102,7 @@ class _TimedClient:
         turns.driver += self._driver_times()
 
     def begin_inference(self, namespace: str) -> None:
-        """Load the model on another driver and have it run, without waiting for the result."""
+        """Load the model on another driver and request an inference, without waiting for the result."""
         from edgetpu_msgs.srv import Invoke, LoadModel
 
         load = self._node.create_client(LoadModel, f"{namespace}/edgetpu/load_model")

@@ -174,7 +174,7 @@ def _plain_process(names: Iterable[str]) -> list[str]:
 
 
 def _directories(models: Path) -> dict[str, str]:
-    """Where the nodes put their models and the driver looks for them; removed at the end of a run."""
+    """Directory of the models of nodes and driver; removed at the end of a run."""
     return {"model_dirs": f"['{models}']", "model_dir": str(models), "keep_state": "false"}
 
 

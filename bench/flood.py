@@ -57,8 +57,7 @@ KINDS: dict[str, tuple[Any, str, Callable[[ModelInfo], list[Any]], int]] = {
     "a swap of 2048 x 2048": (SetWeights, "set_weights", lambda info: [_swap(info)], 1),
     LOADS: (LoadModel, "load_model", lambda _: [_load(OTHER_MODEL), _load(MODEL)], 20),
 }
-"""Service, its name, what makes the requests that take turns, and how many are in flight, by what they are
-called."""
+"""By kind: service, its name, functions that make the requests in turn, and the number in flight."""
 
 
 def main(driver: str, kind: str) -> int:

@@ -1,6 +1,6 @@
 """Work on bytes: relayout of outputs, encoding of parameters, parsing of models.
 
-Baseline: a copy of the same bytes, and for parsing what LiteRT needs to open the same file.
+Baseline: a copy of the same bytes; for parsing, opening the same file with LiteRT.
 """
 
 from __future__ import annotations

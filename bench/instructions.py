@@ -1,6 +1,6 @@
 """Counts instructions by Linux `perf`, if that and the processor support it.
 
-Unlike times they hardly depend on what else the machine does. Many virtual machines have no such counter.
+Unlike times, they hardly depend on other load of the machine. Many virtual machines have no such counter.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Perf:
         """Send a command and wait until perf has carried it out; TimeoutError if it does not."""
         os.write(self._control, f"{command}\n".encode())
         if not select.select([self._answers], [], [], _ANSWER_TIMEOUT)[0]:
-            raise TimeoutError(f"perf stat does not answer to '{command}'")
+            raise TimeoutError(f"perf stat does not answer '{command}'")
         os.read(self._answers, 64)
 
     def end(self) -> str:

@@ -1,7 +1,7 @@
 """The host's cost of learning: a new class, from its embeddings to a layer that is set on a Dense model.
 
 Baseline: the same regression by SciPy's L-BFGS over all weights, as a user would write it, on the same
-examples; it sets nothing on a device.
+examples, without a device.
 """
 
 from __future__ import annotations

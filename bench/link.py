@@ -27,7 +27,7 @@ _TIMEOUT_MS = 6000
 
 
 class InstantStick(VirtualEdgeTpu):
-    """Behaves like a stick at bring-up, accepts all data and has every answer ready."""
+    """Behaves like a stick at bring-up, accepts all data and answers at once."""
 
     def __init__(self, output_bytes: int) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def rows() -> Iterator[Row]:
 def bare_transfers(transfers: list[tuple[int, int]]) -> Callable[[], None]:
     """Make the same transfers by Device.write and Device.read of pyusb, on another stick of that kind.
 
-    `transfers`: (endpoint, size in bytes) of each. What is read comes into a buffer that is kept.
+    `transfers`: (endpoint, size in bytes) of each. Data is read into a reused buffer.
     """
     stick = InstantStick(max((size for endpoint, size in transfers if endpoint & _DIRECTION_IN), default=0))
     with EdgeTpu.open(usb_backend=stick):  # brings it up, so that it takes transfers

@@ -1,7 +1,7 @@
 """Pipelines on several virtual sticks, and a detector with the perception nodes on one: rates and uploads.
 
-Figures are by the simulated clocks of sticks on USB 3 ports and by counters, so that the speed of this
-computer does not matter. The detector is a graph of a detector's size, 300x300 with 6.3 MB of weights.
+Figures are simulated times of sticks on USB 3 ports, and counts, so that the speed of this computer does not
+matter. The detector is a graph of a detector's size, 300x300 with 6.3 MB of weights.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ def _with_perception(compilation: _Compilation) -> Iterator[Row]:
             begun = stick.clock.monotonic()
             lost += _run(host, frame(), len(PERCEPTION_MODELS) + 1)
             elapsed += stick.clock.monotonic() - begun
-            counts.append(backend.read().uploads)  # takes time on the stick
+            counts.append(backend.read().uploads)  # occupies the stick
         host.close()
-    # The stick may begin with the first request of a frame before the one for its resident model is there.
+    # The stick may start the first request of a frame before the one for its resident model arrives.
     each = np.diff(counts)
     uploads = float(np.median(each)) if compilation.uploads else float(each.mean())
     case = f"detector and five perception nodes, {compilation.title}"

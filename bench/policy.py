@@ -1,7 +1,7 @@
-"""Commands of a policy of three layers of 256 units: how many a second, and the host's part of one.
+"""Commands of a policy of three layers of 256 units: rate, and the host's part.
 
-The rate is that of the simulated device, at the timing of USB 3: the whole of a command, from the observation
-on the bus to the command on it. The host's time is compared with the same network in NumPy.
+The rate is in simulated time with the timing of USB 3, from the observation on the bus to the command on it.
+The host's time is compared with the same network in NumPy.
 """
 
 from __future__ import annotations

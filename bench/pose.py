@@ -71,7 +71,7 @@ def _real_maps() -> dict[int, Maps]:
     image = parse_model(data).subgraphs[0].input_specs[0].name
     interpreter = make_interpreter("PoseNet", extract(data, [image], _MAPS))
     tensor = interpreter.get_input_details()[0]["index"]
-    interpreter.resize_tensor_input(tensor, alone[None].shape)  # it has nothing but convolutions
+    interpreter.resize_tensor_input(tensor, alone[None].shape)  # it has only convolutions
     interpreter.allocate_tensors()
     return {1: _maps(interpreter, alone), 5: _maps(interpreter, group)}
 

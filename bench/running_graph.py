@@ -182,7 +182,7 @@ class Session:
         self._node.create_subscription(result.message_type, topic, receive, qos, raw=True)
 
     def _show(self, graph: Graph, rate: float, seconds: float) -> int:
-        """Have the camera publish to a graph, and receive its results; the number of images."""
+        """Let the camera publish to a graph, and receive the results; return the number of images."""
         assert self._camera.stdin is not None
         self._camera.stdin.write(f"{graph.namespace} {rate} {seconds}\n")
         self._camera.stdin.flush()

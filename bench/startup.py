@@ -1,6 +1,6 @@
 """Start-up cost: imports, and the control transfers that bring up a running stick.
 
-Baseline of the imports: the import of NumPy in the same process.
+Baseline of imports: the import of NumPy in the same process.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ class Comparison:
 def compare(work: Work, baseline: Work, clock: Clock = time.process_time) -> Comparison:
     """Measure both in pairs of turns, each as many calls as take 20 ms, in alternating order.
 
-    Processor time is counted, not elapsed time, unless another clock is given: what other processes do in the
-    meantime does not belong to either. Caches and clock rates, which others do change, change for both.
+    Processor time is counted, not elapsed time, unless another clock is given, so that other processes do not
+    count. Their effects on caches and clock rates are the same for both.
     """
     works = work, baseline
     calls = [_calls(each, clock) for each in works]
@@ -66,7 +66,7 @@ def compare(work: Work, baseline: Work, clock: Clock = time.process_time) -> Com
 
 
 def _calls(work: Work, clock: Clock) -> int:
-    work()  # what is made once is made now
+    work()  # so that caches are filled
     once = max(_seconds_per_call(work, 1, clock), 1e-7)
     return max(1, int(_SECONDS_PER_TURN / once))
 

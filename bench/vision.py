@@ -1,7 +1,7 @@
 """The host's part of vision models: an image to the model's input, and the model's outputs to results.
 
 Baselines: OpenCV's resizing of the same pixels, and for classes and boxes plain code as in examples. The
-outputs are made: objects on a background of low scores.
+outputs are synthetic: objects on a background of low scores.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _preprocessing(input_size: int, dtype: np.dtype[Any]) -> Row:
 
 
 def _float_preprocessing() -> Row:
-    """The same for a float input; the baseline also writes what was resized as float32, without scaling."""
+    """The same for a float input; the baseline also converts to float32, without scaling."""
     detector = _detector(_SIZE, np.dtype(np.float32))
     frame = _photograph()
     placed = detector.preprocess(frame).placement

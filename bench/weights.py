@@ -2,8 +2,8 @@
 
 Products are compared with ideal 8 bits: symmetric 8-bit weights, inputs and outputs with the best static
 scales, one for all inputs, one for all outputs, and for the weights one for each row or, which is easier to
-reach, one for all. A swap is compared with the least that a user would write: quantisation with NumPy, and
-the same transfers by pyusb.
+reach, one for all. A swap is compared with the simplest code of a user: quantisation with NumPy, and the same
+transfers by pyusb.
 """
 
 from __future__ import annotations

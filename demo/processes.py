@@ -27,7 +27,7 @@ STOP_TIMEOUT = 2.7  # s between the interrupt and the kill
 
 @dataclass(frozen=True)
 class Process:
-    """A ROS node to run as a process of its own."""
+    """A ROS node to run in a separate process."""
 
     name: str  # of the node
     package: str

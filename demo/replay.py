@@ -38,7 +38,7 @@ SETTLE = 0.2  # s for the first camera_info to arrive before the image that need
 DEBUG_TIMEOUT = 1.0  # s to wait for the debug images of an image after its results
 MOST_LOST = 3  # images in a row without a result before the replay gives up
 # In the diagnostics of a perception node: its messages when only images are missing, and its counters of
-# images that it gives no result for.
+# images without a result.
 IDLE = {"ok", "no images"}
 WITHOUT_RESULT = {"malformed", "failed", "dropped"}
 
@@ -60,7 +60,7 @@ class _Node:
 
     @property
     def ready(self) -> bool:
-        """Whether the node waits for nothing but images."""
+        """Whether the node waits for images only."""
         return set(self.diagnosis.split("; ")) <= IDLE
 
     def has_matched(self) -> bool:
@@ -133,7 +133,7 @@ class Replay:
         rclpy.try_shutdown()
 
     def wait_until_ready(self, timeout: float, say: Callable[[str], None]) -> None:
-        """Wait for the driver and the nodes, telling `say` what is being waited for.
+        """Wait for the driver and the nodes, passing to `say` what is still missing.
 
         Raises:
             GraphError: after `timeout` s something is still missing, or a node reports an error.

@@ -1,4 +1,4 @@
-"""Feeds a target with mutated inputs and monitors exceptions, time and memory."""
+"""Feeds mutated inputs to a target and monitors exceptions, time and memory."""
 
 from __future__ import annotations
 

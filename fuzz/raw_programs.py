@@ -1,4 +1,4 @@
-"""User programs on a virtual chip, which may run, hang or refuse them, but nothing else."""
+"""Programs of users on a virtual chip, which may run them, hang or refuse them, but must not crash."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sends arbitrary bytes as the request of a service through the middleware's C interface; rclpy cannot.
 
 DDS carries requests on a topic of its own, whose name has no leading slash, so a publisher of rclpy cannot
-have it. Only where the middleware's library offers `rmw_create_publisher` and its kin by name.
+have it. Needs a middleware library that exports `rmw_create_publisher` and similar functions.
 """
 
 from __future__ import annotations

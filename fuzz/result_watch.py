@@ -1,4 +1,4 @@
-"""Whether nodes still publish results of good messages: one may answer services and nothing else."""
+"""Checks that nodes still publish results of good messages, because a node may answer services only."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Fuzzes the ROS boundary: every topic and service of every node, found in the running graph.
 
 Each node of the table runs in its own process. Subscriptions get damaged serialised messages and
-readable ones with extreme values, services get both as requests. Readable requests must be answered;
-after each batch the node must run, answer, and make results of good messages if it did before.
+readable ones with extreme values, services get both as requests. Readable requests must be answered. After
+each batch the node must run, answer, and publish results of good messages if it did before.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ sys.exit(run_node({name!r}))
 
 @dataclass
 class GraphReport:
-    """What was sent, what was answered, and what went wrong."""
+    """Counts of messages and answers, and the findings."""
 
     messages: int = 0
     requests: int = 0
@@ -76,7 +76,7 @@ class GraphReport:
     endpoints: int = 0
     nodes: int = 0
     watched: list[str] = field(default_factory=list)
-    """Nodes that made results of good messages before, and have to afterwards."""
+    """Nodes that published results of good messages before, and must do so afterwards."""
     findings: list[str] = field(default_factory=list)
 
 

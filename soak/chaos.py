@@ -61,7 +61,7 @@ _EFFECTS = {
     Kind.KILL_CHILD: RECOVERY_SECONDS,
     Kind.KILL: RESTART_SECONDS,
 }
-"""Kinds that may keep the driver from answering, and for how long after the action's `seconds`."""
+"""Kinds that may keep the driver from answering, each with the time after the action's `seconds`."""
 
 _DEACTIVATION = (Transition.TRANSITION_DEACTIVATE,)
 _CLEANING = (Transition.TRANSITION_DEACTIVATE, Transition.TRANSITION_CLEANUP)
@@ -289,7 +289,7 @@ class _Requests:
         return self._clients[service]
 
     def swap(self, node: str) -> tuple[str, Any]:
-        """Service and request that set what the node already looks for."""
+        """Service and request that set the node's present weights again."""
         if node == "spot_tracker":
             return f"/{node}/set_color", SetColor.Request(preset="red")
         request = SetTemplate.Request(patch=image_message(self._patch), view=image_message(self._view))

@@ -85,7 +85,7 @@ def gather(
     chaos: Chaos,
     processes: Processes,
 ) -> Findings:
-    """Read the journals of the processes, and look for what the actions do not explain."""
+    """Read the journals of the processes, and find failures that the actions do not explain."""
     counted: list[Counted] = []
     notes: list[Note] = []
     for path in journals:

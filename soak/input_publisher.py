@@ -129,7 +129,7 @@ class SimulatedSources(Sources):
         super().publish(index)
 
     def may_go_on(self, index: int, waited: float) -> bool:
-        """Whether the next image is due after this time, s: all nodes that answer at all have answered."""
+        """Whether the next image is due after this time, s: all responsive nodes have answered."""
         absent = any(missed >= _MOST_MISSED for missed in self._missed.values())
         if absent and waited < _PAUSE:
             return False
@@ -173,7 +173,7 @@ def _simulated_time(node: SimulatedSources, first: int, count: int, progress: Pa
 
 
 def main() -> int:
-    """Publish until a signal, or until simulated time is over."""
+    """Publish until a signal, or until simulated time ends."""
     parser = argparse.ArgumentParser(prog="python -m soak.input_publisher")
     parser.add_argument("frames", type=Path, help="directory of the rendered frames")
     parser.add_argument("start_ns", type=int)

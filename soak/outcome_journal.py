@@ -28,7 +28,7 @@ class Outcome(Enum):
     UNKNOWN_MODEL = "unknown_model"
     """The driver does not have the client's model: it was restarted or cleaned up."""
     NOT_VALID = "not_valid"
-    """A result that is not valid, although a measurement was possible."""
+    """A result that is not valid although something could be measured."""
     NOT_JUDGED = "not_judged"
     """A result with an unknown truth, such as in the frames after a restart."""
 

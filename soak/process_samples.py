@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 SETTLED = 60.0
-"""Age of a process from which on growth is measured, s."""
+"""Age of a process from which growth is measured, s."""
 _WINDOW = 15.0
 """Seconds over which the median of samples is taken, at that age and at the end."""
 

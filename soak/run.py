@@ -1,4 +1,4 @@
-"""One run: starts the graph, injects faults, samples its processes, and gathers what was found."""
+"""One run: starts the graph, injects faults, samples its processes, and gathers the findings."""
 
 from __future__ import annotations
 

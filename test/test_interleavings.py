@@ -60,7 +60,7 @@ class TestTheController:
             controller.start("other", lambda: take(second, first))
             take(first, second)
 
-        with pytest.raises(InterleavingError, match="no thread can go on"):
+        with pytest.raises(InterleavingError, match="no thread can continue"):
             controller.run(deadlock)
 
 

@@ -1,7 +1,7 @@
 """Models, recordings and pictures that are not in the repository, found by their SHA-256.
 
-golden.csv and data.csv say what the files are, where each was published and at which commit; a file that we
-made ourselves has no origin there. Tests, accuracy, bench and fuzz find them here and nowhere else.
+golden.csv and data.csv say what the files are, where each was published and at which commit; a file made for
+this project has no origin there. Tests, accuracy, bench and fuzz find all such files here.
 """
 
 from pathlib import Path

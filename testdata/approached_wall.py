@@ -1,4 +1,4 @@
-"""A wall that a camera approaches, and what looming makes of it."""
+"""A wall that a camera approaches, and the results of looming."""
 
 from __future__ import annotations
 

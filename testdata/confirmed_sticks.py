@@ -1,4 +1,4 @@
-"""Sticks that `edgetpu confirm` refutes, and what a step says of one."""
+"""Sticks on which steps of `edgetpu confirm` fail, and the outcome of a step."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def outcome(stick: VirtualEdgeTpu, name: str, models: list[Path] | None = None) 
 
 
 class Lying(VirtualEdgeTpu):
-    """A register reads as a value of its own."""
+    """A register reads as a given value."""
 
     def __init__(self, register: int, value: int, **options: Any) -> None:
         super().__init__(**options)
@@ -102,7 +102,7 @@ class StopsWhenItsClockChanges(Lying):
 
 
 class TakesNoPayloadWithTheHeader(VirtualEdgeTpu):
-    """It wants the header of a frame in a transfer of its own."""
+    """It needs the header of a frame in a separate transfer."""
 
     def bulk_write(self, dev_handle: Any, ep: int, intf: int, data: Any, timeout: int) -> int:
         """Stall if a payload comes with the header."""
@@ -174,7 +174,7 @@ class DoesNotComeBack(SendsLeftovers):
     resets = 0
 
     def reset_device(self, dev_handle: Any) -> None:
-        """Reset; the second time it is gone."""
+        """Reset; after the second one the stick is gone."""
         self.resets += 1
         if self.resets > 1:
             self.unplug()

@@ -1,4 +1,4 @@
-"""The dashboard in a process of its own, and its page in Chromium, driven by Selenium."""
+"""The dashboard in a separate process, and its page in Chromium, driven by Selenium."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def free_port() -> int:
 
 
 class Dashboard:
-    """A dashboard in a process of its own."""
+    """A dashboard in a separate process."""
 
     def __init__(self, *parameters: str) -> None:
         from ament_index_python.packages import get_package_prefix
@@ -129,7 +129,7 @@ def page_of(dashboard: Dashboard, size: tuple[int, int]) -> Iterator[Any]:
 
 
 def wait(browser: Any, condition: Callable[[], Any]) -> Any:
-    """Wait until a condition holds; what it returns."""
+    """Wait until a condition holds; return its value."""
     try:
         return WebDriverWait(browser, PATIENCE, 0.1).until(lambda _browser: condition())
     except TimeoutException:
@@ -166,7 +166,7 @@ def key(browser: Any, character: str) -> None:
 
 
 def fill(browser: Any, name: str, value: str) -> None:
-    """Type into a field in place of what is there."""
+    """Replace the text of a field."""
     field = wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, f"input[data-id={name}]"))[0]
     field.send_keys(Keys.CONTROL, "a")
     field.send_keys(value)

@@ -1,4 +1,4 @@
-"""Detectors exported with outputs that describe two objects, and what is found of these."""
+"""Detectors exported with outputs that describe two objects, and the objects they find."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def detector(path: Path, outputs: Mapping[str, Values], size: int = SIZE, **opti
 def rows(
     count: int, channels: int, objects: Sequence[Any] = (CAT, DOG), first: int = 4
 ) -> NDArray[np.float64]:
-    """[count, channels]: each object in a row of its own, and with less score in the next one."""
+    """[count, channels]: each object in one row, and with a lower score in the next one."""
     values = np.zeros((count, channels))
     for number, (class_id, score, box) in enumerate(objects):
         for row, factor in ((7 * number + 5, 1.0), (7 * number + 6, 0.5)):

@@ -81,7 +81,7 @@ class GraphVariant:
         self._changes[index] = TensorChange(quantization=self._numerics[index])
 
     def _alike(self, index: int) -> set[int]:
-        """Tensors that have the same quantisation because what is between them only moves values."""
+        """Tensors with the same quantisation, because only operators that move values are between them."""
         alike, waiting = {index}, [index]
         while waiting:
             current = waiting.pop()

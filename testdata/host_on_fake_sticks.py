@@ -20,7 +20,7 @@ WEIGHTS = WeightRequest(np.full((SIZE, SIZE), 0.5, np.float32))
 
 
 class Stage:
-    """A host on fake sticks, whose first thread, that of the test, goes on whenever it can."""
+    """A host on fake sticks, whose first thread, that of the test, runs whenever it can."""
 
     def __init__(self, directory: Path) -> None:
         self.controller = ThreadController(0, steady=True)
@@ -40,5 +40,5 @@ class Stage:
             self.controller.run(work)
 
     def until(self, condition: Callable[[], bool], seconds: float = 5.0) -> None:
-        """Let the others go on until the condition holds."""
+        """Let the other threads run until the condition holds."""
         assert self.controller.wait(condition, seconds)

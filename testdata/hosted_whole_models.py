@@ -1,4 +1,4 @@
-"""Whole models for a host with virtual sticks, and what LiteRT makes of them."""
+"""Whole models for a host with virtual sticks, and LiteRT's results for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files known by their SHA-256, wherever they lie in the folders that an environment variable names."""
+"""Finds files by their SHA-256 in the folders that an environment variable names."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class NodeForker:
         return ForkedNode(ours)
 
     def close(self) -> None:
-        """End the process that forks; nodes go on."""
+        """End the forking process; the nodes continue."""
         self._connection.close()
         self._process.wait()
 
@@ -129,7 +129,7 @@ def _serve(requests: socket.socket) -> list[str]:
             if key.fileobj is not requests:
                 pid, connection = key.data
                 _, status = os.waitpid(pid, 0)
-                with suppress(OSError):  # nobody waits for it any more
+                with suppress(OSError):  # nothing waits for it any more
                     connection.send(str(os.waitstatus_to_exitcode(status)).encode())
                 selector.unregister(key.fileobj)
                 os.close(int(key.fd))
@@ -152,8 +152,8 @@ def _serve(requests: socket.socket) -> list[str]:
 def _fork() -> int:
     """os.fork() for processes with LTTng, through which ROS traces.
 
-    Its library starts threads when it is loaded. Unless it is told of a fork it cancels them when the fork
-    ends, which does not have them, and crashes.
+    Its library starts threads when it is loaded. Unless it knows of the fork, it cancels them when the forked
+    process ends, which does not have them, and crashes.
     """
     lines = Path("/proc/self/maps").read_text().splitlines()
     path = next((line.split()[-1] for line in lines if re.search(r"/liblttng-ust(-\w+)?\.so", line)), None)

@@ -1,4 +1,4 @@
-"""A perception node with a driver of its own."""
+"""A perception node with its own driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes in processes of their own, and the test's own node."""
+"""Nodes in separate processes, and the node of the test."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Graph:
         self._executor.add_node(node)
 
     def remove_node(self, node: Any) -> None:
-        """Spin this node no more."""
+        """Stop spinning this node."""
         self._executor.remove_node(node)
 
     def spin_until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
@@ -117,7 +117,7 @@ class Graph:
             self._executor.spin_once(timeout_sec=0.01)
 
     def call(self, kind: Any, service: str, **fields: Any) -> Any:
-        """Call a service ~/x of a node once it is there; the response."""
+        """Call a service ~/x of a node once it is found; return the response."""
         (response,) = self.call_at_once(kind, service, [fields])
         return response
 

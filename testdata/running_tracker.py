@@ -113,7 +113,7 @@ def start_tracker(
     warm_up: bool = True,
     **parameters: Any,
 ) -> Tracker:
-    """Start a tracker node under a name and with a camera of its own; parameters by keyword."""
+    """Start a tracker node with its own name and camera; parameters by keyword."""
     camera = f"/{name}_camera"
     process = start_node(
         PERCEPTION,

@@ -24,7 +24,7 @@ def spin_until(
 
 
 class SpinningNode:
-    """A node in an executor of a given kind, in a context of their own."""
+    """A node in an executor of a given kind, in a separate context."""
 
     def __init__(self, executor: type[SingleThreadedExecutor]) -> None:
         self.context = rclpy.context.Context()

@@ -1,4 +1,4 @@
-"""A camera that turns in a world of waves, and what the compass makes of it."""
+"""A camera that turns in a world of waves, and the results of the compass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs in processes of their own, which print a line when they have come to where a test wants them."""
+"""Programs in separate processes, which print a line when they reach the point that a test waits for."""
 
 from __future__ import annotations
 

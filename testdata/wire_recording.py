@@ -1,4 +1,4 @@
-"""What a compiled model exchanges with a stick, in the form of the recordings golden/wire/*.json.
+"""The transfers between a compiled model and a stick, in the form of the recordings golden/wire/*.json.
 
 A recording lists the executables of a model with their transfers in order. A frame that is sent is given
 by its tag, the length of its payload, and the SHA-256 of header (u32 length, u32 tag, little endian) and

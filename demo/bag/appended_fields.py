@@ -77,7 +77,7 @@ def extended_message(data: bytes, msgtype: str) -> bytes:
         raise BagError(f"there is no message type {msgtype}")
     try:
         return bytes(serialize_message(deserialize_message(data + _APPENDED, kind)))
-    except Exception as error:  # rclpy has no type of its own for it
+    except Exception as error:  # rclpy has no type for it
         raise BagError(f"expected a message {msgtype} or its beginning: {one_line(error)}") from error
 
 

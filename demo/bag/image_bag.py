@@ -210,7 +210,7 @@ def _open_reader(path: Path) -> Reader:
 def header_stamp(cdr: bytes) -> int:
     """Return the stamp, in ns, of a serialised message that begins with a std_msgs/Header.
 
-    A CDR message begins with four bytes of which the second tells the byte order (1: little endian); the
+    A CDR message begins with four bytes the second of which is the byte order (1: little endian); the
     stamp follows as int32 seconds and uint32 nanoseconds. Zero for a message too short to have one.
     """
     if len(cdr) < 12:

@@ -28,7 +28,7 @@ MARKS = (
     (240, 220, 60),
     (60, 160, 230),
 )
-"""Colours of the lamp and of what the nodes draw, which a palette made from the pictures would not have."""
+"""Colours of the lamp and of the nodes' drawings, which a palette made from the pictures would lack."""
 MILLISECONDS = 250  # between two frames
 FRAMES = 36  # at most
 

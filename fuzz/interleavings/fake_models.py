@@ -1,6 +1,6 @@
 """Models of several steps, on fake sticks and on a fake CPU: how they are read, and their expected outputs.
 
-The content of such a file says what runs its steps: `b"steps dc 1"` has one on a stick and one on the CPU.
+The content of such a file says where its steps run: `b"steps dc 1"` has one on a stick and one on the CPU.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FakeStep:
     """One step of a model."""
 
     data: bytes
-    """Tells its weights."""
+    """Identifies its weights."""
     on_device: bool
     segment: int
 

@@ -54,7 +54,7 @@ _TRACED = "edgetpu_driver/host/"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run did."""
+    """The outcome of a run."""
 
     calls: int
     answered: int
@@ -63,7 +63,7 @@ class Outcome:
 
 
 class _Log(logging.Handler):
-    """Keeps errors that the host did not expect."""
+    """Collects unexpected errors of the host."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -171,7 +171,7 @@ class Scenario:
             self._check_closed()
             self._start()
         assert self._controller.wait(lambda: not self._busy, PATIENCE), (
-            f"the clients do not come to an end\n{self._state()}"
+            f"the clients do not end\n{self._state()}"
         )
         self._calm()
         answered = self._controller.wait(

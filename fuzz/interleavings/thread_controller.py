@@ -14,20 +14,20 @@ from types import FrameType
 from typing import Any
 
 _START = 1000.0
-"""What the clock shows first, s."""
+"""Time of the clock at the start, s."""
 _TICK = 1e-6
-"""What a look at the clock takes, s."""
+"""Time that passes with each reading of the clock, s."""
 _MOST_SWITCHES = 2_000_000
 _DELAYS = 0.01
 """Share of the switches after which a sleeping thread continues before those that could run."""
 
 
 _LONGEST_DELAY = 0.1
-"""How long one that could run is delayed in that way, s."""
+"""Longest delay of a runnable thread in that way, s."""
 
 
 class InterleavingError(AssertionError):
-    """The threads wait for each other, or do not come to an end."""
+    """The threads wait for each other, or do not end."""
 
 
 class AbandonedError(BaseException):
@@ -46,7 +46,7 @@ class ControlledThread:
         self.is_ready: Callable[[], bool] | None = None
         """What it waits for; None: nothing."""
         self.until = inf
-        """When it waits no more, s."""
+        """Time until which it waits, s."""
         self.finished = False
         self.handle: object = None
         self.real: threading.Thread | None = None
@@ -58,8 +58,8 @@ class ThreadController:
 
     Each thread has a random rank, and the one of the highest rank runs until it waits. At any point where
     threads may be switched, and at lines of the traced files, its rank may be drawn again. That is close to
-    what a loaded machine does: some threads are slow, for a while, at a random place. The clock
-    stands still while a thread runs, but for a microsecond a look.
+    what a loaded machine does: some threads are slow, for a while, at a random place. The clock stands still
+    while a thread runs, except for a microsecond with each reading.
     """
 
     def __init__(self, seed: int, traced: str = "", *, steady: bool = False) -> None:
@@ -71,7 +71,7 @@ class ThreadController:
         self.now = _START
         self.switches = 0
         self.failed: BaseException | None = None
-        """What ended a thread."""
+        """The error that ended a thread."""
         self._traced = traced
         self._redraw = 0.0 if steady else self.random.choice((0.02, 0.1, 0.5))
         self._redraw_line = 0.0 if steady else self.random.choice((0.0, 0.003, 0.03))
@@ -101,7 +101,7 @@ class ThreadController:
         self.wait(lambda: False, seconds)
 
     def wait(self, is_ready: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait until a condition holds; whether it does."""
+        """Wait until a condition holds; return whether it does."""
         me = self.current
         if me is None:  # after the run, when the garbage is collected
             return is_ready()
@@ -111,13 +111,13 @@ class ThreadController:
         return is_ready()
 
     def pause(self) -> None:
-        """A point where another thread may go on."""
+        """A point at which another thread may continue."""
         me = self.current
         if me is not None and self._redraw_rank(me, self._redraw):
             self._switch(me)
 
     def start(self, name: str, work: Callable[[], None], handle: object = None) -> ControlledThread:
-        """Begin a thread; handle: the object that replaces it in the code that is run."""
+        """Start a thread; handle: the object that replaces it in the tested code."""
         thread = self._register(name)
         thread.handle = handle
 
@@ -134,7 +134,7 @@ class ThreadController:
                 self.failed = error
             sys.settrace(None)
             thread.finished = True
-            # What is released when this thread ends may call primitives, and no longer takes turns.
+            # Objects released when this thread ends may call primitives, but are not scheduled any more.
             del self._by_ident[thread.ident]
             if not self._abandoned:
                 self._hand_over(self._chosen())
@@ -147,7 +147,7 @@ class ThreadController:
     # For the scenario, whose thread is the first.
 
     def run(self, work: Callable[[], None]) -> None:
-        """Do something as the first thread; end all others if it fails."""
+        """Run a function as the first thread; end all others if it fails."""
         gc.disable()  # a finaliser of an earlier run must not switch threads in the middle of this one
         try:
             self._trace_lines()
@@ -162,7 +162,7 @@ class ThreadController:
         return [thread.name for thread in self._threads if not thread.finished and thread is not self._main]
 
     def stacks(self) -> str:
-        """Where each thread is."""
+        """The stack of each thread, as text."""
         frames = sys._current_frames()
         lines = []
         for thread in self._threads:
@@ -217,7 +217,7 @@ class ThreadController:
             if late or not ready:
                 ready, self.now = [first], max(self.now, first.until)
         if not ready or self.switches > _MOST_SWITCHES:
-            what = "no thread can go on" if not ready else "the threads do not come to an end"
+            what = "no thread can continue" if not ready else "the threads do not end"
             self.failed = InterleavingError(f"{what}\n{self.stacks()}")
             return self._main
         return max(ready, key=lambda each: each.rank)
