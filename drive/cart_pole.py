@@ -53,12 +53,12 @@ class CartPole:
         return np.array([x, speed, angle, turning])
 
     def put(self, state: NDArray[np.float64]) -> None:
-        """Put cart and pole into a state."""
+        """Set the state."""
         self._data.qpos[:], self._data.qvel[:] = state[[0, 2]], state[[1, 3]]
         mujoco.mj_forward(self._model, self._data)
 
     def act(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Push the cart for a period, float64[1], N; the state that follows."""
+        """Push the cart for a period, float64[1], N; return the next state."""
         self._data.ctrl[0] = action[0]
         mujoco.mj_step(self._model, self._data, round(PERIOD / _PHYSICS_STEP))
         return self.state

@@ -17,9 +17,9 @@ from edgetpu_msgs.msg import TimeToContact
 from measured_figures.row import Row
 
 GAP = 0.3
-"""m that the guard is to keep free."""
+"""m; gap of the guard."""
 SETTLING = 1.5
-"""Seconds at rest, in which the nodes get to know a new world."""
+"""Seconds at rest, in which the nodes adapt to a new world."""
 LONGEST = 25.0
 """Seconds after which a drive is over."""
 STANDSTILL = 0.01
@@ -38,7 +38,7 @@ class _WithGuard(Scenario):
     }
 
     def _begin(self, robot: SimulatedRobot, world: World) -> None:
-        """Stand in another world until the nodes know it."""
+        """Stand in another world until the nodes have adapted to it."""
         robot.enter(world)
         robot.call(Trigger, "contact_guard/release")
         for _ in range(round(SETTLING / PERIOD)):
@@ -54,7 +54,7 @@ class _WithGuard(Scenario):
 
 
 class Wall(_WithGuard):
-    """Drive at a wall at a slant; the guard has to stop the robot before it."""
+    """Drive at a slanted wall; the guard must stop the robot before it."""
 
     name = "wall"
     quantities = ("speed, m/s", "distance to the wall, m")
@@ -76,7 +76,7 @@ class Wall(_WithGuard):
         return Outcome(seed, figures, tuple(trace))
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return the share that stopped, and the gap that was left."""
+        """Return the share of drives that stopped, and the remaining gap."""
         case = f"wall of 0 to 40 deg at 0.3 to 1 m/s, {len(outcomes)} worlds"
         errors = np.array(values(outcomes, "gap")) - GAP
         within = 100 * float(np.mean(np.abs(errors) <= 0.1))

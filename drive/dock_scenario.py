@@ -1,4 +1,4 @@
-"""A target that has to be found, driven up to, and followed when it moves."""
+"""A robot that finds a target, drives up to it, and follows it when it moves."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ DISTANCE_ERROR = 0.1
 FOLLOWING = 8.0
 """Seconds in which the target moves."""
 TARGET_SPEED = 0.2
-"""m/s, to the side and away."""
+"""Velocity of the target to the side and away, m/s."""
 Sample = tuple[float, ...]
-"""Of a trace."""
+"""One row of a trace."""
 
 
 class Dock(Scenario):
@@ -49,9 +49,9 @@ class Dock(Scenario):
         "turning, rad/s",
     )
     radius: ClassVar[float]
-    """Of the target, m."""
+    """Radius of the target, m."""
     distance: ClassVar[float]
-    """From the camera to the target's centre that is wanted, m."""
+    """Wanted distance from the camera to the target's centre, m."""
     color: ClassVar[tuple[float, float, float]]
     brightness: ClassVar[float]
     """Of the room."""
@@ -89,7 +89,7 @@ class Dock(Scenario):
         return Outcome(seed, figures, tuple(trace))
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return the share that was reached, and how well it was followed."""
+        """Return the share of targets reached, and the errors while they moved."""
         case = f"{self.name}: find, drive up, follow at {TARGET_SPEED:g} m/s, {len(outcomes)} worlds"
         bearings = np.array(values(outcomes, "bearing"))
         within = 100 * float(np.mean(bearings <= 2.0))
@@ -111,7 +111,7 @@ class Dock(Scenario):
         ]
 
     def _approach(self, robot: SimulatedRobot, path: _Path, trace: list[Sample]) -> float:
-        """Step until the robot has arrived; the seconds that it took, inf after LONGEST."""
+        """Step until the robot has arrived; return the seconds it took, inf after LONGEST."""
         still = 0
         for tick in range(round(LONGEST / PERIOD)):
             trace.append(self.step(robot, path.at(0.0)))
@@ -139,7 +139,7 @@ class Dock(Scenario):
 
 
 class _Path:
-    """Of a target: it stands, and then moves to the side and to and fro."""
+    """The path of a target that moves away and to the side."""
 
     def __init__(self, away: float, direction: float, side: float) -> None:
         self._away, self._direction, self._side = away, direction, side

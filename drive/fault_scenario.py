@@ -19,7 +19,7 @@ from measured_figures.row import Row
 
 FAULTS = ("stick unplugged", "images stall", "driver killed")
 FAULT_SECONDS = 3.0
-"""From a fault to its end; a killed driver is started again then."""
+"""Seconds from a fault to its end, when a killed driver is started again."""
 FOLLOWING = 3.0, 4.0
 """Seconds in which the ball moves before a fault: least and most."""
 BALL_SPEED = 0.2
@@ -27,9 +27,9 @@ BALL_SPEED = 0.2
 STILL = 0.05
 """m/s, below which the robot is at rest. It halves its speed every 0.07 s, see world.SPEED_GAIN."""
 STOP = 0.3
-"""Seconds from a fault within which the robot is to be at rest."""
+"""Seconds after a fault within which the robot must be at rest."""
 LONGEST = 30.0
-"""Seconds within which the robot is to go on after a fault; a driver needs some of them to start."""
+"""Seconds within which the robot must drive again after a fault; a driver needs some of them to start."""
 BALL_START = 1.0
 """m before the robot."""
 
@@ -56,7 +56,7 @@ class Faults(DockAtBall):
         return self._graph
 
     def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
-        """Let each of FAULTS happen while the robot drives behind the ball."""
+        """Cause each of FAULTS while the robot follows the ball."""
         random = np.random.default_rng(seed)
         world = World(seed, [self.target(0.15)])
         self._ball = BALL_START
@@ -80,7 +80,7 @@ class Faults(DockAtBall):
         return Outcome(seed, figures, tuple(trace))
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return how fast the robot stopped at each fault, and whether it went on."""
+        """Return how fast the robot stopped at each fault, and whether it drove on."""
         rows = []
         for fault in FAULTS:
             case = f"{fault} for {FAULT_SECONDS:g} s, {len(outcomes)} worlds"
@@ -100,7 +100,7 @@ class Faults(DockAtBall):
         return [*rows, Row("drive", case, "collisions", collided, "%", 0.0, "lower")]
 
     def _switch(self, robot: SimulatedRobot, fault: str, *, fails: bool) -> None:
-        """Let a fault begin or end."""
+        """Start or end a fault."""
         if fault == "images stall":
             robot.stalled = fails
         elif fault == "stick unplugged":
@@ -111,7 +111,7 @@ class Faults(DockAtBall):
     def _advance(
         self, robot: SimulatedRobot, trace: list[Sample], seconds: float, speed: float
     ) -> list[Sample]:
-        """Let the ball roll for so long; what happened."""
+        """Let the ball roll for some seconds; return the samples."""
         begin = len(trace)
         for _ in range(round(seconds / PERIOD)):
             self._ball += speed * PERIOD
@@ -119,7 +119,7 @@ class Faults(DockAtBall):
         return trace[begin:]
 
     def _arrive(self, robot: SimulatedRobot, trace: list[Sample]) -> float:
-        """Step until the robot is behind the ball, which rests; the seconds that it took, inf: too long."""
+        """Step until the robot is behind the resting ball; return the seconds it took, inf if too many."""
         for tick in range(round(LONGEST / PERIOD)):
             self._step(robot, trace)
             there = abs(trace[-1][2] / self.distance - 1) < DISTANCE_ERROR and abs(trace[-1][1]) < 2.0
@@ -133,7 +133,7 @@ class Faults(DockAtBall):
 
 
 def last_above(samples: Sequence[Sample], number: int, limit: float) -> float:
-    """Seconds from the begin of the samples to the last whose number exceeds a limit; inf: the very last."""
+    """Seconds from the first sample to the last one above a limit; inf if that is the last of all."""
     above = [tick for tick, sample in enumerate(samples, 1) if abs(sample[number]) > limit]
     if not above:
         return 0.0

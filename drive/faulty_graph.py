@@ -41,9 +41,9 @@ class FaultyGraph:
         self._running.write(self._driver, StickEvent(0).line())
 
     def kill_driver(self, restart_after: float) -> None:
-        """Kill the driver, to be started again by `watch` after so many seconds."""
+        """Kill the driver; `watch` starts it again after these seconds."""
         self._running.kill(self._driver, restart_after)
 
     def watch(self) -> None:
-        """Start again what is due."""
+        """Restart processes that are due."""
         self._running.watch()

@@ -19,7 +19,7 @@ MOST = 150
 HEIGHT = 180
 """px."""
 QUALITY = 50
-"""Of WebP, 0 to 100."""
+"""Quality of WebP, 0 to 100."""
 
 
 class Film:
@@ -32,7 +32,7 @@ class Film:
         self._seen = 0
 
     def add(self, image: NDArray[np.uint8], world: World) -> None:
-        """Take note of an image of the camera, uint8[h, w, 3] RGB; some become pictures."""
+        """Take an image of the camera, uint8[h, w, 3] RGB; some become pictures of the film."""
         self._seen += 1
         if self._seen % self._every == 0 and len(self._pictures) < MOST:
             self._pictures.append(np.hstack([_scaled(image), _scaled(world.from_above())]))

@@ -61,7 +61,7 @@ class Follow(Scenario):
         return Outcome(seed, {"mean": float(np.mean(bearings)), "worst": max(bearings)}, tuple(trace))
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return how far aside the lamp was."""
+        """Return the bearing errors of the lamp."""
         case = f"lamp that moves at 0.3 m/s{self.steered_by}, {len(outcomes)} worlds"
         means = values(outcomes, "mean")
         followed = 100 * float(np.mean(np.array(means) <= 2.0))
@@ -73,7 +73,7 @@ class Follow(Scenario):
 
 
 class FollowByPolicy(Follow):
-    """Turn towards a lamp by a policy on the stick that has learned from the visual servo."""
+    """Turn towards a lamp by a policy on the stick that was trained by the visual servo."""
 
     name = "follow_policy"
     nodes = ("spot_tracker", "policy")

@@ -54,7 +54,7 @@ class System(Protocol):
         ...
 
     def act(self, action: Array) -> Array:
-        """Act for a period; the state that follows."""
+        """Act for a period; return the next state."""
         ...
 
 
@@ -65,11 +65,11 @@ class _Run:
     late: int
     """Decisions that took longer than a period."""
     cut: int = 0
-    """Decisions that time allowed fewer iterations than asked for."""
+    """Decisions with fewer iterations than requested, for lack of time."""
 
 
 class Stick:
-    """A quantised network on a virtual stick at the timing of USB 3."""
+    """A quantised network on a virtual stick with the timing of USB 3."""
 
     def __init__(self, network: QuantisedNetwork) -> None:
         graph = network.graph()
@@ -109,7 +109,7 @@ class MpcScenario(SystemScenario):
 
     @abstractmethod
     def cost(self, states: Array, actions: Array) -> Array:
-        """What states and the actions that led to them cost."""
+        """Costs of states and of the actions that led to them."""
 
     @abstractmethod
     def succeeded(self, states: States) -> bool:
@@ -124,7 +124,7 @@ class MpcScenario(SystemScenario):
         """Return the quantities of the trace."""
 
     def planned(self, method: Method, samples: int) -> MpcScenario:
-        """Return the same task and model with so many sequences, and this way of making plans of them."""
+        """Return the same task and model with another number of sequences and another method."""
         self.network  # noqa: B018 - learned once, for all copies
         other = copy.copy(self)
         other.mpc = replace(self.mpc, method=method, samples=samples)
@@ -177,7 +177,7 @@ class MpcScenario(SystemScenario):
         ]
 
     def rows_of_model(self) -> list[Row]:
-        """Return what 8 bits cost the model with each form of its scales; the first is that in use."""
+        """Return the error due to 8 bits in the model with each form of its scales; the first is in use."""
         case = f"{self.title}, predictions of the model by 8 bits"
         return [
             Row("drive", case, f"error, {form}", 100 * self.model_error(**how), "%", None, "lower")
@@ -227,7 +227,7 @@ class MpcScenario(SystemScenario):
         ]
 
     def model_error(self, *, row_scales: bool = True, width: int = 0) -> float:
-        """What 8 bits cost the model: RMS of what they change over that of its outputs, in their ranges."""
+        """The error due to 8 bits in the model: RMS relative to that of its outputs, in their ranges."""
         inputs, outputs = self._dynamics.inputs(self.lessons(1000, seed=1)[0]), self.network.outputs
         exact = outputs.normalise(self.network(inputs))
         quantised = quantise(self.network, row_scales=row_scales, width=width)

@@ -76,7 +76,7 @@ def _plot(scenario: type[Scenario], outcomes: Sequence[Outcome]) -> str:
 
 
 def _truth(outcomes: Sequence[Outcome]) -> str:
-    """Draw where the robot was, and yaw and time to contact as they were and as they were measured."""
+    """Draw the true positions, and yaw and time to contact, true and measured."""
     figure, (plan, yaw, contact) = plt.subplots(1, 3, figsize=(13, 4))
     for outcome in outcomes:
         truths, measured = outcome.record.truths, outcome.record.measured

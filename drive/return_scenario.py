@@ -1,4 +1,4 @@
-"""A poster seen once from home: the robot is moved away, and goes back to where it saw it so."""
+"""A poster seen once from home: the robot is moved away, and drives back by how the poster looks."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ DISTANCE = 2.0
 PATCH = WIDTH // 4, HEIGHT // 4
 """Width and height of the template in the image, px: 16 of the 64 px that the tracker searches."""
 HEADING_ERROR, POSITION_ERROR = 2.0, 0.05
-"""Degrees, and m, within which the robot is back."""
+"""Degrees and m from home within which the robot is back."""
 TURNED = 2 * HEADING_ERROR, 15.0
 """Least and largest angle by which the robot is turned away, degrees.
 
 At 15 degrees a flat poster looks 1 / cos^2 = 7 % wider.
 """
 MOVED = (-1.5, -2 * POSITION_ERROR), (2 * POSITION_ERROR, 0.8)
-"""Ways by which it is moved back or forward, m: the poster looks 0.57 to 1.67 times as large."""
+"""Distances by which it is moved back or forward, m: the poster looks 0.57 to 1.67 times as large."""
 LONGEST = 15.0
 """Seconds to go back."""
 
 
 class Return(Scenario):
-    """Turn and drive back to where a template was shown once, by its direction and apparent size."""
+    """Drive back to where a template was shown once, by its direction and apparent size."""
 
     name = "return"
     nodes = ("pattern_tracker", "visual_servo")
@@ -54,7 +54,7 @@ class Return(Scenario):
     quantities = ("bearing of the poster, deg", "position error, m")
 
     def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
-        """Show the poster, move the robot, and let it go back."""
+        """Show the poster, move the robot, and let it drive back."""
         random = np.random.default_rng(seed)
         width, height = PATCH[0] / FOCAL_LENGTH * DISTANCE, PATCH[1] / FOCAL_LENGTH * DISTANCE
         poster = Box(DISTANCE + 0.02, 0.0, 0.0, 0.02, width / 2, height, bottom=0.35 - height / 2)
@@ -93,7 +93,7 @@ class Return(Scenario):
         return Outcome(seed, figures, tuple(trace))
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return the share that came back, and how near."""
+        """Return the share of robots that came back, and their errors."""
         case = (
             f"template shown once, {TURNED[0]:g} to {TURNED[1]:g} deg and {MOVED[1][0]:g} to "
             f"{-MOVED[0][0]:g} m away, {len(outcomes)} worlds"
@@ -112,7 +112,7 @@ class Return(Scenario):
 
     @staticmethod
     def _show(robot: SimulatedRobot, view: NDArray[np.uint8]) -> bool:
-        """Make the middle of a view the template; whether it was accepted."""
+        """Make the middle of a view the template; return whether it was accepted."""
         top, left = (HEIGHT - PATCH[1]) // 2, (WIDTH - PATCH[0]) // 2
         patch = view[top : top + PATCH[1], left : left + PATCH[0]]
         request = SetTemplate.Request(patch=_image(patch), view=_image(view))

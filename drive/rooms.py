@@ -1,4 +1,4 @@
-"""A flat of six rooms made from a seed, each with walls, pictures and furniture of its own."""
+"""A flat of six different rooms with walls, pictures and furniture, made from a seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDTH, LENGTH = FLAT / COLUMNS, FLAT / ROWS
 DOOR = 1.0
 """Width of a door, m."""
 DOOR_SHIFT = 0.3
-"""m, at most, of a door from the middle of its wall."""
+"""Greatest distance of a door from the middle of its wall, m."""
 THICKNESS = 0.03
 """Half of a room's own side of a wall, m."""
 WALL_HEIGHT = 2.5
@@ -50,7 +50,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Flat:
-    """Rooms in the order of a round through the doors between them, and all that stands in them."""
+    """Rooms in the order of a round through their doors, with everything in them."""
 
     rooms: tuple[Room, ...]
     doors: tuple[Place, ...]
@@ -58,7 +58,7 @@ class Flat:
     boxes: tuple[Box, ...]
 
     def reversed(self) -> Flat:
-        """Return the same flat for a round the other way, from the same door."""
+        """Return the same flat for a round in the other direction, from the same door."""
         return Flat(self.rooms[::-1], (*self.doors[-2::-1], self.doors[-1]), self.boxes)
 
 

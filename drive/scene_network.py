@@ -1,4 +1,4 @@
-"""An embedding network without training: where in the image there are edges of which direction and colour."""
+"""An embedding network without training: edges by their place, direction and colour."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "scene_64x64"
 SIZE = 64
 """Width and height of its input, px."""
 GRID = 4
-"""Parts of the image along each side, whose edges are counted apart."""
+"""Parts of the image along each side, whose edges are summed separately."""
 KERNEL = 9
 """Width and height of a filter, px."""
 DIRECTIONS = 8

@@ -34,14 +34,14 @@ START_SECONDS = 60.0
 
 
 class DriveError(EdgeTpuError):
-    """The nodes give no results, or nothing can be rendered."""
+    """The nodes publish no results, or rendering fails."""
 
 
 class SimulatedRobot:
-    """Steps a world, one image at a time; simulated time goes on from one world to the next.
+    """Steps a world, one image at a time; simulated time continues from world to world.
 
     After each image it waits for the results of its stamp, at most one period of real time; then the clock
-    goes on without them, and they count as missing.
+    continues without them, and they count as missing.
     """
 
     def __init__(self, cmd_vel: str) -> None:
@@ -65,12 +65,12 @@ class SimulatedRobot:
         self._world: World | None = None
         self._answered: dict[str, int] = {}
         self.images = self.missing = 0
-        """Images that results were waited for, and those without all of them in time."""
+        """Images whose results were awaited, and those whose results were not all in time."""
         self.results: dict[str, Any] = {}
         """The latest result, by topic."""
         self.real_time = False
-        """Whether the world never goes faster than real time; then it waits for no result, and its base
-        stops it without a velocity for BASE_TIMEOUT."""
+        """Whether the world runs no faster than real time. It then waits for no result, and the base stops
+        after BASE_TIMEOUT without a velocity."""
         self.image_every = 1
         """Periods from one image of the camera to the next; results have as long."""
         self.stalled = False
@@ -100,7 +100,7 @@ class SimulatedRobot:
         return self._velocity
 
     def drive(self, linear: float, angular: float) -> None:
-        """Obey these velocities, m/s and rad/s, until there are others."""
+        """Obey these velocities, m/s and rad/s, until the next ones."""
         self._velocity, self._told_at = (linear, angular), self._ticks
 
     def watch(self, message_type: type[Any], topic: str) -> None:
@@ -135,7 +135,7 @@ class SimulatedRobot:
         self.images = self.missing = 0
 
     def advance(self) -> None:
-        """Drive for a period; publish an image that is due, and wait for what the nodes make of it."""
+        """Drive for a period; publish an image that is due, and wait for its results."""
         world = self.world
         if self.real_time and self._ticks - self._told_at > BASE_TIMEOUT / PERIOD:
             self._velocity = 0.0, 0.0
@@ -177,7 +177,7 @@ class SimulatedRobot:
         self._publishers[topic].publish(message)
 
     def call(self, service_type: type[Any], service: str, request: Any = None) -> Any:
-        """Call a service, by default without arguments; its response. DriveError without one."""
+        """Call a service, by default without arguments; return its response. DriveError without one."""
         if service not in self._clients:
             self._clients[service] = self.node.create_client(service_type, service)
         client = self._clients[service]
@@ -192,7 +192,7 @@ class SimulatedRobot:
         self.drive(message.linear.x, message.angular.z)
 
     def _spin(self, seconds: float, done: Callable[[], bool]) -> bool:
-        """Run callbacks until the condition holds, or for so long; whether it holds."""
+        """Run callbacks until the condition holds, at most for `seconds`; return whether it holds."""
         end = time.monotonic() + seconds
         while not done():
             left = end - time.monotonic()

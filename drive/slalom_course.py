@@ -64,14 +64,14 @@ class SlalomCourse:
         return np.array([x, y, yaw, vx * math.cos(yaw) + vy * math.sin(yaw), turning])
 
     def put(self, state: NDArray[np.float64]) -> None:
-        """Put the robot into a state, without sideways speed."""
+        """Set the state, without sideways speed."""
         yaw, speed = state[2], state[3]
         self._data.qpos[:] = state[:3]
         self._data.qvel[:] = speed * math.cos(yaw), speed * math.sin(yaw), state[4]
         mujoco.mj_forward(self._model, self._data)
 
     def act(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Command velocities for a period, float64[2], m/s and rad/s; the state that follows."""
+        """Command velocities for a period, float64[2], m/s and rad/s; return the next state."""
         data, (linear, angular) = self._data, action
         for _ in range(round(PERIOD / _PHYSICS_STEP)):
             yaw, (vx, vy, turning) = data.qpos[2], data.qvel

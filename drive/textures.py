@@ -1,4 +1,4 @@
-"""Textures of walls and things, made from a seed: nothing in them repeats."""
+"""Non-repeating textures of walls and things, made from a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was true in a world, and what the nodes measured of it: for the plots of the report."""
+"""Ground truth of a world, and what the nodes measured, for the plots of the report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_CONTACT = 20.0
 
 @dataclass(frozen=True)
 class Truth:
-    """Of one moment."""
+    """The ground truth at one time."""
 
     time: float
     """s since the world was entered."""
@@ -30,7 +30,7 @@ class Truth:
 
     @classmethod
     def of(cls, world: World, seconds: float) -> Truth:
-        """Return what is true now."""
+        """Return the present ground truth."""
         speed = world.velocity[0]
         contact = world.distance_ahead() / speed if speed > 0.01 else math.inf
         return cls(seconds, *world.pose, contact if contact <= LONGEST_CONTACT else math.nan)
@@ -57,7 +57,7 @@ class Record:
     """The answers of place recognition, each with the time of its image, s."""
 
     def measure(self, message: Any, seconds: float) -> None:
-        """Note the result of an image of this time, if it is one that there is a truth of."""
+        """Store the result of an image of this time, if its truth is known."""
         if isinstance(message, Heading) and message.valid:
             self._add("yaw", Measured(seconds, message.yaw, message.yaw_sigma))
         if isinstance(message, TimeToContact) and message.valid and message.ttc <= LONGEST_CONTACT:

@@ -41,7 +41,7 @@ class Turn(Scenario):
     quantities = ("true yaw, rad", "yaw of the compass, rad")
 
     def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
-        """Turn in the world of this seed; the error of the heading at the end."""
+        """Turn in the world of this seed; return the error of the heading at the end."""
         random = np.random.default_rng(seed)
         furniture = [
             Box(4 * math.cos(a), 4 * math.sin(a), a, 0.3, 0.5, random.uniform(0.8, 2.2))

@@ -1,4 +1,4 @@
-"""A room with a robot in MuJoCo: walls, things that move, a camera, and what is true of all of it."""
+"""A room with a robot in MuJoCo: walls, moving things, a camera, and their ground truth."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class World:
         self._movers = [n for n, box in enumerate(self._boxes) if box.moves]
         mujoco.mj_forward(self._model, self._data)
         self.lamps = np.ones(3)
-        """Of the light, red, green and blue; 1: as in a lit room."""
+        """Colour of the light, red, green and blue; 1: as in a lit room."""
         self.touched = False
         """Whether the robot has touched anything but the floor."""
 
@@ -132,7 +132,7 @@ class World:
             self.touched = self.touched or bool(data.ncon)
 
     def push(self, angular: float) -> None:
-        """Give the robot a push that changes its angular velocity at once, rad/s, left positive."""
+        """Push the robot: change its angular velocity at once, rad/s, left positive."""
         self._data.qvel[2] += angular
 
     def put(self, x: float, y: float, yaw: float) -> None:
