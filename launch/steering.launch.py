@@ -1,9 +1,8 @@
 """Example: steer a robot by what its camera measures.
 
 visual_servo, or a learned controller with `source`, says where to drive. twist_mux chooses among sources of
-velocities, heading_hold keeps the robot straight, and
-contact_guard comes last.
-Also start the suite: bringup.launch.py nodes:=spot_tracker,looming,visual_compass.
+velocities, heading_hold keeps the robot straight, and contact_guard comes last. Start the suite as well, in
+another terminal: bringup.launch.py nodes:=spot_tracker,looming,visual_compass.
 """
 
 from __future__ import annotations
