@@ -100,6 +100,17 @@ def test_the_pixels_of_the_camera_place_a_disc_more_exactly(x: float, y: float, 
     assert math.dist(((disc.x + 0.5) * 5.0 - 0.5, (disc.y + 0.5) * 3.75 - 0.5), (x, y)) < 0.3
 
 
+@pytest.mark.parametrize("size", [96, 128])
+def test_a_large_ball_is_found_in_a_finer_map_as_well(size: int) -> None:
+    picture = ball(240.0, 140.0, 39.0, 60.0).astype(np.uint8)
+    cells = cv2.resize(picture, (size, size), interpolation=cv2.INTER_AREA)
+    disc = find_fine_disc(cells, (320 / size, 240 / size), lambda: picture, lambda pixels: pixels)
+    assert disc is not None
+    x, y = (disc.x + 0.5) * 320 / size - 0.5, (disc.y + 0.5) * 240 / size - 0.5
+    assert math.dist((x, y), (240.0, 140.0)) < 0.3
+    assert disc.radius * 320 / size == pytest.approx(39.0, abs=1.0)
+
+
 @pytest.mark.parametrize("without_camera", [True, False])
 def test_without_finer_pixels_a_disc_stays_where_it_is(without_camera: bool) -> None:
     cells = in_cells(ball(160.0, 120.0, 30.0, 60.0))

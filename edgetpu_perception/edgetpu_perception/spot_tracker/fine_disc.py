@@ -14,6 +14,12 @@ from edgetpu_perception.spot_tracker.circle_fit import MIN_OUTLINE_POINTS, Fitte
 from edgetpu_perception.spot_tracker.shaded_disc import ShadedDisc, find_shaded_disc, outline_of
 from edgetpu_perception.spot_tracker.spot_decoder import CameraPixels
 
+SEARCHED_CELLS = 64
+"""Cells along the shorter side of the map in which a disc is looked for; a finer map is made coarser. The
+radii, steps and distances of the search are for discs of a share of the picture, not of a number of cells:
+in finer maps texture has more small arcs, and the votes for a large disc scatter over more cells. Rows: spot,
+white ball of real colour, input of 128 px, wrong."""
+
 SAMPLES_PER_CELL = 2.0
 """Samples to the shorter side of a cell, so that texture stays averaged. Rows: spot, white ball, wrong."""
 
@@ -41,6 +47,32 @@ def find_fine_disc(
     `grey`: uint8 [H, W]; `cell`: width and height of a cell, px; `camera`: gives the pixels; `amount`: makes
     grey levels of them.
     """
+    cells = max(min(grey.shape) / SEARCHED_CELLS, 1.0)  # along a side of a coarser one
+    if cells == 1.0:
+        return _find(grey, cell, camera, amount)
+    rows, columns = (round(size / cells) for size in grey.shape)
+    x_cells, y_cells = grey.shape[1] / columns, grey.shape[0] / rows
+    coarse = cv2.resize(grey, (columns, rows), interpolation=cv2.INTER_AREA).astype(np.uint8)
+    disc = _find(coarse, (cell[0] * x_cells, cell[1] * y_cells), camera, amount)
+    if disc is None:
+        return None
+    return replace(
+        disc,
+        x=(disc.x + 0.5) * x_cells - 0.5,
+        y=(disc.y + 0.5) * y_cells - 0.5,
+        x_sigma=disc.x_sigma * x_cells,
+        y_sigma=disc.y_sigma * y_cells,
+        radius=disc.radius * min(x_cells, y_cells),
+    )
+
+
+def _find(
+    grey: NDArray[np.uint8],
+    cell: tuple[float, float],
+    camera: CameraPixels | None,
+    amount: Callable[[NDArray[np.uint8]], NDArray[np.uint8]],
+) -> ShadedDisc | None:
+    """`find_fine_disc` in a map in which a disc is looked for."""
     disc = find_shaded_disc(grey, cell[0] / cell[1])
     if disc is None or camera is None or min(cell) < SAMPLES_PER_CELL:
         return disc
