@@ -24,6 +24,7 @@ from edgetpu_perception.spot_tracker.blob_measurement import (
 from edgetpu_perception.spot_tracker.camera_lamp import find_camera_lamp
 from edgetpu_perception.spot_tracker.fine_disc import find_fine_disc
 from edgetpu_perception.spot_tracker.flat_target import (
+    SHADE_TOLERANCE,
     FlatTarget,
     cells_of_color,
     find_flat_target,
@@ -239,7 +240,7 @@ class EvidenceDecoder:
             best = _refined_by_outline(best, best_blob, evidence, image)
             if best.confidence >= CERTAIN_CONFIDENCE:
                 return best
-        return _best_flat_shape(best, cells_of_color(image, peak), clarity, near)
+        return _best_flat_shape(best, image, peak, clarity, near)
 
     def _grey(self, image: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
         """What the graph removes hot pixels from, uint8 [H, W]; None if a colour's weights are unknown."""
@@ -372,9 +373,12 @@ def _refined_by_outline(spot: Spot, blob: Blob, evidence: NDArray[Any], image: N
     return _flat_spot(target, spot.confidence)
 
 
-def _best_flat_shape(best: Spot, flat: NDArray[np.uint8], clarity: float, near: Position | None) -> Spot:
-    """The best target among the cells `flat` of the peak's colour, or `best` if none has more confidence."""
-    target = find_flat_target(flat, near)
+def _best_flat_shape(
+    best: Spot, image: NDArray[np.uint8], peak: tuple[int, int], clarity: float, near: Position | None
+) -> Spot:
+    """The best target among the cells of the peak's colour, or `best` if none has more confidence."""
+    flat = cells_of_color(image, peak)
+    target = find_flat_target(flat, cells_of_color(image, peak, SHADE_TOLERANCE), near)
     if target is not None and clarity * target.confidence > best.confidence:
         best = _flat_spot(target, clarity * target.confidence)
     if best.confidence < clarity * MAX_ROUND_CONFIDENCE:

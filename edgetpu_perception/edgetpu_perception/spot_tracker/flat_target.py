@@ -18,6 +18,14 @@ COLOR_TOLERANCE = 12.0
 Rows: spot, colours, half contrast, rmse.
 """
 
+SHADE_TOLERANCE = 24.0
+"""The same for cells of nearly that colour. Derived: twice as much, as brightness falls with the square of
+the distance from a highlight, so that the next cell has not fallen as much again."""
+
+MAX_SHADED_OUTLINE_SHARE = 0.5
+"""A shape with more cells of nearly its colour next to it is the highlight of something shaded, which ends
+where the tolerance does. Derived: half. Rows: spot, white ball of real colour, input of 128 px, wrong."""
+
 BLOB_MARGIN_CELLS = 2
 """Cells added to a blob's bounding box on each side, as averaging may narrow the target.
 
@@ -93,16 +101,20 @@ def flat_target_in(image: NDArray[np.uint8], around: Blob, peak: tuple[int, int]
     return _target(Blob(mask, around.rows, around.columns, left, top, width, height, area))
 
 
-def cells_of_color(image: NDArray[np.uint8], peak: tuple[int, int]) -> NDArray[np.uint8]:
+def cells_of_color(
+    image: NDArray[np.uint8], peak: tuple[int, int], tolerance: float = COLOR_TOLERANCE
+) -> NDArray[np.uint8]:
     """255 where an RGB image [H, W, 3] has about the colour of its cell (column, row), else 0."""
-    return _within_tolerance(image, _color(image, peak))
+    return _within_tolerance(image, _color(image, peak), tolerance)
 
 
-def find_flat_target(flat: NDArray[np.uint8], near: tuple[float, float] | None) -> FlatTarget | None:
+def find_flat_target(
+    flat: NDArray[np.uint8], shade: NDArray[np.uint8], near: tuple[float, float] | None
+) -> FlatTarget | None:
     """Find the most target-like shape among the non-zero cells of a map [H, W].
 
-    Of several similar ones the one nearest to `near`, its confidence times its share of their area. None if
-    there is no such shape.
+    `shade`: non-zero where the colour is nearly the same, [H, W]. Of several similar shapes the one nearest
+    to `near`, its confidence times its share of their area. None if there is no such shape.
     """
     _, labels, stats, _ = cv2.connectedComponentsWithStats(flat, connectivity=4, ltype=cv2.CV_16U)
     targets = []
@@ -111,7 +123,9 @@ def find_flat_target(flat: NDArray[np.uint8], near: tuple[float, float] | None) 
         left, top, width, height, area = stats[label].tolist()
         if area >= MIN_AREA_CELLS:
             mask = (labels[top : top + height, left : left + width] == label).view(np.uint8)
-            targets.append(_target(Blob(mask, rows, columns, left, top, width, height, area)))
+            blob = Blob(mask, rows, columns, left, top, width, height, area)
+            if not _is_highlight(blob, shade):
+                targets.append(_target(blob))
     least = MIN_RIVAL_CONFIDENCE_SHARE * max((target.confidence for target in targets), default=0.0)
     alike = [target for target in targets if target.confidence >= least > 0.0]
     if not alike:
@@ -130,14 +144,25 @@ def _color(image: NDArray[np.uint8], peak: tuple[int, int]) -> Sequence[float]:
     return mean[:3]
 
 
-def _within_tolerance(image: NDArray[np.uint8], color: Sequence[float]) -> NDArray[np.uint8]:
+def _within_tolerance(
+    image: NDArray[np.uint8], color: Sequence[float], tolerance: float = COLOR_TOLERANCE
+) -> NDArray[np.uint8]:
     """255 where an image [H, W, 3] has about this colour, else 0: uint8 [H, W]."""
-    lowest, highest = (
-        [level - COLOR_TOLERANCE for level in color],
-        [level + COLOR_TOLERANCE for level in color],
-    )
+    lowest, highest = [level - tolerance for level in color], [level + tolerance for level in color]
     alike: NDArray[np.uint8] = cv2.inRange(image, tuple(lowest), tuple(highest))
     return alike
+
+
+def _is_highlight(blob: Blob, shade: NDArray[np.uint8]) -> bool:
+    """Whether the colour changes so slowly across the outline of a shape that it is none."""
+    top, left = max(blob.top - 1, 0), max(blob.left - 1, 0)
+    around = shade[top : blob.top + blob.height + 1, left : blob.left + blob.width + 1]
+    outline = np.zeros(around.shape, np.uint8)
+    row, column = blob.top - top, blob.left - left
+    outline[row : row + blob.height, column : column + blob.width] = blob.mask
+    outline = cv2.dilate(outline, np.ones((3, 3), np.uint8)) - outline
+    shaded = cv2.countNonZero(cv2.bitwise_and(outline, around))
+    return shaded > MAX_SHADED_OUTLINE_SHARE * cv2.countNonZero(outline)
 
 
 def _target(blob: Blob) -> FlatTarget:
