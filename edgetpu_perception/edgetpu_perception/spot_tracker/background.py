@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple, cast
@@ -16,6 +17,27 @@ ROUNDING_NOISE = 0.16
 Derived: rounding by camera and resizing, 1/sqrt(12) each, leaves 0.41 in the input, and 0.41 over the
 NOISE_REDUCTION of the evidence decoder here.
 """
+
+FLANK_DEPTH_SHARE = 0.1
+"""Depth of the flank below a threshold, as a share of the contrast: cells that miss the threshold by less.
+
+A spot has few of them, the brightest parts of a background many. Rows: spot, smooth spots, rmse; discs of
+radius 2-4, inside one sigma.
+"""
+
+FLANK_LIMITS = (1.5, 0.2, 1.0)
+"""When a threshold is clear of the background: its flank, as a share of the cells above it, is at most the
+first number times that of the best threshold plus the second, and at most the third. The first two admit
+the flanks of smooth spots. Rows: spot, smooth spots, rmse; discs on texture, inside one sigma."""
+
+UNSEEN_FLANK_CELLS = 0.3
+"""Cells added to every flank: an empty flank below a threshold that only two cells reach proves little.
+
+Rows: spot, discs of radius 2-24, inside one sigma; and test_spot_tracker.
+"""
+
+MAX_COVERED_SHARE = 0.55
+"""Largest part of the picture that a spot may cover. Rows: spot, whole frame bright. Uncritical."""
 
 
 class Background(NamedTuple):
@@ -32,7 +54,7 @@ class Background(NamedTuple):
     def spread_outside(self, area: int) -> float:
         """Half the range of the middle 68 % of the cells, without a spot of `area` cells; grey levels."""
         share = 1.0 - area / self.below[-1]
-        return (_quantile(self.below, 0.84 * share) - _quantile(self.below, 0.16 * share)) / 2
+        return (quantile(self.below, 0.84 * share) - quantile(self.below, 0.16 * share)) / 2
 
 
 def cells_below(grey: NDArray[np.uint8]) -> Sequence[float]:
@@ -48,13 +70,47 @@ def background_of(below: Sequence[float]) -> Background:
 
     `below` is the result of `cells_below`.
     """
-    low, middle = _quantile(below, 0.1), _quantile(below, 0.3)
+    low, middle = quantile(below, 0.1), quantile(below, 0.3)
     # The two quantiles of a normal distribution are 0.757 standard deviations apart; at black there is none.
     noise = 0.0 if middle < 0.5 else (middle - low) / 0.757
     return Background(middle, max(noise, ROUNDING_NOISE), low < 1.0, below)
 
 
-def _quantile(below: Sequence[float], share: float) -> float:
+def clear_thresholds(background: Background, contrast: float, shares: Sequence[float]) -> list[float]:
+    """Thresholds, grey levels, that separate a spot from the background: the lowest and the best one.
+
+    `shares`: those of the contrast that are tried. Empty if no threshold does.
+    """
+    below, level, total = background.below, background.level, background.below[-1]
+    most_above, gap = MAX_COVERED_SHARE * total, FLANK_DEPTH_SHARE * contrast - 1.0
+    times, more, most = FLANK_LIMITS
+    thresholds: list[float] = []
+    flanks: list[float] = []
+    least, best = math.inf, 0
+    for share in shares:
+        threshold = level + share * contrast
+        not_above = below[int(threshold) + 1]
+        above = total - not_above
+        if above > most_above:
+            continue
+        flank = not_above - below[int(threshold - gap)]
+        flank_share = (flank + UNSEEN_FLANK_CELLS) / above
+        if flank_share < least:
+            least, best = flank_share, len(flanks)
+        thresholds.append(threshold)
+        flanks.append(flank_share)
+        if not flank:  # no higher threshold has less of a flank
+            break
+    if least > most:
+        return []
+    limit = min(times * least + more, most)
+    for first, flank_share in enumerate(flanks[:best]):
+        if flank_share <= limit:
+            return [thresholds[first], thresholds[best]]
+    return [thresholds[best]]
+
+
+def quantile(below: Sequence[float], share: float) -> float:
     """The brightness, grey levels, that a share 0..1 of the cells does not reach.
 
     Cells of one level are taken as spread evenly over the brightness that rounds to it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -31,6 +32,10 @@ _CENTER_MARGIN_CELLS = 12
 _VOTE_CELL = 2
 """Side, in cells, of the squares in which votes for a centre are counted. Limits the time."""
 
+_NEAR_CELLS = 4.0
+"""Distance from a circle within which its points are looked for first. Limits the time: the first fits move a
+circle by a cell or two, so that the later ones seldom need all points again."""
+
 _ARC_PART_CELLS = 1.5
 """Length of the parts of a circle that an outline covers or not, cells. Derived: outline points are at most
 1.4 cells apart."""
@@ -39,16 +44,24 @@ _MIN_ARC_PARTS = 8
 """Fewest parts of a circle. Uncritical."""
 
 
-@dataclass(frozen=True)
-class Outline:
-    """Points of an outline with their outward normals, [n, 2] each, and weights, [n]; cells."""
+class Outline(NamedTuple):
+    """Points of an outline with their outward normals and weights, cells; float64 [n] each."""
 
-    points: NDArray[np.float64]
-    normals: NDArray[np.float64]
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    x_normal: NDArray[np.float64]
+    y_normal: NDArray[np.float64]
     weights: NDArray[np.float64]
 
-    def __len__(self) -> int:
-        return len(self.points)
+    def at(self, index: NDArray[np.intp]) -> Outline:
+        """Some of its points."""
+        return Outline(*(values[index] for values in self))
+
+    def near(self, x: float, y: float, radius: float, distance: float) -> Outline:
+        """Its points within a distance from a circle."""
+        right, down = self.x - x, self.y - y
+        apart = np.abs(np.sqrt(right * right + down * down) - radius)
+        return self.at(np.flatnonzero(apart < distance))
 
 
 @dataclass(frozen=True)
@@ -58,15 +71,12 @@ class FittedCircle:
     x: float
     y: float
     radius: float
-    on_circle: NDArray[np.float64]
-    """[n, 2]"""
-    weights: NDArray[np.float64]
-    """[n]"""
+    points: Outline
 
     @property
     def angles(self) -> NDArray[np.float64]:
         """Direction of each of its points from the centre, rad."""
-        angles: NDArray[np.float64] = np.arctan2(self.on_circle[:, 1] - self.y, self.on_circle[:, 0] - self.x)
+        angles: NDArray[np.float64] = np.arctan2(self.points.y - self.y, self.points.x - self.x)
         return angles
 
     @property
@@ -93,19 +103,25 @@ def find_circles(
     `shape`: height and width of the picture; `count`: number of circles.
     """
     radii = RADII_CELLS.astype(np.float32)
-    starts = ((outline.points.T + _CENTER_MARGIN_CELLS) / _VOTE_CELL).astype(np.float32)
-    steps = (outline.normals.T / _VOTE_CELL).astype(np.float32)
-    x, y = np.floor(starts[:, :, np.newaxis] - steps[:, :, np.newaxis] * radii)
     rows, columns = ((size + 2 * _CENTER_MARGIN_CELLS) // _VOTE_CELL for size in shape)
-    inside = (x >= 0) & (x < columns) & (y >= 0) & (y < rows)
-    index = (y * columns + x) * len(radii) + np.arange(len(radii), dtype=np.float32)
-    # What is outside goes to a place of its own, as taking it away takes longer.
-    outside = rows * columns * len(radii)
-    index[~inside] = outside
+    # What is outside goes to a border of its own, as taking it away takes longer.
+    x, y = (
+        np.clip(_squares(value, normal, radii), 0.0, count + 1.0)
+        for value, normal, count in (
+            (outline.x, outline.x_normal, columns),
+            (outline.y, outline.y_normal, rows),
+        )
+    )
+    y *= columns + 2
+    y += x
+    y *= len(radii)
+    y += np.arange(len(radii), dtype=np.float32)
     weights = np.repeat(outline.weights, len(radii))
-    votes = np.bincount(index.ravel().astype(np.intp), weights, outside + 1)[:outside].astype(np.float32)
+    places = (rows + 2) * (columns + 2) * len(radii)
+    votes = np.bincount(y.ravel().astype(np.intp), weights, places).astype(np.float32)
+    votes = votes.reshape(rows + 2, columns + 2, -1)[1:-1, 1:-1]
     votes = cv2.boxFilter(
-        votes.reshape(rows, columns, -1), -1, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT
+        np.ascontiguousarray(votes), -1, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT
     )
     votes[:, :, 1:-1] += votes[:, :, :-2] + votes[:, :, 2:]
     votes /= radii
@@ -114,6 +130,19 @@ def find_circles(
         middle = np.array([column, row]) * _VOTE_CELL + (_VOTE_CELL - 1) / 2 - _CENTER_MARGIN_CELLS
         yield float(middle[0]), float(middle[1]), float(radii[k])
         votes[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2] = 0.0
+
+
+def _squares(
+    values: NDArray[np.float64], normals: NDArray[np.float64], radii: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Squares of votes, along an axis, in which centres at each radius from each point lie, from 1 on."""
+    starts = ((values + _CENTER_MARGIN_CELLS) / _VOTE_CELL).astype(np.float32)
+    steps = (normals / _VOTE_CELL).astype(np.float32)
+    centers = steps[:, np.newaxis] * radii
+    np.subtract(starts[:, np.newaxis], centers, out=centers)
+    np.floor(centers, out=centers)
+    centers += 1.0
+    return centers
 
 
 def fit_circle(
@@ -125,24 +154,24 @@ def fit_circle(
     of the successive fits; cells.
     """
     x, y, radius = start
-    u, v = np.ascontiguousarray(outline.points.T)
-    u_normal, v_normal = np.ascontiguousarray(outline.normals.T)
+    part, first = outline.near(x, y, radius, _NEAR_CELLS), start
     for near in distances:
-        right, down = u - x, v - y
+        if math.dist((x, y), first[:2]) + abs(radius - first[2]) + near > _NEAR_CELLS:
+            part, first = outline.near(x, y, radius, _NEAR_CELLS), (x, y, radius)
+        right, down = part.x - x, part.y - y
         squared = right * right + down * down
         distance = np.sqrt(squared)
-        facing = right * u_normal + down * v_normal > MIN_NORMAL_COSINE * distance
+        facing = right * part.x_normal + down * part.y_normal > MIN_NORMAL_COSINE * distance
         counted = np.flatnonzero((np.abs(distance - radius) < near) & facing)
         if len(counted) < MIN_OUTLINE_POINTS:
             return None
-        weight = outline.weights[counted]
         terms = np.empty((4, len(counted)))  # squared = 2 x right + 2 y down + constant
         terms[0], terms[1], terms[2], terms[3] = 2 * right[counted], 2 * down[counted], 1.0, squared[counted]
-        products = (terms * np.square(weight)) @ terms.T
+        products = (terms * np.square(part.weights[counted])) @ terms.T
         try:
             x_move, y_move, constant = np.linalg.solve(products[:3, :3], products[:3, 3]).tolist()
         except np.linalg.LinAlgError:  # all points on a line
             return None
         x, y = x + x_move, y + y_move
         radius = math.sqrt(max(constant + x_move**2 + y_move**2, 1.0))
-    return FittedCircle(x, y, radius, outline.points[counted], weight)
+    return FittedCircle(x, y, radius, part.at(counted))

@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.confidence import ramp
-from edgetpu_perception.spot_tracker.background import Background, background_of, cells_below
+from edgetpu_perception.spot_tracker.background import (
+    Background,
+    background_of,
+    cells_below,
+    clear_thresholds,
+)
 from edgetpu_perception.spot_tracker.blob import Blob, FoundBlob, find_blob
 from edgetpu_perception.spot_tracker.blob_measurement import (
     HARD_EDGE_SIGMA,
@@ -55,27 +60,6 @@ COLOR_SHARES = tuple(step / 20 for step in range(7, 19))
 The dark side of a ball has half the light of the bright one. Rows: spot, white ball of real colour, right;
 red ball touching glare, right; colours, half contrast, rmse.
 """
-
-FLANK_DEPTH_SHARE = 0.1
-"""Depth of the flank below a threshold, as a share of the contrast: cells that miss the threshold by less.
-
-A spot has few of them, the brightest parts of a background many. Rows: spot, smooth spots, rmse; discs of
-radius 2-4, inside one sigma.
-"""
-
-FLANK_LIMITS = (1.5, 0.2, 1.0)
-"""When a threshold is clear of the background: its flank, as a share of the cells above it, is at most the
-first number times that of the best threshold plus the second, and at most the third. The first two admit
-the flanks of smooth spots. Rows: spot, smooth spots, rmse; discs on texture, inside one sigma."""
-
-UNSEEN_FLANK_CELLS = 0.3
-"""Cells added to every flank: an empty flank below a threshold that only two cells reach proves little.
-
-Rows: spot, discs of radius 2-24, inside one sigma; and test_spot_tracker.
-"""
-
-MAX_COVERED_SHARE = 0.55
-"""Largest part of the picture that a spot may cover. Rows: spot, whole frame bright. Uncritical."""
 
 CLEAR_SIGMAS = (5.5, 8.5)
 """Contrast over noise times the root of the independent cells: no spot up to the first, full confidence from
@@ -139,7 +123,7 @@ SAME_SPOT_CELLS = 2.0
 
 
 SAME_DISC_CELLS = 0.5
-"""A spot this close to the disc is the disc, and the spot's position is the more precise one.
+"""A certain spot this close to the disc is the disc, and the spot's position is the more precise one.
 
 Rows: spot, colours, full contrast, white, within 0.3.
 """
@@ -220,7 +204,7 @@ class EvidenceDecoder:
         grey = None if self._colored else image[:, :, 0]
         rival = background.level + MIN_RIVAL_CONTRAST_SHARE * contrast
         best, best_blob = NO_SPOT, None
-        for threshold in _clear_thresholds(background.below, background.level, contrast, self._shares):
+        for threshold in clear_thresholds(background, contrast, self._shares):
             found = find_blob(evidence, threshold, peak, rival, near)
             blob, other = found.blob, found.rival
             confidence = clarity * found.share * blob.compactness
@@ -240,7 +224,13 @@ class EvidenceDecoder:
             best = _refined_by_outline(best, best_blob, evidence, image)
             if best.confidence >= CERTAIN_CONFIDENCE:
                 return best
-        return _best_flat_shape(best, image, peak, clarity, near)
+        flat = cells_of_color(image, peak)
+        shade = cells_of_color(image, peak, SHADE_TOLERANCE)
+        target = find_flat_target(flat, shade, near)
+        if target is not None and clarity * target.confidence > best.confidence:
+            best = _flat_spot(target, clarity * target.confidence)
+        # What is white is looked for as a shaded disc, too, which finds those of one flat level as well.
+        return best if self._is_white else _best_round_shape(best, flat, clarity)
 
     def _grey(self, image: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
         """What the graph removes hot pixels from, uint8 [H, W]; None if a colour's weights are unknown."""
@@ -272,7 +262,7 @@ def _by_disc(large: Spot, disc: ShadedDisc | None) -> Spot:
     if disc is None:
         return large if large.confidence >= SUFFICIENT_CONFIDENCE else NO_SPOT
     apart = math.dist((large.x, large.y), (disc.x, disc.y))
-    if apart < SAME_DISC_CELLS:
+    if apart < SAME_DISC_CELLS and large.confidence >= SUFFICIENT_CONFIDENCE:
         return replace(large, confidence=max(large.confidence, disc.confidence))
     if large.confidence >= disc.confidence and apart < SAME_DISC_SHARE * disc.radius:
         return large
@@ -331,37 +321,6 @@ def _clearness(image: NDArray[np.uint8], found: FoundBlob, contrast: float) -> f
     return ramp(height / noise_outside(image, found.outside()), *CLEAR_SIGMAS)
 
 
-def _clear_thresholds(
-    below: Sequence[float], level: float, contrast: float, shares: Sequence[float]
-) -> list[float]:
-    """Thresholds, grey levels, that separate a spot from the background: the lowest and the best one.
-
-    `level`: brightness of the background; empty if no threshold does.
-    """
-    total = below[-1]
-    most_above, gap = MAX_COVERED_SHARE * total, FLANK_DEPTH_SHARE * contrast - 1.0
-    thresholds, flanks = [], []
-    for share in shares:
-        threshold = level + share * contrast
-        not_above = below[int(threshold) + 1]
-        above = total - not_above
-        if above > most_above:
-            continue
-        flank = not_above - below[int(threshold - gap)]
-        thresholds.append(threshold)
-        flanks.append((flank + UNSEEN_FLANK_CELLS) / above)
-        if not flank:  # no higher threshold has less of a flank
-            break
-    times, more, most = FLANK_LIMITS
-    least = min(flanks, default=math.inf)
-    if least > most:
-        return []
-    best = flanks.index(least)
-    limit = min(times * least + more, most)
-    first = next(k for k, flank in enumerate(flanks) if flank <= limit)
-    return [thresholds[k] for k in ((first, best) if first < best else (best,))]
-
-
 def _refined_by_outline(spot: Spot, blob: Blob, evidence: NDArray[Any], image: NDArray[np.uint8]) -> Spot:
     """The spot by the outline of its flat colour in an RGB image, if that colour covers most of the blob."""
     column, row = cv2.minMaxLoc(evidence[blob.window], mask=blob.mask)[3]
@@ -373,14 +332,8 @@ def _refined_by_outline(spot: Spot, blob: Blob, evidence: NDArray[Any], image: N
     return _flat_spot(target, spot.confidence)
 
 
-def _best_flat_shape(
-    best: Spot, image: NDArray[np.uint8], peak: tuple[int, int], clarity: float, near: Position | None
-) -> Spot:
-    """The best target among the cells of the peak's colour, or `best` if none has more confidence."""
-    flat = cells_of_color(image, peak)
-    target = find_flat_target(flat, cells_of_color(image, peak, SHADE_TOLERANCE), near)
-    if target is not None and clarity * target.confidence > best.confidence:
-        best = _flat_spot(target, clarity * target.confidence)
+def _best_round_shape(best: Spot, flat: NDArray[np.uint8], clarity: float) -> Spot:
+    """The best disc among the cells of the peak's colour, or `best` if none has more confidence."""
     if best.confidence < clarity * MAX_ROUND_CONFIDENCE:
         disc = find_round_target(flat)
         if disc is not None and clarity * disc.confidence > best.confidence:

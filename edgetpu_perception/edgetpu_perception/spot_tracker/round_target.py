@@ -65,7 +65,7 @@ class RoundTarget:
 def find_round_target(flat: NDArray[np.uint8]) -> RoundTarget | None:
     """Find the disc with the most complete outline among the non-zero cells of a map [H, W], if any."""
     outline = _outline(flat)
-    if len(outline) < MIN_OUTLINE_POINTS:
+    if len(outline.x) < MIN_OUTLINE_POINTS:
         return None
     best = None
     for start in find_circles(outline, flat.shape, MAX_CIRCLES):
@@ -82,10 +82,12 @@ def _outline(flat: NDArray[np.uint8]) -> Outline:
     slope = np.stack([cv2.Sobel(smooth, cv2.CV_32F, 1, 0), cv2.Sobel(smooth, cv2.CV_32F, 0, 1)], axis=-1)
     y, x = np.nonzero((flat[:, 1:] > 0) != (flat[:, :-1] > 0))
     v, u = np.nonzero((flat[1:] > 0) != (flat[:-1] > 0))
-    points = np.vstack([np.column_stack([x + 0.5, y]), np.column_stack([u, v + 0.5])])
     outwards = -np.vstack([slope[y, x] + slope[y, x + 1], slope[v, u] + slope[v + 1, u]]).astype(np.float64)
-    normals = outwards / np.maximum(np.linalg.norm(outwards, axis=1, keepdims=True), 1e-6)
-    return Outline(points, normals, np.ones(len(points)))
+    x_normal, y_normal = (
+        outwards / np.maximum(np.linalg.norm(outwards, axis=1, keepdims=True), 1e-6)
+    ).T.copy()
+    x_points, y_points = np.concatenate([x + 0.5, u]), np.concatenate([y, v + 0.5])
+    return Outline(x_points, y_points, x_normal, y_normal, np.ones(len(x_points)))
 
 
 def _target(flat: NDArray[np.uint8], circle: FittedCircle) -> RoundTarget | None:
