@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from geometry_msgs.msg import Twist
 from rclpy.executors import SingleThreadedExecutor
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
@@ -33,6 +34,8 @@ from edgetpu_dashboard.nodes.graph_view import MOST_DIAGNOSTICS, Diagnostic, Gra
 from edgetpu_driver.cli.main import main as edgetpu
 from edgetpu_driver.errors import InputError, UnavailableError
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
+
+GUARD = "contact_guard: measurements"
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +114,29 @@ def test_results_become_numbers_and_curves(graph: Any, view: GraphView) -> None:
     assert 1.0 < log.pace(time.monotonic()).rate < 60.0
     assert 0.0 < log.pace(time.monotonic()).latency < 2.0
     assert any(value is not None for _, value, _ in log.curves["x"].points(time.monotonic()))
+
+
+def test_numbers_that_a_node_takes_and_gives_are_found(graph: Any, view: GraphView, start_node: Any) -> None:
+    guard = start_node("edgetpu_control", "contact_guard", use_odometry="true")
+    servo = start_node("edgetpu_control", "visual_servo")
+    asked = graph.node.create_publisher(Twist, "cmd_vel_in", 1)
+    refresh_until(graph, view, lambda: len(view.nodes["contact_guard"].signals) == 3)
+    refresh_until(graph, view, lambda: view.nodes["visual_servo"].takes == ("spot_tracker",))
+    signals = {each.topic: each for each in view.nodes["contact_guard"].signals}
+    assert {topic: each.published for topic, each in signals.items()} == {
+        "cmd_vel": True,
+        "cmd_vel_in": False,
+        "odom": False,
+    }
+    twist = Twist()
+    twist.linear.x = 0.125
+    graph.spin_until(lambda: bool(asked.publish(twist) or signals["cmd_vel_in"].log.count))
+    assert signals["cmd_vel_in"].log.last == {"linear.x": 0.125, "angular.z": 0.0}
+    graph.spin_until(lambda: "limited by" in view.nodes["contact_guard"].readings.get(GUARD, {}))
+    assert view.nodes["contact_guard"].readings[GUARD]["limited by"].words
+    graph.node.destroy_publisher(asked)
+    guard.stop()
+    servo.stop()
 
 
 def test_diagnostics_and_the_state_of_the_driver_arrive(graph: Any, view: GraphView) -> None:

@@ -39,8 +39,9 @@ def nodes(start_node: Any, graph: Any) -> dict[str, Any]:
     driver = start_node("edgetpu_driver", "edgetpu_node", backend="cpu")
     camera = start_node("edgetpu_dashboard", "camera", width=160, height=120, frame_rate=20.0)
     tracker = start_node("edgetpu_perception", "spot_tracker", keep_state="false")
+    servo = start_node("edgetpu_control", "visual_servo")
     graph.await_device()
-    return {"edgetpu": driver, "camera": camera, "spot_tracker": tracker}
+    return {"edgetpu": driver, "camera": camera, "spot_tracker": tracker, "visual_servo": servo}
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +90,19 @@ def test_a_running_node_shows_its_picture_numbers_and_curves(browser: Any) -> No
     wait(browser, lambda: "Hz · latency" in text(browser, "#numbers"))
     wait(browser, lambda: "±" in text(browser, "#curve_x .value"))
     assert text(browser, "#state") == "running"
+
+
+def test_a_node_without_results_shows_what_it_takes_and_gives(browser: Any) -> None:
+    show(browser, "visual_servo")
+    wait(browser, lambda: "rad/s" in text(browser, "#curve_visual_servo_cmd_vel_angular_z .value"))
+    wait(browser, lambda: "±" in text(browser, "#curve_spot_tracker_servo_error_bearing_x .value"))
+    wait(browser, lambda: "Hz · dropped" in text(browser, "#numbers"))
+    wait(browser, lambda: "malformed" in text(browser, "#facts"))
+
+
+def test_the_diagnostics_of_the_driver_are_curves(browser: Any) -> None:
+    show(browser, "edgetpu")
+    wait(browser, lambda: "READY" in text(browser, "#curves"))
 
 
 def test_every_node_of_the_table_is_listed(browser: Any) -> None:

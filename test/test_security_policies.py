@@ -96,7 +96,9 @@ def test_every_restricted_service_is_for_the_operator_only_but_for_the_models_of
 def test_the_dashboard_may_read_results_and_call_what_its_page_offers_but_no_files_and_states() -> None:
     seen = names_of("dashboard", "subscribe")
     assert {"/camera/image_raw", "/looming/debug_image", "/looming/time_to_contact", "/diagnostics"} <= seen
-    assert not {name for name in seen if name.endswith(("/cmd_vel", "/heartbeat"))}
+    assert {"/cmd_vel_in", "/cmd_vel", "/visual_servo/cmd_vel", "/odom"} <= seen
+    assert not {name for name in seen if name.endswith("/heartbeat")}
+    assert not {name for name in names_of("dashboard", "publish") if name.endswith(("cmd_vel", "cmd_vel_in"))}
     calls = {name.rpartition("/")[2] for name in names_of("dashboard", "request")}
     assert {"set_parameters", "set_color", "set_weights", "load_model", "step", "add_place"} <= calls
     assert not {name for name in calls if name.startswith(("save_", "change_state", "learn", "invoke"))}

@@ -65,3 +65,12 @@ def test_a_node_that_has_stopped_has_no_rate() -> None:
     pace = log.pace(10.0)
     assert pace.rate == 0.0
     assert math.isnan(pace.latency)
+
+
+def test_a_log_without_a_list_of_fields_keeps_all_that_come() -> None:
+    log = ResultLog()
+    log.add(0.0, {"speed": 1.0}, math.nan)
+    log.add(1.0, {"speed": 2.0, "turn": 3.0}, math.nan)
+    assert log.curves["speed"].points(1.0) == [(-1.0, 1.0, 0.0), (0.0, 2.0, 0.0)]
+    assert log.curves["turn"].points(1.0) == [(0.0, 3.0, 0.0)]
+    assert math.isnan(log.pace(1.0).latency)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from edgetpu_dashboard.live.curves import ResultLog
+from edgetpu_dashboard.live.readings import Reading
+from edgetpu_dashboard.live.signals import Signal
 from edgetpu_dashboard.live.snapshot import snapshot
 
 
@@ -17,8 +20,38 @@ def view(values: dict[str, str], log: ResultLog | None = None, fields: tuple[Any
     """The view of one node, `eye`, with one diagnostic."""
     diagnostic = SimpleNamespace(level="warning", message="no images", values=values)
     result = SimpleNamespace(values=fields)
-    eye = SimpleNamespace(running=True, diagnostics={"eye": diagnostic}, log=log, result=result)
+    eye = SimpleNamespace(
+        running=True,
+        diagnostics={"eye": diagnostic},
+        log=log,
+        result=result,
+        takes=(),
+        signals=(),
+        readings={},
+    )
     return SimpleNamespace(lock=threading.RLock(), nodes={"eye": eye}, pictured=lambda: {"eye": "eye"})
+
+
+def log_of(**row: float) -> ResultLog:
+    """A log of one row, received now."""
+    log = ResultLog()
+    log.add(time.monotonic(), row, 0.0)
+    return log
+
+
+def read(key: str, text: str) -> Reading:
+    """A value of a diagnostic, received now."""
+    reading = Reading(key)
+    reading.add(time.monotonic(), text)
+    return reading
+
+
+def shown(found: Any) -> dict[str, tuple[Any, ...]]:
+    """Of each curve what it is, its last value and its unit, and whether it has a point."""
+    return {
+        each["id"]: (each["meaning"], each["value"], each["unit"], len(each["points"]))
+        for each in found["curves"]
+    }
 
 
 def test_a_node_has_the_counts_of_its_diagnostics() -> None:
@@ -46,3 +79,53 @@ def test_what_json_cannot_hold_is_left_out() -> None:
     found = snapshot(view({}, log, (value,)), "eye")
     json.dumps(found, allow_nan=False)
     assert found["curves"][0]["value"] is None
+
+
+def test_the_numbers_that_a_node_gives_and_takes_are_curves_with_their_topics() -> None:
+    found = view({})
+    found.nodes["eye"].signals = (
+        Signal("cmd_vel_in", False, log_of(**{"angular.z": 0.5})),
+        Signal("eye/cmd_vel", True, log_of(**{"linear.x": 0.25})),
+        Signal("eye/command", True, log_of(data=3.0)),
+    )
+    assert shown(snapshot(found, "eye")) == {
+        "eye/cmd_vel linear.x": ("speed, published on eye/cmd_vel", 0.25, "m/s", 1),
+        "eye/command data": ("published on eye/command", 3.0, "", 1),
+        "cmd_vel_in angular.z": ("turn rate, left positive, received on cmd_vel_in", 0.5, "rad/s", 1),
+    }
+
+
+def test_a_node_without_results_has_the_rate_of_what_it_publishes() -> None:
+    found = view({})
+    log = ResultLog()
+    for step in range(3):
+        log.add(time.monotonic() + 0.1 * step, {}, float("nan"))
+    found.nodes["eye"].signals = (Signal("eye/cmd_vel", True, log),)
+    summary = snapshot(found, "none")["nodes"]["eye"]
+    assert (summary["rate"], summary["latency"]) == (10.0, None)
+    assert "valid" not in summary
+
+
+def test_the_results_that_a_node_takes_are_curves_of_it_too() -> None:
+    found = view({}, log_of(x=2.0), (SimpleNamespace(field="x", meaning="place", unit="m", sigma=""),))
+    found.nodes["eye"].result.topic = "error"
+    found.nodes["servo"] = SimpleNamespace(**vars(found.nodes["eye"]) | {"log": None, "takes": ("eye",)})
+    assert shown(snapshot(found, "servo")) == {"eye/error x": ("place, received on eye/error", 2.0, "m", 1)}
+
+
+def test_values_of_diagnostics_are_facts_and_curves_but_for_the_counters() -> None:
+    found = view({})
+    pairs = {"images": "7", "dropped": "0", "state": "FREE", "distance, m": "0.5 +- 0.1"}
+    found.nodes["eye"].readings = {"eye: images": {key: read(key, text) for key, text in pairs.items()}}
+    answer = snapshot(found, "eye")
+    assert answer["facts"] == {
+        "eye: images": {"images": "7", "dropped": "0", "state": "FREE", "distance": "0.5 +- 0.1 m"}
+    }
+    state, distance = answer["curves"]
+    assert (state["field"], state["words"], state["value"]) == ("state", ["FREE"], 0.0)
+    assert (distance["field"], distance["value"], distance["sigma"], distance["unit"]) == (
+        "distance",
+        0.5,
+        0.1,
+        "m",
+    )

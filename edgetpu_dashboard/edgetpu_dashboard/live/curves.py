@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -63,7 +63,7 @@ class Pace:
     rate: float
     """Results per second."""
     latency: float
-    """Median time from the stamp of an image to its result here, s; NaN without results."""
+    """Median time from the stamp of an image to its result here, s; NaN without stamped results."""
     gap: float
     """Longest time between two results of the last seconds, s; NaN with less than two."""
 
@@ -71,11 +71,15 @@ class Pace:
 class ResultLog:
     """The last result of a node, the curves of its values, and its pace."""
 
-    def __init__(self, values: Mapping[str, str]) -> None:
-        """values: fields to keep, each with the field of its standard deviation or an empty name."""
-        self._values = dict(values)
+    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        """values: fields to keep, each with the field of its standard deviation or an empty name.
+
+        None: all that come.
+        """
+        self._values = dict(values or {})
+        self._keeps_all = values is None
         self._arrivals: deque[tuple[float, float]] = deque()
-        self.curves: dict[str, Curve] = {field: Curve() for field in values}
+        self.curves: dict[str, Curve] = {field: Curve() for field in self._values}
         self.last: dict[str, float] = {}
         """The last row, by field."""
         self.count = 0
@@ -88,16 +92,23 @@ class ResultLog:
         self._arrivals.append((now, latency))
         self._forget(now)
         valid = bool(row.get("valid", True))
+        if self._keeps_all:
+            self._keep(row)
         for field, sigma in self._values.items():
             value = float(row.get(field, math.nan)) if valid else math.nan
             self.curves[field].add(now, value, float(row.get(sigma, 0.0)) if sigma else 0.0)
+
+    def _keep(self, fields: Iterable[str]) -> None:
+        for field in fields:
+            if field not in self.curves:
+                self._values[field], self.curves[field] = "", Curve()
 
     def pace(self, now: float) -> Pace:
         """Return rate and latency over the last RATE_WINDOW seconds."""
         self._forget(now)
         times = [time for time, _ in self._arrivals]
         gaps = [later - sooner for sooner, later in pairwise(times)]
-        latencies = [latency for _, latency in self._arrivals]
+        latencies = [latency for _, latency in self._arrivals if math.isfinite(latency)]
         return Pace(
             # For a node that has just started, over the time since then.
             (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else 0.0,

@@ -5,11 +5,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
+from edgetpu_dashboard.live.curves import Point
+from edgetpu_dashboard.live.signals import meaning_of
+from edgetpu_driver.node_kit.diagnostics import Counters
+
 _SEVERITY = ("ok", "stale", "warning", "error")
+_COUNTS = tuple(each.name for each in fields(Counters))
+"""Values of diagnostics that only grow, and so have no curves."""
 _DIGITS = 15
-"""Largest integer that a browser represents exactly."""
+"""Digits of the largest integers that a browser represents exactly."""
+_LONGEST_GAP = 1.0
+"""Seconds between two points of a curve that are joined."""
+_LONGEST_GAP_OF_READINGS = 3.0
+"""The same for diagnostics, which come once a second."""
 
 
 def snapshot(view: Any, name: str) -> dict[str, Any]:
@@ -22,8 +33,14 @@ def snapshot(view: Any, name: str) -> dict[str, Any]:
             for each, viewed in view.nodes.items()
         }
         shown = view.nodes.get(name)
-        curves = _curves(shown, now) if shown is not None and shown.log is not None else []
-        return {"node": name, "nodes": nodes, "curves": curves}
+        found: dict[str, Any] = {"node": name, "nodes": nodes, "curves": [], "facts": {}}
+        if shown is not None:
+            found["curves"] = _all_curves(view, shown, now)
+            found["facts"] = {
+                entry: {each.name: f"{each.text} {each.unit}".rstrip() for each in readings.values()}
+                for entry, readings in shown.readings.items()
+            }
+        return found
 
 
 def _summary(viewed: Any, now: float) -> dict[str, Any]:
@@ -36,12 +53,16 @@ def _summary(viewed: Any, now: float) -> dict[str, Any]:
         "dropped": sum(_count(each.values, "dropped") for each in entries),
         "failed": sum(_count(each.values, "failed") for each in entries),
     }
-    if viewed.log is not None:
-        pace = viewed.log.pace(now)
+    log = viewed.log or next((signal.log for signal in viewed.signals if signal.published), None)
+    if log is not None:
+        pace = log.pace(now)
         found |= {
             "rate": round(pace.rate, 1),
             "latency": _number(1e3 * pace.latency),
             "gap": _number(1e3 * pace.gap),
+        }
+    if viewed.log is not None:
+        found |= {
             "valid": bool(viewed.log.last.get("valid", False)),
             "confidence": _number(viewed.log.last.get("confidence", math.nan)),
         }
@@ -54,18 +75,85 @@ def _count(values: Mapping[str, str], key: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
 
 
-def _curves(viewed: Any, now: float) -> list[dict[str, Any]]:
+def _all_curves(view: Any, viewed: Any, now: float) -> list[dict[str, Any]]:
+    """Of its results, of the results that it takes, of other numbers out and in, and of diagnostics."""
+    found = _curves_of_results(viewed, now) if viewed.log is not None else []
+    for name in viewed.takes:
+        other = view.nodes.get(name)
+        if other is not None and other.log is not None:
+            topic = f"{name}/{other.result.topic}"
+            found += _marked(_curves_of_results(other, now), topic, published=False)
+    for signal in sorted(viewed.signals, key=lambda each: (not each.published, each.topic)):
+        found += _marked(_curves_of_signal(signal.log, now), signal.topic, published=signal.published)
+    for entry, readings in viewed.readings.items():
+        subject = entry.partition(": ")[2]
+        curves = [
+            _curve_of_reading(entry, each, now)
+            for key, each in readings.items()
+            if key not in (*_COUNTS, subject)
+        ]
+        found += [each for each in curves if each is not None]
+    return found
+
+
+def _curve(field: str, meaning: str, unit: str, points: list[Point]) -> dict[str, Any]:
+    """What all curves have; no last value yet."""
+    return {
+        "id": field,
+        "field": field,
+        "meaning": meaning,
+        "unit": unit,
+        "value": None,
+        "sigma": None,
+        "words": [],
+        "gap": _LONGEST_GAP,
+        "points": [[t, _number(v), _number(s)] for t, v, s in points],
+    }
+
+
+def _curves_of_results(viewed: Any, now: float) -> list[dict[str, Any]]:
+    last = viewed.log.last
     return [
-        {
-            "field": value.field,
-            "meaning": value.meaning,
-            "unit": value.unit,
-            "value": _number(viewed.log.last.get(value.field, math.nan)),
-            "sigma": _number(viewed.log.last.get(value.sigma, math.nan)) if value.sigma else None,
-            "points": [[t, _number(v), _number(s)] for t, v, s in viewed.log.curves[value.field].points(now)],
+        _curve(value.field, value.meaning, value.unit, viewed.log.curves[value.field].points(now))
+        | {
+            "value": _number(last.get(value.field, math.nan)),
+            "sigma": _number(last.get(value.sigma, math.nan)) if value.sigma else None,
         }
         for value in viewed.result.values
     ]
+
+
+def _curves_of_signal(log: Any, now: float) -> list[dict[str, Any]]:
+    return [
+        _curve(field, *meaning_of(field), curve.points(now)) | {"value": _number(log.last.get(field))}
+        for field, curve in log.curves.items()
+    ]
+
+
+def _marked(curves: list[dict[str, Any]], topic: str, *, published: bool) -> list[dict[str, Any]]:
+    """Name the topic, and its direction, in curves of another topic than that of the results."""
+    way = f"{'published on' if published else 'received on'} {topic}"
+    return [
+        each
+        | {
+            "id": f"{topic} {each['field']}",
+            "meaning": f"{each['meaning']}, {way}" if each["meaning"] else way,
+        }
+        for each in curves
+    ]
+
+
+def _curve_of_reading(entry: str, reading: Any, now: float) -> dict[str, Any] | None:
+    if reading.curve is None:
+        return None
+    words = [*reading.words]
+    return _curve(reading.name, f"diagnostics, {entry}", reading.unit, reading.curve.points(now)) | {
+        "id": f"{entry} {reading.name}",
+        "value": _number(reading.value),
+        "sigma": _number(reading.sigma),
+        "words": words,
+        "gap": _LONGEST_GAP_OF_READINGS,
+    }
 
 
 def _number(value: float | None) -> float | None:

@@ -12,6 +12,7 @@ from rclpy.timer import Timer
 from sensor_msgs.msg import CameraInfo, Image
 
 from edgetpu_dashboard.live.launcher import Launcher, LaunchError
+from edgetpu_dashboard.live.signals import SIGNAL_TYPES
 from edgetpu_dashboard.nodes.bag_recorder import BagRecorder
 from edgetpu_dashboard.nodes.graph_calls import CALLED, GraphCalls
 from edgetpu_dashboard.nodes.graph_view import GraphView
@@ -80,11 +81,15 @@ class DashboardNode(BaseNode):
 
     @classmethod
     def types_on_demand(cls) -> frozenset[str]:
-        """Return the types of images, of the results of all nodes, and of the services that users call."""
+        """Return the types of images, of results and other numbers, and of the services that users call."""
         results = (entry.load().results for entry in node_table().values())
         topics = {CameraInfo, Image, *(result.message_type for result in results if result is not None)}
         return frozenset(
-            {*(_type_name(each, "msg") for each in topics), *(_type_name(each, "srv") for each in CALLED)}
+            {
+                *(_type_name(each, "msg") for each in topics),
+                *(_type_name(each, "srv") for each in CALLED),
+                *SIGNAL_TYPES,
+            }
         )
 
     def __init__(self, **options: Any) -> None:

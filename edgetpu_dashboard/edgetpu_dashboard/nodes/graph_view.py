@@ -19,7 +19,10 @@ from rclpy.qos import qos_profile_sensor_data
 from edgetpu_dashboard.live.curves import ResultLog
 from edgetpu_dashboard.live.newest_pictures import OverlayTap
 from edgetpu_dashboard.live.pictures import CAMERA_VIEW
+from edgetpu_dashboard.live.readings import Reading
+from edgetpu_dashboard.live.signals import SIGNAL_TYPES, Signal
 from edgetpu_dashboard.nodes.picture_subscriptions import PictureSubscriptions, Tap
+from edgetpu_dashboard.nodes.signal_taps import SignalTaps
 from edgetpu_driver.errors import DependencyMissingError, InputError
 from edgetpu_driver.node_kit.node_table import DRIVER, NodeEntry, all_nodes, node_table
 from edgetpu_driver.node_kit.parameters import Setting
@@ -33,6 +36,8 @@ _CAMERA = "camera"
 """Name of the suite's camera node."""
 MOST_DIAGNOSTICS = 50
 """Most entries kept of a node; a driver has one for each stick, and other programs may add more."""
+MOST_READINGS = 50
+"""Most values kept of an entry."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,12 @@ class ViewedNode:
     """The value of its parameter `roi`, as far as known."""
     diagnostics: dict[str, Diagnostic] = field(default_factory=dict)
     """By name, the newest last."""
+    readings: dict[str, dict[str, Reading]] = field(default_factory=dict)
+    """Values of the diagnostics, by name and key."""
+    takes: tuple[str, ...] = ()
+    """Names of the nodes whose results it subscribes to."""
+    signals: tuple[Signal, ...] = ()
+    """Other numbers that it subscribes to and publishes."""
 
     @property
     def settings(self) -> Mapping[str, Setting]:
@@ -74,8 +85,14 @@ class ViewedNode:
         """Store an entry of /diagnostics; the oldest is dropped if there are too many."""
         self.diagnostics.pop(diagnostic.name, None)
         self.diagnostics[diagnostic.name] = diagnostic
+        readings = self.readings.setdefault(diagnostic.name, {})
+        for key, text in list(diagnostic.values.items())[:MOST_READINGS]:
+            readings.setdefault(key, Reading(key)).add(time.monotonic(), text)
+        for key in readings.keys() - diagnostic.values.keys():
+            del readings[key]
         if len(self.diagnostics) > MOST_DIAGNOSTICS:
-            del self.diagnostics[next(iter(self.diagnostics))]
+            oldest = next(iter(self.diagnostics))
+            del self.diagnostics[oldest], self.readings[oldest]
 
 
 class GraphView:
@@ -90,6 +107,7 @@ class GraphView:
         self.received = 0
         """Results, states of the driver and diagnostics since the start."""
         self.pictures = PictureSubscriptions(node)
+        self._signals = SignalTaps(node, self._on_numbers)
         self._subscriptions: dict[str, Any] = {}
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
         node.create_subscription(DeviceStatus, f"{DRIVER}/status", self._on_status, QOS_LATCHED)
@@ -112,6 +130,7 @@ class GraphView:
             running = [viewed for viewed in self.nodes.values() if viewed.running]
         for viewed in running:
             self._look_at(viewed)
+        self._listen(running)
 
     def pictured(self) -> dict[str, str]:
         """Return the views of the running nodes that have pictures, by their names."""
@@ -184,6 +203,45 @@ class GraphView:
             lambda message: self._on_result(viewed, message),
             qos_profile_sensor_data,
         )
+
+    def _listen(self, running: Sequence[ViewedNode]) -> None:
+        """Find the numbers that the running nodes take and give, and subscribe to them."""
+        results = {
+            f"{self.full_name(name)}/{viewed.result.topic}": name
+            for name, viewed in self.nodes.items()
+            if viewed.result is not None
+        }
+        heard: set[str] = set()
+        for viewed in running:
+            published, subscribed = self._topics_of(viewed.entry.name)
+            found = [
+                Signal(topic.removeprefix(f"{self._namespace}/"), way, self._signals.log(topic, kind))
+                for way, topics in ((True, published), (False, subscribed))
+                for topic, kind in topics.items()
+                if kind in SIGNAL_TYPES and topic not in results
+            ]
+            heard |= {topic for topic in (*published, *subscribed) if topic not in results}
+            with self.lock:
+                viewed.takes = tuple(sorted(results[topic] for topic in subscribed if topic in results))
+                viewed.signals = tuple(found)
+        self._signals.keep(heard)
+
+    def _topics_of(self, name: str) -> tuple[dict[str, str], dict[str, str]]:
+        """The topics that a node publishes, and those that it subscribes to, with the type of each."""
+        namespace = self._namespace or "/"
+        try:
+            published = self._node.get_publisher_names_and_types_by_node(name, namespace)
+            subscribed = self._node.get_subscriber_names_and_types_by_node(name, namespace)
+        except _rclpy.NodeNameNonExistentError:  # it has just ended
+            return {}, {}
+        return {topic: types[0] for topic, types in published}, {
+            topic: types[0] for topic, types in subscribed
+        }
+
+    def _on_numbers(self, log: ResultLog, now: float, row: Mapping[str, float], latency: float) -> None:
+        with self.lock:
+            self.received += 1
+            log.add(now, row, latency)
 
     def _on_result(self, viewed: ViewedNode, message: Any) -> None:
         assert viewed.result is not None

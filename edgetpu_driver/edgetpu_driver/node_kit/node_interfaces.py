@@ -48,14 +48,14 @@ class Interfaces:
         )
 
     def open_later(self, others: Iterable[Interfaces], types: frozenset[str]) -> Interfaces:
-        """Return these interfaces, and topics and services of those types that other nodes offer."""
+        """Return these interfaces, topics of those types that other nodes have, and services they offer."""
         offered = list(others)
 
         def wanted(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
             return {name: kind for each in found for name, kind in each.items() if kind in types}
 
         subscribes, calls = (
-            wanted(each.publishes for each in offered),
+            wanted(topics for each in offered for topics in (each.publishes, each.subscribes)),
             wanted(each.provides for each in offered),
         )
         return self.join(Interfaces(self.name, self.namespace, {}, subscribes, {}, calls))

@@ -1,4 +1,4 @@
-// The curves of a node's results over the last minute, with bands of one standard deviation.
+// The curves of a node's numbers over the last minute, with bands of one standard deviation, and its facts.
 "use strict";
 
 const edgetpuCurves = (() => {
@@ -7,32 +7,54 @@ const edgetpuCurves = (() => {
   function draw(curves) {
     const list = document.getElementById("curves");
     if (!list) return;
-    const ids = curves.map((curve) => `curve_${curve.field}`);
+    const ids = curves.map((curve) => `curve_${curve.id.replace(/\W+/g, "_")}`);
     for (const element of [...list.children]) if (!ids.includes(element.id)) element.remove();
-    for (const curve of curves) {
-      let element = document.getElementById(`curve_${curve.field}`);
+    for (const [number, curve] of curves.entries()) {
+      let element = document.getElementById(ids[number]);
       if (!element) {
         element = document.createElement("div");
-        element.id = `curve_${curve.field}`;
+        element.id = ids[number];
         element.className = "curve";
         element.innerHTML = '<div class="caption"><b></b> <span class="meaning"></span><span class="value"></span></div><canvas></canvas>';
         element.querySelector("b").textContent = curve.field;
-        list.appendChild(element);
       }
-      element.querySelector(".meaning").textContent = curve.meaning;
+      if (list.children[number] !== element) list.insertBefore(element, list.children[number] || null);
+      const meaning = element.querySelector(".meaning");
+      meaning.textContent = meaning.title = curve.meaning;
       element.querySelector(".value").textContent = inWords(curve);
-      drawCurve(element.querySelector("canvas"), curve.points);
+      drawCurve(element.querySelector("canvas"), curve);
     }
+  }
+
+  // The values of diagnostics, a list for each entry.
+  function drawFacts(entries) {
+    const list = document.getElementById("facts");
+    if (!list) return;
+    list.replaceChildren(...Object.entries(entries).map(([entry, facts]) => {
+      const element = document.createElement("section");
+      element.innerHTML = '<div class="name"></div><dl class="facts"></dl>';
+      element.querySelector(".name").textContent = entry;
+      for (const [name, value] of Object.entries(facts)) {
+        for (const [kind, text] of [["dt", name], ["dd", value || "none"]]) {
+          const part = document.createElement(kind);
+          part.textContent = text;
+          element.querySelector("dl").append(part);
+        }
+      }
+      return element;
+    }));
   }
 
   function inWords(curve) {
     if (curve.value === null) return "no value";
+    if (curve.words.length) return curve.words[curve.value];
     const digits = (value) => Number(value.toPrecision(4)).toString();
     const sigma = curve.sigma ? ` ± ${Number(curve.sigma.toPrecision(2))}` : "";
     return `${digits(curve.value)}${sigma} ${curve.unit}`;
   }
 
-  function drawCurve(canvas, points) {
+  function drawCurve(canvas, curve) {
+    const points = curve.points, words = curve.words;
     const ratio = window.devicePixelRatio || 1;
     const width = canvas.clientWidth, height = canvas.clientHeight;
     if (canvas.width !== width * ratio) canvas.width = width * ratio;
@@ -43,17 +65,21 @@ const edgetpuCurves = (() => {
     const measured = points.filter((point) => point[1] !== null);
     let low = Math.min(...measured.map((point) => point[1] - point[2]));
     let high = Math.max(...measured.map((point) => point[1] + point[2]));
+    if (words.length) [low, high] = [-0.3, words.length - 0.3];
     if (!Number.isFinite(low)) [low, high] = [-1, 1];
     if (high - low < 1e-9) [low, high] = [low - 0.5, high + 0.5];
-    const margin = 44, foot = 14;
+    const margin = words.length ? 4 : 44, foot = 14;
     const x = (time) => margin + (1 + time / WINDOW) * (width - margin - 4);
     const y = (value) => 8 + (1 - (value - low) / (high - low)) * (height - foot - 14);
     context.font = "10px sans-serif";
     context.fillStyle = context.strokeStyle = "#7d8b99";
     context.lineWidth = 1;
     context.textAlign = "right";
-    for (const value of [low, (low + high) / 2, high]) {
-      context.fillText(Number(value.toPrecision(3)), margin - 5, y(value) + 3);
+    for (const value of words.length ? words.keys() : [low, (low + high) / 2, high]) {
+      if (words.length) {
+        context.textAlign = "left";
+        context.fillText(words[value], margin + 2, y(value) - 3);
+      } else context.fillText(Number(value.toPrecision(3)), margin - 5, y(value) + 3);
       context.globalAlpha = 0.25;
       context.beginPath();
       context.moveTo(margin, y(value));
@@ -65,7 +91,7 @@ const edgetpuCurves = (() => {
     for (const time of [-60, -40, -20, 0]) {
       context.fillText(time ? `${time} s` : "now", Math.min(Math.max(x(time), 12), width - 14), height - 2);
     }
-    for (const run of runs(points)) {
+    for (const run of runs(points, curve.gap)) {
       context.fillStyle = "rgba(77, 182, 255, 0.25)";
       context.beginPath();
       for (const [time, value, sigma] of run) context.lineTo(x(time), y(value + sigma));
@@ -76,18 +102,23 @@ const edgetpuCurves = (() => {
       context.lineCap = "round"; // so that a single point is seen, too
       context.beginPath();
       context.moveTo(x(run[0][0]), y(run[0][1]));
-      for (const [time, value] of run) context.lineTo(x(time), y(value));
+      let before = run[0][1];
+      for (const [time, value] of run) {
+        if (words.length) context.lineTo(x(time), y(before)); // a step: there is nothing between words
+        context.lineTo(x(time), y(value));
+        before = value;
+      }
       context.stroke();
     }
   }
 
   // Parts of a curve without a gap.
-  function runs(points) {
+  function runs(points, gap) {
     const found = [];
     let run = [];
     let last = null;
     for (const point of points) {
-      if (point[1] === null || (last !== null && point[0] - last > 1)) {
+      if (point[1] === null || (last !== null && point[0] - last > gap)) {
         if (run.length) found.push(run);
         run = [];
       }
@@ -98,5 +129,5 @@ const edgetpuCurves = (() => {
     return found;
   }
 
-  return { draw };
+  return { draw, drawFacts };
 })();

@@ -114,6 +114,7 @@ const edgetpuLive = (() => {
     if (paused) return;
     drawPace(node);
     edgetpuCurves.draw(message.curves);
+    edgetpuCurves.drawFacts(message.facts);
   }
 
   function lists() {
@@ -201,10 +202,14 @@ const edgetpuLive = (() => {
       return;
     }
     const ms = (value) => (value === null ? "-" : `${value.toFixed(1)} ms`);
-    const confidence = node.confidence === null ? "-" : node.confidence.toFixed(2);
-    element.textContent =
-      `${node.rate.toFixed(1)} Hz · latency ${ms(node.latency)} · dropped ${node.dropped} · ` +
-      `failed ${node.failed} · ${node.valid ? "valid" : "not valid"}, confidence ${confidence}`;
+    const parts = [`${node.rate.toFixed(1)} Hz`];
+    if (node.valid !== undefined || node.latency !== null) parts.push(`latency ${ms(node.latency)}`);
+    parts.push(`dropped ${node.dropped}`, `failed ${node.failed}`);
+    if (node.valid !== undefined) {
+      const confidence = node.confidence === null ? "-" : node.confidence.toFixed(2);
+      parts.push(`${node.valid ? "valid" : "not valid"}, confidence ${confidence}`);
+    }
+    element.textContent = parts.join(" · ");
   }
 
   // ---- controls ------------------------------------------------------------------------------------------

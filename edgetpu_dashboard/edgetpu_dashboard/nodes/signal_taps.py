@@ -1,0 +1,61 @@
+"""Subscribes to the numbers that running nodes take and give beside their results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
+from rclpy.node import Node
+from rclpy.qos import qos_profile_sensor_data
+
+from edgetpu_dashboard.live.curves import ResultLog
+from edgetpu_dashboard.live.signals import numbers_of, stamp_of
+from edgetpu_driver.node_kit.printable_text import one_line
+
+
+class SignalTaps:
+    """One subscription for each topic, whichever nodes publish it or take it. For the executor's thread."""
+
+    def __init__(
+        self, node: Node, add: Callable[[ResultLog, float, Mapping[str, float], float], None]
+    ) -> None:
+        """add: adds to a log, at a time, s, a row that came so long after its stamp, s."""
+        self._node, self._add = node, add
+        self._logs: dict[str, ResultLog] = {}
+        self._subscriptions: dict[str, Any] = {}
+
+    def log(self, topic: str, kind: str) -> ResultLog:
+        """Return what was received on a topic of one of SIGNAL_TYPES; from now on it is received."""
+        if topic not in self._logs:
+            log = self._logs[topic] = ResultLog()
+            try:
+                self._subscriptions[topic] = self._node.create_subscription(
+                    message_class(kind),
+                    topic,
+                    lambda message: self._on_message(log, kind, message),
+                    qos_profile_sensor_data,
+                )
+            except _rclpy.RCLError as error:  # the security policy does not allow it
+                self._node.get_logger().warning(f"{topic} is not shown: {one_line(error)}")
+        return self._logs[topic]
+
+    def keep(self, topics: set[str]) -> None:
+        """Forget all other topics."""
+        for topic in self._logs.keys() - topics:
+            del self._logs[topic]
+            if topic in self._subscriptions:
+                self._node.destroy_subscription(self._subscriptions.pop(topic))
+
+    def _on_message(self, log: ResultLog, kind: str, message: Any) -> None:
+        latency = 1e-9 * self._node.get_clock().now().nanoseconds - stamp_of(message)
+        self._add(log, time.monotonic(), numbers_of(kind, message), latency)
+
+
+def message_class(kind: str) -> type[Any]:
+    """Import a message type by its name, package/msg/Type."""
+    package, _, name = kind.split("/")
+    found: type[Any] = getattr(import_module(f"{package}.msg"), name)
+    return found
