@@ -102,6 +102,15 @@ def test_a_file_that_is_no_matrix_is_refused(browser: Any, tmp_path: Path) -> No
     wait(browser, lambda: "the file" in text(browser, ".q-notifications"))
 
 
+def test_a_model_is_sent_from_the_browsers_computer(browser: Any, models: Path, tmp_path: Path) -> None:
+    (tmp_path / "sent.tflite").write_bytes(body_pix_file())
+    upload = browser.find_element(By.CSS_SELECTOR, "[data-id=run_file] input[type=file]")
+    upload.send_keys(str(tmp_path / "sent.tflite"))
+    path = "return document.querySelector('input[data-id=run_path]').value"
+    wait(browser, lambda: browser.execute_script(path) == str(models / "sent.tflite"))
+    assert (models / "sent.tflite").read_bytes() == body_pix_file()
+
+
 def test_a_coral_model_runs_on_the_live_picture(browser: Any, models: Path) -> None:
     press(browser, "[data-id=run_kind]")
     options = ".q-menu .q-item"

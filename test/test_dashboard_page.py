@@ -100,6 +100,16 @@ def test_a_node_without_results_shows_what_it_takes_and_gives(browser: Any) -> N
     wait(browser, lambda: "malformed" in text(browser, "#facts"))
 
 
+def test_on_a_phone_the_panels_come_before_the_curves(browser: Any) -> None:
+    show(browser, "spot_tracker")
+    wait(browser, lambda: text(browser, "#curve_x .value"))
+    top = "return document.querySelector(`{}`).getBoundingClientRect().top"
+    panels, curves = (browser.execute_script(top.format(each)) for each in (".side", "#curves"))
+    picture = browser.execute_script(top.format("#picture"))
+    assert picture < curves
+    assert (picture < panels < curves) == (browser.execute_script("return window.innerWidth") <= 700)
+
+
 def test_the_diagnostics_of_the_driver_are_curves(browser: Any) -> None:
     show(browser, "edgetpu")
     wait(browser, lambda: "READY" in text(browser, "#curves"))

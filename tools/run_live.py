@@ -15,8 +15,18 @@ sys.path.insert(0, str(ROOT))
 
 from demo.errors import GraphError  # noqa: E402
 from demo.processes import find_executable, isolate  # noqa: E402
+from drive.scene_network import NAME, scene_network  # noqa: E402
+from edgetpu_driver.files.default_paths import default_model_dir  # noqa: E402
 
 BROWSERS = ("xdg-open", "chromium", "chromium-browser", "google-chrome", "firefox", "epiphany", "wslview")
+REMAPPINGS = (
+    "place_recognition:embedding:=embedder/embedding",
+    "contact_guard:cmd_vel_in:=visual_servo/cmd_vel",
+    "reservoir:signal:=optical_flow/flow",
+    "reservoir:target:=optical_flow/flow",
+    "spectrum:signal:=visual_compass/heading",
+)
+"""Of nodes that can be started on the page, so that each has something to work on."""
 DEFAULT_NODES = "spot_tracker,looming,optical_flow,visual_compass,pattern_tracker"
 
 
@@ -60,10 +70,18 @@ def main() -> int:
         "camera:source": given.camera,
         "camera:width": "320",
         "camera:height": "240",
+        "embedder:model": _scene_model().stem,
+        "reservoir:input_type": "edgetpu_msgs/msg/Flow",
+        "reservoir:input_fields": "dx,dy",
+        "reservoir:target_type": "edgetpu_msgs/msg/Flow",
+        "reservoir:target_fields": "dx,dy",
+        "spectrum:input_type": "edgetpu_msgs/msg/Heading",
+        "spectrum:input_fields": "yaw_rate",
     }
     arguments = [part for name, value in parameters.items() for part in ("-p", f"{name}:={value}")]
     files = ["--params-file", str(_parameter_file(others))]
-    os.execv(path, [str(path), "--ros-args", *files, *arguments])
+    rules = [part for rule in REMAPPINGS for part in ("-r", rule)]
+    os.execv(path, [str(path), "--ros-args", *files, *rules, *arguments])
     return 0
 
 
@@ -103,6 +121,14 @@ def browser_hint(port: str) -> str:
         "no browser is installed here: `sudo apt install chromium` installs one; or, on a computer that has "
         f"one, `ssh -L {port}:127.0.0.1:{port} {socket.gethostname()}` and open http://127.0.0.1:{port}"
     )
+
+
+def _scene_model() -> Path:
+    """The embedding network of `make drive`, written to where the driver finds it."""
+    path = default_model_dir() / f"{NAME}.tflite"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(scene_network())
+    return path
 
 
 def _parameter_file(values: dict[str, str]) -> Path:

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from edgetpu_dashboard.live.signals import MOST_NUMBERS, SIGNAL_TYPES, meaning_of, numbers_of, stamp_of
+from edgetpu_dashboard.live.signals import (
+    MOST_NUMBERS,
+    SIGNAL_TYPES,
+    meaning_of,
+    new_log,
+    numbers_of,
+    stamp_of,
+)
 
 TWIST = SimpleNamespace(linear=SimpleNamespace(x=0.5), angular=SimpleNamespace(z=-1.0))
 
@@ -30,6 +37,11 @@ def test_a_number_is_itself_and_an_array_its_first_numbers() -> None:
     assert numbers_of("std_msgs/msg/Float64", SimpleNamespace(data=2.0)) == {"data": 2.0}
     row = numbers_of("std_msgs/msg/Float64MultiArray", SimpleNamespace(data=[1.0] * 100))
     assert row == {f"data[{n}]": 1.0 for n in range(MOST_NUMBERS)}
+
+
+def test_a_velocity_that_has_not_come_is_known_to_be_one() -> None:
+    assert new_log("geometry_msgs/msg/Twist").curves.keys() == {"linear.x", "angular.z"}
+    assert new_log("std_msgs/msg/Float64MultiArray").curves == {}
 
 
 def test_velocities_have_units_and_other_numbers_none() -> None:

@@ -31,6 +31,13 @@ SIGNAL_TYPES = tuple(_NUMBERS)
 """Types of messages that are shown, whichever node publishes or takes them."""
 
 
+def new_log(kind: str) -> ResultLog:
+    """Return an empty log for a type, with the fields that all its messages have."""
+    fields = [_field(path) for path in _NUMBERS[kind]]
+    known = all(field in _MEANINGS for field in fields)
+    return ResultLog(dict.fromkeys(fields, "") if known else None)
+
+
 def meaning_of(field: str) -> tuple[str, str]:
     """Return what a field of a row is, and its unit; both empty if the message does not say."""
     return _MEANINGS.get(field, ("", ""))
@@ -41,12 +48,17 @@ def numbers_of(kind: str, message: Any) -> dict[str, float]:
     row: dict[str, float] = {}
     for path in _NUMBERS[kind]:
         value = reduce(getattr, path.split("."), message)
-        field = path.rpartition("twist.")[2]
+        field = _field(path)
         if isinstance(value, float):
             row[field] = value
         else:
             row |= {f"{field}[{n}]": float(each) for n, each in enumerate(value[:MOST_NUMBERS])}
     return row
+
+
+def _field(path: str) -> str:
+    """Return what the number at a path is called, whichever message it is in."""
+    return path.rpartition("twist.")[2]
 
 
 def stamp_of(message: Any) -> float:

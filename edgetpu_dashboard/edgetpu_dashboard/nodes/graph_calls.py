@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +23,8 @@ from std_srvs.srv import Trigger
 from edgetpu_dashboard.live.parameter_texts import Value, value_of
 from edgetpu_dashboard.live.pictures import Pixels, error_picture
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.files.default_paths import default_model_dir
+from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.node_kit.image_messages import message_from_labels, message_from_rgb
 from edgetpu_driver.node_kit.node_table import DRIVER
 from edgetpu_driver.node_kit.printable_text import counted
@@ -216,6 +219,11 @@ class GraphCalls:
         answer = await self.ask(AddPlace, node, "add_place", label=label, replace=replace)
         known = "place is" if answer.places == 1 else "places are"
         return f"{label}: {answer.places} {known} known, by {counted(answer.embeddings, 'view')}"
+
+    async def model_folder(self) -> Path:
+        """Ask for the first folder that the driver loads models from, on this computer."""
+        folders = await self.value(DRIVER, "model_dirs")
+        return next((user_path(each) for each in folders if each), default_model_dir())
 
     async def models(self) -> Any:
         """Ask the driver for its models: the answer of ~/list_models."""

@@ -12,7 +12,7 @@ from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
 from edgetpu_dashboard.live.curves import ResultLog
-from edgetpu_dashboard.live.signals import numbers_of, stamp_of
+from edgetpu_dashboard.live.signals import new_log, numbers_of, stamp_of
 from edgetpu_driver.node_kit.printable_text import one_line
 
 
@@ -30,7 +30,7 @@ class SignalTaps:
     def log(self, topic: str, kind: str) -> ResultLog:
         """Return what was received on a topic of one of SIGNAL_TYPES; from now on it is received."""
         if topic not in self._logs:
-            log = self._logs[topic] = ResultLog()
+            log = self._logs[topic] = new_log(kind)
             try:
                 self._subscriptions[topic] = self._node.create_subscription(
                     message_class(kind),

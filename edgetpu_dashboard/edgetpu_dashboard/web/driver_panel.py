@@ -11,6 +11,7 @@ from typing import Any
 from nicegui import ui
 
 from edgetpu_dashboard.live.matrix_file import read_matrix
+from edgetpu_dashboard.live.model_file import LARGEST, save_model
 from edgetpu_dashboard.live.pictures import png
 from edgetpu_dashboard.web.error_notice import errors_shown
 from edgetpu_driver.errors import EdgeTpuError, InputError
@@ -205,6 +206,21 @@ def _run_model(page: Any) -> None:
         .props("dense outlined data-id=run_path list=model_files")
         .classes("w-full")
     )
+
+    async def take(event: Any) -> None:
+        async with errors_shown():
+            folder = await page.calls.model_folder()
+            data = await event.file.read()
+            path.value = str(await asyncio.to_thread(save_model, data, event.file.name, folder))
+            ui.notify(f"{path.value} is there", type="positive")
+
+    ui.upload(
+        label="or a model of this computer, .tflite",
+        auto_upload=True,
+        on_upload=take,
+        max_files=1000,
+        max_file_size=LARGEST,
+    ).props("accept=.tflite flat bordered data-id=run_file").classes("w-full q-mb-xs")
     labels = (
         ui.input("labels: a file, coco, or nothing")
         .props("dense outlined data-id=run_labels")

@@ -18,7 +18,7 @@ from edgetpu_dashboard.web.node_panels import actions_panel, parameters_panel, p
 from edgetpu_dashboard.web.stream import OVERVIEW
 from edgetpu_driver.errors import InputError
 
-_VERSION = 7
+_VERSION = 8
 """Version of the static files, so that no browser uses old ones."""
 _NODE_TABS, _GRAPH_TAB = ("parameters", "actions"), "driver"
 """Panels of one node; the last is also in the overview."""
@@ -230,8 +230,8 @@ def stage(page: Page) -> None:
     if hint := picture_hint(page):
         ui.label(hint).classes("hint").props("data-id=picture_hint")
     bag_control(page)
-    ui.html('<div id="curves"></div>', sanitize=False).classes("w-full")
-    ui.html('<div id="facts"></div>', sanitize=False).classes("w-full")
+    ui.html('<div id="curves"></div>', sanitize=False).classes("w-full results")
+    ui.html('<div id="facts"></div>', sanitize=False).classes("w-full results")
 
 
 def _tabs(page: Page) -> None:

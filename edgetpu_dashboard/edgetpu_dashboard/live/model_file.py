@@ -1,0 +1,31 @@
+"""Model files that a browser sends."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.files.file_access import write_file
+
+LARGEST = 128 * 2**20
+"""Bytes of a model: more than the largest of Coral's."""
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,120}\.tflite", re.ASCII)
+
+
+def save_model(data: bytes, name: str, folder: Path) -> Path:
+    """Write a model under its name into a folder, in place of another one of this name; its path.
+
+    InputError for what is no model, for a name that is no plain one, and if it cannot be written.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(f"expected a name such as model.tflite; got '{name}'")
+    if data[4:8] != b"TFL3":
+        raise InputError(f"expected a TensorFlow Lite model; {name} is none")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(folder / name, data)
+    except OSError as error:
+        raise InputError(f"{folder / name} cannot be written: {error.strerror}") from None
+    return folder / name
