@@ -90,7 +90,7 @@ soak: setup ## run the graph under faults and restarts, every result checked (MI
 live: setup ## show the suite in a browser, at http://127.0.0.1:8080 (NODES=, CAMERA=, BACKEND=, PORT=); installs NiceGUI
 	@$(RUN) tools/run_live.sh --backend "$(BACKEND)" --camera "$(CAMERA)" --port "$(PORT)" $(if $(NODES),--nodes "$(NODES)")
 
-drive: setup ## let a simulated robot drive by the real graph (SCENARIO=, SEEDS=, MODEL=); installs MuJoCo
+drive: setup ## let a simulated robot drive by the real graph (SCENARIO= with names, SEEDS=, MODEL=); installs MuJoCo
 	@$(RUN) tools/run_drive.sh $(SCENARIO) --seeds "$(SEEDS)" $(if $(MODEL),--model "$(MODEL)")
 
 pictures: setup ## draw the pictures of the README into docs/images

@@ -25,6 +25,7 @@ class Samples(SystemScenario):
     computer that simulates it.
     """
 
+    on_request = True
     task: ClassVar[type[MpcScenario]]
 
     def run_alone(self, seed: int) -> Outcome:

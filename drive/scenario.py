@@ -45,6 +45,8 @@ class Scenario(ABC):
     """Of nodes, beside the defaults, as a command line has them."""
     remappings: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Topics of the nodes, beside those of the camera, and what they are called here."""
+    on_request: ClassVar[bool] = False
+    """Whether it runs only if it is named, because it takes long."""
     film_every: ClassVar[int] = EVERY
     """Images per picture of the film."""
     quantities: ClassVar[tuple[str, ...]]

@@ -18,6 +18,7 @@ from PIL import Image
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from drive import world as worlds
+from drive.__main__ import SCENARIOS, usual
 from drive.contact_scenarios import PassBy, Wall
 from drive.dock_scenario import DockAtBall
 from drive.fault_scenario import last_above
@@ -45,6 +46,10 @@ def outcome(**values: float) -> Outcome:
 
 def figures(rows: list[Row]) -> dict[str, float]:
     return {row.metric: row.value for row in rows}
+
+
+def test_scenarios_that_take_long_run_only_if_they_are_named() -> None:
+    assert set(SCENARIOS) - set(usual()) == {"swing_up_samples", "slalom_samples"}
 
 
 class TestFigures:
