@@ -37,6 +37,8 @@ STICKS ?= 3
 # make live: all are optional
 CAMERA ?= scene
 PORT ?= 8080
+HOST ?=
+TOKEN ?=
 
 # make drive: all are optional
 SCENARIO ?=
@@ -87,8 +89,8 @@ fuzz: setup ## damaged files and messages, odd images, the driver's threads in m
 soak: setup ## run the graph under faults and restarts, every result checked (MINUTES=, HOURS=, STICKS=, SEED=)
 	@$(RUN) python3 -m soak --minutes "$(MINUTES)" --hours "$(HOURS)" --sticks "$(STICKS)" $(if $(SEED),--seed "$(SEED)")
 
-live: setup ## show the suite in a browser, at http://127.0.0.1:8080 (NODES=, CAMERA=, BACKEND=, PORT=); installs NiceGUI
-	@$(RUN) tools/run_live.sh --backend "$(BACKEND)" --camera "$(CAMERA)" --port "$(PORT)" $(if $(NODES),--nodes "$(NODES)")
+live: setup ## show the suite in a browser, at http://127.0.0.1:8080 (NODES=, CAMERA=, BACKEND=, PORT=, HOST= with TOKEN=); installs NiceGUI
+	@$(RUN) tools/run_live.sh --backend "$(BACKEND)" --camera "$(CAMERA)" --port "$(PORT)" $(if $(HOST),--host "$(HOST)") $(if $(TOKEN),--token "$(TOKEN)") $(if $(NODES),--nodes "$(NODES)")
 
 drive: setup ## let a simulated robot drive by the real graph (SCENARIO= with names, SEEDS=, MODEL=); installs MuJoCo
 	@$(RUN) tools/run_drive.sh $(SCENARIO) --seeds "$(SEEDS)" $(if $(MODEL),--model "$(MODEL)")

@@ -56,7 +56,7 @@ def main() -> int:
     parameters = {
         "host": given.host,
         "port": given.port,
-        "token": f"'{given.token}'",
+        "token": "'" + given.token.replace("'", "''") + "'",  # as YAML has it
         "start": f"[{','.join(['edgetpu', *camera, *names])}]",
     }
     try:
