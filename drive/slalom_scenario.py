@@ -54,7 +54,7 @@ class Slalom(MpcScenario):
         horizon=25,
         samples=128,
         iterations=2,
-        temperature=0.1,
+        temperature=0.05,
         smoothing=0.8,
     )
 

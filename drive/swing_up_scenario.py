@@ -36,7 +36,7 @@ class SwingUp(MpcScenario):
         horizon=25,
         samples=128,
         iterations=2,
-        temperature=0.3,
+        temperature=0.05,
         smoothing=0.6,
     )
 

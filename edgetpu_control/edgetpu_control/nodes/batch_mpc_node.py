@@ -69,7 +69,7 @@ class BatchMpcNode(NetworkControlNode):
         Setting("method", "mppi", "How the plan is computed from the samples.", choices=("mppi", "cem")),
         Setting(
             "temperature",
-            0.3,
+            0.05,
             "Of mppi: difference of costs, relative to their standard deviation, at which weights fall to "
             "1/e.",
             0.001,
