@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import MagicMock
 
+import numpy as np
 import pytest
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
@@ -21,7 +22,7 @@ PLACES = (Place("kitchen", 0.875), Place("hall", 0.75))
 
 def node(**values: float) -> Any:
     return MagicMock(
-        values={"min_score": 0.8, "min_margin": 0.0, "window": 0.0, "count": 5} | values,
+        values={"min_score": 0.8, "min_margin": 0.0, "window": 0.0, "count": 5, "root": False} | values,
         _window=ScoreWindow(),
     )
 
@@ -67,3 +68,10 @@ def test_no_more_places_are_published_than_count() -> None:
 )
 def test_enough_places_are_searched_to_compare(values: dict[str, float], number: int) -> None:
     assert PlaceRecognitionNode._searched.fget(node(**values)) == number
+
+
+def test_with_root_the_square_roots_of_the_values_count() -> None:
+    weighed = PlaceRecognitionNode._weighed
+    embedding = np.array([4.0, 9.0])
+    assert weighed(node(), embedding) is embedding
+    assert weighed(node(root=True), embedding).tolist() == [2.0, 3.0]

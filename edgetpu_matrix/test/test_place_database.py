@@ -10,7 +10,7 @@ import pytest
 from edgetpu_driver.errors import ArchiveError, InputError
 from edgetpu_driver.files import npz_archive as archive
 from edgetpu_matrix.errors import DatabaseFullError, UnknownPlaceError
-from edgetpu_matrix.place_recognition.place_database import KIND, PlaceDatabase
+from edgetpu_matrix.place_recognition.place_database import KIND, PlaceDatabase, signed_root
 
 
 def filled(*labels: str) -> PlaceDatabase:
@@ -159,3 +159,7 @@ def test_any_other_label_is_saved_and_loaded(tmp_path: Path, label: str) -> None
     database.add(label, [1.0, 2.0])
     database.save(tmp_path / "places.npz")
     assert PlaceDatabase.load(tmp_path / "places.npz").places == {label: 1}
+
+
+def test_roots_keep_their_signs() -> None:
+    assert signed_root(np.array([4.0, -9.0, 0.0])) == pytest.approx([2.0, -3.0, 0.0])

@@ -30,7 +30,7 @@ from edgetpu_matrix.nodes.matrix_parameters import (
     matrix_settings,
 )
 from edgetpu_matrix.nodes.result_rows import match_row
-from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
+from edgetpu_matrix.place_recognition.place_database import PlaceDatabase, signed_root
 from edgetpu_matrix.place_recognition.place_search import HEADROOM, Place, PlaceSearch
 from edgetpu_matrix.place_recognition.score_window import ScoreWindow
 from edgetpu_msgs.msg import PlaceMatch
@@ -72,6 +72,12 @@ _SETTINGS = (
         0.0,
         60.0,
         read_only=False,
+    ),
+    Setting(
+        "root",
+        False,
+        "Whether the square root of each value of an embedding counts, its sign kept, so that a few large "
+        "ones do not outweigh the others. Saved places keep what they were added with.",
     ),
     Setting("count", 5, "Number of places in a message on ~/match.", 1, 1000, read_only=False),
     Setting("capacity", 4096, "Maximum number of stored embeddings.", 1, 65536),
@@ -138,7 +144,7 @@ class PlaceRecognitionNode(MatrixNode):
         self._queue.resume()
 
     def _on_embedding(self, header: Header, embedding: NDArray[np.float64]) -> None:
-        unit = self._database.unit_vector(embedding)
+        unit = self._database.unit_vector(self._weighed(embedding))
         self._last = embedding
 
         def done(found: tuple[Place, ...] | EdgeTpuError) -> None:
@@ -152,6 +158,10 @@ class PlaceRecognitionNode(MatrixNode):
             done(UnavailableError(self.client.problem))  # do not push out what waits for the driver
         else:
             self._queue.offer(_Query(unit, self._searched, done))
+
+    def _weighed(self, embedding: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what counts of an embedding."""
+        return signed_root(embedding) if self.values["root"] else embedding
 
     @property
     def _searched(self) -> int:
@@ -234,7 +244,7 @@ class PlaceRecognitionNode(MatrixNode):
                 if self._last is None:
                     raise InputError("expected an embedding, or one on the topic before; there is none yet")
                 embedding = self._last
-            database.add(request.label, embedding, request.replace)
+            database.add(request.label, self._weighed(embedding), request.replace)
             self._window.clear()
         except EdgeTpuError as error:
             fill_answer(response, error)
@@ -272,7 +282,7 @@ class PlaceRecognitionNode(MatrixNode):
                 respond(FindPlace.Response(success=True, labels=labels, scores=scores))
 
         try:
-            unit = self._database.unit_vector(request.embedding)
+            unit = self._database.unit_vector(self._weighed(np.asarray(request.embedding, np.float64)))
         except EdgeTpuError as error:
             done(error)
         else:

@@ -16,6 +16,15 @@ from edgetpu_matrix.errors import DatabaseFullError, UnknownPlaceError
 KIND = "edgetpu_matrix places 1"
 
 
+def signed_root(embedding: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the square roots of the values, each with its sign.
+
+    For non-negative values the cosine of roots is the Hellinger kernel (Arandjelovic and Zisserman, Three
+    things everyone should know to improve object retrieval, 2012).
+    """
+    return np.asarray(np.sign(embedding) * np.sqrt(np.abs(embedding)), np.float64)
+
+
 class PlaceDatabase:
     """Embeddings, normalised to length 1, each under the label of its place.
 
