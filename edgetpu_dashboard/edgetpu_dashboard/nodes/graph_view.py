@@ -22,7 +22,7 @@ from edgetpu_dashboard.live.pictures import CAMERA_VIEW
 from edgetpu_dashboard.live.readings import Reading
 from edgetpu_dashboard.live.signals import SIGNAL_TYPES, Signal
 from edgetpu_dashboard.nodes.picture_subscriptions import PictureSubscriptions, Tap
-from edgetpu_dashboard.nodes.signal_taps import SignalTaps
+from edgetpu_dashboard.nodes.signal_subscriptions import SignalSubscriptions
 from edgetpu_driver.errors import DependencyMissingError, InputError
 from edgetpu_driver.node_kit.node_table import DRIVER, NodeEntry, all_nodes, node_table
 from edgetpu_driver.node_kit.parameters import Setting
@@ -107,7 +107,7 @@ class GraphView:
         self.received = 0
         """Results, states of the driver and diagnostics since the start."""
         self.pictures = PictureSubscriptions(node)
-        self._signals = SignalTaps(node, self._on_numbers)
+        self._signals = SignalSubscriptions(node, self._on_numbers)
         self._subscriptions: dict[str, Any] = {}
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
         node.create_subscription(DeviceStatus, f"{DRIVER}/status", self._on_status, QOS_LATCHED)

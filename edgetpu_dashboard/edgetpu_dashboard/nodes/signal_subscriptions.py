@@ -16,7 +16,7 @@ from edgetpu_dashboard.live.signals import new_log, numbers_of, stamp_of
 from edgetpu_driver.node_kit.printable_text import one_line
 
 
-class SignalTaps:
+class SignalSubscriptions:
     """One subscription for each topic, whichever nodes publish it or take it. For the executor's thread."""
 
     def __init__(
