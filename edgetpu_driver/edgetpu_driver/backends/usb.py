@@ -110,7 +110,9 @@ class StickBackend:
                     self._rest(each)
 
         try:
-            return StickEngine(tpu, copy, model.sidecars, on_close=closed)
+            search = copies.search(model)
+            shared = search if search.holds_for(copy) else None
+            return StickEngine(tpu, copy, model.sidecars, on_close=closed, search=shared)
         except BaseException:
             release()
             raise

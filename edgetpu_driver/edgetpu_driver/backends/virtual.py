@@ -85,8 +85,9 @@ class VirtualStickBackend(StickBackend):
         from edgetpu_driver.virtual.graph_packer import MEMORY_ROWS, memory_rows
 
         token, graph = source.parameter_caching_token, model.sidecars.graph
-        first_row, end = (each * memory_rows(graph) for each in (number, number + 1))
-        if not token or end > MEMORY_ROWS:
+        rows = memory_rows(graph)
+        first_row = number * rows
+        if not token or first_row + rows > MEMORY_ROWS:
             return None
         name = f"{source.name}_copy{number + 1}"
         packed = self._pack(graph, name=name, token=token, first_row=first_row)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -91,6 +92,27 @@ class WeightLocations:
             raise ModelUnsupportedError(f"cannot replace '{tensor}' of '{model}': {self.refused[tensor]}")
         chosen = select_tensor([each.tensor for each in self.known], tensor)
         return next(each for each in self.known if each.tensor is chosen)
+
+
+class WeightSearch:
+    """The weight locations of a model, looked for once, when they are needed.
+
+    The engines of one model share a search: there may be hundreds, one for each tile of a matrix.
+    """
+
+    def __init__(self, model: CompiledModel, sidecars: SidecarFiles | None = None) -> None:
+        """sidecars: by default, the files next to the model, read when they are needed."""
+        self._model = model
+        self._sidecars = sidecars
+
+    @cached_property
+    def locations(self) -> WeightLocations:
+        """See `weight_locations`, whose errors are not kept: a file that was missing may be there later."""
+        return weight_locations(self._model, self._sidecars or SidecarFiles.next_to(self._model.path))
+
+    def holds_for(self, model: CompiledModel) -> bool:
+        """Whether another model, as a copy that was compiled with this one, has the same parameters."""
+        return model.parameters == self._model.parameters
 
 
 def weight_locations(model: CompiledModel, sidecars: SidecarFiles) -> WeightLocations:

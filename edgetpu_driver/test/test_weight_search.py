@@ -1,0 +1,93 @@
+"""The engines of one model look for its weights once."""
+
+from __future__ import annotations
+
+from array import array
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
+
+from edgetpu_driver.backends.virtual import VirtualStickBackend
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.engines.divisible_work import run_pieces
+from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix
+from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.virtual.usb_port import Handle
+from edgetpu_driver.weights import weight_locations
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
+from edgetpu_driver.weights.weight_locations import WeightLocations, WeightSearch
+from edgetpu_driver.weights.weight_request import WeightRequest
+
+pytestmark = pytest.mark.usefixtures("graphs_in_this_process")
+
+SIZE = 64
+GRAPH = dense.build(SIZE)
+FOUR_TILES = np.random.default_rng(0).uniform(-0.5, 0.5, (2 * SIZE, 2 * SIZE)).astype(np.float32)
+
+
+class RecordedStick(VirtualEdgeTpu):
+    """A virtual stick that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def bulk_write(self, dev_handle: Handle, ep: int, intf: int, data: array[int], timeout: int) -> int:
+        """Keep the bytes and pass them on."""
+        self.written.append(data.tobytes())
+        return super().bulk_write(dev_handle, ep, intf, data, timeout)
+
+
+def swap_four_tiles() -> list[bytes]:
+    """What a swap of a matrix in four tiles puts on the wire."""
+    stick = RecordedStick()
+    backend = VirtualStickBackend(lambda _on_phase: EdgeTpu.open(stick), stick.register_model, pack)
+    backend.open()
+    model = backend.parse(Path("dense.tflite"), GRAPH)
+    matrix = LoadedMatrix(backend.attach(model), partial(backend.attach, model))
+    run_pieces(matrix.setting_weights(WeightRequest(FOUR_TILES)))
+    backend.close()
+    return stick.written
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the models whose graphs were searched for their weights."""
+    names: list[str] = []
+    original = weight_locations.weight_locations
+
+    def counted(model: CompiledModel, sidecars: SidecarFiles) -> WeightLocations:
+        names.append(model.name)
+        return original(model, sidecars)
+
+    monkeypatch.setattr(weight_locations, "weight_locations", counted)
+    return names
+
+
+def test_a_swap_of_a_matrix_in_tiles_searches_the_graph_once(searched: list[str]) -> None:
+    swap_four_tiles()
+    assert searched == ["dense"]
+
+
+def test_the_wire_is_that_of_a_search_for_every_tile(
+    monkeypatch: pytest.MonkeyPatch, searched: list[str]
+) -> None:
+    shared = swap_four_tiles()
+    monkeypatch.setattr(WeightSearch, "holds_for", lambda *_: False)
+    assert swap_four_tiles() == shared
+    assert len(searched) == 1 + 5  # the first engine is that of the file
+
+
+def test_a_search_does_not_hold_for_a_model_with_other_parameters() -> None:
+    model, other = (
+        CompiledModel.parse(pack(dense.build(size), name="dense"), "dense") for size in (SIZE, 2 * SIZE)
+    )
+    assert WeightSearch(model).holds_for(model)
+    assert not WeightSearch(model).holds_for(other)
