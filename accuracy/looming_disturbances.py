@@ -128,12 +128,20 @@ def _people(frames: Sequence[NDArray[np.uint8]]) -> Clip:
     return Clip("static camera", np.array(frames), stamps, np.full(len(frames), np.inf))
 
 
+def _before_contact(track: Track) -> NDArray[np.bool_]:
+    """Settled frames; some clips go on through the plane."""
+    before: NDArray[np.bool_] = track.settled & (track.clip.ttc > 0)
+    return before
+
+
 def _slant_rows(case: str, runs: _Runs, reach: float) -> list[Row]:
     def error(tracks: Sequence[Track]) -> float:
-        errors = [100 * np.abs(run.rate * run.clip.ttc - 1)[run.settled] for run in tracks]
+        errors = [100 * np.abs(run.rate * run.clip.ttc - 1)[_before_contact(run)] for run in tracks]
         return float(np.nanmedian(np.concatenate(errors)))
 
-    share = 100 * float(np.mean(np.concatenate([run.in_sigmas(run.settled) for run in runs.measured]) < 1))
+    share = 100 * float(
+        np.mean(np.concatenate([run.in_sigmas(_before_contact(run)) for run in runs.measured]) < 1)
+    )
     return [
         runs.row(case, "median error of the rate", error, "%", reach, "lower"),
         # 55 to 80 %: a sigma may be too large, too.

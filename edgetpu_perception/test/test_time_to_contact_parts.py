@@ -248,3 +248,28 @@ def test_noise_is_measured_despite_rounding_to_whole_levels(sigma: float) -> Non
 @pytest.mark.parametrize(("steady", "sigma"), [(0, 2.0), (5, 1.0), (10, 0.0), (40, 0.0)])
 def test_a_jump_of_the_rate_is_believed_the_more_the_longer_it_lasts(steady: int, sigma: float) -> None:
     assert Surface(np.ones((4, 4), np.float32), jump=2.0, steady=steady).jump_sigma == sigma
+
+
+def surface_with_evidence() -> Surface:
+    """A surface that has gained 100 over a keyframe of 0.4 s."""
+    surface = Surface(np.ones((4, 4), np.float32))
+    surface.take_evidence(100.0, 0.4)
+    return surface
+
+
+def test_evidence_is_kept_while_a_new_keyframe_is_too_young_to_repeat_it() -> None:
+    surface = surface_with_evidence()
+    surface.take_evidence(5.0, 0.1)
+    assert surface.evidence == pytest.approx(97.0)
+
+
+def test_evidence_is_refuted_by_a_comparison_over_as_long_a_time() -> None:
+    surface = surface_with_evidence()
+    surface.take_evidence(5.0, 0.4)
+    assert surface.evidence == pytest.approx(80.0)
+
+
+def test_evidence_grows_at_once() -> None:
+    surface = surface_with_evidence()
+    surface.take_evidence(300.0, 0.4)
+    assert surface.evidence == 300.0

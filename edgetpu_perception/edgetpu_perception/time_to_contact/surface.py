@@ -10,6 +10,12 @@ import numpy as np
 from edgetpu_perception.time_to_contact.homography_alignment import Map, Matrix, inverse
 from edgetpu_perception.time_to_contact.plane_distance import PlaneDistance
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
+from edgetpu_perception.time_to_contact.surface_tracker_limits import (
+    CONFIRMING_SHARE,
+    EVIDENCE_DECAY,
+    MIN_AGE_S,
+    REFUTED_DECAY,
+)
 
 APPROACH_SIGMAS = 5.0
 """Standard deviations above zero from which on a surface certainly approaches.
@@ -65,6 +71,8 @@ class Surface:
     """Share of the map that is in the keyframe."""
     evidence: float = 0.0
     """Gain over explaining its part by the main surface, as a chi-square."""
+    evidence_age: float = 1.0
+    """Age of the keyframe over which that was gained, s."""
     misfit: float = 1.0
     """Mean squared residual of its elements, in the variance of the noise; at least 1."""
     established: bool = False
@@ -136,6 +144,18 @@ class Surface:
         step[0, 0] += growth
         step[1, 1] += growth
         return step
+
+    def take_evidence(self, gained: float, age: float) -> None:
+        """Take what it gains in the present image, as a chi-square; `age`: of the keyframe, s.
+
+        What was gained before is kept, as shortly after a keyframe there is little to gain; but not if a
+        comparison over as long a time gains far less. Residuals grow with the age, gains with its square.
+        """
+        expected = self.evidence * min(age / self.evidence_age, 1.0) ** 2
+        kept = self.evidence * (EVIDENCE_DECAY if gained > CONFIRMING_SHARE * expected else REFUTED_DECAY)
+        if gained > kept:
+            self.evidence_age = max(age, MIN_AGE_S)
+        self.evidence = max(kept, gained)
 
     def move(self, warp: Matrix, seconds: float) -> None:
         """Set the warp found `seconds` after the last one."""

@@ -30,7 +30,6 @@ from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     ESTABLISHED_EVIDENCE,
-    EVIDENCE_DECAY,
     FAILED_LOG_DEPTH,
     IMAGE_NOISE_SHARE,
     KEPT_EVIDENCE,
@@ -137,7 +136,7 @@ class SurfaceTracker:
     @property
     def evidence(self) -> float:
         """Chi-square that two surfaces gain over one; 0 while there is one."""
-        return max(each.evidence for each in self.surfaces) if self._divided else 0.0
+        return self.surfaces[1].evidence if self._divided else 0.0
 
     @property
     def _age(self) -> float:
@@ -226,7 +225,7 @@ class SurfaceTracker:
                 self._next_trial = main.frames + SEARCH_INTERVAL_FRAMES
                 self._try_second(alignments[0], certainty)
             return
-        self._update_evidence(squares, alignments)
+        self._update_evidence(squares, around, alignments)
         self._update_membership(around)
         self._drop_superfluous()
 
@@ -253,12 +252,15 @@ class SurfaceTracker:
         depth = RelativeDepth(main.rate, main.log_depth, 0.03)
         self.surfaces.append(Surface(membership, warp / warp[2, 2], main.motion.copy(), main.seconds, depth))
 
-    def _update_evidence(self, squares: list[Map], alignments: list[Alignment]) -> None:
+    def _update_evidence(self, squares: list[Map], around: list[Map], alignments: list[Alignment]) -> None:
         """Update how much better the second surface explains its elements."""
         main, other = self.surfaces
         both = alignments[0].inside & alignments[1].inside & (other.membership > 0.5)
-        gain = np.minimum(squares[0], 25.0) - np.minimum(squares[1], 25.0)
-        other.evidence = max(other.evidence * EVIDENCE_DECAY, float(gain[both].sum()) / NOISE_CORRELATION**2)
+        by_main, by_other = (np.minimum(square, 25.0)[both] for square in squares)
+        # Where the main surface leaves more than noise in most of the image, a gain may be by chance.
+        rest = around[0][alignments[0].inside & (other.membership <= 0.5)]
+        chance = max(float(np.median(rest)), 1.0) if rest.size else 1.0
+        other.take_evidence(float((by_main - by_other).sum()) / (chance * NOISE_CORRELATION**2), self._age)
         main.established = True
         other.established = other.evidence > (KEPT_EVIDENCE if other.established else ESTABLISHED_EVIDENCE)
 
@@ -287,6 +289,9 @@ class SurfaceTracker:
         superfluous = lost or unproven or min(sizes) < MIN_SURFACE_SHARE * self._size or self._move_alike()
         if sizes[1] > sizes[0] and not lost:
             self.surfaces.reverse()
+            # What two surfaces gain over one does not depend on their order.
+            first, second = self.surfaces
+            second.evidence, second.evidence_age, first.evidence = first.evidence, first.evidence_age, 0.0
         if superfluous:
             del self.surfaces[1]
             self.surfaces[0].established = True
