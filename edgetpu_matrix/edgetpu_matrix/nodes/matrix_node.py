@@ -23,6 +23,8 @@ from edgetpu_driver.node_kit.state_files import named_file
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.nodes.signal_messages import SignalReader, message_type
 
+_LIST = re.compile(r"\[[^\]]*\]")
+_NUMBER = re.compile(r"[-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|\bnan\b|\binf\b)")
 _HAS_MESSAGE_INFO = hasattr(Subscription, "CallbackType")  # not in Humble
 
 
@@ -112,9 +114,9 @@ class MatrixNode(BaseNode):
     def on_malformed(self, topic: str, reason: str) -> None:
         """Count a message with unexpected content; log it once for every reason."""
         self.counters.malformed += 1
-        # Numbers in the reason are those of one message.
-        kind = re.sub(r"[\d.]+", "#", reason)
-        self.complain_once(kind, f"message on {self.resolve_topic_name(topic)} skipped: {reason}")
+        self.complain_once(
+            (topic, without_numbers(reason)), f"message on {self.resolve_topic_name(topic)} skipped: {reason}"
+        )
 
     def on_failure(self, error: EdgeTpuError) -> None:
         """Count a request that the driver refused or did not answer; log it."""
@@ -125,3 +127,8 @@ class MatrixNode(BaseNode):
     def file(self, name: str) -> Path:
         """Path of a file of that name in the directory of the parameter; InputError for a bad name."""
         return named_file(self.values["directory"], self.files, name)
+
+
+def without_numbers(reason: str) -> str:
+    """A reason with # for its lists and numbers, which are those of one message."""
+    return _NUMBER.sub("#", _LIST.sub("#", reason))
