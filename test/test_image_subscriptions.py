@@ -248,3 +248,14 @@ def test_camera_info_is_passed_on_when_it_says_something_new() -> None:
     late: list[CameraInfo] = []
     cameras.listen_to_camera_info(Node(), "/camera_info", late.append)
     assert [message.width for message in late] == [320]
+
+
+def test_bytes_between_the_fields_of_camera_info_say_nothing_new() -> None:
+    cameras, node, seen = Cameras(), Node(), []
+    cameras.listen_to_camera_info(node, "/camera_info", seen.append)
+    data = bytearray(serialize_message(CameraInfo(width=640)))
+    after_frame_id = 4 + 8 + 4 + 1  # encoding, stamp, length of the text, its end
+    for padding in (b"\0\0\0", b"\1\2\3"):
+        data[after_frame_id : after_frame_id + 3] = padding
+        node.subscriptions[0].callback(bytes(data))
+    assert [message.width for message in seen] == [640]

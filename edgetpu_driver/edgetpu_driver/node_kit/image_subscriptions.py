@@ -234,13 +234,27 @@ class _Infos(_Topic[InfoListener]):
 
     def _on_message(self, message: bytes) -> None:
         content = message[_AFTER_STAMP:]
-        if content != self._seen:
-            try:
-                self._last = deserialize_message(message, CameraInfo)
-            except Exception as error:  # of rclpy and of its middleware
-                raise UnreadableError(error) from error
-            self._seen = content
-            self._tell(self._last)
+        if content == self._seen:
+            return
+        try:
+            info = deserialize_message(message, CameraInfo)
+        except Exception as error:  # of rclpy and of its middleware
+            raise UnreadableError(error) from error
+        self._seen = content
+        if self._last is None or not _is_same_camera(info, self._last):
+            self._last = info
+            self._tell(info)
+
+
+def _is_same_camera(info: CameraInfo, last: CameraInfo) -> bool:
+    """Whether messages differ in their stamps only.
+
+    The bytes of equal messages may differ, as CDR leaves those between the fields undefined.
+    """
+    stamp, info.header.stamp = info.header.stamp, last.header.stamp
+    same = bool(info == last)
+    info.header.stamp = stamp
+    return same
 
 
 class Cameras:
