@@ -125,7 +125,10 @@ def test_the_heading_is_reset(browser: Any) -> None:
 
 
 def test_the_reservoir_is_trained_and_reset(browser: Any, graph: Any) -> None:
-    reservoir = Exchange(graph, Float32MultiArray, "/signal", Prediction, "/reservoir/prediction")
+    listeners = 2  # the reservoir, and the dashboard for its curves
+    reservoir = Exchange(
+        graph, Float32MultiArray, "/signal", Prediction, "/reservoir/prediction", listeners=listeners
+    )
     for step in range(60):
         reservoir.ask(numbers(math.sin(0.2 * step)))
     show_actions(browser, "reservoir")

@@ -75,7 +75,7 @@ def test_refuses_anything_else(text: str) -> None:
 
 
 def test_refuses_operations_nested_too_deeply() -> None:
-    with pytest.raises(InputError, match=f"expected at most {DEEPEST} operations"):
+    with pytest.raises(InputError, match=f"expected at most {DEEPEST} nested operations"):
         CostExpression("-" * (DEEPEST + 1) + "x", list(VALUES))
 
 
