@@ -36,7 +36,7 @@ def test_frames_that_arrive_in_a_short_delay_are_all_processed() -> None:
         gate.offer(frame)
     for _ in range(PATIENCE + 1):
         gate.finished()
-    assert (work.begun, gate.dropped) == ([0, 1, 2, 3, 4], 0)
+    assert (work.begun, gate.dropped) == ([0, 1, 2, 3, 4, 5, 6, 7, 8], 0)
 
 
 def test_of_more_frames_than_that_the_oldest_are_replaced_and_counted() -> None:
@@ -46,7 +46,7 @@ def test_of_more_frames_than_that_the_oldest_are_replaced_and_counted() -> None:
         gate.offer(frame)
     for _ in range(PATIENCE + 1):
         gate.finished()
-    assert (work.begun, gate.dropped) == ([0, 3, 4, 5, 6], 2)
+    assert (work.begun, gate.dropped) == ([0, 3, 4, 5, 6, 7, 8, 9, 10], 2)
 
 
 def test_work_that_stays_late_gets_the_newest_frame_until_none_waits() -> None:
