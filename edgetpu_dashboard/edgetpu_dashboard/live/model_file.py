@@ -24,7 +24,6 @@ def save_model(data: bytes, name: str, folder: Path) -> Path:
     if data[4:8] != b"TFL3":
         raise InputError(f"expected a TensorFlow Lite model; {name} is none")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         write_file(folder / name, data)
     except OSError as error:
         raise InputError(f"{folder / name} cannot be written: {error.strerror}") from None
