@@ -7,14 +7,13 @@ from typing import Any
 from std_msgs.msg import Header
 
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.message_stamps import seconds_of
 
 
 def stamp_of(message: Any) -> float:
     """Return the stamp of a message, s; 0 if it has none."""
     header = getattr(message, "header", None)
-    if not isinstance(header, Header):
-        return 0.0
-    return float(header.stamp.sec) + 1e-9 * float(header.stamp.nanosec)
+    return seconds_of(header) if isinstance(header, Header) else 0.0
 
 
 def is_timely(node: BaseNode, topic: str, age: float) -> bool:

@@ -24,6 +24,7 @@ from edgetpu_dashboard.live.signals import SIGNAL_TYPES, Signal
 from edgetpu_dashboard.nodes.picture_subscriptions import PictureSubscriptions, Tap
 from edgetpu_dashboard.nodes.signal_subscriptions import SignalSubscriptions
 from edgetpu_driver.errors import DependencyMissingError, InputError
+from edgetpu_driver.node_kit.message_stamps import seconds_of
 from edgetpu_driver.node_kit.node_table import DRIVER, NodeEntry, all_nodes, node_table
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.printable_text import one_line
@@ -247,8 +248,7 @@ class GraphView:
         assert viewed.result is not None
         assert viewed.log is not None
         row = viewed.result.numbers(message)
-        stamp = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
-        latency = 1e-9 * self._node.get_clock().now().nanoseconds - stamp
+        latency = 1e-9 * self._node.get_clock().now().nanoseconds - seconds_of(message.header)
         with self.lock:
             self.received += 1
             viewed.log.add(time.monotonic(), row, latency)

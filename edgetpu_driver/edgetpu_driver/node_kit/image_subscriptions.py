@@ -20,6 +20,7 @@ from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.node_kit.callback_guard import UnreadableError, report
 from edgetpu_driver.node_kit.image_messages import image_from_compressed_message, image_from_message
+from edgetpu_driver.node_kit.message_stamps import seconds_of
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import Backlog, SequenceGaps, take_waiting
 from edgetpu_driver.node_kit.serialized_image import read_image
@@ -294,8 +295,3 @@ class Cameras:
         """Stop calling the node's listeners; to be called before the node is destroyed."""
         for topic in self._topics.values():
             topic.remove(node)
-
-
-def seconds_of(header: Header) -> float:
-    """Time of an image, s."""
-    return float(header.stamp.sec) + 1e-9 * float(header.stamp.nanosec)

@@ -12,8 +12,8 @@ from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
 from edgetpu_driver.images.encodings import Pixels
-from edgetpu_driver.node_kit.image_subscriptions import seconds_of
 from edgetpu_driver.node_kit.message_fields import scalar_fields
+from edgetpu_driver.node_kit.message_stamps import seconds_of
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
