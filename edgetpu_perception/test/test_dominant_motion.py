@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception import OpticalFlow
 from edgetpu_perception.optical_flow.dominant_motion import SurroundingMotions, all_follow
+from edgetpu_perception.optical_flow.normal_equations import NormalEquations
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -50,39 +51,40 @@ def test_two_scenes_of_which_no_part_is_the_same_are_not_valid() -> None:
     assert not flow.update(picture(texture(4, 30.0), person, (0, 0), 200), 0.1).valid
 
 
-def features(dx: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Derivatives of a channel of 48x48 cells, and the residual if columns from 36 on moved by `dx` cells."""
-    terms = np.random.default_rng(5).normal(0, 1, (2, 1, 48, 48)).astype(np.float32)
-    residual = np.zeros((1, 48, 48), np.float32)
-    residual[:, :, 36:] = np.float32(dx) * terms[0, :, :, 36:]
-    return terms, residual
+def equations(dx: float) -> NDArray[np.float32]:
+    """Equations of a channel of 48x48 cells, of which the columns from 36 on moved by `dx` cells.
+
+    Float32 [4, 1, 48, 48]; the contrast is the same.
+    """
+    array = np.zeros((4, 1, 48, 48), np.float32)
+    array[:2] = np.random.default_rng(5).normal(0, 1, (2, 1, 48, 48))
+    array[3, :, :, 36:] = np.float32(dx) * array[0, :, :, 36:]
+    return array
+
+
+def motions(array: NDArray[np.float32]) -> SurroundingMotions:
+    return SurroundingMotions(NormalEquations(array), contrast=0.0, noise=0.01)
 
 
 def test_nearly_all_follow_a_motion_without_residual() -> None:
-    assert all_follow(*features(0.0), noise=0.01)
+    assert all_follow(NormalEquations(equations(0.0)), (0.0, 0.0, 0.0), noise=0.01)
 
 
 def test_not_all_follow_if_a_quarter_moves_by_itself() -> None:
-    assert not all_follow(*features(0.8), noise=0.01)
+    assert not all_follow(NormalEquations(equations(0.8)), (0.0, 0.0, 0.0), noise=0.01)
 
 
 def test_the_dominant_motion_is_that_of_three_quarters() -> None:
-    motions = SurroundingMotions(*features(0.8), noise=0.01)
-    assert motions.dominant() == pytest.approx((0.0, 0.0), abs=0.15)
+    assert motions(equations(0.8)).dominant() == pytest.approx((0.0, 0.0), abs=0.15)
 
 
 def test_only_what_follows_a_motion_has_weight() -> None:
-    motions = SurroundingMotions(*features(0.8), noise=0.01)
-    weights = motions.weights(np.zeros(2))
-    assert weights.shape == (48, 48)
-    assert weights[:, :36] == pytest.approx(1.0)
-    assert weights[:, 36:].max() < 0.1
+    weights = motions(equations(0.8)).weights(0.0, 0.0).reshape(8, 8)
+    assert weights[:, :6] == pytest.approx(1.0)
+    assert weights[:, 6:].max() < 0.1
 
 
 def test_the_share_counts_what_follows_and_has_texture() -> None:
-    terms, residual = features(0.8)
-    terms[:, :, :24] = 0.0
-    residual[:, :24] = 0.0
-    assert SurroundingMotions(terms, residual, noise=0.01).share(np.zeros(2)) == pytest.approx(
-        0.375, abs=0.01
-    )
+    array = equations(0.8)
+    array[:, :, :24] = 0.0
+    assert motions(array).share(0.0, 0.0) == pytest.approx(0.375, abs=0.01)

@@ -6,19 +6,12 @@ A surrounding counts once whatever its contrast, so that a bright person does no
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
-
-SURROUNDING_CELLS = 6
-"""Side of a surrounding, cells: small compared with what moves by itself, large enough for two gradients.
-
-Rows: flow, an object of 17 % of the area, rmse; static camera, rmse.
-"""
+from edgetpu_perception.optical_flow.normal_equations import NormalEquations, Vector
 
 MAX_DEVIATION_CELLS = 0.12
 """Deviation from the motion, cells, from which on a surrounding does not follow it.
@@ -69,16 +62,18 @@ _SHIFTS = np.stack([axis.ravel() for axis in np.meshgrid(_AXIS, _AXIS)], axis=1)
 """All shifts tried, [n, 2]. Given by _AXIS."""
 
 
-def all_follow(terms: Floats, residual: Floats, noise: float) -> bool:
-    """Whether nearly every surrounding follows the motion that leaves this residual.
+_XX, _YY = 0, 4
+"""Indices of the squared derivatives in NormalEquations.sums. Given by their order."""
 
-    `terms`: derivatives to x and y, [2 or more, channels, rows, columns]; `residual`: [channels, rows,
-    columns]; `noise`: standard deviation of a feature from rounding.
+
+def all_follow(equations: NormalEquations, step: Vector, noise: float) -> bool:
+    """Whether nearly every surrounding follows the motion of a least-squares step.
+
+    `noise`: standard deviation of a feature from rounding.
     """
-    slopes = terms[:2].reshape(-1, *residual.shape[1:])
-    squares = np.stack([np.einsum("nij,nij->ij", each, each) for each in (slopes, residual)])
-    slope, left = _sums(squares)
-    limit = _limit(slope, left, noise * noise * _features(residual))
+    left = equations.left_by(step)
+    slope = equations.sums[_XX] + equations.sums[_YY]
+    limit = _limit(slope, left, noise * noise * equations.features)
     return float(np.mean(_follow(left / (NOISE_RESERVE * limit)))) >= NEARLY_ALL
 
 
@@ -94,41 +89,33 @@ _MONOMIALS = _monomials(*_SHIFTS.T).T
 class SurroundingMotions:
     """How well each surrounding is explained by any shift near a whole one."""
 
-    def __init__(self, terms: Floats, residual: Floats, noise: float) -> None:
-        """The arguments are those of `all_follow`, with the residual of the whole shift."""
-        x, y = terms[:2]
-        products = (x * x, x * y, y * y, x * residual, y * residual, residual * residual)
-        self._rows, self._columns = residual.shape[1:]
-        forms = _sums(np.stack([product.sum(axis=0) for product in products]))
-        xx, xy, yy, bx, by, square = forms
+    def __init__(self, equations: NormalEquations, contrast: float, noise: float) -> None:
+        """`equations`: those of the whole shift. `contrast`: that of its step. `noise`: see `all_follow`."""
+        xx, xy, xc, bx, yy, yc, by, cc, bc, square = equations.sums
+        # Without the difference that the change of contrast explains.
+        bx, by = bx - contrast * xc, by - contrast * yc
+        square = square - contrast * (2 * bc - contrast * cc)
         determinant = np.maximum(xx * yy - xy * xy, 1e-3 * np.square(xx + yy) + 1e-12)
         least = np.maximum(square - (yy * bx * bx - 2 * xy * bx * by + xx * by * by) / determinant, 0.0)
-        limit = _limit(xx + yy, least, noise * noise * _features(residual))
-        self._forms = forms / limit
+        limit = _limit(xx + yy, least, noise * noise * equations.features)
+        self._forms = np.stack((xx, xy, yy, bx, by, square)) / limit
         visible = VISIBLE_SHIFT_CELLS**2 * (xx + yy) / limit
         flat, textured = TEXTURE_RANGE
         self._textured = np.clip((visible - flat) / (textured - flat), 0.0, 1.0)
 
-    def dominant(self) -> NDArray[np.float64]:
-        """The shift, cells [2], that the largest part of the textured area follows."""
+    def dominant(self) -> tuple[float, float]:
+        """The shift, cells, that the largest part of the textured area follows."""
         followed = _follow(_MONOMIALS @ self._forms) @ self._textured
-        shift: NDArray[np.float64] = _SHIFTS[int(followed.argmax())]
-        return shift
+        dx, dy = _SHIFTS[int(followed.argmax())].tolist()
+        return dx, dy
 
-    def weights(self, shift: NDArray[np.float64]) -> Floats:
-        """1 where the surrounding follows a shift [2], less where it does not: [rows, columns]."""
-        down, across = _blocks(self._rows, SURROUNDING_CELLS), _blocks(self._columns, SURROUNDING_CELLS)
-        weights = self._weights(shift).astype(np.float32).reshape(len(down), len(across))
-        spread: Floats = (down.T @ weights @ across).astype(np.float32)
-        return spread
+    def weights(self, dx: float, dy: float) -> NDArray[np.float64]:
+        """1 for surroundings that follow a shift, cells, less for the others: [surroundings]."""
+        return _follow(_monomials(dx, dy) @ self._forms)
 
-    def share(self, shift: NDArray[np.float64]) -> float:
-        """Share of the picture that has texture and follows a shift [2]: 0..1."""
-        return float(np.mean(self._weights(shift) * self._textured))
-
-    def _weights(self, shift: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weight of each surrounding for a shift [2]."""
-        return _follow(_monomials(*shift.tolist()) @ self._forms)
+    def share(self, dx: float, dy: float) -> float:
+        """Share of the picture that has texture and follows a shift, cells: 0..1."""
+        return float(np.mean(self.weights(dx, dy) * self._textured))
 
 
 def _follow(left: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -145,27 +132,3 @@ def _limit(slope: NDArray[np.float64], left: NDArray[np.float64], rounding: floa
     # Rounding of the difference of two frames, doubled: 2 * 2**2, halved as the least squares take a share.
     limit: NDArray[np.float64] = common + MAX_DEVIATION_CELLS**2 * slope + 4.0 * rounding
     return limit
-
-
-def _features(residual: Floats) -> float:
-    """Number of features in a surrounding."""
-    return float(residual.shape[0] * SURROUNDING_CELLS**2)
-
-
-def _sums(planes: Floats) -> NDArray[np.float64]:
-    """Sums of [n, rows, columns] over surroundings: float64 [n, surroundings]."""
-    return block_sums(planes, SURROUNDING_CELLS).astype(np.float64)
-
-
-def block_sums(planes: Floats, side: int) -> Floats:
-    """Sums of [n, rows, columns] over blocks of about side x side: [n, blocks]."""
-    down, across = _blocks(planes.shape[1], side), _blocks(planes.shape[2], side)
-    return (down @ planes @ across.T).reshape(len(planes), -1).astype(np.float32, copy=False)
-
-
-@functools.lru_cache(maxsize=512)
-def _blocks(size: int, side: int) -> Floats:
-    """Matrix that sums over blocks of about `side` elements: [blocks, size]."""
-    count = max(round(size / side), 1)
-    block_of = np.arange(size) * count // size
-    return np.equal(block_of, np.arange(count)[:, np.newaxis]).astype(np.float32)

@@ -19,7 +19,8 @@ from edgetpu_perception.graphs.flow_and_compass_features import (
     feature_kernel,
 )
 from edgetpu_perception.optical_flow.image_noise import ImageNoise
-from edgetpu_perception.optical_flow.shift_registration import Floats, Registration, Texture
+from edgetpu_perception.optical_flow.normal_equations import Floats
+from edgetpu_perception.optical_flow.shift_registration import Registration, Texture
 
 
 class FlowFeatures(Protocol):

@@ -10,26 +10,18 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.optical_flow.dominant_motion import (
-    SURROUNDING_CELLS,
-    SurroundingMotions,
-    all_follow,
-    block_sums,
-)
+from edgetpu_perception.optical_flow.dominant_motion import SurroundingMotions, all_follow
 from edgetpu_perception.optical_flow.image_noise import ImageNoise
-
-Floats = NDArray[np.float32]
-
-MIN_ENERGY = np.float32(1e-6)
-"""Added to energies so that empty maps do not divide by zero.
-
-Derived: far below (1 step of an 8-bit output)^2 = 0.035.
-"""
-
-_UNKNOWNS = 3
-"""Unknowns of the least squares: dx, dy, contrast. Given by the equations."""
-
-_DIAGONAL = np.diag_indices(_UNKNOWNS)
+from edgetpu_perception.optical_flow.normal_equations import (
+    MIN_ENERGY,
+    SURROUNDING_CELLS,
+    UNKNOWNS,
+    Floats,
+    NormalEquations,
+    Vector,
+    block_sums,
+    matrix,
+)
 
 _NOISE_VARIANCES = 8
 """Variance of a doubled difference of two images over the noise variance of one. Derived: 2**2 * 2."""
@@ -45,12 +37,6 @@ Derived: twice the error of a whole shift.
 
 REWEIGHTED_STEPS = 5
 """Least-squares steps in which the part that follows the motion is settled. Uncritical from 3 on."""
-
-MAX_NOISE_SHARE = 0.7
-"""Largest share of a sum of squares that is taken off as noise.
-
-Rows: flow, gain 20 %, offset 20, noise 4, rmse. Uncritical.
-"""
 
 
 @dataclass(frozen=True)
@@ -177,24 +163,25 @@ class Registration:
         most of the texture, such a sum may be small by chance. Therefore the sigmas are at least those of
         white noise as large as the residual.
         """
-        terms, residual = _equations(first, second, dx, dy)
+        equations = _equations(first, second, dx, dy)
         if self._remove_mean:
-            terms -= terms.mean(axis=(2, 3), keepdims=True)
-            residual -= residual.mean(axis=(1, 2), keepdims=True)
-        step, inverse = self._solve(terms, residual)
+            equations -= equations.mean(axis=(2, 3), keepdims=True)
+        normal = NormalEquations(equations)
+        step, inverse = normal.solve(np.ones(normal.sums.shape[1]), self._roughness)
         following = 1.0
-        if self.sees_parts and (of_most or not self._all_follow(terms, residual, step)):
-            weights, following = self._weights(terms, residual, step)
-            terms *= weights
-            residual *= weights
-            step, inverse = self._solve(terms, residual)
-        flat = terms.reshape(3, -1)
-        residual += _third_order(terms, np.clip(step, -MAX_STEP_CELLS, MAX_STEP_CELLS))
-        influence = (inverse[:2].astype(np.float32) @ flat).reshape(terms[:2].shape)
-        step = inverse @ (flat @ residual.ravel())
-        residual -= (step.astype(np.float32) @ flat).reshape(residual.shape)
+        if self.sees_parts and (of_most or not all_follow(normal, step, self._noise)):
+            weights, following = self._weights(normal, step)
+            step, inverse = normal.solve(weights, self._roughness)
+            equations *= normal.spread(weights)
+        terms, residual = equations[:UNKNOWNS], equations[UNKNOWNS]
+        flat = terms.reshape(UNKNOWNS, -1)
+        residual += _third_order(terms, np.clip(step[:2], -MAX_STEP_CELLS, MAX_STEP_CELLS))
+        covariance = matrix(inverse)
+        influence = (covariance[:2].astype(np.float32) @ flat).reshape(terms[:2].shape)
+        refined = covariance @ (flat @ residual.ravel())
+        residual -= (refined.astype(np.float32) @ flat).reshape(residual.shape)
         # Frames that fit better than their rounding allows do so by chance.
-        least = _NOISE_VARIANCES * self._noise**2 * np.diag(inverse)[:2]
+        least = _NOISE_VARIANCES * self._noise**2 * covariance.diagonal()[:2]
         if self._image_noise is not None:
             least = np.maximum(
                 least, self._image_noise.variance(influence[:, 0], residual[0], _NOISE_VARIANCES)
@@ -203,34 +190,16 @@ class Registration:
         variance = np.maximum(_spread(block_sums(influence.sum(axis=1), self._block)), least)
         dx_sigma, dy_sigma = np.sqrt(variance).tolist()
         agreement = 1.0 if following == 1.0 else _agreement(terms, residual)
-        return Shift(dx + float(step[0]), dy + float(step[1]), dx_sigma, dy_sigma, following, agreement)
+        return Shift(dx + float(refined[0]), dy + float(refined[1]), dx_sigma, dy_sigma, following, agreement)
 
-    def _solve(self, terms: Floats, residual: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Least squares without the bias of noise, [3], and the inverse of its normal matrix, [3, 3]."""
-        flat = terms.reshape(_UNKNOWNS, -1)
-        normal = (flat @ flat.T).astype(np.float64)
-        normal[_DIAGONAL] += MIN_ENERGY
-        right = (flat @ residual.ravel()).astype(np.float64)
-        if self._roughness:
-            unexplained = float(np.square(residual).sum() - right @ np.linalg.solve(normal, right))
-            noise = np.array([self._roughness, self._roughness, 1.0]) * unexplained / 4
-            normal[_DIAGONAL] -= np.minimum(noise, MAX_NOISE_SHARE * np.diag(normal))
-        inverse = np.linalg.inv(normal).astype(np.float64)
-        return inverse @ right, inverse
-
-    def _all_follow(self, terms: Floats, residual: Floats, step: NDArray[np.float64]) -> bool:
-        """Whether nothing moves by itself, given the least-squares step."""
-        explained = step.astype(np.float32) @ terms.reshape(_UNKNOWNS, -1)
-        return all_follow(terms, residual - explained.reshape(residual.shape), self._noise)
-
-    def _weights(self, terms: Floats, residual: Floats, step: NDArray[np.float64]) -> tuple[Floats, float]:
-        """1 where the picture follows the dominant motion, less elsewhere, [rows, columns]; and its share."""
-        motions = SurroundingMotions(terms, residual - np.float32(step[2]) * terms[2], self._noise)
-        weights = motions.weights(motions.dominant())
+    def _weights(self, equations: NormalEquations, step: Vector) -> tuple[NDArray[np.float64], float]:
+        """1 for surroundings that follow the dominant motion, less for others; and the share that follows."""
+        motions = SurroundingMotions(equations, step[2], self._noise)
+        weights = motions.weights(*motions.dominant())
         for _ in range(REWEIGHTED_STEPS):
-            step, _ = self._solve(terms * weights, residual * weights)
-            weights = motions.weights(step[:2])
-        return weights, motions.share(step[:2])
+            step, _ = equations.solve(weights, self._roughness)
+            weights = motions.weights(*step[:2])
+        return weights, motions.share(*step[:2])
 
     def _energy(self, maps: Floats) -> Floats:
         squares = np.square(maps)
@@ -240,22 +209,21 @@ class Registration:
         return energy
 
 
-def _equations(first: Texture, second: Texture, dx: int, dy: int) -> tuple[Floats, Floats]:
-    """Derivatives with respect to dx, dy and contrast, [3, channels, ...], and the difference of the frames.
+def _equations(first: Texture, second: Texture, dx: int, dy: int) -> Floats:
+    """Derivatives with respect to dx, dy and contrast, and the difference of the frames: [4, channels, ...].
 
-    Both are doubled: they belong to the sum of the frames, not to their mean.
+    All are doubled: they belong to the sum of the frames, not to their mean.
     """
     a, b = _overlap(first.maps.shape[1], dy), _overlap(first.maps.shape[2], dx)
     here, there = (..., a[0], b[0]), (..., a[1], b[1])
     before, after = first.maps[here], second.maps[there]
-    weight = first.weight[here] * second.weight[there]
-    terms = np.empty((3, *before.shape), np.float32)
-    np.add(first.gradient[here], second.gradient[there], out=terms[:2])
-    np.add(before, after, out=terms[2])
-    terms *= weight
-    difference = before - after
-    difference *= 2 * weight
-    return terms, difference
+    equations = np.empty((UNKNOWNS + 1, *before.shape), np.float32)
+    np.add(first.gradient[here], second.gradient[there], out=equations[:2])
+    np.add(before, after, out=equations[2])
+    np.subtract(before, after, out=equations[3])
+    equations[3] *= 2
+    equations *= first.weight[here] * second.weight[there]
+    return equations
 
 
 def _agreement(terms: Floats, residual: Floats) -> float:
@@ -267,7 +235,7 @@ def _agreement(terms: Floats, residual: Floats) -> float:
 def _spread(sums: Floats) -> NDArray[np.float64]:
     """Variance of the totals of [2, blocks], widened for small numbers of blocks."""
     blocks = sums.shape[1]
-    freedom = max(blocks - _UNKNOWNS, 1)
+    freedom = max(blocks - UNKNOWNS, 1)
     # The quantile at one sigma of Student's t (Cornish and Fisher, 1938).
     student = 1 + 1 / (2 * freedom)
     squares = np.square(sums, dtype=np.float64).sum(axis=1)
@@ -277,12 +245,15 @@ def _spread(sums: Floats) -> NDArray[np.float64]:
 
 def _third_order(terms: Floats, step: NDArray[np.float64]) -> Floats:
     """Third-order term of the difference of the frames, for steps that are not small: (e grad)^3 / 12."""
-    ex, ey, _ = step
+    ex, ey = step
     along, across, both = ex * ex / 12, ey * ey / 12, ex * ey / 24
     middle = -2 * (along + across)
     second = np.array([[both, across, -both], [along, middle, along], [-both, across, both]])
-    moved = np.tensordot(step[:2].astype(np.float32), terms[:2], 1)
-    return np.stack([cv2.filter2D(plane, -1, second) for plane in moved])
+    moved = np.float32(ex) * terms[0] + np.float32(ey) * terms[1]
+    third: Floats = np.empty_like(moved)
+    for plane, term in zip(moved, third, strict=True):
+        cv2.filter2D(plane, -1, second, dst=term)
+    return third
 
 
 def _overlap(size: int, shift: int) -> tuple[slice, slice]:

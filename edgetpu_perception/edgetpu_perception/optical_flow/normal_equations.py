@@ -1,0 +1,132 @@
+"""Normal equations of the least squares of a shift, summed over each surrounding of a few cells."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+SURROUNDING_CELLS = 6
+"""Side of a surrounding, cells: small compared with what moves by itself, large enough for two gradients.
+
+Rows: flow, an object of 17 % of the area, rmse; static camera, rmse.
+"""
+
+MIN_ENERGY = 1e-6
+"""Added to energies so that empty maps do not divide by zero.
+
+Derived: far below (1 step of an 8-bit output)^2 = 0.035.
+"""
+
+MAX_NOISE_SHARE = 0.7
+"""Largest share of a sum of squares that is taken off as noise.
+
+Rows: flow, gain 20 %, offset 20, noise 4, rmse. Uncritical.
+"""
+
+UNKNOWNS = 3
+"""Unknowns of the least squares: dx, dy, contrast. Given by the equations."""
+
+_PAIRS = tuple((i, j) for i in range(UNKNOWNS + 1) for j in range(i, UNKNOWNS + 1))
+"""Indices of the derivatives to dx (x), dy (y) and contrast (c), and of the residual (r), in each product.
+
+Given by the equations.
+"""
+
+Vector = tuple[float, float, float]
+"""A value for each unknown."""
+
+Symmetric = tuple[float, float, float, float, float, float]
+"""The upper triangle of a symmetric matrix of the unknowns, row by row."""
+
+
+class NormalEquations:
+    """Sums of products from which any solution with weighted surroundings follows without the cells."""
+
+    def __init__(self, equations: Floats) -> None:
+        """`equations`: derivatives to dx, dy and contrast, and the residual: [4, channels, rows, columns]."""
+        _, channels, self.rows, self.columns = equations.shape
+        products = np.empty((len(_PAIRS), self.rows, self.columns), np.float32)
+        for product, (i, j) in zip(products, _PAIRS, strict=True):
+            if channels == 1:
+                np.multiply(equations[i, 0], equations[j, 0], out=product)
+            else:
+                np.einsum("nij,nij->ij", equations[i], equations[j], out=product)
+        self.sums: NDArray[np.float64] = block_sums(products, SURROUNDING_CELLS).astype(np.float64)
+        """Products xx, xy, xc, xr, yy, yc, yr, cc, cr, rr of each surrounding: [10, surroundings]."""
+        self.features = float(channels * SURROUNDING_CELLS**2)
+        """Number of features in a surrounding."""
+
+    def solve(self, weights: NDArray[np.float64], roughness: float) -> tuple[Vector, Symmetric]:
+        """Least squares without the bias of noise, and the inverse of its normal matrix.
+
+        `weights`: of the equations of each surrounding, [surroundings]. `roughness`: that of Registration.
+        """
+        xx, xy, xc, xr, yy, yc, yr, cc, cr, rr = (self.sums @ np.square(weights)).tolist()
+        xx, yy, cc = xx + MIN_ENERGY, yy + MIN_ENERGY, cc + MIN_ENERGY
+        inverse = _inverse((xx, xy, xc, yy, yc, cc))
+        step = _product(inverse, (xr, yr, cr))
+        if roughness:
+            noise = (rr - xr * step[0] - yr * step[1] - cr * step[2]) / 4
+            xx -= min(noise * roughness, MAX_NOISE_SHARE * xx)
+            yy -= min(noise * roughness, MAX_NOISE_SHARE * yy)
+            cc -= min(noise, MAX_NOISE_SHARE * cc)
+            inverse = _inverse((xx, xy, xc, yy, yc, cc))
+            step = _product(inverse, (xr, yr, cr))
+        return step, inverse
+
+    def left_by(self, step: Vector) -> NDArray[np.float64]:
+        """Sum of squares that a step leaves in each surrounding, [surroundings]."""
+        x, y, c = step
+        factors = x * x, 2 * x * y, 2 * x * c, -2 * x, y * y, 2 * y * c, -2 * y, c * c, -2 * c, 1.0
+        return np.maximum(np.array(factors) @ self.sums, 0.0)
+
+    def spread(self, values: NDArray[np.float64]) -> Floats:
+        """Give each cell the value of its surrounding: [surroundings] to [rows, columns]."""
+        down, across = _blocks(self.rows, SURROUNDING_CELLS), _blocks(self.columns, SURROUNDING_CELLS)
+        grid = values.astype(np.float32).reshape(len(down), len(across))
+        return (down.T @ grid @ across).astype(np.float32, copy=False)
+
+
+def matrix(symmetric: Symmetric) -> NDArray[np.float64]:
+    """A symmetric matrix as an array, [3, 3]."""
+    xx, xy, xc, yy, yc, cc = symmetric
+    return np.array([[xx, xy, xc], [xy, yy, yc], [xc, yc, cc]])
+
+
+def _inverse(symmetric: Symmetric) -> Symmetric:
+    """The inverse by cofactors: NumPy takes five times as long for a matrix of this size."""
+    xx, xy, xc, yy, yc, cc = symmetric
+    first, second, third = yy * cc - yc * yc, xc * yc - xy * cc, xy * yc - xc * yy
+    scale = 1.0 / (xx * first + xy * second + xc * third)
+    return (
+        scale * first,
+        scale * second,
+        scale * third,
+        scale * (xx * cc - xc * xc),
+        scale * (xy * xc - xx * yc),
+        scale * (xx * yy - xy * xy),
+    )
+
+
+def _product(symmetric: Symmetric, vector: Vector) -> Vector:
+    xx, xy, xc, yy, yc, cc = symmetric
+    x, y, c = vector
+    return xx * x + xy * y + xc * c, xy * x + yy * y + yc * c, xc * x + yc * y + cc * c
+
+
+def block_sums(planes: Floats, side: int) -> Floats:
+    """Sums of [n, rows, columns] over blocks of about side x side: [n, blocks]."""
+    down, across = _blocks(planes.shape[1], side), _blocks(planes.shape[2], side)
+    return (down @ planes @ across.T).reshape(len(planes), -1).astype(np.float32, copy=False)
+
+
+@functools.lru_cache(maxsize=512)
+def _blocks(size: int, side: int) -> Floats:
+    """Matrix that sums over blocks of about `side` elements: [blocks, size]."""
+    count = max(round(size / side), 1)
+    block_of = np.arange(size) * count // size
+    return np.equal(block_of, np.arange(count)[:, np.newaxis]).astype(np.float32)
