@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +25,7 @@ from demo.nodes import PerceptionNode
 from demo.report.debug_frames import DebugFrames
 from demo.report.results import Collector, NodeResults
 from edgetpu_driver.node_kit.executor import make_executor
+from edgetpu_driver.node_kit.message_types import message_type
 from edgetpu_msgs.msg import DeviceStatus
 
 DRIVER = "edgetpu"
@@ -111,7 +111,7 @@ class Replay:
         for spec in self._specs:
             self._listen(spec)
         self._ros.create_subscription(DeviceStatus, f"/{DRIVER}/status", self._on_driver, LATCHED)
-        image_type = _message_type(self._topic.type)
+        image_type = message_type(self._topic.type)
         self._images = self._ros.create_publisher(image_type, self._topic.published, RELIABLE)
         self._infos = (
             self._ros.create_publisher(CameraInfo, self._topic.camera_info, RELIABLE)
@@ -292,14 +292,9 @@ class Replay:
                 node.hear(status)
 
 
-def _message_type(name: str) -> Any:
-    package, _, kind = name.split("/")
-    return getattr(importlib.import_module(f"{package}.msg"), kind)
-
-
 def _message(record: Record) -> Any:
     """Deserialise a record; None if its bytes are not a message of its type."""
     try:
-        return deserialize_message(record.cdr, _message_type(record.type))
+        return deserialize_message(record.cdr, message_type(record.type))
     except RuntimeError:  # an RMWError
         return None

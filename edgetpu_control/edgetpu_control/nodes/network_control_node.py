@@ -32,9 +32,10 @@ from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.dense_graph_files import MODEL_DIR
 from edgetpu_driver.node_kit.driver_choice import DRIVER_SETTING
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.message_types import message_type
 from edgetpu_driver.node_kit.parameters import QOS_RELIABILITY, Setting, merge_settings
 from edgetpu_driver.node_kit.qos_profiles import subscription_qos
-from edgetpu_matrix.nodes.signal_messages import SignalReader, message_type
+from edgetpu_matrix.nodes.signal_messages import SignalReader
 
 
 def network_control_settings(*own: Setting) -> tuple[Setting, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
@@ -13,6 +12,7 @@ from rclpy.qos import qos_profile_sensor_data
 
 from edgetpu_dashboard.live.curves import ResultLog
 from edgetpu_dashboard.live.signals import new_log, numbers_of, stamp_of
+from edgetpu_driver.node_kit.message_types import message_type
 from edgetpu_driver.node_kit.printable_text import one_line
 
 
@@ -33,7 +33,7 @@ class SignalSubscriptions:
             log = self._logs[topic] = new_log(kind)
             try:
                 self._subscriptions[topic] = self._node.create_subscription(
-                    message_class(kind),
+                    message_type(kind),
                     topic,
                     lambda message: self._on_message(log, kind, message),
                     qos_profile_sensor_data,
@@ -52,10 +52,3 @@ class SignalSubscriptions:
     def _on_message(self, log: ResultLog, kind: str, message: Any) -> None:
         latency = 1e-9 * self._node.get_clock().now().nanoseconds - stamp_of(message)
         self._add(log, time.monotonic(), numbers_of(kind, message), latency)
-
-
-def message_class(kind: str) -> type[Any]:
-    """Import a message type by its name, package/msg/Type."""
-    package, _, name = kind.split("/")
-    found: type[Any] = getattr(import_module(f"{package}.msg"), name)
-    return found

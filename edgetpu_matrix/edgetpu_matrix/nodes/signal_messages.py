@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from functools import reduce
 from typing import Any
@@ -14,24 +13,10 @@ from std_msgs.msg import Header
 
 from edgetpu_driver.node_kit.fatal_error import FatalError
 
-_TYPE = re.compile(r"([a-z]\w*)/(?:msg/)?([A-Z]\w*)", re.ASCII)
 _FIELD = re.compile(r"([a-z]\w*(?:\.[a-z]\w*)*)(?:\[(-?\d*)(:?)(-?\d*)(?::([1-9]\d*))?\])?", re.ASCII)
 
 SAMPLE_FORMATS = {"": None, "int16": np.dtype("<i2"), "int32": np.dtype("<i4"), "float32": np.dtype("<f4")}
 """Sample formats of the bytes of a uint8[], little-endian; "": each byte is a sample."""
-
-
-def message_type(name: str) -> type[Any]:
-    """Import a message type by its name, package/msg/Type; FatalError if there is none."""
-    match = _TYPE.fullmatch(name)
-    if match is None:
-        raise FatalError(f"expected a message type as package/msg/Type; got '{name}'")
-    package, kind = match.groups()
-    try:
-        found: type[Any] = getattr(importlib.import_module(f"{package}.msg"), kind)
-    except (ImportError, AttributeError):
-        raise FatalError(f"there is no message type {package}/msg/{kind}; is {package} installed?") from None
-    return found
 
 
 class SignalReader:
