@@ -10,11 +10,12 @@ from pathlib import Path
 
 from edgetpu_driver.files.default_paths import edgetpu_home
 from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.node_kit.node_table import DRIVER
 
 PROFILE_VARIABLES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
 """Fast DDS 2 and 3 read different variables."""
 
-DEFAULT_DRIVER = "/edgetpu"
+DEFAULT_DRIVER = f"/{DRIVER}"
 """Full name of the driver whose services config/fastdds.xml names."""
 
 _ENDPOINTS_FROM_PROFILE = {"RMW_FASTRTPS_USE_QOS_FROM_XML": "1"}
