@@ -104,7 +104,7 @@ def find_circles(
     """
     radii = RADII_CELLS.astype(np.float32)
     rows, columns = ((size + 2 * _CENTER_MARGIN_CELLS) // _VOTE_CELL for size in shape)
-    # What is outside goes to a border of its own, as taking it away takes longer.
+    # Votes out of range go to a border, which is cut off below; filtering them out would be slower.
     x, y = (
         np.clip(_squares(value, normal, radii), 0.0, count + 1.0)
         for value, normal, count in (
