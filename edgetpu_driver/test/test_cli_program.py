@@ -57,7 +57,7 @@ def test_disassembled_programs_assemble_to_the_same_bytes(
     view: tuple[str, ...], program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    assert main(["program", "disassemble", str(program), *view]) == 0
+    assert main(["disassemble", str(program), *view]) == 0
     text, again = tmp_path / "again.txt", tmp_path / "again.bin"
     text.write_text(capsys.readouterr().out)
     assert main(["program", "assemble", str(text), "--output", str(again)]) == 0
@@ -121,7 +121,7 @@ def test_a_text_runs_without_assembling_it_first(
     program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    main(["program", "disassemble", str(program)])
+    main(["disassemble", str(program)])
     text = tmp_path / "whole.txt"
     text.write_text(capsys.readouterr().out)
     code, value = answer(capsys, "run", text, "--backend", "virtual")

@@ -1,1 +1,1 @@
-"""`edgetpu program`: assembles, disassembles, runs and single-steps custom programs."""
+"""`edgetpu program`: assembles, extracts, runs and single-steps custom programs."""

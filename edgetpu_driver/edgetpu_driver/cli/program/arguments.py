@@ -1,4 +1,4 @@
-"""The grammar of `edgetpu program`: assemble, disassemble, extract, run, step."""
+"""The grammar of `edgetpu program`: assemble, extract, run, step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def add(commands: Commands) -> None:
     """Add `program` and its own commands."""
     parts = add_group(commands, "program", "assemble, run and single-step your own programs for the chip")
     _add_assemble(parts)
-    _add_disassemble(parts)
     _add_extract(parts)
     _add_run(parts)
     _add_step(parts)
@@ -35,7 +34,7 @@ def _add_assemble(commands: Commands) -> None:
         "assemble",
         "assembly",
         "assemble text into a bitstream",
-        "Takes text as `edgetpu program disassemble` writes it, by operations or by words. Assembling that "
+        "Takes text as `edgetpu disassemble` writes it, by operations or by words. Assembling that "
         "output gives the same bytes.",
     )
     command.add_argument("text", type=Path, metavar="TEXT", help="text file with one program")
@@ -45,21 +44,6 @@ def _add_assemble(commands: Commands) -> None:
         action="store_true",
         help="add the usual start of a program before the text, and halt, NOPs and end after it",
     )
-
-
-def _add_disassemble(commands: Commands) -> None:
-    command = _command(
-        commands,
-        "disassemble",
-        "assembly",
-        "show a bitstream as text",
-        "Same as `edgetpu disassemble`: prints a line for each operation, then the requested transfers.",
-    )
-    command.add_argument(
-        "files", type=Path, nargs="+", metavar="MODEL|BITSTREAM", help="compiled .tflite files or bitstreams"
-    )
-    command.add_argument("--words", action="store_true", help="one line for each 128-bit word instead")
-    command.set_defaults(stats=False)
 
 
 def _add_extract(commands: Commands) -> None:

@@ -1,4 +1,4 @@
-"""`edgetpu program assemble`, `disassemble` and `extract`: programs between text, bytes and models."""
+"""`edgetpu program assemble` and `extract`: programs between text, bytes and models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from edgetpu_driver.cli import disassemble as disassembly
 from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.compiled_model import CompiledModel
@@ -32,11 +31,6 @@ def assemble(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa
     words = len(program) // WORD_BYTES
     value = {"file": options.output, "words": words, "bytes": len(program)}
     return Answer(value, f"{options.output}: {words} words, {len(program)} bytes")
-
-
-def disassemble(options: argparse.Namespace, progress: Progress) -> Answer:
-    """Show bitstreams as text."""
-    return disassembly.disassemble(options, progress)
 
 
 def extract(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
