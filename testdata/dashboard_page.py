@@ -41,6 +41,8 @@ SIZES = {"wide": (1500, 950), "phone": (390, 844)}
 needs_browser = pytest.mark.skipif(
     not (BROWSER and DRIVER), reason="no browser: apt install chromium chromium-driver"
 )
+at_every_size = pytest.mark.parametrize("browser", SIZES.values(), ids=SIZES, indirect=True)
+"""For tests of layout, of places in the picture and of one control of each kind. The others need one size."""
 
 
 def free_port() -> int:
