@@ -28,6 +28,22 @@ from edgetpu_driver.darwinn.executable import (
 
 Step = dict[str, Any]
 
+RECORDED_MODELS = (
+    "bright_64x64",
+    "color_red_64x64",
+    "deeplabv3_mnv2_pascal_quant",
+    "dense_256",
+    "gabor_64x64_7k_4o_2s",
+    "gabor_64x64_p4",
+    "looming_64x64_3x3",
+    "mobilenet_v1_0.25_128_quant",
+    "mobilenet_v1_0.25_128_quant_cocompiled_with_mobilenet_v1_0.5_160_quant",
+    "movenet_single_pose_lightning_ptq",
+    "posenet_mobilenet_v1_075_353_481_16_quant_decoder",
+    "ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2",
+)
+"""Names of the models that have a recording."""
+
 
 def recording(name: str, data: bytes) -> dict[str, Any]:
     """Describe a compiled model, the contents of the file `name`, as its recording does."""

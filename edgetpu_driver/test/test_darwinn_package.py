@@ -32,22 +32,8 @@ from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.model_reader import parse_model
 from testdata import GOLDEN, ModelFolder
-from testdata.wire_recording import digest, recording
+from testdata.wire_recording import RECORDED_MODELS, digest, recording
 
-MODELS = (
-    "bright_64x64",
-    "color_red_64x64",
-    "deeplabv3_mnv2_pascal_quant",
-    "dense_256",
-    "gabor_64x64_7k_4o_2s",
-    "gabor_64x64_p4",
-    "looming_64x64_3x3",
-    "mobilenet_v1_0.25_128_quant",
-    "mobilenet_v1_0.25_128_quant_cocompiled_with_mobilenet_v1_0.5_160_quant",
-    "movenet_single_pose_lightning_ptq",
-    "posenet_mobilenet_v1_075_353_481_16_quant_decoder",
-    "ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2",
-)
 UNDESCRIBED = "keras_lstm_mnist_ptq"  # the only one without a description of its transfers
 
 INPUT, OUTPUT = Description.INPUT, Description.OUTPUT
@@ -125,7 +111,7 @@ def altered(**changes: Any) -> Package:
     return replace(package, executables=(replace(package.executables[0], **changes), package.executables[1]))
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", RECORDED_MODELS)
 def test_real_package_says_what_goes_over_the_wire(golden: ModelFolder, model: str) -> None:
     data = golden.model(f"{model}_edgetpu.tflite").read_bytes()
     described = recording(f"{model}_edgetpu.tflite", data)
@@ -185,7 +171,7 @@ def test_16_bit_layers_and_hints_that_are_not_deterministic(golden: ModelFolder)
     ]
 
 
-@pytest.mark.parametrize("model", [*MODELS, UNDESCRIBED])
+@pytest.mark.parametrize("model", [*RECORDED_MODELS, UNDESCRIBED])
 def test_real_package_survives_writing(golden: ModelFolder, model: str) -> None:
     package = parse_package(packed(golden, model))
     assert parse_package(write_package(package)) == package

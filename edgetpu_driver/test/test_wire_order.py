@@ -22,22 +22,7 @@ from edgetpu_driver.usb.framing import EVENT, HEADER
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
 from testdata import GOLDEN, ModelFolder
-from testdata.wire_recording import Step, digest, first_run, pattern, recording
-
-MODELS = (
-    "bright_64x64",
-    "color_red_64x64",
-    "deeplabv3_mnv2_pascal_quant",
-    "dense_256",
-    "gabor_64x64_7k_4o_2s",
-    "gabor_64x64_p4",
-    "looming_64x64_3x3",
-    "mobilenet_v1_0.25_128_quant",
-    "mobilenet_v1_0.25_128_quant_cocompiled_with_mobilenet_v1_0.5_160_quant",
-    "movenet_single_pose_lightning_ptq",
-    "posenet_mobilenet_v1_075_353_481_16_quant_decoder",
-    "ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2",
-)
+from testdata.wire_recording import RECORDED_MODELS, Step, digest, first_run, pattern, recording
 
 
 class RecordingStick(VirtualEdgeTpu):
@@ -91,7 +76,7 @@ def is_output(hint: object) -> bool:
     return isinstance(hint, DmaHint) and hint.description is Description.OUTPUT
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", RECORDED_MODELS)
 def test_first_run_uploads_and_infers_exactly_as_recorded(golden: ModelFolder, name: str) -> None:
     expected = expected_steps(golden, name)
     stick = RecordingStick([step["bytes"] for step in expected if "in" in step])
