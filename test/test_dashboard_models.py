@@ -18,7 +18,7 @@ from testdata.body_pix_graph import body_pix_file
 from testdata.dashboard_page import (
     SIZES,
     Dashboard,
-    at_every_size,
+    choose,
     errors_in_console,
     fill,
     needs_browser,
@@ -27,6 +27,7 @@ from testdata.dashboard_page import (
     press,
     running_dashboard,
     text,
+    upload,
     wait,
 )
 
@@ -52,9 +53,9 @@ def dashboard(start_node: Any, graph: Any, models: Path) -> Iterator[Dashboard]:
         yield made
 
 
-@pytest.fixture(scope="module", params=[SIZES["wide"]], ids=["wide"])
-def browser(dashboard: Dashboard, request: pytest.FixtureRequest) -> Iterator[Any]:
-    with page_of(dashboard, request.param) as made:
+@pytest.fixture(scope="module")
+def browser(dashboard: Dashboard) -> Iterator[Any]:
+    with page_of(dashboard, SIZES["wide"]) as made:
         press(made, "[data-id=tab_models]")
         yield made
 
@@ -84,8 +85,7 @@ def test_weights_are_swapped_and_their_errors_shown_as_a_picture(browser: Any, t
     weights = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
     np.save(tmp_path / "weights.npy", weights)
     fill(browser, "weights_model", "matrix")
-    upload = browser.find_element(By.CSS_SELECTOR, "[data-id=weights_file] input[type=file]")
-    upload.send_keys(str(tmp_path / "weights.npy"))
+    upload(browser, "weights_file", tmp_path / "weights.npy")
     wait(browser, lambda: "of matrix: largest error " in text(browser, "[data-id=weights_answer]"))
     size = (
         "const picture = document.querySelector('[data-id=weights_errors] img');"
@@ -96,34 +96,16 @@ def test_weights_are_swapped_and_their_errors_shown_as_a_picture(browser: Any, t
     wait(browser, lambda: "matrix is unloaded" in text(browser, "body"))
 
 
-@at_every_size
-def test_a_file_that_is_no_matrix_is_refused(browser: Any, tmp_path: Path) -> None:
-    (tmp_path / "text.npy").write_text("no matrix")
-    upload = browser.find_element(By.CSS_SELECTOR, "[data-id=weights_file] input[type=file]")
-    upload.send_keys(str(tmp_path / "text.npy"))
-    wait(browser, lambda: "the file" in text(browser, ".q-notifications"))
-
-
 def test_a_model_is_sent_from_the_browsers_computer(browser: Any, models: Path, tmp_path: Path) -> None:
     (tmp_path / "sent.tflite").write_bytes(body_pix_file())
-    upload = browser.find_element(By.CSS_SELECTOR, "[data-id=run_file] input[type=file]")
-    upload.send_keys(str(tmp_path / "sent.tflite"))
+    upload(browser, "run_file", tmp_path / "sent.tflite")
     path = "return document.querySelector('input[data-id=run_path]').value"
     wait(browser, lambda: browser.execute_script(path) == str(models / "sent.tflite"))
     assert (models / "sent.tflite").read_bytes() == body_pix_file()
 
 
-@at_every_size
 def test_a_coral_model_runs_on_the_live_picture(browser: Any, models: Path) -> None:
-    press(browser, "[data-id=run_kind]")
-    options = ".q-menu .q-item"
-    (pose,) = wait(  # an option has no text until the menu has opened
-        browser,
-        lambda: [
-            each for each in browser.find_elements(By.CSS_SELECTOR, options) if each.text == "pose_estimator"
-        ],
-    )
-    browser.execute_script("arguments[0].click()", pose)  # a notice may lie over it
+    choose(browser, "run_kind", "pose_estimator")
     fill(browser, "run_path", str(models / "people.tflite"))
     press(browser, "[data-id=run_model]")
     wait(browser, lambda: text(browser, ".stage .title") == "pose_estimator")
@@ -133,6 +115,5 @@ def test_a_coral_model_runs_on_the_live_picture(browser: Any, models: Path) -> N
     wait(browser, lambda: text(browser, "#state") == "stopped")
 
 
-@at_every_size
 def test_the_console_of_the_browser_has_no_error(browser: Any) -> None:
     assert errors_in_console(browser) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from testdata.dashboard_page import (
     SIZES,
     Dashboard,
     at_every_size,
+    choose,
     errors_in_console,
     fill,
     key,
@@ -26,6 +28,7 @@ from testdata.dashboard_page import (
     running_dashboard,
     show,
     text,
+    upload,
     wait,
 )
 
@@ -177,6 +180,23 @@ def test_a_parameter_is_changed_and_a_refusal_is_shown_next_to_it(browser: Any) 
     wait(browser, lambda: browser.execute_script(shown) == "none" or not text(browser, refusal))
     type_value(browser, "path", "/nowhere")
     wait(browser, lambda: text(browser, "[data-id=parameter_path] .refusal") == "path: there is no /nowhere")
+
+
+@at_every_size
+def test_a_file_that_is_no_matrix_is_refused(browser: Any, tmp_path: Path) -> None:
+    press(browser, "[data-id=tab_models]")
+    (tmp_path / "text.npy").write_text("no matrix")
+    upload(browser, "weights_file", tmp_path / "text.npy")
+    wait(browser, lambda: "the file" in text(browser, ".q-notifications"))
+
+
+@at_every_size
+def test_the_node_that_runs_a_model_is_chosen_from_a_menu(browser: Any) -> None:
+    press(browser, "[data-id=tab_models]")
+    chosen = ".q-field:has([data-id=run_kind])"
+    assert "pose_estimator" not in text(browser, chosen)
+    choose(browser, "run_kind", "pose_estimator")
+    wait(browser, lambda: "pose_estimator" in text(browser, chosen))
 
 
 def test_the_driver_and_the_diagnostics_are_shown(browser: Any) -> None:

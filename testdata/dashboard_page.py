@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ if LIVE_TOOLS.is_dir():
 webdriver = pytest.importorskip(
     "selenium.webdriver", reason="Selenium is not installed: tools/run.sh tools/install_extra.sh live"
 )
-pytest.importorskip("nicegui", reason="NiceGUI is not installed: tools/run.sh tools/install_extra.sh live")
+if find_spec("nicegui") is None:  # importing it would cost every process of the tests a second
+    pytest.skip("NiceGUI is not installed: tools/run.sh tools/install_extra.sh live", allow_module_level=True)
 
 from selenium.common.exceptions import TimeoutException  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
@@ -172,6 +174,24 @@ def fill(browser: Any, name: str, value: str) -> None:
     field = wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, f"input[data-id={name}]"))[0]
     field.send_keys(Keys.CONTROL, "a")
     field.send_keys(value)
+
+
+def choose(browser: Any, name: str, option: str) -> None:
+    """Choose an option of a menu."""
+    press(browser, f"[data-id={name}]")
+
+    def found() -> list[Any]:  # an option has no text until the menu has opened
+        options = browser.find_elements(By.CSS_SELECTOR, ".q-menu .q-item")
+        return [each for each in options if each.text == option]
+
+    (element,) = wait(browser, found)
+    browser.execute_script("arguments[0].click()", element)  # a notice may lie over it
+
+
+def upload(browser: Any, name: str, path: Path) -> None:
+    """Give a file to an upload."""
+    chooser = browser.find_element(By.CSS_SELECTOR, f"[data-id={name}] input[type=file]")
+    chooser.send_keys(str(path))
 
 
 def show_actions(browser: Any, node: str) -> None:
