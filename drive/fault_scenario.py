@@ -41,13 +41,14 @@ class Faults(DockAtBall):
     quantities = (*DockAtBall.quantities, "commanded speed, m/s")
     parameters: ClassVar[dict[str, dict[str, str]]] = {
         **DockAtBall.parameters,
-        # Images are 67 to 100 ms old when their results come; it stops when two or three are missing.
+        # A result is used when its image is 100 ms old: after LATENCY, and a period for the node. One image
+        # may be missing, the second one brakes. The base limits its force: no ramp is added to its lag.
         "visual_servo": {
             **DockAtBall.parameters["visual_servo"],
-            "timeout": "0.18",
+            "timeout": "0.15",
             "search_speed": "0.0",
-            "linear_acceleration": "2.5",
-        },  # what the robot can
+            "linear_acceleration": "10.0",
+        },
     }
 
     def start(self, processes: Sequence[Process], logs: Path) -> FaultyGraph:

@@ -21,15 +21,18 @@ from drive import world as worlds
 from drive.__main__ import SCENARIOS, usual
 from drive.contact_scenarios import PassBy, Wall
 from drive.dock_scenario import DockAtBall
-from drive.fault_scenario import last_above
+from drive.fault_scenario import BALL_SPEED, STILL, STOP, Faults, last_above
 from drive.film import Film
 from drive.report import write_report
 from drive.return_scenario import Return
 from drive.scenario import Outcome
+from drive.simulated_robot import LATENCY
 from drive.textures import SIZE, noise_texture
 from drive.truth import Measured, Record, Truth
 from drive.turn_scenario import Turn
-from drive.world import PERIOD, Box, World
+from drive.world import MASS, PERIOD, SPEED_GAIN, Box, World
+from edgetpu_control.velocity import VelocityLimits
+from edgetpu_control.visual_servo import ServoGains, Target, VisualServo
 from edgetpu_msgs.msg import Heading, TimeToContact
 from measured_figures.row import Row
 
@@ -46,6 +49,41 @@ def outcome(**values: float) -> Outcome:
 
 def figures(rows: list[Row]) -> dict[str, float]:
     return {row.metric: row.value for row in rows}
+
+
+def speeds_around_a_fault(missing: frozenset[int]) -> tuple[list[float], list[float]]:
+    """Commanded and driven speeds from a fault at tick 0 on, one a period; missing: numbers of images.
+
+    The last image before the fault is used at tick 0, LATENCY and a period after it was taken.
+    """
+    given = Faults.parameters["visual_servo"]
+    gains = ServoGains(approach=float(given["approach_gain"]), wanted_size=float(given["wanted_size"]))
+    limits = VelocityLimits(0.5, 2.0, float(given["linear_acceleration"]), 6.0)
+    servo = VisualServo(gains, limits, float(given["timeout"]))
+    speed, commanded, driven = 0.0, [0.0], [0.0]
+    share = 1 - math.exp(-PERIOD * SPEED_GAIN / MASS)  # of a difference that the base makes up in a period
+    for tick in range(-60, 20):
+        speed += share * (commanded[-1] - speed)
+        image = tick - LATENCY - 1
+        if image <= -LATENCY - 1 and image not in missing:
+            servo.measure(Target(0.0, gains.wanted_size * math.exp(-BALL_SPEED)), image * PERIOD)
+        velocity = servo.command(tick * PERIOD)
+        commanded.append(velocity.linear if velocity else 0.0)
+        driven.append(speed)
+    return commanded[-20:], driven[-20:]
+
+
+def test_after_a_fault_the_robot_is_at_rest_a_period_before_the_limit() -> None:
+    commanded, driven = speeds_around_a_fault(frozenset())
+    assert [round(speed, 3) for speed in commanded[:3]] == [0.2, 0.2, 0.0]
+    at_rest = 1 + max(tick for tick, speed in enumerate(driven) if speed > STILL)
+    assert at_rest * PERIOD <= STOP - PERIOD
+
+
+def test_one_missing_image_does_not_brake_the_robot_two_do() -> None:
+    last = -LATENCY - 1
+    assert speeds_around_a_fault(frozenset({last}))[0][0] == pytest.approx(0.2)
+    assert speeds_around_a_fault(frozenset({last, last - 1}))[0][0] == 0.0
 
 
 def test_scenarios_that_take_long_run_only_if_they_are_named() -> None:
