@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from edgetpu_dashboard.live.pictures import box_of, color_at, error_picture, jpeg, png
+from edgetpu_dashboard.live.pictures import box_of, color_at, error_picture, is_grey, jpeg, png, spot_weights
 from edgetpu_driver.errors import InputError
 
 RED = (200, 10, 20)
@@ -44,6 +44,26 @@ def test_a_box_is_the_same_from_every_corner_and_ends_at_the_edge(
 def test_a_box_of_no_size_is_refused() -> None:
     with pytest.raises(InputError, match="expected a box of at least 2 x 2 px; got 0 x 10"):
         box_of((0.5, 0.5, 0.5, 0.6), 200, 100)
+
+
+@pytest.mark.parametrize(
+    ("rgb", "weights"),
+    [
+        ((255, 0, 0), [170.0, -85.0, -85.0]),  # as the preset red, in other units
+        ((240, 240, 0), [80.0, 80.0, -160.0]),
+        ((180, 140, 130), [30.0, -10.0, -20.0]),
+    ],
+)
+def test_a_spot_is_told_by_what_its_colour_has_more_than_grey(
+    rgb: tuple[int, int, int], weights: list[float]
+) -> None:
+    assert spot_weights(rgb) == weights
+
+
+@pytest.mark.parametrize("rgb", [(0, 0, 0), (20, 20, 20), (240, 230, 216)])
+def test_a_grey_spot_is_told_by_its_brightness(rgb: tuple[int, int, int]) -> None:
+    assert is_grey(rgb)
+    assert spot_weights(rgb) == [1.0, 1.0, 1.0]
 
 
 def test_errors_of_weights_are_blue_white_red_and_black() -> None:

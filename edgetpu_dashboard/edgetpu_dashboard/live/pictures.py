@@ -13,6 +13,10 @@ Pixels = npt.NDArray[np.uint8]
 CAMERA_VIEW = "camera image"
 """In place of a node's name: the camera's images."""
 
+GREY = 0.1
+"""Difference of a colour's channels, as a share of the largest, up to which it is taken for grey. Chosen: a
+white balance that is wrong by 10 % tints grey things as much."""
+
 JPEG_QUALITY = 80
 """JPEG quality at which block edges are hard to see; OpenCV's default, 95, needs three times the bytes."""
 
@@ -49,6 +53,22 @@ def color_at(image: Pixels, column: float, row: float, radius: int = 3) -> tuple
     patch = image[max(y - radius, 0) : y + radius + 1, max(x - radius, 0) : x + radius + 1]
     levels = np.broadcast_to(np.median(patch, axis=(0, 1)), 3)
     return int(levels[0]), int(levels[1]), int(levels[2])
+
+
+def is_grey(rgb: tuple[int, int, int]) -> bool:
+    """Whether a colour differs from grey no more than a white thing in light of another colour."""
+    return max(rgb) - min(rgb) <= GREY * max(rgb)
+
+
+def spot_weights(rgb: tuple[int, int, int]) -> list[float]:
+    """Return a spot tracker's weights for a colour: its difference from grey, so that grey pixels cancel.
+
+    Those for a grey are equal: only its brightness tells it from others.
+    """
+    if is_grey(rgb):
+        return [1.0, 1.0, 1.0]
+    grey = sum(rgb) / 3
+    return [value - grey for value in rgb]
 
 
 def error_picture(weights: npt.NDArray[np.float32], row_scales: npt.NDArray[np.float32]) -> Pixels:
