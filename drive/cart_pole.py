@@ -7,10 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-try:
-    import mujoco
-except ImportError:  # `python -m drive` says so
-    mujoco = None
+from drive.mujoco_library import mujoco
 
 STRONGEST = 10.0
 """N on the cart, which weighs 1 kg."""

@@ -7,10 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-try:
-    import mujoco
-except ImportError:  # `python -m drive` says so
-    mujoco = None
+from drive.mujoco_library import mujoco
 
 PERIOD = 0.1
 """Seconds between two commands."""

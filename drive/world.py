@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drive.mujoco_library import cannot_render, mujoco, problem
 from drive.textures import SIZE, as_png, noise_texture
-
-os.environ.setdefault("MUJOCO_GL", "egl")  # rendering without a screen
-
-try:
-    import mujoco
-except ImportError as error:
-    mujoco, _mujoco_problem = None, f"MuJoCo is missing ({error}): start with make drive, which installs it"
 
 WIDTH, HEIGHT = 320, 240
 """Of the camera's images, px."""
@@ -240,16 +232,12 @@ class World:
 
 def renderer_problem() -> str:
     """Return why nothing can be rendered here, with what mends it; empty if it can."""
-    if mujoco is None:
-        return _mujoco_problem
+    if problem:
+        return problem
     try:
         world = World(0, [])
         world.image()
         world.close()
     except Exception as error:  # MuJoCo raises different ones for each missing library
-        return f"MuJoCo cannot render here ({_first_line(error)}): apt install libegl1 libgl1-mesa-dri"
+        return cannot_render(error)
     return ""
-
-
-def _first_line(error: Any) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

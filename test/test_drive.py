@@ -18,7 +18,7 @@ from PIL import Image
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from drive import world as worlds
-from drive.__main__ import SCENARIOS, usual
+from drive.__main__ import EXIT_ERROR, SCENARIOS, usual
 from drive.contact_scenarios import PassBy, Wall
 from drive.dock_scenario import DockAtBall
 from drive.fault_scenario import BALL_SPEED, STILL, STOP, Faults, last_above
@@ -84,6 +84,16 @@ def test_one_missing_image_does_not_brake_the_robot_two_do() -> None:
     last = -LATENCY - 1
     assert speeds_around_a_fault(frozenset({last}))[0][0] == pytest.approx(0.2)
     assert speeds_around_a_fault(frozenset({last, last - 1}))[0][0] == 0.0
+
+
+@needs_mujoco
+def test_a_library_that_cannot_render_is_named_without_a_traceback() -> None:
+    environment = os.environ | {"MUJOCO_GL": "none_of_them"}
+    command = [sys.executable, "-m", "drive", "wall"]
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == EXIT_ERROR
+    assert ended.stderr.startswith("[drive] MuJoCo cannot render here (")
+    assert ended.stderr.endswith("none_of_them): apt install libegl1 libgl1-mesa-dri\n")
 
 
 def test_scenarios_that_take_long_run_only_if_they_are_named() -> None:
