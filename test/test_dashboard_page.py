@@ -211,12 +211,16 @@ def test_the_driver_and_the_diagnostics_are_shown(browser: Any) -> None:
 
 def test_a_node_is_started_and_stopped(browser: Any) -> None:
     show(browser, "visual_compass")
+    press(browser, "[data-id=tab_actions]")
+    wait(browser, lambda: "visual_compass does not run" in text(browser, ".side"))
     press(browser, "[data-id=start]")
     wait(browser, lambda: text(browser, "#state") == "running")
+    wait(browser, lambda: "reset heading" in text(browser, ".side"))
     press(browser, "[data-id=start]")
     wait(browser, lambda: "visual_compass runs already" in text(browser, "body"))
     press(browser, "[data-id=stop]")
     wait(browser, lambda: text(browser, "#state") == "stopped")
+    wait(browser, lambda: "visual_compass does not run" in text(browser, ".side"))
     show(browser, "camera")
     press(browser, "[data-id=stop]")
     wait(browser, lambda: "camera was not started from here" in text(browser, "body"))

@@ -18,14 +18,14 @@ from edgetpu_dashboard.web.node_panels import actions_panel, parameters_panel, p
 from edgetpu_dashboard.web.stream import OVERVIEW
 from edgetpu_driver.errors import InputError
 
-_VERSION = 8
+_VERSION = 9
 """Version of the static files, so that no browser uses old ones."""
 _NODE_TABS, _GRAPH_TAB = ("parameters", "actions"), "driver"
 """Panels of one node; the last is also in the overview."""
 _NODE_TAB = "actions"
 """The one that comes with a node."""
 _FOLLOW_PERIOD = 0.5
-"""Seconds between two checks whether the node has a picture."""
+"""Seconds between two checks whether the node runs and has a picture."""
 
 
 class Page:
@@ -42,6 +42,7 @@ class Page:
         """The image under the picture that the browser shows."""
         self.shows_camera = False
         self._shown_view = ""
+        self._shown_state: tuple[bool, tuple[str, ...]] = False, ()
         self.drag_does = "template"
         self.tabs: Any = None
         """Of the panels."""
@@ -72,8 +73,18 @@ class Page:
         """Draw the panels of the node again."""
         self.show_live()
         stage.refresh(self)
+        self._refresh_panels()
+
+    def _refresh_panels(self) -> None:
+        """Draw the parameters and the actions of the node again."""
+        self._shown_state = self._state()
         parameters_panel.refresh(self)
         actions_panel.refresh(self)
+
+    def _state(self) -> tuple[bool, tuple[str, ...]]:
+        """Whether the node runs, and its services without arguments."""
+        viewed = self.view.nodes.get(self.node)
+        return (viewed.running, viewed.triggers) if viewed is not None else (False, ())
 
     def show_live(self) -> None:
         """Connect the browser to the stream of this node and view."""
@@ -82,10 +93,12 @@ class Page:
         shown = {"page": self.key, "node": self.node, "view": self._shown_view}
         ui.run_javascript(f"edgetpuLive.show({json.dumps(shown)})")
 
-    def follow_view(self) -> None:
-        """Reconnect when the node gets its first picture or loses the last."""
+    def follow_node(self) -> None:
+        """Show that the node has started or stopped, has got its first picture or lost the last."""
         if self.picture_view != self._shown_view:
             self.show_live()
+        if self._state() != self._shown_state:
+            self._refresh_panels()
 
     def look_at_camera(self, camera: bool) -> None:
         """Show the camera's images instead of the node's."""
@@ -205,7 +218,7 @@ def build_page(dashboard: Any) -> Page:
     ui.on("click_picture", lambda event: page.on_click(*event.args))
     ui.on("drag_picture", lambda event: page.on_drag(tuple(event.args)))
     page.show_live()
-    ui.timer(_FOLLOW_PERIOD, page.follow_view)
+    ui.timer(_FOLLOW_PERIOD, page.follow_node)
     return page
 
 
