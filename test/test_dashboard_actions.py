@@ -143,6 +143,7 @@ def test_the_reservoir_is_trained_and_reset(browser: Any, graph: Any) -> None:
 def test_a_place_is_named(browser: Any, graph: Any) -> None:
     embeddings = graph.node.create_publisher(Embedding, "/embedding", 10)
     show_actions(browser, "place_recognition")
+    assert "no actions" not in text(browser, ".side")
     fill(browser, "place_name", "kitchen")
     graph.spin_until(lambda: embeddings.get_subscription_count() > 0)
 

@@ -30,6 +30,11 @@ def named(names: Sequence[str], number: int) -> str:
     return names[number] if number < len(names) else str(number)
 
 
+def size_in_words(count: int) -> str:
+    """Say how large something of so many bytes is."""
+    return f"{count} bytes" if count < 1000 else f"{count / 1e3:.0f} kB"
+
+
 def driver_panel(page: Any) -> None:
     """Sticks, temperature, queue, residents, utilisation and errors."""
 
@@ -144,7 +149,7 @@ def _model(page: Any, model: Any, changed: Any) -> None:
         with ui.column().classes("gap-0 grow shrink"):
             ui.label(model.name).classes("name")
             where = named(("on the CPU", "in SRAM", "streamed"), model.placement)
-            size = f"{model.parameter_bytes / 1e3:.0f} kB, {where}, weights {model.weights_version}"
+            size = f"{size_in_words(model.parameter_bytes)}, {where}, weights {model.weights_version}"
             ui.label(model.message or size).classes("hint")
         ui.button(icon="eject", on_click=unload).props(
             f"flat round dense data-id=unload_{model.name} aria-label='unload {model.name}'"

@@ -134,7 +134,7 @@ def actions_panel(page: Any) -> None:
         with ui.row().classes("gap-2 q-mt-sm"):
             for service in viewed.triggers:
                 _trigger(page, node, service)
-    if not has_region and not viewed.triggers:
+    if not (has_region or viewed.triggers or node in ("reservoir", "place_recognition")):
         ui.label("This node has no actions; it has parameters.").classes("hint")
 
 

@@ -132,7 +132,7 @@ const edgetpuLive = (() => {
     const button = document.createElement("button");
     button.id = `node_${name}`;
     button.innerHTML = '<span class="dot"></span><span class="name"></span><span class="rate"></span>';
-    button.querySelector(".name").textContent = name;
+    button.querySelector(".name").textContent = button.title = name; // which may be too long for its line
     button.onclick = () => open(name);
     return button;
   }
@@ -197,7 +197,7 @@ const edgetpuLive = (() => {
   function drawPace(node) {
     const element = find("numbers");
     if (!element) return;
-    if (!node || node.rate === undefined) {
+    if (!node || !node.running || node.rate === undefined) {
       element.textContent = "";
       return;
     }
