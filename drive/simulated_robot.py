@@ -99,6 +99,11 @@ class SimulatedRobot:
         """The velocities that the robot was last given, m/s and rad/s."""
         return self._velocity
 
+    @property
+    def results_age(self) -> float:
+        """Seconds since the image whose results were all there last."""
+        return FIRST_SECOND + self._ticks * PERIOD - min(self._answered.values()) / 1e9
+
     def drive(self, linear: float, angular: float) -> None:
         """Obey these velocities, m/s and rad/s, until the next ones."""
         self._velocity, self._told_at = (linear, angular), self._ticks

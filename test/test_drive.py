@@ -108,8 +108,13 @@ class TestFigures:
         assert (found["gap, smallest"], found["gap, largest"]) == (0.25, 0.75)
 
     def test_of_drives_past_a_wall(self) -> None:
-        found = figures(PassBy().rows([outcome(stops=1, passed=1), outcome(stops=0, passed=1)]))
-        assert found == {"drives with a false stop": 50, "4 m driven": 100}
+        drives = [outcome(stops=1, starved=0, passed=1), outcome(stops=0, starved=1, passed=1)]
+        found = figures(PassBy().rows([*drives, drives[0], outcome(stops=0, starved=0, passed=0)]))
+        assert found == {
+            "drives with a false stop": 50,
+            "drives with a stop for lack of results": 25,
+            "4 m driven": 75,
+        }
 
     def test_of_docking(self) -> None:
         good = outcome(reached=1, seconds=5.0, collided=0, bearing=0.5, distance_error=0.1)
