@@ -97,3 +97,8 @@ def test_a_video_or_folder_without_pictures_is_named(tmp_path: Path, name: str) 
         (tmp_path / name).write_bytes(b"no video")
     with pytest.raises(NoPictureError, match="expected a video or pictures; none can be read"):
         FileSource(str(tmp_path / name), OWN_SIZE).read(0.0)
+
+
+def test_an_empty_path_is_named() -> None:
+    with pytest.raises(NoPictureError, match="no file: path is empty; expected a picture"):
+        FileSource("", OWN_SIZE)

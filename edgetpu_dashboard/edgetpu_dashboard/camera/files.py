@@ -26,6 +26,10 @@ class FileSource:
 
     def __init__(self, path: str, size: tuple[int, int], *, loop: bool = True) -> None:
         """size: of the pictures, px; others are resized; 0: their own. Raises NoPictureError."""
+        if not path:
+            raise NoPictureError(
+                "no file: path is empty; expected a picture, a folder of pictures or a video"
+            )
         self._path = user_path(path)
         self._size = size
         self._loop = loop
