@@ -97,6 +97,22 @@ def test_a_running_node_shows_its_picture_numbers_and_curves(browser: Any) -> No
     assert text(browser, "#state") == "running"
 
 
+@pytest.mark.parametrize(
+    ("value", "span", "label"),
+    [
+        (-0.000135, 1.4, "0"),
+        (0.7013, 1.4, "0.7"),
+        (-0.592, 1.23, "-0.59"),
+        (1572.31, 0.5, "1572.31"),
+        (58.24, 58.5, "58.2"),
+    ],
+)
+def test_the_axis_of_a_curve_is_as_fine_as_its_range(
+    browser: Any, value: float, span: float, label: str
+) -> None:
+    assert browser.execute_script(f"return edgetpuCurves.label({value}, {span})") == label
+
+
 def test_a_node_without_results_shows_what_it_takes_and_gives(browser: Any) -> None:
     show(browser, "visual_servo")
     wait(browser, lambda: "rad/s" in text(browser, "#curve_visual_servo_cmd_vel_angular_z .value"))

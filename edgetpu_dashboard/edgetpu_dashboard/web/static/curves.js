@@ -79,7 +79,7 @@ const edgetpuCurves = (() => {
       if (words.length) {
         context.textAlign = "left";
         context.fillText(words[value], margin + 2, y(value) - 3);
-      } else context.fillText(Number(value.toPrecision(3)), margin - 5, y(value) + 3);
+      } else context.fillText(label(value, high - low), margin - 5, y(value) + 3);
       context.globalAlpha = 0.25;
       context.beginPath();
       context.moveTo(margin, y(value));
@@ -112,6 +112,12 @@ const edgetpuCurves = (() => {
     }
   }
 
+  // A value of an axis, in steps of a hundredth to a thousandth of its range: in the middle of -0.7 to 0.7 is 0.
+  function label(value, range) {
+    const step = 10 ** (Math.floor(Math.log10(range)) - 2);
+    return Number((Math.round(value / step) * step).toPrecision(6)).toString();
+  }
+
   // Parts of a curve without a gap.
   function runs(points, gap) {
     const found = [];
@@ -129,5 +135,5 @@ const edgetpuCurves = (() => {
     return found;
   }
 
-  return { draw, drawFacts };
+  return { draw, drawFacts, label };
 })();
