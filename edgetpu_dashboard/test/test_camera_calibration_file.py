@@ -50,6 +50,10 @@ def test_a_file_of_camera_calibration_is_read(tmp_path: Path) -> None:
         ([1, 2], "expected a calibration with image_width"),
         ({**FILE, "image_width": math.inf}, "wrong or missing cannot convert float infinity to integer"),
         ({**FILE, "image_height": -1}, "image_height, of -1 px instead of 1 to"),
+        (
+            {**FILE, "camera_matrix": {"data": [math.nan] * 9}},
+            "camera_matrix, of numbers that are not finite",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_by_name(tmp_path: Path, content: object, reason: str) -> None:

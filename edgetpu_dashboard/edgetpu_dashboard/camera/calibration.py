@@ -6,13 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from edgetpu_driver.errors import InputError, reason_of
 from edgetpu_driver.files.file_access import read_file, user_path
+from edgetpu_driver.files.plain_yaml import parse_yaml
 
-_LARGEST = 1 << 20
-"""Bytes; such files have less than 2 kB."""
+_LARGEST = 1 << 16
+"""Bytes; such files have less than 2 kB, and more than that takes seconds to read."""
 _LARGEST_SIDE = 2**31 - 1
 """px; more than any camera has, and within the range of every reader of CameraInfo."""
 
@@ -57,7 +56,7 @@ def pinhole_calibration(width: int, height: int, focal_length: float) -> CameraC
 def read_calibration(path: str) -> CameraCalibration:
     """Read a YAML file as camera_calibration and camera_info_manager write it; InputError with the reason."""
     try:
-        content = yaml.safe_load(read_file(user_path(path), _LARGEST))
+        content = parse_yaml(read_file(user_path(path), _LARGEST))
         return CameraCalibration(
             _side(content, "image_width"),
             _side(content, "image_height"),
@@ -69,8 +68,8 @@ def read_calibration(path: str) -> CameraCalibration:
         )
     except OSError as error:
         raise InputError(f"{path}: {reason_of(error)}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
-        raise InputError(f"{path}: expected a calibration in YAML") from None
+    except InputError as error:
+        raise InputError(f"{path}: expected a calibration in YAML; {error}") from None
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"{path}: expected a calibration with image_width, image_height, distortion_model, "
@@ -88,6 +87,8 @@ def _side(content: dict[str, Any], name: str) -> int:
 
 def _numbers(content: dict[str, dict[str, list[float]]], name: str, count: int) -> tuple[float, ...]:
     numbers = tuple(float(value) for value in content[name]["data"])
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(f"{name}, of numbers that are not finite")
     if count and len(numbers) != count:
         raise ValueError(f"{name}, of {len(numbers)} numbers instead of {count}")
     return numbers

@@ -6,11 +6,13 @@ import difflib
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-import yaml
 from rclpy.node import Node
+
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.files.file_access import read_file
+from edgetpu_driver.files.plain_yaml import parse_yaml
 
 _SIMILAR = 0.8
 """Similarity from which a name counts as a misspelling of another, 0..1; qos_depht and qos_depth have 0.9."""
@@ -52,8 +54,8 @@ def _names_of_own_sections(arguments: Sequence[str]) -> Iterator[str]:
         if option != "--params-file":
             continue
         try:
-            sections = yaml.safe_load(Path(value).read_text())
-        except (OSError, yaml.YAMLError):
+            sections = parse_yaml(read_file(value))
+        except (OSError, InputError):
             continue
         yield from _names(sections)
 

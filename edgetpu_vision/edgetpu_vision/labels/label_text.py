@@ -11,8 +11,8 @@ import json
 import re
 from typing import Any
 
-import yaml
-
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.files.plain_yaml import parse_yaml
 from edgetpu_vision.errors import LabelsError
 from edgetpu_vision.labels.labels import Labels
 
@@ -99,10 +99,9 @@ def _yaml_labels(text: str, source: str) -> Labels:
     if len(text) > _LONGEST_YAML:
         raise LabelsError(f"expected YAML of at most {_LONGEST_YAML} characters in {source}; got {len(text)}")
     try:
-        value: Any = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise LabelsError(f"expected YAML in {source}, as it has names; got {reason}") from None
+        value: Any = parse_yaml(text)
+    except InputError as error:
+        raise LabelsError(f"expected YAML in {source}, as it has names; {error}") from None
     names = value.get("names") if isinstance(value, dict) else None
     if isinstance(names, list):
         names = dict(enumerate(names))

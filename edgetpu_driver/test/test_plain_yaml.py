@@ -1,0 +1,36 @@
+"""YAML of any origin."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.files.plain_yaml import parse_yaml
+
+
+def test_plain_values_are_read() -> None:
+    assert parse_yaml("{a: [1, 0.5, true, cat], 2: {b: null}}") == {
+        "a": [1, 0.5, True, "cat"],
+        2: {"b": None},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: &a [x]\nb: [*a, *a]", "expected YAML without aliases"),
+        ("&a [*a]", "expected YAML without aliases"),
+        ("0x" + "f" * 17, "expected integers of at most 64 bits"),
+        ("1" + ":0" * 5000, "expected integers of at most 64 bits"),
+        ('!!int ""', "string index out of range"),
+        ("!!timestamp x", "'NoneType' object has no attribute 'groupdict'"),
+        ("!!python/object:os.system x", "could not determine a constructor"),
+        ("[" * 10_000, "maximum recursion depth exceeded"),
+        ("[a", "while parsing a flow sequence"),
+        (b"caf\xe9", "unacceptable character"),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_anything_else_is_refused(text: str | bytes, reason: str) -> None:
+    with pytest.raises(InputError, match=f"^expected YAML of plain values: .*{reason}"):
+        parse_yaml(text)
