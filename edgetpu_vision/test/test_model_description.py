@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -72,11 +75,37 @@ def test_the_description_of_a_yolo_exporter_has_labels(content: bytes) -> None:
         b"[1, 2]",
         b"\xff\xfe",
         b"{'names': {}}",
+        b"{'names': {1e999: 'cat'}}",
+        b"{'names': {None: 'cat'}}",
     ],
 )
 def test_other_files_in_the_archive_say_nothing(content: bytes) -> None:
     description = describe([with_files(model_with_metadata(), {"temp_meta.txt": content})])
     assert description.labels is None
+
+
+def test_an_archive_that_cannot_be_unpacked_says_nothing() -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_LZMA) as target:
+        target.writestr("temp_meta.txt", b"{'names': ['cat']}")
+    content = bytearray(archive.getvalue())
+    content[45] ^= 0xFF  # in the compressed data, for which lzma has an error of its own
+    assert describe([model_with_metadata() + content]).labels is None
+
+
+def test_an_archive_of_very_many_files_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = with_files(model_with_metadata(), {f"{number}.txt": b"" for number in range(65)})
+    monkeypatch.setattr(zipfile, "ZipFile", lambda *_: pytest.fail("opened"))
+    assert describe([model]).labels is None
+
+
+def test_no_more_is_unpacked_than_some_files_of_labels_take() -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+        for number in range(3):
+            target.writestr(f"{number}.txt", bytes(2**22))
+        target.writestr("temp_meta.txt", b"{'names': ['cat']}")
+    assert describe([model_with_metadata() + archive.getvalue()]).labels is None
 
 
 def test_damaged_metadata_are_left_out() -> None:

@@ -11,8 +11,8 @@ import ast
 import io
 import json
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,8 +46,12 @@ _LABEL_FILES = (2, 3)
 
 _LARGEST_FILE = 2**22
 """Largest associated file that is read, bytes. Uncritical: the labels of ImageNet take 22 kB."""
+_LARGEST_TOTAL = 2 * _LARGEST_FILE
+"""Bytes of all associated files that are read. A few kB can hold any number of them when compressed."""
 _MOST_FILES = 64
-"""Largest number of associated files that are read. Uncritical: a model has one or two files of labels."""
+"""Largest number of associated files of a model. Uncritical: a model has one or two files of labels."""
+_DIRECTORY_ENTRY = b"PK\x01\x02"
+"""Start of the entry of a file in a zip archive's directory. Given by PKWARE's APPNOTE, 4.3.12."""
 _LONGEST_DESCRIPTION = 2**17
 """Longest description by an exporter, characters. Uncritical: that of 600 classes has 20 000."""
 
@@ -114,22 +118,25 @@ def _labels(outputs: list[Table], files: Mapping[str, bytes]) -> Labels | None:
 
 
 def _associated_files(data: bytes) -> dict[str, bytes]:
-    """The files in the archive at the end; too large or damaged ones are left out."""
+    """The files in the archive at the end, which is left out from the first damaged one on."""
+    if data.count(_DIRECTORY_ENTRY) > _MOST_FILES:  # before zipfile makes an object of each
+        return {}
     return dict(_readable_files(data))
 
 
 def _readable_files(data: bytes) -> Iterator[tuple[str, bytes]]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            for info in archive.infolist()[:_MOST_FILES]:
-                if info.file_size > _LARGEST_FILE:
-                    continue
-                with archive.open(info) as file:
-                    content = file.read(_LARGEST_FILE + 1)
-                if len(content) <= _LARGEST_FILE:
-                    yield info.filename, content
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError):
-        return
+    left = _LARGEST_TOTAL
+    with suppress(Exception), zipfile.ZipFile(io.BytesIO(data)) as archive:  # zipfile raises many kinds
+        for info in archive.infolist():
+            if info.file_size > _LARGEST_FILE:
+                continue
+            with archive.open(info) as file:
+                content = file.read(min(_LARGEST_FILE, left) + 1)
+            left -= len(content)
+            if left < 0:
+                return
+            if len(content) <= _LARGEST_FILE:
+                yield info.filename, content
 
 
 def _exporter_description(files: Mapping[str, bytes]) -> dict[str, Any]:
@@ -161,5 +168,5 @@ def _exporter_labels(exporter: Mapping[str, Any]) -> Labels | None:
         return None
     try:
         return Labels({int(number): str(name) for number, name in names.items()})
-    except (ValueError, EdgeTpuError):
+    except (TypeError, ValueError, OverflowError, EdgeTpuError):  # keys of a Python dict are of any type
         return None
