@@ -44,6 +44,12 @@ def test_an_empty_list_of_strings_has_a_type() -> None:
         ("[1.5]", [1], r"expected a list of whole numbers, such as \[1\]; got '\[1.5\]'"),
         ("{", [1.0], "expected a list of numbers"),
         ("[true]", [1], "expected a list of whole numbers"),
+        ("[[1]]", [1.0], "expected a list of numbers"),
+        ("[NaN]", [1.0], "expected a list of numbers"),
+        (f"[{10**400}]", [1.0], "expected a list of numbers"),
+        ("[" * 100_000, [1.0], "expected a list of numbers"),
+        ("9223372036854775808", 1, "expected a whole number"),
+        ("[9223372036854775808]", [1], "expected a list of whole numbers"),
     ],
 )
 def test_another_type_is_refused(text: str, like: Value, reason: str) -> None:

@@ -30,16 +30,13 @@ def value_of(text: str, like: Value) -> Value:
         if isinstance(like, bool):
             return {"true": True, "false": False}[text.strip().lower()]
         if isinstance(like, int):
-            return int(text)
+            return _integer(int(text))
         if isinstance(like, float):
-            number = float(text)
-            if math.isnan(number):
-                raise ValueError
-            return number
+            return _number(float(text))
         if isinstance(like, list):
             return _list(text, like)
-    except (ValueError, KeyError):
-        raise InputError(f"expected {_expected(like)}; got '{text}'") from None
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        raise InputError(f"expected {_expected(like)}; got '{text[:100]}'") from None
     return text
 
 
@@ -49,11 +46,26 @@ def _list(text: str, like: list[bool] | list[int] | list[float] | list[str]) -> 
     if not isinstance(found, list):
         raise ValueError
     if kind is float:
-        found = [float(each) for each in found]
+        found = [_number(float(each)) for each in found]
+    if kind is int:
+        found = [_integer(each) for each in found]
     if any(type(each) is not kind for each in found):
         raise ValueError
     # An empty list of strings has no type in ROS.
     return found or [""] if kind is str else found
+
+
+def _number(value: float) -> float:
+    if math.isnan(value):
+        raise ValueError
+    return value
+
+
+def _integer(value: int) -> int:
+    """Check that the 64 bits of a parameter hold it."""
+    if not -(2**63) <= value < 2**63:
+        raise ValueError
+    return value
 
 
 def _expected(like: Value) -> str:
