@@ -7,6 +7,7 @@ by a factor of 255/65535 with rounding.
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,9 @@ from edgetpu_driver.images.compressed_size import FORMATS, MAX_PIXELS, compresse
 
 MAX_JPEG_SCANS = 100
 """Largest number of scans of a JPEG. Uncritical: it limits the time; usual progressive images have ten."""
+
+_PNM = re.compile(rb"P[1-6]\s")
+"""Start of a file of the formats PBM, PGM and PPM."""
 
 Pixels = NDArray[np.uint8]
 """Grey [H, W] or RGB [H, W, 3]."""
@@ -186,18 +190,19 @@ def _undecodable(length: int, format_: str) -> ImageError:
 
 
 def decode_file(data: bytes, name: str, flags: int) -> Pixels:
-    """Decode the content of an image file of any format that OpenCV reads.
+    """Decode the content of an image file.
 
     `name` is for the error message, `flags` are those of cv2.imdecode: IMREAD_GRAYSCALE gives uint8 [height,
     width], IMREAD_COLOR uint8 [height, width, 3] BGR. Raises InputError, before anything is decoded for an
-    image whose header states more than MAX_PIXELS.
+    image that `decode_compressed` would refuse. PNM is read too: its pixels are in the file as they are.
     """
     width, height = compressed_size(data) or (0, 0)
     if width * height > MAX_PIXELS:
         raise InputError(f"expected at most {MAX_PIXELS} px; {name} has {width}x{height}")
+    known = bool(width or _PNM.match(data)) and jpeg_scans(data) <= MAX_JPEG_SCANS
     try:
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    except cv2.error:  # of an empty file, or of formats whose size is not read above
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if known else None
+    except cv2.error:
         pixels = None
     if pixels is None:
         raise InputError(f"{name} is not an image that OpenCV can read")
