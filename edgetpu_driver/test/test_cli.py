@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,27 @@ def test_a_closed_pipe_is_not_an_error(graph: Path) -> None:
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert done.stdout in ("0\n", "141\n")
+
+
+@pytest.mark.parametrize("json", ["", "--json"])
+@pytest.mark.parametrize("output", ["/dev/full", "&-"])
+def test_an_output_that_cannot_be_written_is_an_error_in_one_line(
+    graph: Path, output: str, json: str
+) -> None:
+    script = f"{sys.executable} -m edgetpu_driver.cli info {graph} {json} >{output}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    reason = "No space left on device" if output == "/dev/full" else "standard output is closed"
+    assert (done.returncode, done.stderr) == (1, f"edgetpu: {reason}\n")
+
+
+def test_a_name_that_is_no_text_is_written_with_escapes(tmp_path: Path) -> None:
+    script = f"{sys.executable} -m edgetpu_driver.cli models build dense_64 --output {tmp_path}/$'\\xff'"
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=False, env=environment
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{tmp_path}/\\udcff/dense_64.tflite" in done.stdout
 
 
 def test_disassemble_shows_the_words_of_a_bitstream(

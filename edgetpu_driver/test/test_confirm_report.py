@@ -44,8 +44,20 @@ def test_a_report_is_continued(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert report["not_run"] == [name for name in NAMES if name not in ("registers", "temperature")]
 
 
-def test_another_file_is_not_continued(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "mine.json").write_text('{"a": 1}')
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"a": 1}',
+        '{"format": 1, "outcomes": [{"step": "temperature"}]}',
+        '{"format": 1, "outcomes": [], "stick": 3}',
+        "[" * 100_000,
+    ],
+    ids=lambda content: content[:60],
+)
+def test_another_file_is_not_continued(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "mine.json").write_text(content)
     code, report = answer(capsys, "--only", "registers", "--report", str(tmp_path / "mine"))
     assert code == 1
     assert "is not a report of this command" in report["error"]["message"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import logging
 import os
@@ -38,19 +40,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `edgetpu .. | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
-    except (EdgeTpuError, ImportError, OSError) as error:
+    except (EdgeTpuError, ImportError, MemoryError, OSError) as error:
         return _complain(error, options.json)
 
 
 def _write(text: str) -> None:
-    print(text)
+    """Write to standard output, with escapes for what its encoding does not have; OSError if it is closed."""
+    if sys.stdout is None:  # `edgetpu .. >&-`
+        raise OSError(errno.EBADF, "standard output is closed")
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
     sys.stdout.flush()
 
 
 def _complain(error: Exception, as_json: bool) -> int:
     """Report an error in one line; with --json on standard output too."""
-    message = reason_of(error)
+    message = reason_of(error) or type(error).__name__
     if as_json:
-        _write(to_json({"error": {"kind": type(error).__name__, "message": message}}))
+        with contextlib.suppress(OSError):  # which may be the very error
+            _write(to_json({"error": {"kind": type(error).__name__, "message": message}}))
     print(f"edgetpu: {message}", file=sys.stderr)
     return EXIT_DEVICE if isinstance(error, DeviceError) else EXIT_FAILURE

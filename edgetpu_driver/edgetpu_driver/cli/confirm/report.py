@@ -16,7 +16,7 @@ from edgetpu_driver.cli.confirm.step import Step
 from edgetpu_driver.cli.confirm.trial_stick import Opening
 from edgetpu_driver.cli.terminal import pairs, table, to_json
 from edgetpu_driver.errors import ModelFormatError
-from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.files.file_access import read_file, write_file
 
 _FORMAT = 1
 """Format version of the report file. Files of other versions are not continued."""
@@ -44,15 +44,24 @@ def make_report(
     }
 
 
+def _is_outcome(found: Any) -> bool:
+    """Whether an entry of a report has what `text` shows of it."""
+    if not isinstance(found, dict) or not isinstance(found.get("values"), dict):
+        return False
+    return all(isinstance(found.get(each), str) for each in ("step", "outcome", "subject", "detail"))
+
+
 def read_report(path: Path) -> dict[str, Any]:
     """An earlier report; empty if there is none. ModelFormatError if the file is not a report."""
     try:
-        content = json.loads(path.read_text())
-        if content["format"] != _FORMAT or not all("step" in each for each in content["outcomes"]):
+        content = json.loads(read_file(path))
+        if content["format"] != _FORMAT or not isinstance(content.get("stick", {}), dict):
             raise ValueError("another format")
+        if not all(map(_is_outcome, content["outcomes"])):
+            raise ValueError("other outcomes")
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFormatError(
             f"{path} is not a report of this command ({error}); name another one with --report"
         ) from None

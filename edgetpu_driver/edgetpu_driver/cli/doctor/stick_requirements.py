@@ -12,6 +12,7 @@ from pathlib import Path
 
 from edgetpu_driver.cli.doctor.finding import Finding, State, fine, missing
 from edgetpu_driver.files.default_paths import firmware_path
+from edgetpu_driver.files.file_access import read_file
 
 RULE_FILE = "60-edgetpu.rules"
 GROUP = "plugdev"
@@ -89,7 +90,7 @@ def firmware(path: Path) -> Finding:
 
     command = f"mkdir -p {path.parent} && curl -L -o {path} {_FIRMWARE_URL}"
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except OSError:
         return missing("firmware", f"there is no firmware at {path}", command)
     digest = hashlib.sha256(data).hexdigest()

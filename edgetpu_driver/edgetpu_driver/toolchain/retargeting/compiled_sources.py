@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.files.file_access import read_file
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, parse_model
 from edgetpu_driver.tflite.operator_options import read_options
@@ -61,7 +62,7 @@ def retarget_file(compiled: Path, name: str, graph: bytes) -> RetargetedFiles:
 def retargeting_remark(compiled: Path, data: bytes) -> str:
     """What the sidecar of a compiled file says about its retargeting; empty for any other file."""
     try:
-        content = json.loads(compiled.with_suffix(".json").read_bytes())
+        content = json.loads(read_file(compiled.with_suffix(".json")))
     except (OSError, ValueError, RecursionError):
         return ""
     if not isinstance(content, dict) or content.get("sha256") != hashlib.sha256(data).hexdigest():
@@ -178,7 +179,7 @@ def _sidecar(source: Path, name: str, made: RetargetedModel) -> bytes:
 
 def _carried_over(source: Path, name: str, made: RetargetedModel) -> dict[str, Any]:
     try:
-        content = json.loads(source.with_suffix(".json").read_bytes())
+        content = json.loads(read_file(source.with_suffix(".json")))
     except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(content, dict):
