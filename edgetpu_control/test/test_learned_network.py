@@ -101,6 +101,23 @@ class TestNetwork:
         with pytest.raises(InputError, match=r"other\.npz: expected a learned network"):
             load_network(tmp_path / "other.npz")
 
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"bias_1": np.array("one")}, r"x\.npz: expected numbers as bias_1; got text"),
+            ({"sizes": np.zeros(10**6)}, r"x\.npz: expected 1 to 16 layers; got 999999"),
+            ({"sizes": np.zeros(1)}, r"x\.npz: expected 1 to 16 layers; got 0"),
+        ],
+    )
+    def test_refuses_other_arrays(self, tmp_path: Path, change: dict[str, np.ndarray], message: str) -> None:
+        path = tmp_path / "x.npz"
+        tiny().save(path)
+        with np.load(path) as file:
+            arrays = dict(file)
+        np.savez(path, allow_pickle=False, **(arrays | change))
+        with pytest.raises(InputError, match=message):
+            load_network(path)
+
     def test_refuses_a_file_without_its_arrays(self, tmp_path: Path) -> None:
         np.savez(tmp_path / "other.npz", weights_1=np.ones((1, 1)))
         with pytest.raises(InputError, match="got no kind"):

@@ -95,6 +95,7 @@ def test_only_the_proportions_of_color_weights_count() -> None:
         ("brown", "expected a colour of red, .*; got 'brown'"),
         ([1.0, 0.0], "three finite weights"),
         ([1.0, 0.0, float("nan")], "three finite weights"),
+        ([10**400, 0.0, 0.0], "three finite weights"),
         (["red"], r"three finite weights .*; got \['red'\]"),
         ([[1.0], [0.0, 0.0]], "three finite weights"),
         ({"red": 1.0}, "three finite weights"),

@@ -17,6 +17,8 @@ Array = NDArray[np.float64]
 
 MOST_UNITS = 1024
 """Units of a layer at most; up to this size, programs of the suite were compared with the compiler's."""
+MOST_LAYERS = 16
+"""Uncritical: it limits the arrays of a file; networks of the suite have two or three."""
 MOST_SAMPLES = 1024
 """Inputs in the file, for ranges and errors when the network is quantised."""
 
@@ -152,10 +154,14 @@ def load_network(path: Path) -> Network:
     """Read a network that was saved; InputError, with the reason, for anything else."""
     try:
         count = npz_archive.load(path, _KIND, ("sizes",))["sizes"].size - 1
+        if not 1 <= count <= MOST_LAYERS:
+            raise ArchiveError(f"{path.name}: expected 1 to {MOST_LAYERS} layers; got {count}")
         names = [f"{part}_{n}" for n in range(1, count + 1) for part in ("weights", "bias")]
         loaded = npz_archive.load(path, _KIND, (*_RANGES, "samples", *names))
     except ArchiveError as error:
         raise InputError(str(error)) from None
+    if text := [name for name, each in loaded.items() if each.dtype.kind == "U"]:
+        raise InputError(f"{path.name}: expected numbers as {text[0]}; got text")
     arrays = {name: np.asarray(each, np.float64) for name, each in loaded.items()}
     layers = tuple(Layer(arrays[f"weights_{n}"], arrays[f"bias_{n}"]) for n in range(1, count + 1))
     try:

@@ -42,11 +42,12 @@ def color_weights(color: str | Sequence[float]) -> tuple[int, int, int]:
     numbers, and when no weight is positive.
     """
     if isinstance(color, str) and color not in COLORS:
-        raise ColorError(f"expected a colour of {', '.join(COLORS)}; got '{color}'")
+        raise ColorError(f"expected a colour of {', '.join(COLORS)}; got '{color[:100]}'")
     try:
         weights = np.asarray(COLORS[color] if isinstance(color, str) else color, np.float64)
-    except (TypeError, ValueError):
-        raise ColorError(f"expected three finite weights for red, green and blue; got {color}") from None
+    except (TypeError, ValueError, OverflowError):  # integers too large for a float
+        text = str(color)[:100]
+        raise ColorError(f"expected three finite weights for red, green and blue; got {text}") from None
     if weights.shape != (3,) or not np.all(np.isfinite(weights)):
         raise ColorError(f"expected three finite weights for red, green and blue; got {weights.tolist()}")
     largest = max(float(weights[weights > 0].sum()), -float(weights.min()))
