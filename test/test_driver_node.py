@@ -337,6 +337,7 @@ class TestParameters:
             "litert_memory",
             "litert_run_timeout",
             "max_batch",
+            "max_inferences",
             "max_model_bytes",
             "max_models",
             "max_passes",

@@ -112,7 +112,7 @@ class TestUnloading:
     def test_results_of_an_unloaded_model_name_the_weights_they_were_computed_with(self) -> None:
         model = HostedModel("a", [Path("a")])
         model.unloaded = True
-        replica = ModelReplica("a", "", None, model.weights, None, 1)  # type: ignore[arg-type]
+        replica = ModelReplica("a", "", None, model.weights, None, None)  # type: ignore[arg-type]
         result = WeightResult(1, np.ones(SIZE, np.float32), 0, 0.0, 0.0)
         assert isinstance(record(model, replica, WEIGHTS, result), ModelNotFoundError)
         assert (replica.version, model.weights_version, replica.weights) == (1, 1, WEIGHTS)

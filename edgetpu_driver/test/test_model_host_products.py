@@ -75,6 +75,16 @@ class TestProducts:
             matrix_host.set_weights("dense", WeightRequest(np.zeros((SIZE + 1, 2 * SIZE + 1), np.float32)))
         matrix_host.close()
 
+    def test_inferences_of_a_product_are_limited_over_all_tiles(self, matrix_models: Path) -> None:
+        matrix_host = ModelHost(CpuBackend(), [matrix_models], limits=HostLimits(inferences=8))
+        matrix_host.connect()
+        matrix_host.load("dense")
+        matrix_host.set_weights("dense", WeightRequest(np.zeros((2 * SIZE, 2 * SIZE), np.float32)))
+        assert matrix_host.multiply("dense", ProductRequest(np.ones((2, 2 * SIZE)), batch=2)).clipped == 0
+        with pytest.raises(InputError, match="3 vectors, 1 passes and 4 tiles take 12"):
+            matrix_host.multiply("dense", ProductRequest(np.ones((3, 2 * SIZE)), batch=3))
+        matrix_host.close()
+
     def test_tiles_come_back_with_the_device(self, stick_matrix_host: ModelHost) -> None:
         matrix = np.tile(self.MATRIX, (2, 1))
         stick_matrix_host.set_weights("dense", WeightRequest(matrix, rescale_rows=True))

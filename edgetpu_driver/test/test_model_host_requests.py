@@ -101,6 +101,11 @@ class TestAdmission:
             host.multiply("plus", ProductRequest(np.ones(4), batch=65537))
         with pytest.raises(InputError, match="1 to 64 passes"):
             host.multiply("plus", ProductRequest(np.ones(4), passes=65))
+        with pytest.raises(
+            InputError,
+            match="at most 65536 inferences; 1025 vectors, 64 passes and 1 tiles take 65600: send fewer",
+        ):
+            host.multiply("plus", ProductRequest(np.ones(4 * 1025), batch=1025, passes=64))
 
 
 class TestOwnership:

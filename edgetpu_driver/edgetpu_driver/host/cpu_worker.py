@@ -27,10 +27,12 @@ class CpuWorker:
 
     def add(self, parts: Iterable[HostedModel], backend: Backend) -> None:
         """Start to run parts; backend: makes their engines."""
-        worker, tiles = self._worker, self._admission.limits.tiles
+        worker = self._worker
         for part in parts:
             assert part.parsed is not None
-            replica = ModelReplica(part.name, part.sha256, part.parsed, part.weights, backend, tiles)
+            replica = ModelReplica(
+                part.name, part.sha256, part.parsed, part.weights, backend, self._admission
+            )
             with self.scheduler.lock:
                 part.replicas = {0: replica}
                 self.scheduler.models.append(part)

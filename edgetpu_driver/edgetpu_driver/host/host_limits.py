@@ -25,6 +25,9 @@ class HostLimits:
     """Repetitions of one product."""
     tiles: int = 256
     """Tiles of one matrix."""
+    inferences: int = 65536
+    """Inferences of one product, vectors times passes times tiles. Chosen: as many as the largest batch takes
+    with one pass on one tile, so that a product that has begun ends while its client still waits."""
     models: int = 100
     """Names of loaded models."""
     model_bytes: int = 512 * 2**20

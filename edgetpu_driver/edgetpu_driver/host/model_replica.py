@@ -25,6 +25,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     UnavailableError,
 )
+from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.weight_history import WeightHistory
 from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, ProductRequest, needs_tiles, refuse_tiles
@@ -44,9 +45,9 @@ class ModelReplica:
         parsed: ParsedModel,
         history: WeightHistory,
         backend: Backend,
-        most_tiles: int,
+        admission: Admission,
     ) -> None:
-        """name, sha256: of the model. history: the weights that it is to have. most_tiles: of one matrix."""
+        """name, sha256: of the model. history: the weights that it is to have. admission: has the limits."""
         self.name = name
         self.sha256 = sha256
         self.parsed = parsed
@@ -69,7 +70,7 @@ class ModelReplica:
         self.preparing = False
         """Whether a product uses engines of its own for the weights, which no other may disturb."""
         self._history = history
-        self._most_tiles = most_tiles
+        self._admission = admission
         self._backend = backend
         self._engines: list[AttachedEngine] = []
         self._earlier_uploads = 0
@@ -141,7 +142,10 @@ class ModelReplica:
 
     def multiplying(self, request: ProductRequest) -> Pieces[Product]:
         """Multiply by the weights in effect; see MatMul.multiply."""
-        version, matrix = self.version, self._matrix_of(self._attached())
+        engine = self._attached()
+        version, matrix = self.version, self._matrix_of(engine)
+        tiles = 1 if self.weights is None else _tiles(engine, self.weights)
+        self._admission.check_product(request.batch, request.passes, tiles)
         if not matrix.holds(self.weights):
             self.preparing = True
             try:
@@ -208,11 +212,10 @@ class ModelReplica:
         tensor = engine.weight_tensor(request.tensor)
         if request.bias is not None:
             raise ModelUnsupportedError(f"'{tensor.name}' is a matrix in tiles, which has no bias")
-        tile = tensor.shape
-        tiles = prod(-(-size // most) for size, most in zip(request.weights.shape, tile, strict=True))
-        if tiles > self._most_tiles:
+        tiles, most = _tiles(engine, request), self._admission.limits.tiles
+        if tiles > most:
             raise InputError(
-                f"expected a matrix of at most {self._most_tiles} tiles of {list(tile)}; got "
+                f"expected a matrix of at most {most} tiles of {list(tensor.shape)}; got "
                 f"{list(request.weights.shape)}, which takes {tiles}"
             )
 
@@ -239,3 +242,9 @@ class ModelReplica:
         if engines is not self._engines:
             engine.close()
         return engine
+
+
+def _tiles(engine: AttachedEngine, request: WeightRequest) -> int:
+    """How many tiles, the size of the model, the weights of a Dense model take."""
+    tile = engine.weight_tensor(request.tensor).shape
+    return prod(-(-size // most) for size, most in zip(request.weights.shape, tile, strict=True))

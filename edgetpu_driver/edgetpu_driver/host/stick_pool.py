@@ -179,7 +179,7 @@ class StickPool:
                 model.parsed,
                 model.weights,
                 worker.backend,
-                self._admission.limits.tiles,
+                self._admission,
             ),
         }
         if worker.slot.serving:

@@ -169,6 +169,13 @@ SETTINGS = (
     Setting("max_batch", _LIMITS.batch, "Vectors in one product.", 1, 2**31 - 1),
     Setting("max_passes", _LIMITS.passes, "Repetitions of one product.", 1, 65536),
     Setting("max_tiles", _LIMITS.tiles, "Tiles, the size of the model, that one matrix may take.", 1, 65536),
+    Setting(
+        "max_inferences",
+        _LIMITS.inferences,
+        "Inferences of one product: vectors times passes times tiles.",
+        1,
+        2**31 - 1,
+    ),
     Setting("max_models", _LIMITS.models, "Names that may be loaded.", 1, 65536),
     Setting(
         "max_model_bytes",
@@ -189,6 +196,7 @@ def host_limits(values: Mapping[str, Any]) -> HostLimits:
         batch=values["max_batch"],
         passes=values["max_passes"],
         tiles=values["max_tiles"],
+        inferences=values["max_inferences"],
         models=values["max_models"],
         model_bytes=values["max_model_bytes"],
     )

@@ -1,0 +1,43 @@
+"""Files that the command takes inputs from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.cli.tensor_files import read_inputs
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.tflite.tensor import TensorSpec
+
+IMAGE = TensorSpec("image", (1, 2, 2, 1), np.dtype(np.uint8), 0.5, 10)
+GIF = b"GIF89a" + b"\x30\x75" * 2 + bytes(3) + b"," + bytes(4) + b"\x30\x75" * 2 + b"\0\2\2\x44\1\0;"
+"""30000 x 30000 px, of a format whose size is not checked: OpenCV takes minutes."""
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"P6 60000 60000 255 ", b"\xff\xd8\xff\xe0", GIF], ids=repr
+)
+def test_anything_but_a_picture_is_refused(tmp_path: Path, content: bytes) -> None:
+    pytest.importorskip("cv2", reason="OpenCV reads images")
+    path = tmp_path / "x.png"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"x\.png is not an image that OpenCV can read"):
+        read_inputs([IMAGE], [str(path)])
+
+
+def test_a_picture_that_takes_too_much_memory_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("cv2", reason="OpenCV reads images")
+    path = tmp_path / "x.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + (60000).to_bytes(4, "big") * 2)
+    with pytest.raises(InputError, match=r"at most 67108864 px; .*x\.png has 60000x60000"):
+        read_inputs([IMAGE], [str(path)])
+
+
+def test_arrays_are_read_from_files_alone(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    os.mkfifo(path)
+    with pytest.raises(InputError, match=r"cannot read .*x\.npy: expected a regular file"):
+        read_inputs([IMAGE], [str(path)])
