@@ -286,3 +286,6 @@ def test_a_stream_takes_any_message_and_refuses_an_unknown_view(dashboard: Dashb
 
     assert asyncio.run(messages("edgetpu")) == ["", ""]
     assert asyncio.run(messages("%00")) == ["expected a node or camera image; got '\\\\x00'"]
+    (cut,) = asyncio.run(messages("%F0%9F%92%A9" * 60))
+    assert cut.startswith("expected a node or camera image; got '\U0001f4a9")
+    assert 120 <= len(cut.encode()) <= 123

@@ -90,6 +90,21 @@ def test_who_has_given_the_token_is_remembered() -> None:
     assert ask(GUARDED, "websocket", host="robot:8080", cookie=cookie)[0]["type"] == "http.response.start"
 
 
+def test_the_token_is_not_passed_on() -> None:
+    queries: list[bytes] = []
+
+    async def note(scope: Any, receive: Any, send: Any) -> None:
+        queries.append(scope["query_string"])
+        await page(scope, receive, send)
+
+    ask(Access(note, "secret", local=True), query="view=a%26&token=secret&t%6Fken=secret&node=b")
+    assert queries == [b"view=a%26&node=b"]
+
+
+def test_a_query_of_very_many_fields_has_no_token() -> None:
+    assert ask(GUARDED, query="token=secret&" + "a=1&" * 100, host="robot:8080")[0]["status"] == 403
+
+
 def test_a_token_of_any_characters_is_remembered_among_cookies_of_other_pages() -> None:
     access = Access(page, "a;b=\u00fc \U0001f511", local=False)
     answer = ask(access, query="token=a%3Bb%3D%C3%BC%20%F0%9F%94%91", host="robot:8080")[0]

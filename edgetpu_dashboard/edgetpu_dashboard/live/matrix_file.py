@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import ArchiveError, InputError
 from edgetpu_driver.files.npz_archive import array_of
 
+LARGEST_MATRIX = 64 * 2**20
+"""Bytes of a file: 256 tiles of 256 x 256, as many as the driver takes by default, in float32."""
+
 
 def read_matrix(data: bytes) -> NDArray[np.float32]:
     """Read the bytes of a .npy file, float32 [rows, columns]; InputError for anything else."""

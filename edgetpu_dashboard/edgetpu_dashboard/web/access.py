@@ -13,6 +13,9 @@ COOKIE = "edgetpu_token"
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 
+_MOST_FIELDS = 100
+"""Fields of a query at most. Uncritical: the page has four."""
+
 _REFUSAL = b"expected the token of the dashboard, as ?token=... of the address\n"
 _FOREIGN = b"expected a request of the dashboard's own page\n"
 
@@ -23,7 +26,7 @@ def is_local(address: str) -> bool:
 
 
 class Access:
-    """An ASGI application that passes on requests with the token to another one.
+    """An ASGI application that passes on requests with the token to another one, which does not see it.
 
     A browser sends cookies, and requests to 127.0.0.1, for any page that asks it to. So the host name must be
     one of this server, and the origin of a WebSocket must be the page itself.
@@ -41,7 +44,9 @@ class Access:
             await self._app(scope, receive, send)
             return
         headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
-        given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[0]
+        query = scope.get("query_string", b"").decode("latin-1")
+        given = _fields(query).get("token", [""])[0]
+        scope = {**scope, "query_string": _without_token(query).encode("latin-1")}
         if not self._own(headers):
             await _refuse(scope, send, _FOREIGN)
         elif self._token and not self._knows(given, headers):
@@ -77,6 +82,19 @@ class Access:
             await send(message)
 
         return send_with_cookie
+
+
+def _fields(query: str) -> dict[str, list[str]]:
+    """The fields of a query; none if there are more than any page asks with."""
+    try:
+        return parse_qs(query, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        return {}
+
+
+def _without_token(query: str) -> str:
+    """The query as it is written to logs."""
+    return "&".join(each for each in query.split("&") if unquote(each.partition("=")[0]) != "token")
 
 
 async def _refuse(scope: Scope, send: Any, text: bytes) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 from nicegui import ui
 
-from edgetpu_dashboard.live.matrix_file import read_matrix
+from edgetpu_dashboard.live.matrix_file import LARGEST_MATRIX, read_matrix
 from edgetpu_dashboard.live.model_file import LARGEST, save_model
 from edgetpu_dashboard.live.pictures import png
 from edgetpu_dashboard.web.error_notice import errors_shown
+from edgetpu_dashboard.web.uploads import uploaded
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.node_kit.node_table import nodes_of
 
@@ -188,7 +189,7 @@ def _weights(page: Any) -> None:
 
     async def swap(event: Any) -> None:
         async with errors_shown():
-            weights = read_matrix(await event.file.read())
+            weights = read_matrix(await uploaded(event.file, LARGEST_MATRIX))
             await _everything_typed()
             text, errors = await page.calls.set_weights(
                 str(model.value or ""), str(tensor.value or ""), weights
@@ -197,9 +198,13 @@ def _weights(page: Any) -> None:
             picture.set_source(f"data:image/png;base64,{base64.b64encode(png(errors)).decode()}")
             picture.set_visibility(True)
 
-    ui.upload(label="a matrix as .npy", auto_upload=True, on_upload=swap, max_files=1000).props(
-        "accept=.npy flat bordered data-id=weights_file"
-    ).classes("w-full")
+    ui.upload(
+        label="a matrix as .npy",
+        auto_upload=True,
+        on_upload=swap,
+        max_files=1000,
+        max_file_size=LARGEST_MATRIX,
+    ).props("accept=.npy flat bordered data-id=weights_file").classes("w-full")
 
 
 def _run_model(page: Any) -> None:
@@ -217,7 +222,7 @@ def _run_model(page: Any) -> None:
     async def take(event: Any) -> None:
         async with errors_shown():
             folder = await page.calls.model_folder()
-            data = await event.file.read()
+            data = await uploaded(event.file, LARGEST)
             path.value = str(await asyncio.to_thread(save_model, data, event.file.name, folder))
             ui.notify(f"{path.value} is there", type="positive")
 

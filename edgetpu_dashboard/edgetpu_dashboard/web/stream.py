@@ -33,8 +33,8 @@ _VIEWS_PERIOD = 1.0
 """Seconds between two checks which nodes have pictures."""
 _POLICY_VIOLATION = 1008
 """Status of RFC 6455."""
-_LONGEST_REASON = 100
-"""Characters; RFC 6455 allows 123 bytes."""
+_LONGEST_REASON = 123
+"""Bytes. Given by RFC 6455, 5.5: a control frame has at most 125, of which two are the status."""
 _POLL = 0.01
 """Seconds between two checks for a new picture."""
 
@@ -67,7 +67,8 @@ async def stream(dashboard: Any, socket: WebSocket, viewer: Viewer | None, node:
     try:
         await feed.look_at(dashboard.view.pictured() if overview else {view: view})
     except InputError as error:
-        await socket.close(_POLICY_VIOLATION, str(error)[:_LONGEST_REASON])
+        reason = str(error).encode(errors="replace")[:_LONGEST_REASON]
+        await socket.close(_POLICY_VIOLATION, reason.decode(errors="ignore"))
         return
     wanted = asyncio.Event()
     tasks = [
