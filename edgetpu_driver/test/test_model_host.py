@@ -128,10 +128,13 @@ class TestLoading:
         with pytest.raises(InputError, match="at most 64 segments; got 100000"):
             host.submit_load(["absent"] * 100_000)
 
-    @pytest.mark.parametrize("name", [" ", "../weird name", "two words", "-x", "\n"])
+    @pytest.mark.parametrize("name", [" ", "../weird name", "two words", "-x", "\n", "a" * 1001])
     def test_a_name_with_invalid_characters_is_refused(self, host: ModelHost, name: str) -> None:
-        with pytest.raises(InputError, match="expected a name of letters, digits and"):
+        with pytest.raises(InputError, match="expected a name of at most 1000 letters, digits and"):
             host.load("plus", name)
+
+    def test_the_longest_name_is_a_name(self, host: ModelHost) -> None:
+        assert host.load("plus", "a" * 1000).name == "a" * 1000
 
     def test_an_unloaded_model_is_unknown(self, host: ModelHost, backend: FakeBackend) -> None:
         host.load("plus")

@@ -41,7 +41,10 @@ from edgetpu_driver.toolchain.model_directories import ModelDirectories
 _log = logging.getLogger(__name__)
 _QUICKLY_READ = 1 << 20
 """Largest file, bytes, that is read while a caller waits, which takes some milliseconds."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~/-]*")
+LONGEST_NAME = 1000
+"""Characters. Chosen for the full name of a node, up to 255, a slash and the name of a file, with room: every
+list of models and every status repeats it."""
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.~/-]{{0,{LONGEST_NAME - 1}}}")
 
 OnLoaded = Callable[["HostedModel | EdgeTpuError"], None]
 """Called with the model, or with the error that prevented it from being loaded."""
@@ -78,8 +81,8 @@ class ModelTable:
         """Begin to load a model; see ModelHost.submit_load."""
         if name and not _NAME.fullmatch(name):
             raise InputError(
-                "expected a name of letters, digits and the characters _ . ~ / - that begins with a letter or"
-                f" digit; got {name[:100]!r}"
+                f"expected a name of at most {LONGEST_NAME} letters, digits and characters _ . ~ / - that "
+                f"begins with a letter or digit; got {name[:100]!r}"
             )
         wanted = [model] if isinstance(model, str) else model
         if len(wanted) > MOST_SEGMENTS:  # other requests wait while files are looked for
