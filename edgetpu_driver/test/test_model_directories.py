@@ -90,3 +90,9 @@ def test_a_directory_behind_a_link_that_may_not_be_read_has_no_models(
 
     monkeypatch.setattr(os.path, "realpath", refuse)
     assert ModelDirectories(["/locked"], compiled=True, uncompiled=True).available() == []
+
+
+def test_a_name_longer_than_any_path_is_refused_at_once(tmp_path: Path) -> None:
+    directories = ModelDirectories([tmp_path], compiled=False, uncompiled=True)
+    with pytest.raises(ModelNotFoundError, match=r"path of at most 4096 characters; got 10000000$"):
+        directories.find("n" * 10_000_000)

@@ -34,6 +34,9 @@ _log = logging.getLogger(__name__)
 _LARGEST_DENSE_FILE = 4 << 20
 """Largest file, bytes, that is examined; a file of a 1024 x 1024 matrix has 1.1 MB."""
 
+_LONGEST_PATH = 4096
+"""Characters of a path at most. Given by Linux, PATH_MAX."""
+
 _MOST_KNOWN_FILES = 10_000
 """Number of files whose kind is cached: to examine one takes half a millisecond, at every listing."""
 
@@ -124,6 +127,11 @@ class ModelDirectories:
         """
         if not model:
             raise ModelNotFoundError("expected a model's name, file name or path; got an empty string")
+        if len(model) > _LONGEST_PATH:  # similar names would be looked for, which takes long
+            raise ModelNotFoundError(
+                f"expected a model's name, file name or path of at most {_LONGEST_PATH} characters; got "
+                f"{len(model)}"
+            )
         try:
             return self._find(model)
         except (OSError, ValueError, RuntimeError) as error:
