@@ -71,6 +71,18 @@ def test_a_failure_is_quoted_and_affects_only_its_own_model(
     assert (dense_graphs / "dense_64_edgetpu.tflite").read_bytes() == b"older"
 
 
+def test_a_damaged_graph_affects_only_itself(dense_graphs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (dense_graphs / "bad.tflite").write_bytes(b"no model")
+    code, value = answer(capsys, dense_graphs / "bad.tflite", dense_graphs / "dense_64.tflite")
+    failed, fine = value["models"]
+    assert code == 1
+    assert (failed["graph"], failed["error"]) == (
+        str(dense_graphs / "bad.tflite"),
+        "model: expected the file identifier TFL3 at byte 4, got b'odel'",
+    )
+    assert "error" not in fine
+
+
 def test_a_failed_graph_of_a_set_has_its_own_error(
     dense_graphs: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -362,3 +362,12 @@ def test_graphs_that_a_compiled_file_serves_are_models_of_a_stick(folder: Path) 
     assert directories.find("color_blue_64x64") == folder / "color_blue_64x64.tflite"
     with pytest.raises(ModelUnsupportedError, match="not compiled for the Edge TPU"):
         directories.find("gabor_64x64_p4")
+
+
+def test_a_damaged_graph_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x_edgetpu.tflite").write_bytes(b"whatever")
+    (tmp_path / "bad.tflite").write_bytes(b"no model")
+    bad = tmp_path / "bad.tflite"
+    assert main(["models", "retarget", str(tmp_path / "x_edgetpu.tflite"), str(bad)]) == 1
+    message = f"edgetpu: {bad}: model: expected the file identifier TFL3 at byte 4, got b'odel'\n"
+    assert capsys.readouterr().err.endswith(message)

@@ -14,7 +14,13 @@ from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.models_build import write_standard_graphs
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import CUSTOM_OP, DENSE_COMPILER, VIRTUAL_COMPILER, CompiledModel
-from edgetpu_driver.errors import CompilerError, EdgeTpuError, InputError, ModelUnsupportedError
+from edgetpu_driver.errors import (
+    CompilerError,
+    EdgeTpuError,
+    InputError,
+    ModelFormatError,
+    ModelUnsupportedError,
+)
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.model_reader import parse_model
@@ -85,7 +91,11 @@ def _read_graphs(paths: Iterable[Path]) -> tuple[dict[Path, bytes], list[Path]]:
 
 
 def _is_compiled(data: bytes) -> bool:
-    return CUSTOM_OP in (operator.custom_code for operator in parse_model(data).subgraphs[0].operators)
+    try:
+        operators = parse_model(data).subgraphs[0].operators
+    except ModelFormatError:  # of this file alone; compiling it will tell
+        return False
+    return CUSTOM_OP in (operator.custom_code for operator in operators)
 
 
 def _check_names(graphs: Mapping[Path, bytes], output: Path | None) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM
 from edgetpu_driver.toolchain.model_recognition import parse_sidecar
@@ -31,6 +32,10 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
     compiled, graph = options.compiled, options.graph
     read_model(compiled)  # for the usual error if it is missing
     source = read_model(graph)
+    try:
+        parse_model(source)
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{graph}: {error}") from None
     with progress.counting("retargeting", 1) as advance:
         made = retarget_file(compiled, graph.stem, source)
         advance()
