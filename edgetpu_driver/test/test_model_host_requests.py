@@ -103,9 +103,9 @@ class TestAdmission:
             host.multiply("plus", ProductRequest(np.ones(4), passes=65))
         with pytest.raises(
             InputError,
-            match="at most 65536 inferences; 1025 vectors, 64 passes and 1 tiles take 65600: send fewer",
+            match="at most 2097152 inferences; 32769 vectors, 64 passes and 1 tiles take 2097216: send fewer",
         ):
-            host.multiply("plus", ProductRequest(np.ones(4 * 1025), batch=1025, passes=64))
+            host.multiply("plus", ProductRequest(np.ones(4 * 32769), batch=32769, passes=64))
 
 
 class TestOwnership:

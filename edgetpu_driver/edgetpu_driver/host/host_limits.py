@@ -25,10 +25,10 @@ class HostLimits:
     """Repetitions of one product."""
     tiles: int = 256
     """Tiles of one matrix."""
-    inferences: int = 65536
-    """Inferences of one product, vectors times passes times tiles. Chosen: as many as the largest batch takes
-    with one pass on one tile. Measured with dense_64: 14 s on the virtual stick of a busy computer, within
-    the 30 s for which clients commonly wait."""
+    inferences: int = 2**21
+    """Inferences of one product, vectors times passes times tiles. Chosen: 20,000 vectors in 64 passes on one
+    tile are accepted. They take minutes; others run between the pieces. The largest batch, passes and tiles
+    together would take weeks."""
     models: int = 100
     """Names of loaded models."""
     model_bytes: int = 512 * 2**20
