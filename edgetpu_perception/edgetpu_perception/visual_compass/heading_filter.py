@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
+from edgetpu_perception.visual_compass.foreground_pull import DISAGREEMENT_CELLS, ForegroundPull
 from edgetpu_perception.visual_compass.heading_filter_limits import (
     CERTAIN_SIMILARITY_SHARE,
     KNOWN_SIMILARITY_SHARE,
@@ -86,6 +87,7 @@ class HeadingFilter:
         self._rule = KeyframeRule.of(aligner.field_of_view, aligner.cells_per_radian)
         self._direct = DirectComparison(aligner)
         self._course = SteadyCourse(aligner)
+        self._foreground = ForegroundPull((DISAGREEMENT_CELLS / aligner.cells_per_radian) ** 2)
         self._keyframes = Keyframes()
         self._next_try = -math.inf
         self._chain = 0
@@ -127,6 +129,8 @@ class HeadingFilter:
                 astray := self._course.update(turn.by_keyframe / interval, found, alignment, interval)
             ) is not None:
                 self._correct(astray)
+            if self._course.is_quiet:
+                self._foreground.learn_noise(alignment.agreement.noise, interval)
             if accepted is found and self._last is not None:
                 self._last = self._last_seen = dataclasses.replace(self._last, view=view, alignment=alignment)
             return heading
@@ -184,7 +188,7 @@ class HeadingFilter:
         covariance = self._covariance_of(seen.pose) + np.eye(3) * (LOST_RATE_SIGMA * gap) ** 2
         self._chain += 1
         root = Keyframe(self._aligner.key(view), stamp, orientation, covariance, chain=self._chain)
-        root.root_variance = root.variance
+        root.root_variance, root.pull = root.variance, seen.pose.all_pulls
         self._keyframes.add(root)
         return TrackedPose(self._pose_at(root), seen.yaw + float(turn @ self._up), seen.measured_velocity)
 
@@ -277,6 +281,7 @@ class HeadingFilter:
         orientation, covariance = orthonormal(found.orientation), self._covariance_of(found)
         new = Keyframe(self._aligner.key(view, alignment), found.stamp, orientation, covariance)
         new.chain, new.root_variance = keyframe.chain, keyframe.root_variance
+        new.pull = found.all_pulls
         self._keyframes.add(new)
         return self._pose_at(new)
 
@@ -347,7 +352,7 @@ class HeadingFilter:
             previous_stamp=before.stamp,
             # The full turn nearest to the expected yaw.
             yaw=near + math.remainder(twist_angle(accepted.orientation, up) - near, 2.0 * math.pi),
-            yaw_sigma=math.sqrt(float(up.dot(covariance).dot(up))),
+            yaw_sigma=math.sqrt(float(up.dot(covariance).dot(up)) + accepted.all_pulls.variance),
             yaw_rate=float(velocity.dot(axis)),
             yaw_rate_sigma=math.sqrt(float(axis.dot(velocity_covariance).dot(axis))),
             velocity=velocity,
@@ -360,7 +365,8 @@ class HeadingFilter:
         to_world = -keyframe.orientation  # the rotation is from the keyframe to the view
         turn, influence = to_world.dot(to_vector(alignment.rotation)), to_world.dot(alignment.influence)
         orientation = to_matrix(turn).dot(keyframe.orientation)
-        return Pose(stamp, orientation, keyframe, turn, influence, alignment.similarity)
+        pull = self._foreground.pull(alignment, self._up.dot(to_world))
+        return Pose(stamp, orientation, keyframe, turn, influence, alignment.similarity, pull)
 
     def _pose_at(self, keyframe: Keyframe) -> Pose:
         influence = np.zeros((3, self._aligner.blocks))

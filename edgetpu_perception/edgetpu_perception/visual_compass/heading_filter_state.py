@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
+from edgetpu_perception.visual_compass.foreground_pull import AddedPull
 from edgetpu_perception.visual_compass.heading_filter_limits import MAX_EXTRAPOLATION_S
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.rotation_alignment import Alignment, View
@@ -53,6 +54,13 @@ class Pose:
     """Contribution of each block of residuals to the turn, rad: [3, blocks]."""
     similarity: float
     """Similarity of view and keyframe, -1..1."""
+    pull: float = 0.0
+    """How far a foreground may have pulled the heading since the keyframe, one sigma, rad."""
+
+    @property
+    def all_pulls(self) -> AddedPull:
+        """The pulls on the keyframe and on the turn since."""
+        return self.keyframe.pull.after(self.pull, self.stamp)
 
 
 @dataclass(frozen=True)

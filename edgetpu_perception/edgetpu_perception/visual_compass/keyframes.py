@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.visual_compass.foreground_pull import NO_PULL, AddedPull
 from edgetpu_perception.visual_compass.heading_filter_limits import EVEN_SPREAD
 from edgetpu_perception.visual_compass.rotation_alignment import Key
 from edgetpu_perception.visual_compass.rotations import Matrix, orthonormal, to_matrix, to_vector, trace
@@ -62,6 +63,8 @@ class Keyframe:
     """Number of losses before it; keyframes of one chain were measured against each other."""
     root_variance: float = 0.0
     """Variance of the first keyframe of its chain, rad^2, which is common to all of them."""
+    pull: AddedPull = NO_PULL
+    """Errors that a foreground causes; not in the covariance, by which keyframes are chosen."""
 
     @property
     def variance(self) -> float:
@@ -184,6 +187,7 @@ class Keyframes:
             added = keyframe.covariance - known.covariance
             # Both ends of the chain are known now, as in a Brownian bridge.
             keyframe.covariance = known.covariance + (1.0 - share) * added
+            keyframe.pull = keyframe.pull.between(known.pull, 1.0 - share)
         self._index()
 
     def _index(self) -> None:

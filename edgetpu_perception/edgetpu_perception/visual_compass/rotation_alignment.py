@@ -27,7 +27,7 @@ from edgetpu_perception.visual_compass.point_agreement import (
     PointAgreement,
 )
 from edgetpu_perception.visual_compass.ray_projection import Projection
-from edgetpu_perception.visual_compass.rotations import Matrix, to_matrix
+from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix
 
 Floats = NDArray[np.float32]
 
@@ -149,6 +149,14 @@ class Alignment:
     agreement: PointAgreement
     inside: Floats
     """1 for points of the key that are in view, else 0: [points]."""
+    information: Matrix
+    """Inverse covariance, [4, 4], of the rotation about the axes of the key's optical frame, rad, and of the
+    contrast, for residuals with a standard deviation of 1."""
+
+    def explained(self, noise: float, axis: Vector) -> float:
+        """Variance of a turn about an axis of the key's frame, rad^2, that residuals of this size explain."""
+        covariance = np.asarray(cv2.invert(self.information)[1])[:3, :3]
+        return noise * noise * float(axis.dot(covariance).dot(axis))
 
 
 class RotationAligner:
@@ -306,10 +314,21 @@ class RotationAligner:
         similarity, following, _ = agreement.measure()
         # Noise of the key's gradients makes them look steeper than they are. And where parts of the picture
         # disagree, some of those that seem to follow do not.
-        influence /= max(similarity * min(following / MOST_FOLLOW, 1.0), MIN_NOISE_SIMILARITY)
+        certainty = max(similarity * min(following / MOST_FOLLOW, 1.0), MIN_NOISE_SIMILARITY)
+        influence /= certainty
         overlap, contrast = float(inside.dot(inside)) / inside.size, _contrast(key, seen)
         return Alignment(
-            rotation, influence, similarity, overlap, contrast, converged, following, tail, agreement, inside
+            rotation,
+            influence,
+            similarity,
+            overlap,
+            contrast,
+            converged,
+            following,
+            tail,
+            agreement,
+            inside,
+            normal * certainty**2,
         )
 
     def _compare(self, key: Key, view: View, rotation: Matrix) -> tuple[Floats, Floats]:

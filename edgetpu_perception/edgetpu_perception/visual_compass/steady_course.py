@@ -63,6 +63,11 @@ class SteadyCourse:
         self._whole: Key | None = None
         """`_key` with the points that were left out of it."""
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has moved by itself for MEMORY_S."""
+        return self._is_quiet
+
     def update(self, velocity: Vector, pose: Pose, alignment: Alignment, interval: float) -> Vector | None:
         """Add a view: its angular velocity in the optical frame, rad/s, since the one `interval` s before.
 

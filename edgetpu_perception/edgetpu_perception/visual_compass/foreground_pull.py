@@ -1,0 +1,89 @@
+"""How far a foreground pulls the measured turn where it cannot be told from the scene.
+
+A thing that moves nearly like the scene, to the noise, is aligned together with it: the turn is then a mean
+of both motions. Noise turns each view another way, but a thing pulls one way as long as it is in view. So its
+pulls on the turns from keyframe to keyframe are added up, not their variances.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from edgetpu_perception.visual_compass.rotation_alignment import Alignment
+from edgetpu_perception.visual_compass.rotations import Vector
+
+EXPLAINED_SIGMAS = 2.0
+"""Disagreement of the blocks of a picture, in standard deviations of what is explained, up to which all show
+one motion. Rows: compass, an object crosses, noise 8, yaws within one sigma; full turns, the same."""
+
+DISAGREEMENT_CELLS = 0.02
+"""Standard deviation of a turn, cells, by which blocks disagree without noise where nothing moves by itself:
+features are not followed more exactly. Rows: compass, full turns, yaws within one sigma, at most."""
+
+PULL_OVER_DISAGREEMENT = 3.0
+"""Error of a mean of two motions over the standard deviation of its blocks, which count as independent.
+
+Derived: 1 / ((1 - w) sqrt(1 / k + 1 / (16 - k))) if the thing has a share w of the information, in k of 16
+blocks. That is 2.3 if it has a quarter of both, and 4 if half.
+"""
+
+MEMORY_S = 1.0
+"""Time, s, for which a foreground may be in view after it last pulled. Uncritical from 0.3 to 2."""
+
+NOISE_MEMORY_S = 0.3
+"""Time, s, over which the noise is averaged. Uncritical from 0.1 to 1."""
+
+
+@dataclass(frozen=True)
+class AddedPull:
+    """The pulls on a heading so far."""
+
+    variance: float
+    """Of all of them, rad^2."""
+    present: float
+    """Sum of those of the present foreground, one sigma, rad; in the variance."""
+    stamp: float
+    """When it last pulled, s."""
+
+    def after(self, pull: float, stamp: float) -> AddedPull:
+        """With one more pull, rad, at a later time, s: in the same direction while the foreground lasts."""
+        if pull == 0.0:
+            return self
+        before = self.present if stamp - self.stamp <= MEMORY_S else 0.0
+        return AddedPull(self.variance + pull * (2.0 * before + pull), before + pull, stamp)
+
+    def between(self, known: AddedPull, share: float) -> AddedPull:
+        """With a share 0..1 of what was added since those of a known heading."""
+        added = max(self.variance - known.variance, 0.0)
+        return AddedPull(known.variance + share * added, math.sqrt(share) * self.present, self.stamp)
+
+
+NO_PULL = AddedPull(0.0, 0.0, -math.inf)
+
+
+class ForegroundPull:
+    """Tells from the disagreement of the blocks of a picture how far a foreground may pull the heading."""
+
+    def __init__(self, floor: float) -> None:
+        """`floor`: variance of a turn by which blocks always disagree, rad^2."""
+        self._floor = floor
+        self._noise = math.inf
+
+    def learn_noise(self, noise: float, interval: float) -> None:
+        """Learn the noise of a view in which nothing moves by itself, `interval` s after the one before."""
+        weight = min(interval / NOISE_MEMORY_S, 1.0)
+        self._noise = noise if math.isinf(self._noise) else self._noise + weight * (noise - self._noise)
+
+    def pull(self, alignment: Alignment, axis: Vector) -> float:
+        """One sigma of the pull on a turn about an axis of the key's frame, rad; 0 where noise explains all.
+
+        A foreground looks like more noise, but only that from before explains its disagreement.
+        """
+        influence = axis.dot(alignment.influence)
+        square, floor = float(influence.dot(influence)), EXPLAINED_SIGMAS**2 * self._floor
+        if square <= floor:
+            return 0.0
+        noise = min(alignment.agreement.noise, self._noise)
+        explained = EXPLAINED_SIGMAS**2 * alignment.explained(noise, axis)
+        return PULL_OVER_DISAGREEMENT * math.sqrt(max(square - floor - explained, 0.0))
