@@ -25,7 +25,7 @@ _PAGE = """<!doctype html>
 td, th {{ padding: 0.2em 0.8em; text-align: left }}
 .missed {{ color: #b00 }} img {{ max-width: 100% }}</style>
 </head><body><h1>Simulated robot</h1>
-<table><tr><th>case</th><th>figure</th><th>value</th><th>to reach</th></tr>{rows}</table>
+<table><tr><th>case</th><th>figure</th><th>value</th><th>to reach</th><th></th></tr>{rows}</table>
 {plots}</body></html>
 """
 
@@ -51,9 +51,11 @@ def write_report(
 
 
 def _row(row: Row) -> str:
-    reach = "" if row.reach is None else f"{row.reach:g} {row.unit}"
+    limit = "at most" if row.better == "lower" else "at least"
+    reach = "" if row.reach is None else f"{limit} {row.reach:.4g} {row.unit}"
+    verdict = "" if row.reach is None else "reached" if row.reached else "missed"
     style = "" if row.reached else ' class="missed"'
-    cells = (row.case, row.metric, f"{row.value:.3g} {row.unit}", reach)
+    cells = (row.case, row.metric, f"{row.value:.3g} {row.unit}", reach, verdict)
     return f"<tr{style}>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
 
 

@@ -161,6 +161,17 @@ def test_the_report_shows_every_figure_and_a_plot_of_each_scenario(tmp_path: Pat
     assert page.count("<img") == 2  # the scenario's quantities, and the truth
 
 
+def test_the_report_names_the_limit_of_a_figure_and_whether_it_was_missed(tmp_path: Path) -> None:
+    stopped = Row("drive", "wall", "stopped", 90.0, "%", 100.0, "higher")
+    cost = Row("drive", "slalom", "cost", 428.0, "", 450.709, "lower")
+    path = tmp_path / "report.html"
+    write_report(path, [stopped, cost, Row("drive", "wall", "gap", 0.3, "m", None, "lower")], {}, {}, {})
+    page = path.read_text()
+    assert "<td>90 %</td><td>at least 100 %</td><td>missed</td>" in page
+    assert "<td>428 </td><td>at most 450.7 </td><td>reached</td>" in page
+    assert "<td>0.3 m</td><td></td><td></td>" in page
+
+
 def test_results_are_kept_at_the_time_of_their_image() -> None:
     record = Record()
     record.measure(Heading(valid=True, yaw=0.5, yaw_sigma=0.25), 1.5)
