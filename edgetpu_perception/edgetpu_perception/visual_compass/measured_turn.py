@@ -21,9 +21,9 @@ from edgetpu_perception.visual_compass.heading_filter_limits import (
 )
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.keyframes import WORN_SIMILARITY_SHARE, Keyframe
+from edgetpu_perception.visual_compass.robust_residuals import TAIL_RANGE
 from edgetpu_perception.visual_compass.rotation_alignment import (
     MAX_GUESS_ERROR_CELLS,
-    TAIL_RANGE,
     Alignment,
     RotationAligner,
     View,

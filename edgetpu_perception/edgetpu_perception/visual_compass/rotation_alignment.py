@@ -14,7 +14,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.confidence import ramp
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.point_agreement import (
@@ -27,6 +26,7 @@ from edgetpu_perception.visual_compass.point_agreement import (
     PointAgreement,
 )
 from edgetpu_perception.visual_compass.ray_projection import Projection
+from edgetpu_perception.visual_compass.robust_residuals import robust_pull
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix
 
 Floats = NDArray[np.float32]
@@ -42,17 +42,6 @@ BLOCKS_PER_SIDE = 4
 
 Derived: 52 / 4 = 13 px, the extent of a feature.
 """
-
-OUTLIER_DEVIATIONS = (3.0, 1.1)
-"""Residual, in deviations, that has a quarter of the weight (Geman and McClure): the first number if all
-residuals look like noise, the second if some are far larger. When the camera is carried along, near parts
-of the picture do not move like a rotation and must have almost no weight. Rows: compass, walking camera,
-yaw RMSE; full turns, yaw rate RMSE per frame."""
-
-TAIL_RANGE = (1.2, 1.6)
-"""Standard deviation of residuals over the one that the quiet ones imply: only noise up to the first, parts
-with another motion from the second on. About 1.1 if the camera only turns, 2 if a person carries it. Rows:
-the same."""
 
 MAX_ITERATIONS = 8
 """Largest number of steps of one alignment; limits the time."""
@@ -145,7 +134,7 @@ class Alignment:
     following: float
     """Share of the visible texture in the overlap that turns like this, 0..1."""
     tail: float
-    """Standard deviation of the residuals over the one that the quiet ones imply: see TAIL_RANGE."""
+    """Standard deviation of the residuals over the one that the quiet ones imply; see TAIL_RANGE."""
     agreement: PointAgreement
     inside: Floats
     """1 for points of the key that are in view, else 0: [points]."""
@@ -296,7 +285,7 @@ class RotationAligner:
             inside, value = self._compare(key, view, rotation)
             seen = inside if key.standing is None else inside * key.standing
             expected = gain * key.points[0]
-            pull, stiffness, noise, tail = _robust(expected - value, seen, near, self._quiet)
+            pull, stiffness, noise, tail = robust_pull(expected - value, seen, near, self._quiet)
             normal = _regularised((key.jacobian * stiffness).dot(key.jacobian.T))
             # For four unknowns OpenCV takes a fifth of the time of NumPy's solve.
             step = cv2.solve(normal, key.jacobian.dot(pull).astype(np.float64))[1].ravel()
@@ -364,44 +353,6 @@ class RotationAligner:
             behind = self._projection.cells(to_matrix(-vector), self._rays, np.float64)
             motion[axis, :, 0] = (ahead - behind) / (2 * small)
         return motion
-
-
-def _robust(
-    residual: Floats, seen: Floats, near: bool, quiet: tuple[float, float]
-) -> tuple[Floats, Floats, float, float]:
-    """Pull psi(r) of each residual (Geman and McClure), its stiffness, the noise and the tail; 0 if unused.
-
-    Near the solution the stiffness is psi'(r), at least 0, for Newton steps; elsewhere psi(r) / r, which
-    converges slowly but from any start. The scale is the noise, by `quiet`: a quantile of
-    the residuals and its value for a standard deviation of 1. `residual` is overwritten.
-    """
-    residual *= seen
-    size = np.abs(residual).ravel()
-    count = int(seen.dot(seen)) * len(residual)
-    noise = tail = 0.0
-    share, deviation = quiet
-    if count:
-        # Points that are not used are 0 and come first.
-        index = size.size - count + int(share * count)
-        size.partition(index)
-        noise = float(size[index]) / deviation
-        tail = math.sqrt(float(size.dot(size)) / count) / (noise + 1e-3)
-    outlier = OUTLIER_DEVIATIONS[0] + (OUTLIER_DEVIATIONS[1] - OUTLIER_DEVIATIONS[0]) * ramp(
-        tail, *TAIL_RANGE
-    )
-    reach = residual * np.float32(1.0 / (outlier * noise + 1e-3))
-    reach *= reach
-    reach += np.float32(1.0)
-    np.reciprocal(reach, out=reach)
-    stiffness = reach * reach
-    stiffness *= seen
-    pull = stiffness * residual
-    if near:
-        # Of reach = 1 / (1 + x^2) that is reach^2 (4 reach - 3).
-        reach *= np.float32(4.0)
-        reach -= np.float32(3.0)
-        stiffness *= np.maximum(reach, np.float32(0.0))
-    return pull.ravel(), stiffness.ravel(), noise, tail
 
 
 def _regularised(normal: NDArray[Any]) -> Matrix:

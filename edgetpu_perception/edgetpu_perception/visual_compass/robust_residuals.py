@@ -1,0 +1,63 @@
+"""Robust least squares: how far each residual pulls, so that parts with another motion hardly do."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.confidence import ramp
+
+Floats = NDArray[np.float32]
+
+OUTLIER_DEVIATIONS = (3.0, 1.1)
+"""Residual, in deviations, that has a quarter of the weight (Geman and McClure): the first number if all
+residuals look like noise, the second if some are far larger. When the camera is carried along, near parts
+of the picture do not move like a rotation and must have almost no weight. Rows: compass, walking camera,
+yaw RMSE; full turns, yaw rate RMSE per frame."""
+
+TAIL_RANGE = (1.2, 1.6)
+"""Standard deviation of residuals over the one that the quiet ones imply: only noise up to the first, parts
+with another motion from the second on. About 1.1 if the camera only turns, 2 if a person carries it. Rows:
+the same."""
+
+
+def robust_pull(
+    residual: Floats, seen: Floats, near: bool, quiet: tuple[float, float]
+) -> tuple[Floats, Floats, float, float]:
+    """Pull psi(r) of each residual (Geman and McClure), its stiffness, the noise and the tail; 0 if unused.
+
+    `residual`: [channels, points], overwritten. `seen`: 1 for points to use, else 0: [points]. `quiet`: a
+    quantile of the residuals, and its value for a standard deviation of 1, by which the noise is measured.
+    Near the solution the stiffness is psi'(r), at least 0, for Newton steps; elsewhere psi(r) / r, which
+    converges slowly but from any start. The tail is the standard deviation of all residuals over the noise.
+    Pull and stiffness are flat, [channels * points].
+    """
+    residual *= seen
+    size = np.abs(residual).ravel()
+    count = int(seen.dot(seen)) * len(residual)
+    noise = tail = 0.0
+    share, deviation = quiet
+    if count:
+        # Points that are not used are 0 and come first.
+        index = size.size - count + int(share * count)
+        size.partition(index)
+        noise = float(size[index]) / deviation
+        tail = math.sqrt(float(size.dot(size)) / count) / (noise + 1e-3)
+    outlier = OUTLIER_DEVIATIONS[0] + (OUTLIER_DEVIATIONS[1] - OUTLIER_DEVIATIONS[0]) * ramp(
+        tail, *TAIL_RANGE
+    )
+    reach = residual * np.float32(1.0 / (outlier * noise + 1e-3))
+    reach *= reach
+    reach += np.float32(1.0)
+    np.reciprocal(reach, out=reach)
+    stiffness = reach * reach
+    stiffness *= seen
+    pull = stiffness * residual
+    if near:
+        # Of reach = 1 / (1 + x^2) that is reach^2 (4 reach - 3).
+        reach *= np.float32(4.0)
+        reach -= np.float32(3.0)
+        stiffness *= np.maximum(reach, np.float32(0.0))
+    return pull.ravel(), stiffness.ravel(), noise, tail
