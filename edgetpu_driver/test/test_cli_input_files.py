@@ -18,13 +18,22 @@ GIF = b"GIF89a" + b"\x30\x75" * 2 + bytes(3) + b"," + bytes(4) + b"\x30\x75" * 2
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"hello", b"P6 60000 60000 255 ", b"\xff\xd8\xff\xe0", GIF], ids=repr
+    ("content", "reason"),
+    [
+        (b"", "is not an image: expected JPEG, PNG, WebP, TIFF or BMP, or PBM, PGM or PPM"),
+        (b"hello", "is not an image"),
+        (b"\xff\xd8\xff\xe0", "is not an image"),
+        (GIF, "is not an image"),
+        (b"P6 # of a film\n6 6 255 ", "is damaged"),
+        (b"P4\n32000 32000\n", "has 32000x32000"),
+    ],
+    ids=repr,
 )
-def test_anything_but_a_picture_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_anything_but_a_picture_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
     pytest.importorskip("cv2", reason="OpenCV reads images")
     path = tmp_path / "x.png"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"x\.png is not an image that OpenCV can read"):
+    with pytest.raises(InputError, match=rf"x\.png {reason}"):
         read_inputs([IMAGE], [str(path)])
 
 

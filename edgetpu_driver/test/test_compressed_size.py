@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
-from edgetpu_driver.images.compressed_size import compressed_size, jpeg_scans
+from edgetpu_driver.images.compressed_size import compressed_size, jpeg_scans, pnm_size
 from edgetpu_driver.images.encodings import (
     MAX_JPEG_SCANS,
     ImageError,
@@ -86,3 +86,25 @@ def test_a_jpeg_of_too_many_scans_is_refused() -> None:
     more = data[:-2] + MAX_JPEG_SCANS * b"\xff\xda\x00\x02" + data[-2:]
     with pytest.raises(ImageError, match="expected a JPEG of at most 100 scans"):
         decode_compressed(more)
+
+
+@pytest.mark.parametrize("flags", [[], [cv2.IMWRITE_JPEG_PROGRESSIVE, 1], [cv2.IMWRITE_JPEG_RST_INTERVAL, 1]])
+def test_what_follows_the_end_of_a_jpeg_holds_no_scans(flags: list[int]) -> None:
+    data = cv2.imencode(".jpg", np.tile(IMAGE, (9, 9, 1)), flags)[1].tobytes()
+    film = np.random.default_rng(1).integers(0, 256, 2**23, np.uint8).tobytes()
+    assert jpeg_scans(data + film) == jpeg_scans(data)
+    assert decode_compressed(data + film).shape == (63, 45, 3)
+
+
+def test_a_jpeg_of_very_many_segments_is_counted_at_once() -> None:
+    data = cv2.imencode(".jpg", IMAGE)[1].tobytes()
+    comments = 100_000 * b"\xff\xfe\x00\x02"
+    assert jpeg_scans(data[:2] + comments + data[2:]) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "size"),
+    [(b"P5\n5 7\n255\n", (5, 7)), (b"P1 # 1 2\n# 3\n 5\t7 ", (5, 7)), (b"P7\n5 7\n", None), (b"P5 5", None)],
+)
+def test_the_size_of_a_pnm_is_read(data: bytes, size: tuple[int, int] | None) -> None:
+    assert pnm_size(data) == size

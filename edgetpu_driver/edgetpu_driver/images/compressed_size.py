@@ -5,6 +5,7 @@ A PNG of 1 MB can hold 3 GB of equal pixels, and decoders allocate what the head
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 
@@ -24,6 +25,10 @@ _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """Markers of segments with the size; the three others mean tables and extensions."""
 _JPEG_WITHOUT_LENGTH = frozenset((0x01, *range(0xD0, 0xD9)))
 """Markers TEM, RST0 to RST7 and SOI, which are not followed by a length."""
+_MOST_SEGMENTS = 1000
+"""Segments of a JPEG that are looked at one by one. Uncritical: in those after them every marker counts."""
+_PNM = re.compile(rb"P[1-6](?:\s|#[^\n]*\n)+(\d{1,9})(?:\s|#[^\n]*\n)+(\d{1,9})\s")
+"""Start of a PBM, PGM or PPM: the format, width and height, with comments between them. Given by Netpbm."""
 _TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_ROWS_PER_STRIP, _TIFF_TILE_WIDTH, _TIFF_TILE_HEIGHT = 256, 257, 278, 322, 323
 """Tags. Given by TIFF 6.0."""
 _TIFF_VALUES = {3: "H", 4: "I"}
@@ -54,13 +59,36 @@ def compressed_size(data: bytes) -> tuple[int, int] | None:
     return (width, height) if width > 0 and height > 0 else None
 
 
+def pnm_size(data: bytes) -> tuple[int, int] | None:
+    """Return the width and height in the header of a PBM, PGM or PPM; None if it is none."""
+    found = _PNM.match(data)
+    return (int(found[1]), int(found[2])) if found else None
+
+
 def jpeg_scans(data: bytes) -> int:
-    """Count the scans of a JPEG; a decoder visits every pixel in each. 0 for other formats."""
+    """Count the scans of a JPEG; a decoder visits every pixel in each. 0 for other formats.
+
+    What follows the end of the image, as the film that a phone adds to a picture, does not count.
+    """
     if not data.startswith(b"\xff\xd8"):
         return 0
     raw = np.frombuffer(data, np.uint8)
-    markers = np.flatnonzero(raw[:-1] == 0xFF)  # faster than bytes.count
-    return int(np.count_nonzero(raw[markers + 1] == _JPEG_SCAN))
+    second = raw[1:]
+    # Within the data of a scan 0xFF comes only with 0, or as the marker of a restart.
+    segments = np.flatnonzero((raw[:-1] == 0xFF) & (second % 0xFF != 0) & (second & 0xF8 != 0xD0))
+    scans, position = 0, 2
+    for _ in range(_MOST_SEGMENTS):
+        index = int(np.searchsorted(segments, position))
+        if index == segments.size:
+            return scans
+        start = int(segments[index])
+        marker = data[start + 1]
+        if marker == _JPEG_END:
+            return scans
+        scans += marker == _JPEG_SCAN
+        length = 0 if marker in _JPEG_WITHOUT_LENGTH else int.from_bytes(data[start + 2 : start + 4], "big")
+        position = start + 2 + length
+    return scans + int(np.count_nonzero(raw[segments[index:] + 1] == _JPEG_SCAN))
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:

@@ -7,7 +7,6 @@ by a factor of 255/65535 with rounding.
 from __future__ import annotations
 
 import enum
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
-from edgetpu_driver.images.compressed_size import FORMATS, MAX_PIXELS, compressed_size, jpeg_scans
+from edgetpu_driver.images.compressed_size import (
+    FORMATS,
+    MAX_PIXELS,
+    compressed_size,
+    jpeg_scans,
+    pnm_size,
+)
 
 MAX_JPEG_SCANS = 100
 """Largest number of scans of a JPEG. Uncritical: it limits the time; usual progressive images have ten."""
-
-_PNM = re.compile(rb"P[1-6]\s")
-"""Start of a file of the formats PBM, PGM and PPM."""
 
 Pixels = NDArray[np.uint8]
 """Grey [H, W] or RGB [H, W, 3]."""
@@ -193,19 +195,23 @@ def decode_file(data: bytes, name: str, flags: int) -> Pixels:
     """Decode the content of an image file.
 
     `name` is for the error message, `flags` are those of cv2.imdecode: IMREAD_GRAYSCALE gives uint8 [height,
-    width], IMREAD_COLOR uint8 [height, width, 3] BGR. Raises InputError, before anything is decoded for an
-    image that `decode_compressed` would refuse. PNM is read too: its pixels are in the file as they are.
+    width], IMREAD_COLOR uint8 [height, width, 3] BGR. PBM, PGM and PPM are read too. Raises InputError,
+    before anything is decoded for an image that `decode_compressed` would refuse.
     """
-    width, height = compressed_size(data) or (0, 0)
+    size = compressed_size(data) or pnm_size(data)
+    if size is None:
+        raise InputError(f"{name} is not an image: expected {FORMATS}, or PBM, PGM or PPM")
+    width, height = size
     if width * height > MAX_PIXELS:
         raise InputError(f"expected at most {MAX_PIXELS} px; {name} has {width}x{height}")
-    known = bool(width or _PNM.match(data)) and jpeg_scans(data) <= MAX_JPEG_SCANS
+    if jpeg_scans(data) > MAX_JPEG_SCANS:
+        raise InputError(f"{name}: expected a JPEG of at most {MAX_JPEG_SCANS} scans")
     try:
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags) if known else None
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error:
         pixels = None
     if pixels is None:
-        raise InputError(f"{name} is not an image that OpenCV can read")
+        raise InputError(f"{name} is damaged: OpenCV cannot decode it")
     return np.asarray(pixels, np.uint8)
 
 
