@@ -125,6 +125,16 @@ def test_a_name_that_is_no_text_is_written_with_escapes(tmp_path: Path) -> None:
     assert f"{tmp_path}/\\udcff/dense_64.tflite" in done.stdout
 
 
+def test_json_stays_valid_where_the_output_takes_ascii_alone(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "edgetpu_driver.cli", "models", "build", "dense_64", "--json"]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii:strict"}
+    done = subprocess.run(
+        [*command, f"--output={tmp_path}/ü"], capture_output=True, text=True, check=False, env=environment
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{tmp_path}/ü/dense_64.tflite" in str(json.loads(done.stdout))
+
+
 def test_disassemble_shows_the_words_of_a_bitstream(
     capsys: pytest.CaptureFixture[str], bitstream: Path
 ) -> None:

@@ -20,6 +20,7 @@ def test_plain_values_are_read() -> None:
     [
         ("a: &a [x]\nb: [*a, *a]", "expected YAML without aliases"),
         ("&a [*a]", "expected YAML without aliases"),
+        ("18446744073709551616", "expected integers of at most 64 bits"),
         ("0x" + "f" * 17, "expected integers of at most 64 bits"),
         ("1" + ":0" * 5000, "expected integers of at most 64 bits"),
         ('!!int ""', "string index out of range"),

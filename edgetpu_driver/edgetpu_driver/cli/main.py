@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import importlib
@@ -10,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from edgetpu_driver.cli.arguments import parser
 from edgetpu_driver.cli.terminal import Answer, Progress, to_json
@@ -33,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a stick in use is shut down
         module = importlib.import_module(f"edgetpu_driver.cli.{options.module}")
         answer: Answer = getattr(module, options.function)(options, Progress())
-        _write(to_json(answer.value) if options.json else answer.text)
+        _write(_json(answer.value) if options.json else answer.text)
         return answer.exit_code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -42,6 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_BROKEN_PIPE
     except (EdgeTpuError, ImportError, MemoryError, OSError) as error:
         return _complain(error, options.json)
+
+
+def _json(value: Any) -> str:
+    """JSON that standard output can take: the escapes of `_write` would not be valid in it."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return to_json(value, ascii_only=codecs.lookup(encoding).name != "utf-8")
 
 
 def _write(text: str) -> None:
@@ -58,6 +66,6 @@ def _complain(error: Exception, as_json: bool) -> int:
     message = reason_of(error) or type(error).__name__
     if as_json:
         with contextlib.suppress(OSError):  # which may be the very error
-            _write(to_json({"error": {"kind": type(error).__name__, "message": message}}))
+            _write(_json({"error": {"kind": type(error).__name__, "message": message}}))
     print(f"edgetpu: {message}", file=sys.stderr)
     return EXIT_DEVICE if isinstance(error, DeviceError) else EXIT_FAILURE

@@ -27,9 +27,9 @@ class Answer:
     exit_code: int = 0
 
 
-def to_json(value: Any) -> str:
-    """Strict JSON: NaN and infinities become null."""
-    return json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False)
+def to_json(value: Any, *, ascii_only: bool = False) -> str:
+    """Strict JSON: NaN and infinities become null; with `ascii_only`, escapes stand for other characters."""
+    return json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=ascii_only)
 
 
 def _plain(value: Any) -> Any:

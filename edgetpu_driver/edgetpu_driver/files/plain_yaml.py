@@ -12,8 +12,8 @@ import yaml
 
 from edgetpu_driver.errors import InputError
 
-_LARGEST_INTEGER = 2**64
-"""Uncritical: no field of a message takes more, and Python refuses to write very long integers as text."""
+_INTEGER_BITS = 64
+"""Of unsigned integers, and of signed ones. Given by ROS: no field of a message takes more."""
 
 
 class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
@@ -26,8 +26,8 @@ class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
 
     def construct_yaml_int(self, node: Any) -> int:
         value = int(super().construct_yaml_int(node))
-        if abs(value) > _LARGEST_INTEGER:
-            raise yaml.YAMLError("expected integers of at most 64 bits")
+        if not -(2 ** (_INTEGER_BITS - 1)) <= value < 2**_INTEGER_BITS:
+            raise yaml.YAMLError(f"expected integers of at most {_INTEGER_BITS} bits")
         return value
 
 

@@ -81,7 +81,7 @@ class Admission:
         if inferences > limits.inferences:
             raise InputError(
                 f"expected a product of at most {limits.inferences} inferences; {batch} vectors, {passes} "
-                f"passes and {tiles} tiles take {inferences}: send fewer vectors at a time"
+                f"passes and {tiles} tiles take {inferences}: send fewer vectors or passes at a time"
             )
 
     def check_loading(self, waiting: int) -> None:

@@ -28,7 +28,7 @@ class HostLimits:
     inferences: int = 2**21
     """Inferences of one product, vectors times passes times tiles. Chosen: 20,000 vectors in 64 passes on one
     tile are accepted. They take minutes; others run between the pieces. The largest batch, passes and tiles
-    together would take weeks."""
+    together would take days."""
     models: int = 100
     """Names of loaded models."""
     model_bytes: int = 512 * 2**20
