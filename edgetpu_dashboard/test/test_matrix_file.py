@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from edgetpu_dashboard.live.matrix_file import read_matrix
+from edgetpu_dashboard.live.matrix_file import LARGEST_MATRIX, read_matrix
 from edgetpu_driver.errors import InputError
 
 
@@ -30,6 +30,12 @@ def test_a_matrix_of_numbers_is_read(kind: type) -> None:
     found = read_matrix(npy(matrix))
     assert found.dtype == np.float32
     assert np.array_equal(found, matrix)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_matrix_of_4096_x_4096_with_its_header_is_small_enough(kind: type) -> None:
+    header = npy(np.empty((0, 4096), kind))
+    assert 4096 * 4096 * np.dtype(kind).itemsize + len(header) <= LARGEST_MATRIX
 
 
 @pytest.mark.parametrize(

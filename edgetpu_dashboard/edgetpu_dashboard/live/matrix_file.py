@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import ArchiveError, InputError
 from edgetpu_driver.files.npz_archive import array_of
 
-LARGEST_MATRIX = 64 * 2**20
-"""Bytes of a file: 256 tiles of 256 x 256, as many as the driver takes by default, in float32."""
+LARGEST_MATRIX = 128 * 2**20 + 1024
+"""Bytes of a file: 4096 x 4096 in float64, as NumPy makes them, and the header."""
 
 
 def read_matrix(data: bytes) -> NDArray[np.float32]:
