@@ -15,14 +15,14 @@ _VALUES_PERIOD = 3.0
 """Seconds between two requests for the values of parameters, which others may change."""
 
 
-@ui.refreshable
 def parameters_panel(page: Any) -> None:
     """Every parameter of the node: description, range, value, and a field to change it."""
     node = page.node
     if node == OVERVIEW:
         ui.label("Open a node to see and change its parameters.").classes("hint")
         return
-    if not page.view.nodes[node].running:
+    viewed = page.view.nodes.get(node)
+    if viewed is None or not viewed.running:
         ui.label(f"{node} does not run").classes("hint")
         return
     with ui.column().classes("w-full gap-0") as column:
@@ -110,16 +110,15 @@ class _Row:
             ui.notify(f"{name}: {text_of(self._value)}", type="positive", timeout=1500)
 
 
-@ui.refreshable
 def actions_panel(page: Any) -> None:
     """The actions of the node that is shown."""
     node = page.node
     if node == OVERVIEW:
         ui.label("Open a node to see its actions.").classes("hint")
         return
-    viewed = page.view.nodes[node]
+    viewed = page.view.nodes.get(node)
     has_region = page.has_region()
-    if not viewed.running:
+    if viewed is None or not viewed.running:
         ui.label(f"{node} does not run").classes("hint")
         return
     if node == "spot_tracker":

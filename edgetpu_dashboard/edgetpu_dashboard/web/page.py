@@ -46,6 +46,10 @@ class Page:
         self.drag_does = "template"
         self.tabs: Any = None
         """Of the panels."""
+        # Of its own: refreshing a function that all pages share would draw this page in every browser.
+        self.stage = ui.refreshable(stage)
+        self.parameters = ui.refreshable(parameters_panel)
+        self.actions = ui.refreshable(actions_panel)
 
     @property
     def picture_view(self) -> str:
@@ -72,14 +76,14 @@ class Page:
     def refresh(self) -> None:
         """Draw the panels of the node again."""
         self.show_live()
-        stage.refresh(self)
+        self.stage.refresh()
         self._refresh_panels()
 
     def _refresh_panels(self) -> None:
         """Draw the parameters and the actions of the node again."""
         self._shown_state = self._state()
-        parameters_panel.refresh(self)
-        actions_panel.refresh(self)
+        self.parameters.refresh()
+        self.actions.refresh()
 
     def _state(self) -> tuple[bool, tuple[str, ...]]:
         """Whether the node runs, and its services without arguments."""
@@ -211,7 +215,7 @@ def build_page(dashboard: Any) -> Page:
     with ui.element("div").classes("layout"):
         ui.html('<nav id="nodes"></nav>', sanitize=False).classes("nodes")
         with ui.element("main").classes("stage"):
-            stage(page)
+            page.stage(page)
         with ui.element("aside").classes("side"):
             _tabs(page)
     ui.on("select_node", lambda event: page.select(str(event.args)))
@@ -222,7 +226,6 @@ def build_page(dashboard: Any) -> Page:
     return page
 
 
-@ui.refreshable
 def stage(page: Page) -> None:
     """The pictures of all nodes, or the picture and the results of one."""
     if page.node == OVERVIEW:
@@ -255,9 +258,9 @@ def _tabs(page: Page) -> None:
     page.tabs = tabs
     with ui.tab_panels(tabs, value=_GRAPH_TAB).classes("w-full panels"):
         with ui.tab_panel(names[0]):
-            parameters_panel(page)
+            page.parameters(page)
         with ui.tab_panel(names[1]):
-            actions_panel(page)
+            page.actions(page)
         with ui.tab_panel(names[2]):
             driver_panel(page)
         with ui.tab_panel(names[3]):
