@@ -52,6 +52,7 @@ def test_a_box_of_no_size_is_refused() -> None:
         ((255, 0, 0), [170.0, -85.0, -85.0]),  # as the preset red, in other units
         ((240, 240, 0), [80.0, 80.0, -160.0]),
         ((180, 140, 130), [30.0, -10.0, -20.0]),
+        ((19, 10, 10), [6.0, -3.0, -3.0]),
     ],
 )
 def test_a_spot_is_told_by_what_its_colour_has_more_than_grey(
@@ -60,7 +61,9 @@ def test_a_spot_is_told_by_what_its_colour_has_more_than_grey(
     assert spot_weights(rgb) == weights
 
 
-@pytest.mark.parametrize("rgb", [(0, 0, 0), (20, 20, 20), (240, 230, 216)])
+@pytest.mark.parametrize(
+    "rgb", [(0, 0, 0), (20, 20, 20), (240, 230, 216), (3, 1, 2), (20, 17, 18), (8, 8, 9), (18, 10, 10)]
+)
 def test_a_grey_spot_is_told_by_its_brightness(rgb: tuple[int, int, int]) -> None:
     assert is_grey(rgb)
     assert spot_weights(rgb) == [1.0, 1.0, 1.0]

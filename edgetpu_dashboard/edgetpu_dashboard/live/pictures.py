@@ -17,6 +17,10 @@ GREY = 0.1
 """Difference of a colour's channels, as a share of the largest, up to which it is taken for grey. Chosen: a
 white balance that is wrong by 10 % tints grey things as much."""
 
+DARK_LEVELS = 8
+"""Difference of a colour's channels, of 255, that is taken for grey however dark it is. Chosen: the noise and
+the colour subsampling of a camera tint dark things by a few levels, which is a large share of them."""
+
 JPEG_QUALITY = 80
 """JPEG quality at which block edges are hard to see; OpenCV's default, 95, needs three times the bytes."""
 
@@ -56,8 +60,8 @@ def color_at(image: Pixels, column: float, row: float, radius: int = 3) -> tuple
 
 
 def is_grey(rgb: tuple[int, int, int]) -> bool:
-    """Whether a colour differs from grey no more than a white thing in light of another colour."""
-    return max(rgb) - min(rgb) <= GREY * max(rgb)
+    """Whether a colour differs from grey no more than a white thing in light of another colour, or noise."""
+    return max(rgb) - min(rgb) <= max(GREY * max(rgb), DARK_LEVELS)
 
 
 def spot_weights(rgb: tuple[int, int, int]) -> list[float]:
