@@ -105,6 +105,8 @@ def test_a_running_node_shows_its_picture_numbers_and_curves(browser: Any) -> No
         (-0.592, 1.23, "-0.59"),
         (1572.31, 0.5, "1572.31"),
         (58.24, 58.5, "58.2"),
+        (101325.2, 0.6, "101325.2"),
+        (101325.8, 0.6, "101325.8"),
     ],
 )
 def test_the_axis_of_a_curve_is_as_fine_as_its_range(

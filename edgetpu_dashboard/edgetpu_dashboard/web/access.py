@@ -14,7 +14,7 @@ Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 
 _MOST_FIELDS = 100
-"""Fields of a query at most. Uncritical: the page has four."""
+"""Fields of a query at most. Uncritical: the page has about ten."""
 
 _REFUSAL = b"expected the token of the dashboard, as ?token=... of the address\n"
 _FOREIGN = b"expected a request of the dashboard's own page\n"

@@ -22,7 +22,7 @@ class Upload(Protocol):
 
 
 async def uploaded(file: Upload, largest: int) -> bytes:
-    """Read a file; InputError for one of more than `largest` bytes, of which the browser only warns."""
+    """Read a file; InputError for one of more than `largest` bytes, which the page itself does not send."""
     if file.size() > largest:
         raise InputError(f"expected a file of at most {largest} bytes; {file.name} has {file.size()}")
     return await file.read()

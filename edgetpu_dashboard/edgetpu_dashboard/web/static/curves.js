@@ -114,8 +114,9 @@ const edgetpuCurves = (() => {
 
   // A value of an axis, in steps of a hundredth to a thousandth of its range: in the middle of -0.7 to 0.7 is 0.
   function label(value, range) {
-    const step = 10 ** (Math.floor(Math.log10(range)) - 2);
-    return Number((Math.round(value / step) * step).toPrecision(6)).toString();
+    const exponent = Math.floor(Math.log10(range)) - 2;
+    const step = 10 ** exponent;
+    return Number((Math.round(value / step) * step).toFixed(Math.min(Math.max(0, -exponent), 100))).toString();
   }
 
   // Parts of a curve without a gap.
