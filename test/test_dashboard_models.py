@@ -31,7 +31,6 @@ from testdata.dashboard_page import (
     wait,
 )
 
-from edgetpu_dashboard.web.driver_panel import size_in_words  # isort: skip
 from selenium.webdriver.common.by import By  # isort: skip
 
 pytestmark = needs_browser
@@ -66,10 +65,6 @@ def load(browser: Any, name: str) -> None:
     fill(browser, "model_name", name)
     press(browser, "[data-id=load_model]")
     wait(browser, lambda: f"{name} is loaded" in text(browser, "body"))
-
-
-def test_the_size_of_a_model_is_said_in_bytes_or_kilobytes() -> None:
-    assert [size_in_words(count) for count in (264, 999, 65536)] == ["264 bytes", "999 bytes", "66 kB"]
 
 
 def test_a_model_is_loaded_and_unloaded(browser: Any) -> None:

@@ -14,6 +14,7 @@ from nicegui import ui
 from edgetpu_dashboard.live.matrix_file import LARGEST_MATRIX, read_matrix
 from edgetpu_dashboard.live.model_file import LARGEST, save_model
 from edgetpu_dashboard.live.pictures import png
+from edgetpu_dashboard.live.sizes import size_in_words
 from edgetpu_dashboard.web.error_notice import errors_shown
 from edgetpu_dashboard.web.uploads import uploaded
 from edgetpu_driver.errors import EdgeTpuError, InputError
@@ -29,11 +30,6 @@ _MODELS_PERIOD = 3.0
 def named(names: Sequence[str], number: int) -> str:
     """Return the name of a state, or its number if a later version has added it."""
     return names[number] if number < len(names) else str(number)
-
-
-def size_in_words(count: int) -> str:
-    """Say how large something of so many bytes is."""
-    return f"{count} bytes" if count < 1000 else f"{count / 1e3:.0f} kB"
 
 
 def driver_panel(page: Any) -> None:
@@ -202,9 +198,15 @@ def _weights(page: Any) -> None:
         label="a matrix as .npy",
         auto_upload=True,
         on_upload=swap,
+        on_rejected=lambda: _tell_refused(".npy", LARGEST_MATRIX),
         max_files=1000,
         max_file_size=LARGEST_MATRIX,
     ).props("accept=.npy flat bordered data-id=weights_file").classes("w-full")
+
+
+def _tell_refused(suffix: str, largest: int) -> None:
+    """Say what the browser did not send."""
+    ui.notify(f"expected a {suffix} file of at most {largest >> 20} MiB", type="negative")
 
 
 def _run_model(page: Any) -> None:
@@ -230,6 +232,7 @@ def _run_model(page: Any) -> None:
         label="or a model of this computer, .tflite",
         auto_upload=True,
         on_upload=take,
+        on_rejected=lambda: _tell_refused(".tflite", LARGEST),
         max_files=1000,
         max_file_size=LARGEST,
     ).props("accept=.tflite flat bordered data-id=run_file").classes("w-full q-mb-xs")
