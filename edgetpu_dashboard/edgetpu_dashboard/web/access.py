@@ -93,7 +93,7 @@ def _fields(query: str) -> dict[str, list[str]]:
 
 
 def _without_token(query: str) -> str:
-    """The query as it is written to logs."""
+    """The query without the token, which the application may write to logs."""
     return "&".join(each for each in query.split("&") if unquote(each.partition("=")[0]) != "token")
 
 

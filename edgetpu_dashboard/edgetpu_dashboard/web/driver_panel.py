@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from nicegui import ui
@@ -194,19 +194,24 @@ def _weights(page: Any) -> None:
             picture.set_source(f"data:image/png;base64,{base64.b64encode(png(errors)).decode()}")
             picture.set_visibility(True)
 
-    ui.upload(
-        label="a matrix as .npy",
+    _upload("a matrix as .npy", ".npy", LARGEST_MATRIX, swap).props("data-id=weights_file")
+
+
+def _upload(label: str, suffix: str, largest: int, take: Callable[[Any], Awaitable[None]]) -> ui.upload:
+    """Offer to send files with a suffix, of at most `largest` bytes, and say what the browser refuses."""
+
+    def tell() -> None:
+        ui.notify(f"expected a {suffix} file of at most {largest >> 20} MiB", type="negative")
+
+    upload = ui.upload(
+        label=label,
         auto_upload=True,
-        on_upload=swap,
-        on_rejected=lambda: _tell_refused(".npy", LARGEST_MATRIX),
+        on_upload=take,
+        on_rejected=tell,
         max_files=1000,
-        max_file_size=LARGEST_MATRIX,
-    ).props("accept=.npy flat bordered data-id=weights_file").classes("w-full")
-
-
-def _tell_refused(suffix: str, largest: int) -> None:
-    """Say what the browser did not send."""
-    ui.notify(f"expected a {suffix} file of at most {largest >> 20} MiB", type="negative")
+        max_file_size=largest,
+    )
+    return upload.props(f"accept={suffix} flat bordered").classes("w-full")
 
 
 def _run_model(page: Any) -> None:
@@ -228,14 +233,8 @@ def _run_model(page: Any) -> None:
             path.value = str(await asyncio.to_thread(save_model, data, event.file.name, folder))
             ui.notify(f"{path.value} is there", type="positive")
 
-    ui.upload(
-        label="or a model of this computer, .tflite",
-        auto_upload=True,
-        on_upload=take,
-        on_rejected=lambda: _tell_refused(".tflite", LARGEST),
-        max_files=1000,
-        max_file_size=LARGEST,
-    ).props("accept=.tflite flat bordered data-id=run_file").classes("w-full q-mb-xs")
+    models = _upload("or a model of this computer, .tflite", ".tflite", LARGEST, take)
+    models.props("data-id=run_file").classes("q-mb-xs")
     labels = (
         ui.input("labels: a file, coco, or nothing")
         .props("dense outlined data-id=run_labels")
