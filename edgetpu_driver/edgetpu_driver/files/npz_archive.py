@@ -39,6 +39,7 @@ KINDS = "biufU"
 """Kinds of dtypes that are read: booleans, numbers and text."""
 
 _DIRECTORY_ENTRY = b"PK\x01\x02"
+"""Start of the entry of a file in a zip archive's directory. Given by PKWARE's APPNOTE, 4.3.12."""
 _MAGIC = b"\x93NUMPY"
 _LENGTHS = {1: "<H", 2: "<I", 3: "<I"}
 """Format of the header's length by version of the .npy format."""
@@ -80,8 +81,13 @@ def load(path: Path, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any
         raise ArchiveError(f"{path.name}: expected {kind} in an .npz file without pickle: {text}") from error
 
 
+def count_members(data: bytes) -> int:
+    """Count the members of a zip archive, at most, before zipfile makes an object of each."""
+    return data.count(_DIRECTORY_ENTRY)
+
+
 def _read(file: str, data: bytes, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    entries = data.count(_DIRECTORY_ENTRY)  # before zipfile makes an object of each
+    entries = count_members(data)
     if entries > MOST_MEMBERS:
         raise ArchiveError(f"{file}: expected at most {MOST_MEMBERS} arrays; got {entries}")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:

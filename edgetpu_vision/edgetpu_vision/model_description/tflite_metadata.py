@@ -20,6 +20,7 @@ import numpy as np
 
 from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
 from edgetpu_driver.files.flatbuffer import Table, read_root, table_fields
+from edgetpu_driver.files.npz_archive import count_members
 from edgetpu_driver.tflite.file_checks import MODEL
 from edgetpu_vision.labels.label_text import parse_labels
 from edgetpu_vision.labels.labels import Labels
@@ -50,8 +51,6 @@ _LARGEST_TOTAL = 2 * _LARGEST_FILE
 """Bytes of all associated files that are read. A few kB can hold any number of them when compressed."""
 _MOST_FILES = 64
 """Largest number of associated files of a model. Uncritical: a model has one or two files of labels."""
-_DIRECTORY_ENTRY = b"PK\x01\x02"
-"""Start of the entry of a file in a zip archive's directory. Given by PKWARE's APPNOTE, 4.3.12."""
 _LONGEST_DESCRIPTION = 2**17
 """Longest description by an exporter, characters. Uncritical: that of 600 classes has 20 000."""
 
@@ -119,7 +118,7 @@ def _labels(outputs: list[Table], files: Mapping[str, bytes]) -> Labels | None:
 
 def _associated_files(data: bytes) -> dict[str, bytes]:
     """The files in the archive at the end, which is left out from the first damaged one on."""
-    if data.count(_DIRECTORY_ENTRY) > _MOST_FILES:  # before zipfile makes an object of each
+    if count_members(data) > _MOST_FILES:
         return {}
     return dict(_readable_files(data))
 
