@@ -87,4 +87,5 @@ def test_only_what_follows_a_motion_has_weight() -> None:
 def test_the_share_counts_what_follows_and_has_texture() -> None:
     array = equations(0.8)
     array[:, :, :24] = 0.0
-    assert motions(array).share(0.0, 0.0) == pytest.approx(0.375, abs=0.01)
+    found = motions(array)
+    assert found.share(found.weights(0.0, 0.0)) == pytest.approx(0.375, abs=0.01)

@@ -62,18 +62,13 @@ _SHIFTS = np.stack([axis.ravel() for axis in np.meshgrid(_AXIS, _AXIS)], axis=1)
 """All shifts tried, [n, 2]. Given by _AXIS."""
 
 
-_XX, _YY = 0, 4
-"""Indices of the squared derivatives in NormalEquations.sums. Given by their order."""
-
-
 def all_follow(equations: NormalEquations, step: Vector, noise: float) -> bool:
     """Whether nearly every surrounding follows the motion of a least-squares step.
 
     `noise`: standard deviation of a feature from rounding.
     """
     left = equations.left_by(step)
-    slope = equations.sums[_XX] + equations.sums[_YY]
-    limit = _limit(slope, left, noise * noise * equations.features)
+    limit = _limit(equations.slope, left, noise * noise * equations.features)
     return float(np.mean(_follow(left / (NOISE_RESERVE * limit)))) >= NEARLY_ALL
 
 
@@ -95,11 +90,12 @@ class SurroundingMotions:
         # Without the difference that the change of contrast explains.
         bx, by = bx - contrast * xc, by - contrast * yc
         square = square - contrast * (2 * bc - contrast * cc)
-        determinant = np.maximum(xx * yy - xy * xy, 1e-3 * np.square(xx + yy) + 1e-12)
+        slope = equations.slope
+        determinant = np.maximum(xx * yy - xy * xy, 1e-3 * np.square(slope) + 1e-12)
         least = np.maximum(square - (yy * bx * bx - 2 * xy * bx * by + xx * by * by) / determinant, 0.0)
-        limit = _limit(xx + yy, least, noise * noise * equations.features)
+        limit = _limit(slope, least, noise * noise * equations.features)
         self._forms = np.stack((xx, xy, yy, bx, by, square)) / limit
-        visible = VISIBLE_SHIFT_CELLS**2 * (xx + yy) / limit
+        visible = VISIBLE_SHIFT_CELLS**2 * slope / limit
         flat, textured = TEXTURE_RANGE
         self._textured = np.clip((visible - flat) / (textured - flat), 0.0, 1.0)
 
@@ -113,9 +109,9 @@ class SurroundingMotions:
         """1 for surroundings that follow a shift, cells, less for the others: [surroundings]."""
         return _follow(_monomials(dx, dy) @ self._forms)
 
-    def share(self, dx: float, dy: float) -> float:
-        """Share of the picture that has texture and follows a shift, cells: 0..1."""
-        return float(np.mean(self.weights(dx, dy) * self._textured))
+    def share(self, weights: NDArray[np.float64]) -> float:
+        """Share of the picture that has texture and follows the shift with these `weights`: 0..1."""
+        return float(np.mean(weights * self._textured))
 
 
 def _follow(left: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -60,6 +60,12 @@ class NormalEquations:
         self.features = float(channels * SURROUNDING_CELLS**2)
         """Number of features in a surrounding."""
 
+    @property
+    def slope(self) -> NDArray[np.float64]:
+        """Sum of the squared derivatives to dx and dy of each surrounding, [surroundings]."""
+        slope: NDArray[np.float64] = self.sums[_PAIRS.index((0, 0))] + self.sums[_PAIRS.index((1, 1))]
+        return slope
+
     def solve(self, weights: NDArray[np.float64], roughness: float) -> tuple[Vector, Symmetric]:
         """Least squares without the bias of noise, and the inverse of its normal matrix.
 

@@ -199,7 +199,7 @@ class Registration:
         for _ in range(REWEIGHTED_STEPS):
             step, _ = equations.solve(weights, self._roughness)
             weights = motions.weights(*step[:2])
-        return weights, motions.share(*step[:2])
+        return weights, motions.share(weights)
 
     def _energy(self, maps: Floats) -> Floats:
         squares = np.square(maps)
