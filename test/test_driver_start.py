@@ -21,8 +21,6 @@ from edgetpu_msgs.srv import Invoke, ListModels
 from testdata import ModelFolder
 from testdata.driver_calls import LATCHED, numbers, outcome
 
-PATIENCE = 20.0
-
 
 class TestStarting:
     @pytest.mark.parametrize(

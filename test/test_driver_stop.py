@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from soak.processes import children
+from testdata.patience import PATIENCE
 from testdata.waiting_programs import WaitingPrograms
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
@@ -89,7 +90,7 @@ def hanging(ros_domain: int, model_dir: Path) -> Iterator[Start]:  # noqa: ARG00
 def test_a_hanging_load_or_inference_does_not_keep_it(hanging: Start, where: str) -> None:
     process = hanging(where)
     process.terminate()
-    _, errors = process.communicate(timeout=10)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert errors.splitlines()[-1] == "did not stop in time; leaving without closing the device"
     assert "Traceback" not in errors
@@ -101,7 +102,7 @@ def test_a_hanging_process_for_litert_ends_with_it(hanging: Start) -> None:
     ended = select.poll()
     ended.register(os.pidfd_open(child), select.POLLIN)
     process.terminate()
-    _, errors = process.communicate(timeout=10)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert errors.splitlines()[-1] == "did not stop in time; leaving without closing the device"
     assert ended.poll(10_000)

@@ -26,6 +26,7 @@ from edgetpu_driver.tflite.weightless_files import weightless_files
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode, ModelInfo, ModelPart, Tensor
 from edgetpu_msgs.srv import Invoke, ListModels, LoadModel
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
+from testdata.patience import PATIENCE
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 IMAGE = np.array([[0, 50, 100, 128, 130, 180, 220, 255]], np.uint8)
@@ -161,7 +162,7 @@ class TestServices:
 
 @pytest.mark.usefixtures("driver")
 def test_a_client_in_another_process_gets_whole_results(graph: Any) -> None:
-    client = ModelClient(graph.node, "parts", request_timeout=10.0, sets_weights=False)
+    client = ModelClient(graph.node, "parts", request_timeout=PATIENCE, sets_weights=False)
     result = result_of(graph, client, {"image": IMAGE})
     assert result.error is None
     for name, values in CpuEngine(source_graph(2)).run({"image": IMAGE}).items():
@@ -179,12 +180,12 @@ def check_one_part(graph: Any, client: ModelClient) -> None:
 
 @pytest.mark.usefixtures("driver")
 def test_a_client_in_another_process_runs_one_part(graph: Any) -> None:
-    check_one_part(graph, ModelClient(graph.node, "parts", request_timeout=10.0, sets_weights=False))
+    check_one_part(graph, ModelClient(graph.node, "parts", request_timeout=PATIENCE, sets_weights=False))
 
 
 @pytest.mark.usefixtures("driver")
 def test_a_client_in_another_process_is_told_what_the_file_says(graph: Any, whole_model_dir: Path) -> None:
-    client = ModelClient(graph.node, "parts", request_timeout=10.0, sets_weights=False)
+    client = ModelClient(graph.node, "parts", request_timeout=PATIENCE, sets_weights=False)
     graph.spin_until(lambda: client.ready)
     (file,) = weightless_files(client.loaded.files_without_weights)
     client.close()
@@ -197,7 +198,7 @@ def test_a_client_in_another_process_is_told_what_the_file_says(graph: Any, whol
 
 @pytest.mark.usefixtures("driver")
 def test_a_client_in_another_process_loads_segments(graph: Any) -> None:
-    client = ModelClient(graph.node, SEGMENTS, request_timeout=10.0, sets_weights=False)
+    client = ModelClient(graph.node, SEGMENTS, request_timeout=PATIENCE, sets_weights=False)
     result = result_of(graph, client, {"x0": X})
     assert result.error is None
     expected = CpuEngine(segments(3)[0]).run({"x0": X})["x3"]
@@ -207,7 +208,7 @@ def test_a_client_in_another_process_loads_segments(graph: Any) -> None:
 @pytest.mark.usefixtures("local_driver")
 class TestWithinOneProcess:
     def test_a_client_runs_one_part(self, graph: Any) -> None:
-        check_one_part(graph, ModelClient(graph.node, "parts", request_timeout=10.0))
+        check_one_part(graph, ModelClient(graph.node, "parts", request_timeout=PATIENCE))
 
     @pytest.mark.parametrize(
         ("model", "inputs", "source"),
@@ -215,7 +216,7 @@ class TestWithinOneProcess:
         ids=["parts", "segments"],
     )
     def test_a_client_gets_whole_results(self, graph: Any, model: Any, inputs: Any, source: bytes) -> None:
-        client = ModelClient(graph.node, model, request_timeout=10.0)
+        client = ModelClient(graph.node, model, request_timeout=PATIENCE)
         result = result_of(graph, client, inputs)
         assert result.error is None
         expected = CpuEngine(source).run(inputs)

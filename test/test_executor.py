@@ -22,7 +22,7 @@ from edgetpu_driver.node_kit.callback_guard import _take_answer
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.wait_set import _take_response
 from testdata.node_in_executor import Bench
-from testdata.spinning_node import PATIENCE
+from testdata.patience import PATIENCE
 
 
 def _yes(_request: Any, response: Any) -> Any:

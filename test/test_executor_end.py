@@ -24,7 +24,7 @@ from edgetpu_driver.node_kit.executor import (
 )
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from testdata.node_in_executor import Bench
-from testdata.spinning_node import PATIENCE
+from testdata.patience import PATIENCE
 
 
 def test_it_can_spin_until_a_future_is_done(bench: Bench) -> None:
@@ -47,7 +47,7 @@ def test_a_wait_ends_after_its_time(bench: Bench) -> None:
     bench.settle()
     start = time.monotonic()
     bench.executor.spin_once(0.05)
-    assert 0.04 < time.monotonic() - start < 1.0
+    assert 0.04 < time.monotonic() - start < 10.0
 
 
 def test_the_end_of_the_context_is_an_external_shutdown(bench: Bench) -> None:

@@ -25,6 +25,7 @@ from rclpy.node import Node  # noqa: E402
 
 from edgetpu_driver.node_kit.middleware_profile import PROFILE_VARIABLES  # noqa: E402
 from edgetpu_msgs.srv import ListModels  # noqa: E402
+from testdata.patience import PATIENCE  # noqa: E402
 
 BRINGUP = Path(__file__).parents[1] / "launch" / "bringup.launch.py"
 
@@ -192,7 +193,7 @@ class Launch:
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGINT)
-        assert self._process.wait(20.0) == 0, self.output
+        assert self._process.wait(PATIENCE) == 0, self.output
 
 
 @pytest.fixture

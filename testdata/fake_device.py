@@ -15,6 +15,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
 )
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
+from testdata.patience import PATIENCE
 
 INPUT = TensorSpec("input", (1, 4), np.dtype(np.uint8), 0.5, 3)
 
@@ -43,7 +44,7 @@ class PlusOneEngine:
         """Add one; waits while the backend holds."""
         check_inputs(self.inputs, inputs)
         self._backend.begun.set()
-        self._backend.release.wait(10)
+        self._backend.release.wait(PATIENCE)
         failure, self._backend.failure = self._backend.failure, None
         if failure is not None:
             raise failure
@@ -77,7 +78,7 @@ class FakeBackend:
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         """Take any bytes but b"broken" for a model."""
         self.parsed += 1
-        self.parsing.wait(10)
+        self.parsing.wait(PATIENCE)
         if data == b"broken":
             raise ModelFormatError(f"{path.name}: broken")
         return ParsedModel((INPUT,), (OUTPUT,), Placement.CACHED, len(data), 7, data)

@@ -9,8 +9,7 @@ import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
-PATIENCE = 10.0
-"""Seconds after which a test fails whose condition has not come true."""
+from testdata.patience import PATIENCE
 
 
 def spin_until(

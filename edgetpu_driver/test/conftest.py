@@ -27,6 +27,7 @@ from testdata.fake_compiler import FAKE, MAPPED, MakeCompiler
 from testdata.fake_device import FakeBackend
 from testdata.hosted_matrix import SIZE, make_host
 from testdata.hosted_whole_models import SEGMENTS, backend_of
+from testdata.patience import PATIENCE
 
 
 @pytest.fixture(scope="session")
@@ -171,7 +172,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     run = CpuStepEngine.run
 
     def held_run(engine: CpuStepEngine, inputs: Any) -> Any:
-        assert gate.wait(30)
+        assert gate.wait(PATIENCE)
         return run(engine, inputs)
 
     monkeypatch.setattr(CpuStepEngine, "run", held_run)

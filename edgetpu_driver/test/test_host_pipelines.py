@@ -27,6 +27,7 @@ from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import memory_rows, pack
 from testdata import GOLDEN
+from testdata.patience import PATIENCE
 from testdata.pipelines import compile_pipeline
 
 RNG = np.random.default_rng(5)
@@ -91,10 +92,10 @@ def run_all(host: ModelHost, name: str, inputs: Sequence[Any]) -> list[Any]:
         finished.put(number)
 
     for number, each in enumerate(inputs):
-        assert slots.acquire(timeout=30)
+        assert slots.acquire(timeout=PATIENCE)
         host.submit_invoke(name, each, partial(done, number))
     for _ in inputs:
-        finished.get(timeout=30)
+        finished.get(timeout=PATIENCE)
     return answers
 
 
@@ -188,7 +189,7 @@ class TestSeveralSticks:
             host.submit_invoke(
                 "chain", each, partial(unplug_at, number, lambda answer, n=number: answers.put((n, answer)))
             )
-        got = dict(answers.get(timeout=30) for _ in inputs)
+        got = dict(answers.get(timeout=PATIENCE) for _ in inputs)
         assert unplugged == [True]
         check([got[number] for number in range(len(inputs))], inputs, chain(3))
         left = [stick for number, stick in enumerate(("2-1", "2-2", "2-3")) if number != gone]
@@ -266,15 +267,15 @@ class TestUploads:
 
         def hold() -> None:
             begun.set()
-            assert gate.wait(30)
+            assert gate.wait(PATIENCE)
 
         worker.post(hold)
-        assert begun.wait(30)
+        assert begun.wait(PATIENCE)
         for number in range(20):
             name = ("one", "two")[number % 2]
             host.submit_invoke(name, vectors(1)[0], lambda _, name=name: order.put(name), terms(number))
         gate.set()
-        return [order.get(timeout=30) for _ in range(20)]
+        return [order.get(timeout=PATIENCE) for _ in range(20)]
 
     @pytest.mark.usefixtures("patient")
     def test_requests_of_the_model_in_memory_go_first(self, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from testdata.compiled_graphs import segments, source_graph
 from testdata.hosted_whole_models import IMAGE, SEGMENTS, backend_of, by_litert, check_same
+from testdata.patience import PATIENCE
 
 CHAOS_REQUESTS = 400
 
@@ -114,13 +115,13 @@ class TestFaults:
             answers.put((number, answer))
 
         for number in range(CHAOS_REQUESTS):
-            assert free.acquire(timeout=30)
+            assert free.acquire(timeout=PATIENCE)
             pulled += disturb() if number % 20 == 10 else 0
             name, source = ("parts", "image") if random.random() < 0.5 else ("chain", "x0")
             dtype = np.uint8 if name == "parts" else np.int8
             requests.append((name, {source: random.integers(0, 256, (1, 8), np.uint8).view(dtype)}))
             whole_model_host.submit_invoke(*requests[-1], partial(done, number))
-        got = dict(answers.get(timeout=30) for _ in requests)
+        got = dict(answers.get(timeout=PATIENCE) for _ in requests)
         whole_model_host.close()
         engines = {"parts": CpuEngine(source_graph(2)), "chain": CpuEngine(segments(3)[0])}
         for number, (name, inputs) in enumerate(requests):
@@ -153,7 +154,7 @@ class TestFaults:
             whole_model_host.submit_invoke("parts", IMAGE, answers.put)
         threading.Timer(0.05, held.set).start()
         whole_model_host.close()
-        got = [answers.get(timeout=30) for _ in range(3)]
+        got = [answers.get(timeout=PATIENCE) for _ in range(3)]
         assert any(isinstance(each, UnavailableError) for each in got)
         whole_model_host.connect()
         check_same(whole_model_host.invoke("parts", IMAGE).outputs, by_litert(source_graph(2), IMAGE))

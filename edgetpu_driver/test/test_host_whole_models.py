@@ -30,6 +30,7 @@ from edgetpu_driver.host.request_terms import RequestTerms
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from testdata.compiled_graphs import segments, source_graph
 from testdata.hosted_whole_models import IMAGE, SEGMENTS, backend_of, by_litert, check_same
+from testdata.patience import PATIENCE
 
 RNG = np.random.default_rng(14)
 
@@ -152,7 +153,7 @@ class TestOverlap:
         assert answers.empty()
         assert whole_model_host.status().sticks[0].inferences == 1
         held.set()
-        check_same(answers.get(timeout=30).outputs, by_litert(source_graph(2), IMAGE))
+        check_same(answers.get(timeout=PATIENCE).outputs, by_litert(source_graph(2), IMAGE))
 
     def test_many_requests_are_answered_each_with_its_own_result(self, whole_model_host: ModelHost) -> None:
         whole_model_host.load("parts_edgetpu")
@@ -166,7 +167,7 @@ class TestOverlap:
         for number, image in enumerate(images):
             whole_model_host.submit_invoke("parts", image, done_of(number))
         for _ in images:
-            number, answer = answers.get(timeout=30)
+            number, answer = answers.get(timeout=PATIENCE)
             check_same(answer.outputs, engine.run(images[number]))
 
 
@@ -182,7 +183,7 @@ class TestTerms:
             whole_model_host.invoke("parts", IMAGE, RequestTerms(deadline=0.01))
         assert whole_model_host.status().expired == 1
         held.set()
-        assert first.get(timeout=30).outputs.keys() == {"b0", "last"}
+        assert first.get(timeout=PATIENCE).outputs.keys() == {"b0", "last"}
 
     def test_requests_that_wait_for_the_cpu_count_for_the_limit(
         self, sticks: list[VirtualEdgeTpu], whole_models: Path, held: threading.Event
@@ -196,7 +197,7 @@ class TestTerms:
         with pytest.raises(BusyError, match="3 requests wait"):
             whole_model_host.submit_invoke("parts", IMAGE, answers.put)
         held.set()
-        assert all(answers.get(timeout=30).outputs for _ in range(4))
+        assert all(answers.get(timeout=PATIENCE).outputs for _ in range(4))
         whole_model_host.close()
 
     def test_latencies_are_those_of_whole_requests(self, whole_model_host: ModelHost) -> None:
@@ -214,7 +215,7 @@ class TestTerms:
         gate, parse = threading.Event(), VirtualStickBackend.parse
 
         def slow_parse(backend: VirtualStickBackend, path: Path, data: bytes) -> Any:
-            assert gate.wait(30)
+            assert gate.wait(PATIENCE)
             return parse(backend, path, data)
 
         monkeypatch.setattr(VirtualStickBackend, "parse", slow_parse)
@@ -224,7 +225,7 @@ class TestTerms:
         whole_model_host.submit_invoke("parts", IMAGE, answers.put)
         whole_model_host.submit_invoke("parts", {"other": np.zeros(3)}, answers.put)
         gate.set()
-        got = [answers.get(timeout=30) for _ in range(2)]
+        got = [answers.get(timeout=PATIENCE) for _ in range(2)]
         (wrong,) = [each for each in got if isinstance(each, Exception)]
         assert isinstance(wrong, InputError)
         (right,) = [each for each in got if not isinstance(each, Exception)]
@@ -237,12 +238,12 @@ class TestTerms:
         parse, submit = VirtualStickBackend.parse, whole_model_host._scheduler.submit
 
         def slow_parse(backend: VirtualStickBackend, path: Path, data: bytes) -> Any:
-            assert gate.wait(30)
+            assert gate.wait(PATIENCE)
             return parse(backend, path, data)
 
         def late_submit(request: Any) -> None:
             gate.set()
-            assert loaded.wait(30)
+            assert loaded.wait(PATIENCE)
             monkeypatch.undo()
             submit(request)
 
@@ -264,7 +265,7 @@ class TestUnloading:
         held.set()
         expected = by_litert(source_graph(2), IMAGE)
         for _ in range(3):
-            check_same(answers.get(timeout=30).outputs, expected)
+            check_same(answers.get(timeout=PATIENCE).outputs, expected)
         assert whole_model_host.models() == ()
 
     def test_processes_end_with_their_model(self, whole_model_host: ModelHost) -> None:

@@ -29,6 +29,7 @@ from edgetpu_driver.host.hosted_model import ModelState
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.request_terms import RequestTerms
 from testdata.fake_device import ONES, FakeBackend, PlusOneEngine
+from testdata.patience import PATIENCE
 
 
 class TestADeviceThatComesAndGoes:
@@ -83,11 +84,11 @@ class TestADeviceThatComesAndGoes:
         backend.hold()
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         host.submit_invoke("plus", ONES, answers.put)
-        assert backend.begun.wait(5)
+        assert backend.begun.wait(PATIENCE)
         host.reset()
         assert host.state is State.READY
         backend.release.set()
-        assert answers.get(timeout=5).outputs["output"].tolist() == [[2, 2, 2, 2]]
+        assert answers.get(timeout=PATIENCE).outputs["output"].tolist() == [[2, 2, 2, 2]]
         host.refresh()
         assert host.state is State.RECOVERING
 
@@ -97,7 +98,7 @@ class TestADeviceThatComesAndGoes:
         backend.hold()
         done: queue.SimpleQueue[str] = queue.SimpleQueue()
         host.submit_invoke("plus", ONES, lambda _answer: done.put("request"))
-        assert backend.begun.wait(5)
+        assert backend.begun.wait(PATIENCE)
         (worker,) = host._pool.workers
         for _ in range(4):
             worker.post(lambda: done.put("command"))
@@ -105,7 +106,7 @@ class TestADeviceThatComesAndGoes:
             host.submit_invoke("plus", ONES, lambda _answer: done.put("request"))
         backend.release.set()
         expected = ["request", *3 * ["command", "request"], "command"]
-        assert [done.get(timeout=5) for _ in expected] == expected
+        assert [done.get(timeout=PATIENCE) for _ in expected] == expected
 
     def test_a_thread_that_cannot_be_started_is_tried_again(
         self, backend: FakeBackend, models: Path, monkeypatch: pytest.MonkeyPatch
@@ -133,14 +134,14 @@ class TestADeviceThatComesAndGoes:
         def attach_slowly(model: ParsedModel) -> PlusOneEngine:
             monkeypatch.setattr(backend, "attach", attach)
             host.submit_load("other", done=loaded.put)
-            loaded.get(timeout=5)
+            loaded.get(timeout=PATIENCE)
             return attach(model)
 
         monkeypatch.setattr(backend, "attach", attach_slowly)
         host.connect()
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         host.submit_invoke("other", ONES, answers.put)
-        assert not isinstance(answers.get(timeout=5), EdgeTpuError)
+        assert not isinstance(answers.get(timeout=PATIENCE), EdgeTpuError)
 
     def test_every_change_of_state_is_announced(self, backend: FakeBackend, models: Path) -> None:
         seen: list[State] = []
@@ -158,18 +159,18 @@ class TestKeepingDevicesOpen:
         states: queue.Queue[State] = queue.Queue()
         host = ModelHost(backend, [models], lambda: states.put(host.state))
         host.start()
-        assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.ABSENT]
+        assert [states.get(timeout=PATIENCE) for _ in range(2)] == [State.STARTING, State.ABSENT]
         backend.absence = None
-        assert states.get(timeout=5) is State.READY
+        assert states.get(timeout=PATIENCE) is State.READY
         host.close()
 
     def test_a_device_that_is_gone_is_noticed_by_reading_it(self, backend: FakeBackend, models: Path) -> None:
         states: queue.Queue[State] = queue.Queue()
         host = ModelHost(backend, [models], lambda: states.put(host.state))
         host.start(refresh_period=0.01)
-        assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.READY]
+        assert [states.get(timeout=PATIENCE) for _ in range(2)] == [State.STARTING, State.READY]
         backend.absence = DeviceLostError("gone")
-        assert states.get(timeout=5) is State.ABSENT
+        assert states.get(timeout=PATIENCE) is State.ABSENT
         host.close()
 
     def test_without_a_device_it_gives_up_after_the_timeout(self, backend: FakeBackend, models: Path) -> None:
@@ -177,16 +178,16 @@ class TestKeepingDevicesOpen:
         given_up = threading.Event()
         host = ModelHost(backend, [models], lambda: given_up.set() if host.gave_up else None)
         host.start(wait_timeout=0.0)
-        assert given_up.wait(5)
+        assert given_up.wait(PATIENCE)
         host.close()
 
     def test_a_device_lost_in_use_is_waited_for(self, backend: FakeBackend, models: Path) -> None:
         states: queue.Queue[State] = queue.Queue()
         host = ModelHost(backend, [models], lambda: states.put(host.state))
         host.start(wait_timeout=0.0)
-        assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.READY]
+        assert [states.get(timeout=PATIENCE) for _ in range(2)] == [State.STARTING, State.READY]
         host.reset()
-        assert [states.get(timeout=5) for _ in range(2)] == [State.RECOVERING, State.READY]
+        assert [states.get(timeout=PATIENCE) for _ in range(2)] == [State.RECOVERING, State.READY]
         assert not host.gave_up
         host.close()
 
@@ -197,10 +198,10 @@ class TestKeepingDevicesOpen:
         states: queue.Queue[State] = queue.Queue()
         host = ModelHost(backend, [models], lambda: states.put(host.state))
         host.start()
-        assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.READY]
+        assert [states.get(timeout=PATIENCE) for _ in range(2)] == [State.STARTING, State.READY]
         host.load("plus")
         host.reset()
-        assert [states.get(timeout=5) for _ in range(2)] == [State.RECOVERING, State.READY]
+        assert [states.get(timeout=PATIENCE) for _ in range(2)] == [State.RECOVERING, State.READY]
         for _ in range(20):
             host.reset()
             assert host.invoke("plus", ONES).outputs["output"].tolist() == [[2, 2, 2, 2]]
@@ -214,10 +215,10 @@ class TestKeepingDevicesOpen:
         states: queue.Queue[State] = queue.Queue()
         host = ModelHost(backend, [models], lambda: states.put(host.state))
         host.start(refresh_period=60.0)
-        assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.READY]
+        assert [states.get(timeout=PATIENCE) for _ in range(2)] == [State.STARTING, State.READY]
         for _ in range(2):
             host.reset()
-            assert [states.get(timeout=5) for _ in range(2)] == [State.RECOVERING, State.READY]
+            assert [states.get(timeout=PATIENCE) for _ in range(2)] == [State.RECOVERING, State.READY]
         host.close()
 
     def test_closing_while_models_are_attached_attaches_no_further_ones(
@@ -231,13 +232,13 @@ class TestKeepingDevicesOpen:
         def slow_attach(model: ParsedModel) -> PlusOneEngine:
             attached.append(model.source)
             begun.set()
-            go_on.wait(10)
+            go_on.wait(PATIENCE)
             return attach(model)
 
         monkeypatch.setattr(backend, "attach", slow_attach)
         opening = threading.Thread(target=host.connect)
         opening.start()
-        assert begun.wait(5)
+        assert begun.wait(PATIENCE)
         host.close(timeout=0.0)
         go_on.set()
         host.close()
@@ -273,7 +274,7 @@ class TestADeviceThatBlocks:
         host.load("plus")
         backend.hold()
         host.submit_invoke("plus", ONES, lambda _answer: None)
-        assert backend.begun.wait(5)
+        assert backend.begun.wait(PATIENCE)
         yield host
         backend.release.set()
         host.close()
@@ -288,11 +289,11 @@ class TestADeviceThatBlocks:
         loaded: queue.SimpleQueue[Any] = queue.SimpleQueue()
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         assert blocked.submit_load("other", done=loaded.put).state in (ModelState.QUEUED, ModelState.LOADED)
-        assert loaded.get(timeout=5) is blocked.model("other")
+        assert loaded.get(timeout=PATIENCE) is blocked.model("other")
         blocked.submit_invoke("other", ONES, answers.put)
         assert blocked.status().waiting == 1
         backend.release.set()
-        assert answers.get(timeout=5).outputs["output"].tolist() == [[2, 2, 2, 2]]
+        assert answers.get(timeout=PATIENCE).outputs["output"].tolist() == [[2, 2, 2, 2]]
 
     def test_bad_requests_are_refused(self, blocked: ModelHost) -> None:
         with pytest.raises(InputError):
@@ -305,7 +306,7 @@ class TestADeviceThatBlocks:
     def test_a_deadline_that_passes_is_answered(self, blocked: ModelHost) -> None:
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         blocked.submit_invoke("plus", ONES, answers.put, RequestTerms(deadline=0.001))
-        assert isinstance(answers.get(timeout=5), ExpiredError)
+        assert isinstance(answers.get(timeout=PATIENCE), ExpiredError)
         assert (blocked.status().expired, blocked.status().waiting) == (1, 0)
 
     def test_a_reset_is_taken(self, blocked: ModelHost) -> None:
@@ -349,4 +350,4 @@ class TestADeviceThatBlocks:
         blocked.submit_invoke("plus", ONES, answers.put)
         blocked.close(timeout=0.0)
         backend.release.set()
-        assert isinstance(answers.get(timeout=5), UnavailableError)
+        assert isinstance(answers.get(timeout=PATIENCE), UnavailableError)

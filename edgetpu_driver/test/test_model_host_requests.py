@@ -24,6 +24,7 @@ from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata.fake_device import ONES, FakeBackend
+from testdata.patience import PATIENCE
 
 
 class TestOrder:
@@ -38,12 +39,12 @@ class TestOrder:
             host.submit_invoke("plus", ONES, lambda _answer: answers.put(client), terms)
 
         ask("flood", Priority.NORMAL)
-        assert backend.begun.wait(5)
+        assert backend.begun.wait(PATIENCE)
         for _ in range(4):
             ask("flood", Priority.NORMAL)
         ask("bulk", Priority.BULK)
         backend.release.set()
-        return [answers.get(timeout=5) for _ in range(6)]
+        return [answers.get(timeout=PATIENCE) for _ in range(6)]
 
     def test_bulk_work_comes_last(self, host: ModelHost, backend: FakeBackend) -> None:
         assert self.order(host, backend)[-1] == "bulk"
@@ -69,7 +70,7 @@ class TestAdmission:
             host.submit_invoke("plus", ONES, answers.put, RequestTerms(client))
 
         ask("/running")
-        assert backend.begun.wait(5)
+        assert backend.begun.wait(PATIENCE)
         ask("/a")
         ask("/a")
         with pytest.raises(BusyError, match="2 requests of '/a' wait") as refusal:
@@ -81,7 +82,7 @@ class TestAdmission:
         assert (host.status().waiting, host.status().refused) == (3, 2)
         backend.release.set()
         for _ in range(4):
-            assert answers.get(timeout=5).outputs["output"].tolist() == [[2, 2, 2, 2]]
+            assert answers.get(timeout=PATIENCE).outputs["output"].tolist() == [[2, 2, 2, 2]]
 
     def test_loaded_models_are_limited_in_number_and_size(self, backend: FakeBackend, models: Path) -> None:
         limits = HostLimits(models=2, model_bytes=len(b"plus_edgetpu") + len(b"other_edgetpu"))
@@ -155,7 +156,7 @@ class TestQueuedModels:
         assert host.submit_load("broken").state is ModelState.QUEUED
         host.submit_invoke("broken", ONES, answers.put)
         backend.parsing.set()
-        assert isinstance(answers.get(timeout=5), ModelFormatError)
+        assert isinstance(answers.get(timeout=PATIENCE), ModelFormatError)
 
     def test_a_model_that_is_being_loaded_has_the_tensors_of_its_file(
         self, host: ModelHost, backend: FakeBackend, models: Path
@@ -201,8 +202,8 @@ class TestQueuedModels:
         host.submit_invoke("plus", ONES, answers.put)
         host.unload("plus")
         backend.parsing.set()
-        assert isinstance(loaded.get(timeout=5), ModelNotFoundError)
-        assert isinstance(answers.get(timeout=5), ModelNotFoundError)
+        assert isinstance(loaded.get(timeout=PATIENCE), ModelNotFoundError)
+        assert isinstance(answers.get(timeout=PATIENCE), ModelNotFoundError)
 
     def test_requests_that_wait_for_a_model_run_when_it_is_loaded(
         self, host: ModelHost, backend: FakeBackend
@@ -212,4 +213,4 @@ class TestQueuedModels:
         host.submit_load("plus")
         host.submit_invoke("plus", ONES, answers.put)
         backend.parsing.set()
-        assert answers.get(timeout=5).outputs["output"].tolist() == [[2, 2, 2, 2]]
+        assert answers.get(timeout=PATIENCE).outputs["output"].tolist() == [[2, 2, 2, 2]]

@@ -33,6 +33,7 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from testdata.hosted_matrix import ONES, SIZE, corner, effective
+from testdata.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("graphs_in_this_process")
 
@@ -223,17 +224,17 @@ class TestLongWork:
 
         def held_run(engine: StickEngine, inputs: Any) -> Any:
             begun.set()
-            go_on.wait(10)
+            go_on.wait(PATIENCE)
             return run(engine, inputs)
 
         monkeypatch.setattr(StickEngine, "run", held_run)
         answers: SimpleQueue[Any] = SimpleQueue()
         product = ProductRequest(np.ones(4 * SIZE, np.float32), batch=4, passes=2)
         stick_matrix_host.submit_multiply("dense", product, answers.put)
-        assert begun.wait(10)
+        assert begun.wait(PATIENCE)
         stick_matrix_host.submit_invoke("dense", ONES, answers.put, RequestTerms("/eye", Priority.REAL_TIME))
         go_on.set()
-        assert [type(answers.get(timeout=10)) for _ in range(2)] == [InferenceResult, Product]
+        assert [type(answers.get(timeout=PATIENCE)) for _ in range(2)] == [InferenceResult, Product]
 
     def test_other_models_run_while_new_weights_are_prepared(
         self, matrix_host: ModelHost, monkeypatch: pytest.MonkeyPatch
@@ -242,7 +243,7 @@ class TestLongWork:
         matrix_host.load("other")
 
         def hold(prepare: Prepare) -> Callable[[], WeightResult]:
-            go_on.wait(10)
+            go_on.wait(PATIENCE)
             return prepare()
 
         around_prepare_weights(monkeypatch, hold)
@@ -251,7 +252,7 @@ class TestLongWork:
         matrix_host.submit_set_weights("other", tiles, answers.put)
         assert matrix_host.invoke("dense", ONES).weights_version == 0
         go_on.set()
-        assert answers.get(timeout=10).version == 1
+        assert answers.get(timeout=PATIENCE).version == 1
 
     def test_a_swap_waits_for_the_product_under_way_which_has_the_old_weights(
         self, matrix_host: ModelHost, monkeypatch: pytest.MonkeyPatch
@@ -260,16 +261,16 @@ class TestLongWork:
 
         def held_product(_matrix: object, _product: object, _weights: object) -> Any:
             begun.set()
-            yield lambda: go_on.wait(10)
+            yield lambda: go_on.wait(PATIENCE)
             return Product(np.zeros(1, np.float32), 0, 1.0, np.zeros(1, np.float32), 0)
 
         monkeypatch.setattr(LoadedMatrix, "multiplying", held_product)
         answers: SimpleQueue[Any] = SimpleQueue()
         matrix_host.submit_multiply("dense", ProductRequest(np.ones(SIZE, np.float32)), answers.put)
-        assert begun.wait(10)
+        assert begun.wait(PATIENCE)
         matrix_host.submit_set_weights("dense", corner(0.5), answers.put)
         assert matrix_host.invoke("dense", ONES).weights_version == 0
         go_on.set()
-        product, swap = answers.get(timeout=10), answers.get(timeout=10)
+        product, swap = answers.get(timeout=PATIENCE), answers.get(timeout=PATIENCE)
         assert (product.weights_version, swap.version) == (0, 1)
         assert matrix_host.invoke("dense", ONES).weights_version == 1

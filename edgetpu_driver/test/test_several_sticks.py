@@ -30,6 +30,7 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.weight_request import WeightRequest
+from testdata.patience import PATIENCE
 
 SIZES = (64, 128)
 RNG = np.random.default_rng(12)
@@ -98,11 +99,11 @@ def run_all(
         host.submit_invoke(*requests[number], done)
 
     for number in range(len(requests)):
-        assert slots.acquire(timeout=30)
+        assert slots.acquire(timeout=PATIENCE)
         before(number)
         submit(number)
     for _ in requests:
-        finished.get(timeout=30)
+        finished.get(timeout=PATIENCE)
     return answers
 
 
@@ -279,7 +280,7 @@ class TestPluggedInLater:
         host.set_weights("dense_64", weights)
         host.start(refresh_period=0.01, retry_period=0.005)
         plugged.set()
-        assert joined.wait(30)
+        assert joined.wait(PATIENCE)
         sticks[0].unplug()
         x, engine = vector(64), CpuEngine(dense.build(64))
         engine.set_weights(weights)
@@ -368,7 +369,7 @@ class TestSelfCheck:
         while host.status().readings.uploads == 0:
             time.sleep(0)  # until a first check has learned the answer
         stick.flips = True
-        while states.get(timeout=10) is not State.FAILED:
+        while states.get(timeout=PATIENCE) is not State.FAILED:
             pass
         host.close()
 

@@ -34,6 +34,7 @@ from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.virtual.simulated_clock import SimulatedClock
 from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata import ModelFolder
+from testdata.patience import PATIENCE
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 SIZE = 64
@@ -44,7 +45,6 @@ VECTOR = RNG.standard_normal(2 * SIZE)
 OLD, NEW = (RNG.uniform(-1, 1, (SIZE, SIZE)).astype(np.float32) for _ in range(2))
 OLD_TILES, NEW_TILES = (np.tile(matrix, (2, 2)) for matrix in (OLD, NEW))
 FAULTS = DeviceError, UnavailableError
-PATIENCE = 30.0
 TRANSFERS = {Transfer.BULK_OUT: 2, Transfer.EVENT: 1}
 """The transfers of an upload: instructions, parameters, and the completion event."""
 STRIKES = [

@@ -22,6 +22,7 @@ from edgetpu_driver.host.request_terms import RequestTerms
 from edgetpu_driver.toolchain.graph_family import joint_name
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.graphs import families
+from testdata.patience import PATIENCE
 
 HEADS = ("features1_64x64", "looming_64x64", "pattern_64x64_16x16", "spot_bright_64x64")
 SOON = 40
@@ -310,7 +311,7 @@ def test_without_a_compiled_joint_graph_models_are_run_one_by_one(tmp_path: Path
     settle(host, models, camera, count=2)
     host.load(HEADS[0])  # after what else is to be loaded
     host.close()
-    line = told.get(timeout=10)
+    line = told.get(timeout=PATIENCE)
     assert "features1_64x64, looming_64x64 are run one by one" in line
     assert "features1_64x64_and_looming_64x64_edgetpu.tflite" in line
     assert told.empty()
@@ -325,4 +326,4 @@ def test_a_compiled_joint_graph_is_used_where_graphs_must_be_compiled(tmp_path: 
     for model, result in ask_all(host, models, image).items():
         assert same(result, camera.expected(model, image))
     host.close()
-    assert told.get(timeout=10) == "features1_64x64, looming_64x64 are run as one graph"
+    assert told.get(timeout=PATIENCE) == "features1_64x64, looming_64x64 are run as one graph"
