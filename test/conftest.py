@@ -14,6 +14,7 @@ import pytest
 from demo.processes import reserve_domain
 from fuzz.interleavings.scenario import write_files
 from testdata import ModelFolder
+from testdata.demo_process import DemoProcess
 from testdata.host_on_fake_sticks import Stage
 from testdata.node_forker import NodeForker
 from testdata.node_with_driver import NodeWithDriver
@@ -39,6 +40,14 @@ def node_forker() -> Iterator[NodeForker]:
     """Makes the processes of nodes."""
     forker = NodeForker()
     yield forker
+    forker.close()
+
+
+@pytest.fixture(scope="module")
+def start_demo() -> Iterator[Callable[..., DemoProcess]]:
+    """Start the demo with `start(*arguments)`."""
+    forker = NodeForker("demo.run")
+    yield functools.partial(DemoProcess, forker)
     forker.close()
 
 

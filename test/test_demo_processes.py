@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +22,17 @@ from demo.errors import GraphError
 from demo.processes import Graph, Process, find_executable, isolate
 from demo.scene.scene_bag import write_scene
 from edgetpu_dashboard.scene.scene import Scene
+from testdata.demo_process import DemoProcess
+from testdata.patience import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 FAKE = Path(__file__).with_name("demo_fake_node.py")
 
 pytest.importorskip("rclpy", reason="needs a sourced ROS 2")
 
-Demo = Callable[..., "subprocess.CompletedProcess[str]"]
+pytestmark = pytest.mark.timeout(600)  # a busy machine makes minutes of half a minute
+
+Start = Callable[..., DemoProcess]
 
 
 @pytest.fixture
@@ -50,25 +55,31 @@ def bag(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def command(tmp_path: Path, prefix: Path, bag: Path) -> list[str]:
-    """The demo on six images of the scene."""
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def start(
+    start_demo: Start, tmp_path: Path, prefix: Path, bag: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> Start:
+    """Start the demo on six images of the scene, or with other options, and fakes that behave so."""
     assert prefix.is_dir()
     (tmp_path / "parameters.yaml").write_text("{}")
-    options = {
-        "bag": bag,
-        "nodes": "spot_tracker",
-        "params-file": tmp_path / "parameters.yaml",
-        "output": tmp_path / "out",
-        "timeout": 1.5,
-    }
-    return [sys.executable, "-m", "demo", *(f"--{name}={value}" for name, value in options.items())]
 
+    def start(behaviour: str = "", **options: Any) -> DemoProcess:
+        monkeypatch.setenv("FAKE_NODE", behaviour)
+        given = {
+            "bag": bag,
+            "nodes": "spot_tracker",
+            "params_file": tmp_path / "parameters.yaml",
+            "output": output,
+            "startup_timeout": PATIENCE,
+            "timeout": PATIENCE,
+        } | options
+        return start_demo(*(f"--{name.replace('_', '-')}={value}" for name, value in given.items()))
 
-def run(command: list[str], behaviour: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "FAKE_NODE": behaviour}
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    return start
 
 
 def left_behind(prefix: Path) -> list[str]:
@@ -77,33 +88,32 @@ def left_behind(prefix: Path) -> list[str]:
     return [line for line in listing.splitlines() if f"{prefix}/lib" in line]
 
 
-def node(command: list[str]) -> dict[str, object]:
-    output = Path(next(part for part in command if part.startswith("--output=")).removeprefix("--output="))
+def node(output: Path) -> dict[str, object]:
     summary = json.loads((output / "summary.json").read_text())
     return dict(summary["nodes"]["spot_tracker"])
 
 
-def test_every_image_gets_one_result_with_its_own_stamp(command: list[str], prefix: Path) -> None:
-    done = run(command)
-    assert done.returncode == 0, done.stderr
-    result = node(command)
+def test_every_image_gets_one_result_with_its_own_stamp(start: Start, prefix: Path, output: Path) -> None:
+    with start() as demo:
+        assert demo.wait() == 0, demo.errors
+    result = node(output)
     assert (result["images"], result["results"], result["dropped"]) == (6, 6, 0)
     rows = result["rows"]
     assert isinstance(rows, list)
     assert [row["stamp_ns"] for row in rows] == [Scene().stamp_ns(frame) for frame in range(6)]
     assert [row["x"] for row in rows] == [float(np.float32(n / 100)) for n in range(1, 7)]
-    assert "spot_tracker" in done.stdout
+    assert "spot_tracker" in demo.output
     assert left_behind(prefix) == []
 
 
-def test_an_image_without_a_result_is_counted_as_dropped(command: list[str]) -> None:
-    done = run(command, "deaf")
-    assert done.returncode == 0, done.stderr
-    result = node(command)
+def test_an_image_without_a_result_is_counted_as_dropped(start: Start, output: Path) -> None:
+    with start("deaf", timeout=5) as demo:
+        assert demo.wait() == 0, demo.errors
+    result = node(output)
     assert (result["images"], result["results"], result["dropped"]) == (6, 5, 1)
 
 
-def test_malformed_images_are_skipped_without_a_wait(command: list[str], tmp_path: Path) -> None:
+def test_malformed_images_are_skipped_without_a_wait(start: Start, tmp_path: Path, output: Path) -> None:
     store = get_typestore(Stores.ROS2_JAZZY)
     header = store.types["std_msgs/msg/Header"](store.types["builtin_interfaces/msg/Time"](1, 0), "camera")
     short = store.types[IMAGE](header, 480, 640, "rgb8", 0, 1920, np.zeros(30, np.uint8))
@@ -111,52 +121,62 @@ def test_malformed_images_are_skipped_without_a_wait(command: list[str], tmp_pat
         connection = bag.add_connection("/image", IMAGE, typestore=store)
         bag.write(connection, 1, store.serialize_cdr(short, IMAGE))
         bag.write(connection, 2, bytes(store.serialize_cdr(short, IMAGE))[:20])
-    done = run([*command, f"--bag={tmp_path / 'malformed'}", "--timeout=30"])
-    assert done.returncode == 1
-    assert "spot_tracker gave no result: 2 images, 2 of them malformed" in done.stderr
-    assert (node(command)["dropped"], node(command)["malformed"]) == (0, 2)
+    with start(bag=tmp_path / "malformed") as demo:
+        assert demo.wait() == 1
+    assert "spot_tracker gave no result: 2 images, 2 of them malformed" in demo.errors
+    assert (node(output)["dropped"], node(output)["malformed"]) == (0, 2)
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "message"),
+    ("behaviour", "options", "message"),
     [
-        ("breaks", " ended with code 1: this is why it cannot start"),
-        ("dies", "spot_tracker ended with code 1: RuntimeError: no more images please"),
-        ("mute", "spot_tracker did not answer 3 images in a row; it says: ok"),
-        ("refused", "[demo] spot_tracker cannot start: no such model"),
-        ("absent", "not ready after 10 s: waiting for edgetpu: no Edge TPU found"),
+        ("breaks", {}, " ended with code 1: this is why it cannot start"),
+        ("dies", {}, "spot_tracker ended with code 1: RuntimeError: no more images please"),
+        ("mute", {"timeout": 0.5}, "spot_tracker did not answer 3 images in a row; it says: ok"),
+        ("refused", {}, "[demo] spot_tracker cannot start: no such model"),
+        ("absent", {"startup_timeout": 10}, "not ready after 10 s: waiting for edgetpu: no Edge TPU found"),
     ],
 )
 def test_a_graph_that_fails_is_explained_in_one_line(
-    command: list[str], prefix: Path, behaviour: str, message: str
+    start: Start, prefix: Path, behaviour: str, options: dict[str, float], message: str
 ) -> None:
-    done = run([*command, "--startup-timeout=10", "--timeout=0.5"], behaviour)
-    assert done.returncode == 1
-    assert message in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+    with start(behaviour, **options) as demo:
+        assert demo.wait() == 1
+    assert message in demo.errors.splitlines()[-1]
+    assert "Traceback" not in demo.errors
     assert left_behind(prefix) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_an_interrupt_ends_the_demo_and_its_graph(
-    command: list[str], prefix: Path, number: signal.Signals
-) -> None:
-    environment = {**os.environ, "FAKE_NODE": "absent"}
-    demo = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
-    assert demo.stderr
-    while "no Edge TPU found" not in demo.stderr.readline():
-        assert demo.poll() is None
-    demo.send_signal(number)
-    start = time.monotonic()
-    _, errors = demo.communicate(timeout=20)
-    assert (demo.returncode, errors) == (130, "[demo] interrupted\n")
-    assert time.monotonic() - start < 5
+def test_an_interrupt_ends_the_demo_and_its_graph(start: Start, prefix: Path, number: signal.Signals) -> None:
+    with start("absent") as demo:
+        while not demo.errors.endswith("no Edge TPU found\n"):
+            assert demo.running
+            time.sleep(0.02)
+        demo.send_signal(number)
+        assert demo.wait() == 130
+    assert demo.errors.rpartition("no Edge TPU found\n")[2] == "[demo] interrupted\n"
     assert left_behind(prefix) == []
+
+
+class Clock:
+    """Stands for `time`: a sleep lasts as long as it is asked to, and takes no time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 def test_a_process_that_does_not_stop_is_killed_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock = Clock()
+    monkeypatch.setattr("demo.processes.time", clock)
     stubborn = tmp_path / "lib" / "package" / "stubborn"
     stubborn.parent.mkdir(parents=True)
     stubborn.write_text("#!/bin/sh\ntrap '' INT\necho ready\nwhile true; do sleep 0.1; done\n")
@@ -165,8 +185,7 @@ def test_a_process_that_does_not_stop_is_killed_in_time(
     with Graph([Process("stubborn", "package", "stubborn")], tmp_path / "log") as graph:
         while "ready" not in graph.log("stubborn").read_text():
             graph.check()
-        start = time.monotonic()
-    assert 2.6 < time.monotonic() - start < 3.5
+    assert 2.69 < clock.now < 2.73
     assert left_behind(tmp_path) == []
 
 

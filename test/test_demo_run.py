@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +21,7 @@ from demo.scene.scene_bag import write_scene
 from edgetpu_dashboard.scene.scene import Scene
 from edgetpu_vision import Classifier
 from testdata import GOLDEN
-
-ROOT = Path(__file__).parents[1]
+from testdata.demo_process import DemoProcess
 
 pytest.importorskip("rclpy", reason="needs a sourced ROS 2")
 pytest.importorskip("ai_edge_litert", reason="the cpu and virtual backends need LiteRT")
@@ -33,17 +29,24 @@ pytest.importorskip("ai_edge_litert", reason="the cpu and virtual backends need 
 pytestmark = pytest.mark.timeout(600)  # a busy machine makes minutes of half a minute
 
 
-def demo(output: Path, *arguments: str) -> dict[str, dict[str, Any]]:
-    """Run the demo; the nodes of its summary, by name."""
-    own = ("ROS_DOMAIN_ID", "ROS_HOME")  # the demo chooses them
-    environment = {name: value for name, value in os.environ.items() if name not in own}
-    command = [sys.executable, "-m", "demo", f"--output={output}", *arguments]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert (output / "report.html").stat().st_size > 10_000
-    return dict(json.loads((output / "summary.json").read_text())["nodes"])
+Demo = Callable[..., dict[str, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def demo(start_demo: Callable[..., DemoProcess]) -> Demo:
+    """Run the demo with `demo(output, *arguments)`; the nodes of its summary, by name."""
+
+    def run(output: Path, *arguments: str) -> dict[str, dict[str, Any]]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("ROS_DOMAIN_ID", "ROS_HOME"):  # the demo chooses them
+                patch.delenv(name, raising=False)
+            process = start_demo(f"--output={output}", *arguments)
+        with process:
+            assert process.wait() == 0, process.errors
+        assert (output / "report.html").stat().st_size > 10_000
+        return dict(json.loads((output / "summary.json").read_text())["nodes"])
+
+    return run
 
 
 SCENE = Scene(rate=15.0, turn=(3.0, 12.0), frames=240)
@@ -62,7 +65,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def on_cpu(scene: Path, output: Path) -> dict[str, dict[str, Any]]:
+def on_cpu(demo: Demo, scene: Path, output: Path) -> dict[str, dict[str, Any]]:
     """The results of every node that comes with a model."""
     return demo(output, f"--bag={scene}", "--backend=cpu", f"--gif={output / 'demo.gif'}")
 
@@ -100,7 +103,7 @@ def test_the_report_judges_every_node_and_the_animation_shows_the_debug_images(o
         assert animation.n_frames == 30  # every second picture
 
 
-def test_the_virtual_stick_gives_the_same_rows(on_cpu: dict[str, Any], tmp_path: Path) -> None:
+def test_the_virtual_stick_gives_the_same_rows(demo: Demo, on_cpu: dict[str, Any], tmp_path: Path) -> None:
     """Those of the first images, which are the same in a shorter scene."""
     scene = write_scene(tmp_path / "scene", replace(SCENE, frames=60))
     on_stick = demo(tmp_path, f"--bag={scene}", "--backend=virtual")
@@ -122,7 +125,7 @@ def test_without_a_bag_a_scene_is_rendered(
 
 
 def test_a_recorded_bag_is_answered_image_by_image(
-    tmp_path: Path, recorded_bag: Callable[[str], Path]
+    demo: Demo, tmp_path: Path, recorded_bag: Callable[[str], Path]
 ) -> None:
     bag = recorded_bag("gopro_max_compressed_mcap")
     results = demo(tmp_path, f"--bag={bag}", "--nodes=spot_tracker,pattern_tracker", "--backend=cpu")
@@ -135,7 +138,7 @@ def test_a_recorded_bag_is_answered_image_by_image(
 
 
 def test_a_vision_node_classifies_a_recorded_bag_as_its_algorithm_does(
-    tmp_path: Path, recorded_bag: Callable[[str], Path]
+    demo: Demo, tmp_path: Path, recorded_bag: Callable[[str], Path]
 ) -> None:
     path = recorded_bag("gopro_max_raw_sqlite3")
     model = GOLDEN.path("vision/mobilenet_v1_0.25_128_quant.tflite")

@@ -1,9 +1,9 @@
-"""Starts node processes as forks of one that has imported the nodes: what differs is the time to start.
+"""Starts processes as forks of one that has imported what they need: what differs is the time to start.
 
 Importing ROS, NumPy, OpenCV and a node takes most of a second of processor time. `python -m
 testdata.node_forker` imports them once and forks for each request; a fork then runs the same entry point as
 the console script, with the arguments, environment and working directory of the request, and ends as a Python
-process does.
+process does. Other programs are started in the same way, as `python -m` would run them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 import re
+import runpy
 import selectors
 import signal
 import socket
@@ -43,25 +44,32 @@ _ALSO = (
 
 
 class NodeForker:
-    """The process that forks, as its users see it. Not thread-safe."""
+    """The process that forks, as its users see it. Not thread-safe.
 
-    def __init__(self) -> None:
+    modules: what it imports, for other programs than nodes; by default the nodes.
+    """
+
+    def __init__(self, *modules: str) -> None:
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                [sys.executable, "-m", __name__, str(theirs.fileno()), *modules],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 cwd=Path(__file__).parents[1],
             )
 
-    def start(self, arguments: list[str], output: IO[str]) -> ForkedNode:
-        """Run the console script of the path arguments[0]; `output` gets what it prints."""
+    def start(self, arguments: list[str], output: IO[str], errors: IO[str] | None = None) -> ForkedProcess:
+        """Run the console script of the path arguments[0], or the module arguments[1] after "-m".
+
+        `output` gets what it prints, `errors` what it prints as errors, if given.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = json.dumps([arguments, dict(os.environ), os.getcwd()]).encode()
         with theirs:
-            socket.send_fds(self._connection, [request], [output.fileno(), theirs.fileno()])
-        return ForkedNode(ours)
+            files = [output.fileno(), (errors or output).fileno(), theirs.fileno()]
+            socket.send_fds(self._connection, [request], files)
+        return ForkedProcess(ours)
 
     def close(self) -> None:
         """End the forking process; the nodes continue."""
@@ -69,8 +77,13 @@ class NodeForker:
         self._process.wait()
 
 
-class ForkedNode:
-    """A node's process; the methods are those of subprocess.Popen."""
+def content(file: IO[str]) -> str:
+    """What a process has written to a file. It writes at the same offset: a seek would move that."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")
+
+
+class ForkedProcess:
+    """A process; the methods are those of subprocess.Popen."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -135,16 +148,17 @@ def _serve(requests: socket.socket) -> list[str]:
                 os.close(int(key.fd))
                 connection.close()
                 continue
-            request, descriptors, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, 2)
+            request, descriptors, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, 3)
             if not request:
                 return []
-            output, connection = descriptors[0], socket.socket(fileno=descriptors[1])
+            outputs, connection = descriptors[:2], socket.socket(fileno=descriptors[2])
             signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals())  # until the fork handles them
             pid = _fork()
             if pid == 0:
-                return _become_node(request, output, [requests, connection, selector])
+                return _become_program(request, outputs, [requests, connection, selector])
             signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
-            os.close(output)
+            for each in outputs:
+                os.close(each)
             connection.send(str(pid).encode())
             selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, connection))
 
@@ -168,36 +182,53 @@ def _fork() -> int:
     return pid
 
 
-def _become_node(
-    request: bytes, output: int, opened: list[socket.socket | selectors.BaseSelector]
+def _become_program(
+    request: bytes, outputs: list[int], opened: list[socket.socket | selectors.BaseSelector]
 ) -> list[str]:
     for each in opened:
         each.close()
-    for number in stop_signals():
-        signal.signal(number, _leave)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.close(output)
-    faulthandler.register(_PRINT_STACKS)
     arguments, environment, folder = json.loads(request)
+    for number in stop_signals():
+        signal.signal(number, signal.SIG_DFL if _is_module(arguments) else _leave)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
+    for number, output in enumerate(outputs, 1):
+        os.dup2(output, number)
+        os.close(output)
+    faulthandler.register(_PRINT_STACKS)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
     return list(arguments)
 
 
+def _is_module(arguments: list[str]) -> bool:
+    return arguments[0] == "-m"
+
+
+def _run_module(arguments: list[str]) -> None:
+    """As `python -m` does."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv[:] = arguments[1:]
+    runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+
+
 def _leave(_number: int, _frame: FrameType | None) -> None:
     os._exit(0)  # as a node that is still being imported does
 
 
-def main(descriptor: int) -> int:
-    """Import the nodes and serve requests; in a fork, the exit status of the node."""
+def main(descriptor: int, modules: list[str]) -> int:
+    """Import the modules, or the nodes, and serve requests; in a fork, the exit status of the program."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the forks' parent outlives them
-    _import_nodes()
+    for name in modules:
+        importlib.import_module(name)
+    if not modules:
+        _import_nodes()
     gc.freeze()
     arguments = _serve(socket.socket(fileno=descriptor))
     if not arguments:
+        return 0
+    if _is_module(arguments):
+        _run_module(arguments)
         return 0
     sys.argv[:] = arguments
     (script,) = entry_points(group="console_scripts", name=Path(arguments[0]).name)
@@ -206,4 +237,4 @@ def main(descriptor: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

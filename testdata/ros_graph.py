@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import tempfile
 import time
@@ -12,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from testdata.node_forker import NodeForker
+from testdata.node_forker import NodeForker, content
+from testdata.patience import PATIENCE
 
 STOP_SECONDS = 5.0
 """Seconds after SIGINT until `ros2 launch` sends SIGTERM."""
-PATIENCE = 60.0
-"""Seconds until a condition that does not come true is an error, on a busy machine."""
 RESEND_SECONDS = 0.25
 
 
@@ -34,10 +32,8 @@ class NodeProcess:
 
     @property
     def output(self) -> str:
-        # The node writes at the same offset: a seek would let it write over what it has printed.
         """What it has printed."""
-        size = os.fstat(self._log.fileno()).st_size
-        return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
+        return content(self._log)
 
     def wait(self) -> int:
         """Wait for the process to end by itself; its exit status."""

@@ -1,0 +1,55 @@
+"""The demo in a separate process, forked from one that has imported it."""
+
+from __future__ import annotations
+
+import tempfile
+from types import TracebackType
+from typing import IO
+
+from testdata.node_forker import NodeForker, content
+
+LONGEST_RUN = 400.0
+"""Seconds; a run of some hundred images takes a tenth of it on an idle machine."""
+
+
+class DemoProcess:
+    """`python -m demo` with these arguments; a context manager that ends it."""
+
+    def __init__(self, forker: NodeForker, *arguments: str) -> None:
+        self._output, self._errors = _file(), _file()
+        self._process = forker.start(["-m", "demo", *arguments], self._output, self._errors)
+
+    def __enter__(self) -> DemoProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+
+    @property
+    def output(self) -> str:
+        """What it has printed."""
+        return content(self._output)
+
+    @property
+    def errors(self) -> str:
+        """What it has printed on standard error."""
+        return content(self._errors)
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def wait(self) -> int:
+        """Wait until it ends; its exit status."""
+        return self._process.wait(LONGEST_RUN)
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+
+def _file() -> IO[str]:
+    return tempfile.TemporaryFile("w+")
