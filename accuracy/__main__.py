@@ -28,6 +28,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     The exit code is 0 even if some limits are missed; with --compare 1 if a figure is worse than on record.
     """
+    options = _options(arguments)
+    rows: list[Row] = []
+    worse: list[str] = []
+    record = read_record() if options.compare else {}
+    pictures: dict[str, object] = {}
+    try:
+        for area in options.areas or AREAS:
+            print(f"[accuracy] measuring {area} on {options.engine}", file=sys.stderr, flush=True)
+            module = importlib.import_module(f"accuracy.{area}")
+            try:
+                measured = module.measure(options.engine, options.quick)
+            except MissingFileError as error:
+                print(f"[accuracy] {area} is left out: {error}", file=sys.stderr)
+                continue
+            for row in measured:
+                print(line(row), flush=True)
+            if options.compare:
+                worse += [f"{area}: {each}" for each in regressions(measured, record[area])]
+            rows += measured
+            pictures[area] = module.plots(options.engine)
+    except KeyboardInterrupt:
+        print("[accuracy] interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    write_rows(options.output / "results.json", rows)
+    write_report(options.output / "report.html", rows, pictures, options.engine)
+    if options.record:
+        write_record(rows)
+    asked = [row for row in rows if row.reach is not None]
+    print(f"[accuracy] {sum(row.reached for row in asked)} of {len(asked)} figures reached; {options.output}")
+    for each in worse:
+        print(f"[accuracy] worse: {each}", file=sys.stderr)
+    return EXIT_WORSE if worse else 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse and check the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m accuracy",
         description=(
@@ -60,37 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"expected areas of {', '.join(AREAS)}; got {', '.join(unknown)}")
     if (options.record or options.compare) and not (options.quick and options.engine == "cpu"):
         parser.error("--record and --compare need --quick and --engine cpu")
-    rows: list[Row] = []
-    worse: list[str] = []
-    record = read_record() if options.compare else {}
-    pictures: dict[str, object] = {}
-    try:
-        for area in options.areas or AREAS:
-            print(f"[accuracy] measuring {area} on {options.engine}", file=sys.stderr, flush=True)
-            module = importlib.import_module(f"accuracy.{area}")
-            try:
-                measured = module.measure(options.engine, options.quick)
-            except MissingFileError as error:
-                print(f"[accuracy] {area} is left out: {error}", file=sys.stderr)
-                continue
-            for row in measured:
-                print(line(row), flush=True)
-            if options.compare:
-                worse += [f"{area}: {each}" for each in regressions(measured, record[area])]
-            rows += measured
-            pictures[area] = module.plots(options.engine)
-    except KeyboardInterrupt:
-        print("[accuracy] interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    write_rows(options.output / "results.json", rows)
-    write_report(options.output / "report.html", rows, pictures, options.engine)
-    if options.record:
-        write_record(rows)
-    asked = [row for row in rows if row.reach is not None]
-    print(f"[accuracy] {sum(row.reached for row in asked)} of {len(asked)} figures reached; {options.output}")
-    for each in worse:
-        print(f"[accuracy] worse: {each}", file=sys.stderr)
-    return EXIT_WORSE if worse else 0
+    return options
 
 
 if __name__ == "__main__":

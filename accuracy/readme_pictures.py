@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from accuracy.photographs import as_pixels, color_photograph
 from edgetpu_perception import Looming, OpticalFlow, PatternTracker, Pinhole, SpotTracker, VisualCompass
-from edgetpu_perception.debug_images.result_pictures import (
+from edgetpu_perception.debug_images import (
     flow_picture,
     heading_picture,
     looming_picture,
@@ -26,7 +26,7 @@ from edgetpu_perception.debug_images.result_pictures import (
 )
 from edgetpu_perception.visual_compass.rotations import to_matrix
 from edgetpu_vision import Classifier, PoseEstimator, Segmenter
-from edgetpu_vision.debug_images.result_pictures import (
+from edgetpu_vision.debug_images import (
     classification_picture,
     poses_picture,
     segmentation_picture,

@@ -18,8 +18,8 @@ import numpy as np
 from bench.timing import compare
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.graph_process import GraphProcess
+from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.engines.isolated_graph import IsolatedGraph
-from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.tflite.graph_checks import check_graph
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph

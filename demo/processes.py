@@ -144,7 +144,7 @@ class Graph:
         """Path of the log of a process: its standard output and error."""
         return self._log_directory / f"{name}.log"
 
-    def last_words(self, name: str) -> str:
+    def last_line(self, name: str) -> str:
         """Return the last line that a process wrote; the error of a traceback."""
         lines = self.log(name).read_text(errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
@@ -153,7 +153,7 @@ class Graph:
         """Raise GraphError if a process has ended."""
         for name, process in self._running.items():
             if process.poll() is not None:
-                why = self.last_words(name)
+                why = self.last_line(name)
                 raise GraphError(
                     f"{name} ended with code {process.returncode}: {why} (log: {self.log(name)})"
                 )

@@ -7,9 +7,9 @@ from collections import Counter
 import numpy as np
 
 from edgetpu_driver.engines.graph_process import GraphProcess
+from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.engines.graph_runner import GraphOperands
 from edgetpu_driver.engines.litert_interpreter import refuse_fatal_scales
-from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import GraphProcessError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite.graph_checks import check_graph
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from measured_figures.row import line, write_rows
-from soak.findings import Findings
 from soak.report_figures import rows
 from soak.run import Options, run
+from soak.run_evaluation import Findings
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "soak"
 EXIT_FINDING, EXIT_INTERRUPTED = 1, 130

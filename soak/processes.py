@@ -35,7 +35,7 @@ class End:
     """Monotonic time, s."""
     process: str
     status: int
-    last_words: str
+    last_line: str
 
 
 @dataclass
@@ -133,13 +133,13 @@ class Processes:
                 if time.monotonic() >= running.restart_at:
                     running.start()
             elif running.popen.poll() is not None:
-                found.append(End(time.monotonic(), name, running.popen.returncode, self._last_words(running)))
+                found.append(End(time.monotonic(), name, running.popen.returncode, self._last_line(running)))
                 running.start()
         self.ends += found
         return found
 
     @staticmethod
-    def _last_words(running: _Running) -> str:
+    def _last_line(running: _Running) -> str:
         lines = running.log.read_text(errors="replace").splitlines()
         return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
 

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 
 from demo.report.plots import STYLE
 from measured_figures.row import Row
-from soak.findings import Findings
 from soak.outcome_journal import Outcome
 from soak.process_samples import Sample
+from soak.run_evaluation import Findings
 
 TEMPLATES = Path(__file__).parent / "templates"
 _WIDTH = 10.0
@@ -57,7 +57,7 @@ def _lines(findings: Findings) -> list[str]:
             f"{note.begin - begin:.1f} s: {note.outcome.value}, {note.detail}"
             for note in findings.unexplained
         ),
-        *(f"{end.time - begin:.1f} s: {end.process} ended, {end.last_words}" for end in findings.ends),
+        *(f"{end.time - begin:.1f} s: {end.process} ended, {end.last_line}" for end in findings.ends),
         *(f"silent: {each}" for each in findings.silences),
     ]
 

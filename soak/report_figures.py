@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from measured_figures.row import Row
-from soak.findings import Findings
 from soak.outcome_journal import Outcome
 from soak.process_samples import Sample, growths
+from soak.run_evaluation import Findings
 
 AREA = "soak"
 LARGEST_GROWTH = 5.0

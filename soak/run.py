@@ -10,10 +10,10 @@ from typing import Any
 
 from soak.chaos import Chaos
 from soak.chaos_schedule import make_schedule
-from soak.findings import Findings, Interval, gather
 from soak.outcome_journal import Journal
 from soak.process_samples import Sample, sample
 from soak.processes import Processes
+from soak.run_evaluation import Findings, Interval, gather
 from soak.run_setup import RESULT_CHECKER, SOURCES, Stage
 
 _STEP = 0.05
@@ -96,7 +96,7 @@ class _Run:
             self._chaos.step()
             for ended in self._processes.watch():
                 print(
-                    f"[soak] {ended.process} ended unexpectedly, status {ended.status}: {ended.last_words}",
+                    f"[soak] {ended.process} ended unexpectedly, status {ended.status}: {ended.last_line}",
                     flush=True,
                 )
             if time.monotonic() >= self._next_sample:

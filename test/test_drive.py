@@ -18,7 +18,7 @@ from PIL import Image
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from drive import world as worlds
-from drive.__main__ import EXIT_ERROR, SCENARIOS, usual
+from drive.__main__ import EXIT_ERROR, SCENARIOS, main, usual
 from drive.contact_scenarios import PassBy, Wall
 from drive.dock_scenario import DockAtBall
 from drive.fault_scenario import BALL_SPEED, STILL, STOP, Faults, last_above
@@ -201,16 +201,17 @@ def test_textures_have_detail_on_every_scale() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["nowhere"], ["--seeds", "0"]])
-def test_bad_arguments_are_refused_in_a_line(arguments: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "drive", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 2
+def test_bad_arguments_are_refused_in_a_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
     names = (
         "wall, pass_by, turn, follow, follow_policy, dock_ball, dock_lamp, return, patrol, faults, swing_up, "
         "slalom, swing_up_samples, slalom_samples"
     )
-    assert f"expected scenarios of {names}, and a seed" in done.stderr
+    assert f"expected scenarios of {names}, and a seed" in capsys.readouterr().err
 
 
 @needs_mujoco

@@ -18,6 +18,7 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
 from drive import rooms
 from drive import world as worlds
+from drive.__main__ import main
 from drive.patrol_scenario import Answer, Patrol, percentages
 from drive.scenario import Outcome
 from drive.scene_network import SIZE, scene_network
@@ -143,17 +144,13 @@ def test_figures_of_a_patrol() -> None:
     assert [(row.value, row.reach) for row in rows[:3]] == [(50, 95), (25, 1), (25, None)]
 
 
-def test_a_missing_model_is_refused_in_a_line(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "drive", "patrol", "--model", str(tmp_path / "x.tflite")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 2
-    assert "expected an embedding model" in done.stderr
-    assert done.stderr.count("x.tflite") == 1
+def test_a_missing_model_is_refused_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["patrol", "--model", str(tmp_path / "x.tflite")])
+    assert ended.value.code == 2
+    errors = capsys.readouterr().err
+    assert "expected an embedding model" in errors
+    assert errors.count("x.tflite") == 1
 
 
 @needs_mujoco

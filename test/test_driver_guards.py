@@ -137,7 +137,7 @@ def test_when_the_clock_jumps_the_heartbeat_and_the_services_go_on(stage: Stage,
 
 
 def test_when_the_clock_jumps_back_rate_limit_begins_anew(stage: Stage, tmp_path: Path) -> None:
-    eye = stage.add(LoomingNode, model_dir=str(tmp_path), rate_limit=10.0, use_sim_time=True)
+    node = stage.add(LoomingNode, model_dir=str(tmp_path), rate_limit=10.0, use_sim_time=True)
     tell = stage.say(Clock, "/clock")
     show = stage.say(Image, "/guarded/image")
     limited = []
@@ -145,6 +145,6 @@ def test_when_the_clock_jumps_back_rate_limit_begins_anew(stage: Stage, tmp_path
         stamp = Time(sec=second, nanosec=nanosecond)
         tell(Clock(clock=stamp))
         show(Image(header=Header(stamp=stamp), height=1, width=1, encoding="mono8", step=1, data=b"\0"))
-        stage.spin_until(lambda count=count: eye.counters.received == count)
-        limited.append(eye.counters.limited)
+        stage.spin_until(lambda count=count: node.counters.received == count)
+        limited.append(node.counters.limited)
     assert limited == [0, 1, 1, 2]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import BusyError
-from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.priority_queue import LONGEST_NEGLECT
@@ -23,8 +23,8 @@ from fuzz.interleavings.fake_sticks import SIZE
 from testdata.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 
 LIMIT = 2.0
-LIMITS = HostLimits(wait=LIMIT)
-REAL_TIME = RequestTerms("/eye", Priority.REAL_TIME)
+LIMITS = ClientLimits(wait=LIMIT)
+REAL_TIME = RequestTerms("/tracker", Priority.REAL_TIME)
 BULK = RequestTerms("/bulk", Priority.BULK)
 LARGE = WeightRequest(np.full((2 * SIZE, 2 * SIZE), 0.5, np.float32))
 """A matrix in four tiles."""
@@ -211,7 +211,7 @@ def test_work_that_has_begun_is_not_abandoned(stage: Stage) -> None:
     waits = Waits(stage)
 
     def work() -> None:
-        host = stage.make_host(limits=HostLimits(wait=0.5))
+        host = stage.make_host(limits=ClientLimits(wait=0.5))
         host.load("a")
         flood = Flood(host)
         host.submit_multiply("a", ProductRequest(np.ones(SIZE), passes=64), waits.done(), BULK)

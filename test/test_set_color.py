@@ -43,8 +43,8 @@ def primaries(second: int) -> Image:
 class Tracker:
     """A spot tracker, with its own driver, that looks at the primaries."""
 
-    def __init__(self, eye: Any) -> None:
-        self.node = eye
+    def __init__(self, node: Any) -> None:
+        self.node = node
 
     def place(self) -> tuple[float, float]:
         """Where it sees its spot in the next image it works on, px."""
@@ -144,11 +144,11 @@ def test_a_restarted_tracker_tracks_the_color_that_was_set(
     tracker = start_tracker("reborn", "cpu", tmp_path, color="red")
     tracker.place()
     assert tracker.set(preset="blue").success
-    tracker.node.eye.kill()
-    tracker.node.start_eye()
+    tracker.node.process.kill()
+    tracker.node.start_node_process()
     assert tracker.place() == near("blue")
-    tracker.node.eye.kill()
-    tracker.node.start_eye(color="green")  # a parameter that was changed takes precedence
+    tracker.node.process.kill()
+    tracker.node.start_node_process(color="green")  # a parameter that was changed takes precedence
     assert tracker.place() == near("green")
 
 

@@ -60,8 +60,8 @@ def near(name: str, side: int = 16, tolerance: float = 1e-3) -> Any:
 class Tracker:
     """A pattern tracker with its own driver."""
 
-    def __init__(self, eye: Any) -> None:
-        self.node = eye
+    def __init__(self, node: Any) -> None:
+        self.node = node
 
     def look(self, view: NDArray[np.uint8] = VIEW) -> PatternMatch:
         """What comes of the next image that it works on."""
@@ -144,8 +144,8 @@ def test_a_restarted_driver_gets_the_template_again(tracker: Tracker) -> None:
 def test_a_restarted_tracker_searches_for_the_template_that_was_set(tracker: Tracker) -> None:
     assert tracker.set(patch("third")).success
     before = tracker.place()
-    tracker.node.eye.kill()
-    tracker.node.start_eye()
+    tracker.node.process.kill()
+    tracker.node.start_node_process()
     assert tracker.place() == before == near("third")
 
 

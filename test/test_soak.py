@@ -12,7 +12,6 @@ from edgetpu_driver.matrix.matmul import MatMul
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.weights.weight_request import WeightRequest
 from soak.chaos_schedule import Kind, is_quiet, make_schedule, quiet_ends
-from soak.findings import Findings, Interval
 from soak.matrix_checks import (
     PEAK_BIN,
     SETTLED_STEPS,
@@ -37,6 +36,7 @@ from soak.request_checks import (
     judge_version,
     product_bound,
 )
+from soak.run_evaluation import Findings, Interval
 from soak.scenes import FRAMES, Driving, LookingAround, Stamps
 
 STAMPS = Stamps(1_000_000_000, 100_000_000)

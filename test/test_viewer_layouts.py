@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 TOPICS = dict(re.findall(r"^\| `(/\S+)` \| `(\w+/msg/\w+)` \| published", README, re.MULTILINE))
-EYES = ("spot_tracker", "looming", "optical_flow", "visual_compass", "pattern_tracker")
+NODES = ("spot_tracker", "looming", "optical_flow", "visual_compass", "pattern_tracker")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def panels(layout: str | dict[str, Any]) -> list[str]:
 def test_rviz_shows_the_debug_image_of_every_eye() -> None:
     layout = yaml.safe_load((ROOT / "config" / "edgetpu.rviz").read_text())
     shown = [display["Topic"]["Value"] for display in layout["Visualization Manager"]["Displays"]]
-    assert shown == [f"/{eye}/debug_image" for eye in EYES]
+    assert shown == [f"/{node}/debug_image" for node in NODES]
     assert {TOPICS[topic] for topic in shown} == {"sensor_msgs/msg/Image"}
 
 
@@ -41,7 +41,7 @@ def test_foxglove_shows_the_debug_image_of_every_eye(foxglove: dict[str, Any]) -
     images = {
         panel["imageMode"]["imageTopic"] for panel in foxglove["configById"].values() if "imageMode" in panel
     }
-    assert images == {f"/{eye}/debug_image" for eye in EYES}
+    assert images == {f"/{node}/debug_image" for node in NODES}
 
 
 def test_foxglove_plots_fields_of_published_messages(foxglove: dict[str, Any]) -> None:

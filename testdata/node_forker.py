@@ -191,8 +191,8 @@ def _become_program(
     for number in stop_signals():
         signal.signal(number, signal.SIG_DFL if _is_module(arguments) else _leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
-    for number, output in enumerate(outputs, 1):
-        os.dup2(output, number)
+    for standard, output in enumerate(outputs, 1):
+        os.dup2(output, standard)
         os.close(output)
     faulthandler.register(_PRINT_STACKS)
     os.environ.clear()

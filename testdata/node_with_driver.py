@@ -43,12 +43,12 @@ class NodeWithDriver:
         self._images = graph.node.create_publisher(Image, f"/{name}_camera", 10)
         self._executable = executable
         self._parameters = {"driver": f"{name}_driver", "model_dir": models} | parameters
-        self.start_eye()
+        self.start_node_process()
         graph.spin_until(lambda: self._images.get_subscription_count() == 1)
 
-    def start_eye(self, **parameters: Any) -> None:
+    def start_node_process(self, **parameters: Any) -> None:
         """Start the perception node, or restart it after it was killed, with these changes."""
-        self.eye = self._start_node(
+        self.process = self._start_node(
             "edgetpu_perception",
             self._executable,
             *("-r", f"__node:={self._name}", "-r", f"image:=/{self._name}_camera"),

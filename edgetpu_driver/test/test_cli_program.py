@@ -43,7 +43,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int,
     return code, json.loads(capsys.readouterr().out)
 
 
-def complaint(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+def error_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
     """Exit code and standard error of a command, which is one line."""
     capsys.readouterr()
     code = main(["program", *map(str, arguments)])
@@ -143,7 +143,7 @@ def test_faulty_text_is_refused_with_its_line(
 ) -> None:
     path = tmp_path / "faulty.txt"
     path.write_text(text)
-    code, error = complaint(capsys, "assemble", path, "--output", tmp_path / "x.bin")
+    code, error = error_of(capsys, "assemble", path, "--output", tmp_path / "x.bin")
     assert (code, error.startswith(f"{path}: {message}")) == (1, True)
     assert not (tmp_path / "x.bin").exists()
 
@@ -166,7 +166,7 @@ def test_faulty_files_are_refused(program: Path, tmp_path: Path, capsys: pytest.
         ("step", program, *virtual, "--port", "x"): "expected a bus path such as 2-1.4; got 'x'",
     }
     for arguments, message in refused.items():
-        code, error = complaint(capsys, *arguments)
+        code, error = error_of(capsys, *arguments)
         assert code == 1, arguments
         assert message in error
 
@@ -175,7 +175,7 @@ def test_a_program_that_sends_less_than_asked_for_ends_in_time(
     program: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--backend", "virtual", "--output-bytes", "8", "--timeout", "0.2")
-    code, error = complaint(capsys, "run", program, *options)
+    code, error = error_of(capsys, "run", program, *options)
     assert (code, error) == (3, "no answer within 0.2 s waiting for 8 bytes of output; the core is at 0x9")
 
 

@@ -89,7 +89,7 @@ def test_without_libusb_the_package_is_named(monkeypatch: pytest.MonkeyPatch) ->
         raise DependencyMissingError("no libusb")
 
     monkeypatch.setattr("edgetpu_driver.usb.libusb.default_backend", absent)
-    assert computer.libusb().complaint == (
+    assert computer.libusb().error_text == (
         "pyusb finds no libusb 1.0 (it would say: No backend available): sudo apt install libusb-1.0-0"
     )
 
@@ -231,10 +231,10 @@ def test_what_usb_passes_through_is_noticed(
         (tmp_path / name).write_text(content)
         monkeypatch.setattr(computer, name, tmp_path / name)
     monkeypatch.setattr(computer, "CONTAINER_MARKS", (tmp_path,) if marks else ())
-    found = computer.surroundings()
+    found = computer.virtualisation()
     assert found.found.startswith(told)
     assert (found.state is State.FINE) is told.startswith("no ")
-    assert ("(1a6e:089a, then 18d1:9302)" in found.complaint) is (found.state is State.NOTE)
+    assert ("(1a6e:089a, then 18d1:9302)" in found.error_text) is (found.state is State.NOTE)
 
 
 def test_a_32_bit_computer_has_no_litert(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,5 +322,5 @@ def test_a_look_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch, doctor:
 
 
 def test_a_note_is_nothing_that_is_missing(monkeypatch: pytest.MonkeyPatch, doctor: Doctor) -> None:
-    monkeypatch.setattr(command, "_looks", lambda _: {"x": lambda: Finding("x", State.NOTE, "y")})
+    monkeypatch.setattr(command, "_checks", lambda _: {"x": lambda: Finding("x", State.NOTE, "y")})
     assert doctor(VirtualEdgeTpu())["x"].state is State.NOTE

@@ -55,7 +55,7 @@ def test_a_member_of_the_group_needs_nothing(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_new_member_has_to_log_in_again(monkeypatch: pytest.MonkeyPatch) -> None:
     user(monkeypatch, groups=[1000], members=["ada"])
-    assert group_membership().complaint == (
+    assert group_membership().error_text == (
         "ada was added to the group plugdev, which has not taken effect: log in again, or for this terminal: "
         "newgrp plugdev"
     )
@@ -72,7 +72,7 @@ def test_the_group_may_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
 
     user(monkeypatch, groups=[1000], members=[])
     monkeypatch.setattr(grp, "getgrnam", unknown)
-    assert group_membership().complaint == (
+    assert group_membership().error_text == (
         f"there is no group {GROUP}, which the udev rule gives access to: "
         "sudo groupadd plugdev && sudo usermod -aG plugdev ada, then log in again"
     )
@@ -89,6 +89,6 @@ def test_another_file_is_not_the_firmware(tmp_path: Path) -> None:
 
 def test_missing_firmware_is_fetched_with_one_command(tmp_path: Path) -> None:
     path = tmp_path / "edgetpu" / "firmware.bin"
-    assert firmware(path).complaint.startswith(
+    assert firmware(path).error_text.startswith(
         f"there is no firmware at {path}: mkdir -p {path.parent} && curl -L -o {path} https://"
     )

@@ -23,7 +23,7 @@ from edgetpu_driver.errors import (
     ModelFormatError,
     ModelUnsupportedError,
 )
-from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.hosted_model import ModelState
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.request_terms import RequestTerms
@@ -188,7 +188,7 @@ class TestTerms:
     def test_requests_that_wait_for_the_cpu_count_for_the_limit(
         self, sticks: list[VirtualEdgeTpu], whole_models: Path, held: threading.Event
     ) -> None:
-        whole_model_host = ModelHost(backend_of(sticks[0]), [whole_models], limits=HostLimits(waiting=3))
+        whole_model_host = ModelHost(backend_of(sticks[0]), [whole_models], limits=ClientLimits(waiting=3))
         whole_model_host.connect()
         whole_model_host.load("parts_edgetpu")
         answers: SimpleQueue[Any] = SimpleQueue()

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.engines import graph_process, isolated_graph
 from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.engines.graph_runner import GraphOperands
 from edgetpu_driver.engines.isolated_graph import IsolatedGraph
-from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import DependencyMissingError, GraphProcessError, ModelUnsupportedError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.tensor import TensorSpec

@@ -16,7 +16,7 @@ from edgetpu_driver.errors import (
     InputError,
     ModelUnsupportedError,
 )
-from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -65,7 +65,7 @@ class TestProducts:
         assert effective(matrix_host.invoke("dense", ONES)) == pytest.approx(0.5, abs=0.02)
 
     def test_tiles_are_limited(self, matrix_models: Path) -> None:
-        matrix_host = ModelHost(CpuBackend(), [matrix_models], limits=HostLimits(tiles=4))
+        matrix_host = ModelHost(CpuBackend(), [matrix_models], limits=ClientLimits(tiles=4))
         matrix_host.connect()
         matrix_host.load("dense")
         matrix_host.set_weights("dense", WeightRequest(np.zeros((2 * SIZE, 2 * SIZE), np.float32)))
@@ -76,7 +76,7 @@ class TestProducts:
         matrix_host.close()
 
     def test_inferences_of_a_product_are_limited_over_all_tiles(self, matrix_models: Path) -> None:
-        matrix_host = ModelHost(CpuBackend(), [matrix_models], limits=HostLimits(inferences=8))
+        matrix_host = ModelHost(CpuBackend(), [matrix_models], limits=ClientLimits(inferences=8))
         matrix_host.connect()
         matrix_host.load("dense")
         matrix_host.set_weights("dense", WeightRequest(np.zeros((2 * SIZE, 2 * SIZE), np.float32)))

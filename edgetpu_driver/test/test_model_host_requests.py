@@ -16,7 +16,7 @@ from edgetpu_driver.errors import (
     ModelNotFoundError,
     OwnershipError,
 )
-from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.hosted_model import ModelState
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.request_terms import Priority, RequestTerms
@@ -60,7 +60,7 @@ class TestAdmission:
     def test_a_client_with_too_many_waiting_requests_learns_when_to_retry(
         self, backend: FakeBackend, models: Path
     ) -> None:
-        host = ModelHost(backend, [models], limits=HostLimits(waiting_per_client=2, waiting=3))
+        host = ModelHost(backend, [models], limits=ClientLimits(waiting_per_client=2, waiting=3))
         host.connect()
         host.load("plus")
         backend.hold()
@@ -85,7 +85,7 @@ class TestAdmission:
             assert answers.get(timeout=PATIENCE).outputs["output"].tolist() == [[2, 2, 2, 2]]
 
     def test_loaded_models_are_limited_in_number_and_size(self, backend: FakeBackend, models: Path) -> None:
-        limits = HostLimits(models=2, model_bytes=len(b"plus_edgetpu") + len(b"other_edgetpu"))
+        limits = ClientLimits(models=2, model_bytes=len(b"plus_edgetpu") + len(b"other_edgetpu"))
         host = ModelHost(backend, [models], limits=limits)
         host.load("plus")
         (models / "more_edgetpu.tflite").write_bytes(b"other_edgetpu+")

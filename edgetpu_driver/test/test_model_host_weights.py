@@ -232,7 +232,9 @@ class TestLongWork:
         product = ProductRequest(np.ones(4 * SIZE, np.float32), batch=4, passes=2)
         stick_matrix_host.submit_multiply("dense", product, answers.put)
         assert begun.wait(PATIENCE)
-        stick_matrix_host.submit_invoke("dense", ONES, answers.put, RequestTerms("/eye", Priority.REAL_TIME))
+        stick_matrix_host.submit_invoke(
+            "dense", ONES, answers.put, RequestTerms("/tracker", Priority.REAL_TIME)
+        )
         go_on.set()
         assert [type(answers.get(timeout=PATIENCE)) for _ in range(2)] == [InferenceResult, Product]
 

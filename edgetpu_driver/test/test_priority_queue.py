@@ -81,7 +81,7 @@ def test_a_request_that_has_begun_keeps_its_place_and_does_not_expire(queue: Req
 
 
 def test_clients_take_turns(queue: RequestQueue[Entry]) -> None:
-    push(queue, *(Entry("flood", name="f") for _ in range(4)), *(Entry("eye", name="e") for _ in range(2)))
+    push(queue, *(Entry("flood", name="f") for _ in range(4)), *(Entry("eager", name="e") for _ in range(2)))
     assert order(queue) == "fefeff"
 
 

@@ -11,7 +11,7 @@ from edgetpu_driver.usb.registers import Register
 from edgetpu_driver.virtual import VirtualEdgeTpu, usb_port
 from edgetpu_driver.virtual.bus import VirtualBus
 from edgetpu_driver.virtual.fault_injection import Fault, FaultScript, Transfer
-from edgetpu_driver.virtual.register_file import RegisterFile
+from edgetpu_driver.virtual.simulated_registers import RegisterFile
 
 
 def found(stick: VirtualEdgeTpu | VirtualBus) -> usb.core.Device:

@@ -18,7 +18,7 @@ import numpy as np
 
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.host import model_table
-from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_assignment import Spreading
 from edgetpu_driver.host.model_host import ModelHost
@@ -137,7 +137,7 @@ class Scenario:
         self._pauses = random.choice((0.1, 0.5, 0.9))
         self._closes = random.random() < 0.3
         self._parts = random.random() < 0.6
-        limits = HostLimits(waiting_per_client=random.choice((5, 100)))
+        limits = ClientLimits(waiting_per_client=random.choice((5, 100)))
         self._host = ModelHost(
             [FakeBackend(stick) for stick in self._sticks],
             [directory],

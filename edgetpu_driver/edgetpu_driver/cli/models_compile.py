@@ -151,7 +151,7 @@ def _load(made: Compilation) -> tuple[CompiledModel, ...]:
     CompilerError if it is missing or nothing in it runs on the Edge TPU.
     """
     if not made.compiled.is_file():
-        raise CompilerError(f"{PROGRAM} wrote no model for {made.graph.name}: {made.last_words}")
+        raise CompilerError(f"{PROGRAM} wrote no model for {made.graph.name}: {made.last_lines}")
     if not any(operator.mapped for operator in made.report.operators) and made.report.operators:
         reasons = "; ".join(f"{each.name}: {each.status}" for each in made.report.operators)
         raise CompilerError(f"{PROGRAM} mapped no operator of {made.graph.name}: {reasons}")

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.engines.graph_process_messages import Kind, receive, send
 from edgetpu_driver.engines.graph_runner import GraphOperands, aligned_offsets
 from edgetpu_driver.engines.process_launcher import launch
-from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import (
     DependencyMissingError,
     GraphProcessError,

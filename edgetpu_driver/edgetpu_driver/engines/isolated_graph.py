@@ -12,8 +12,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.graph_process import START_SECONDS, GraphProcess
+from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.engines.graph_runner import GraphOperands
-from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import GraphProcessError
 
 _STABLE_SECONDS = 60.0

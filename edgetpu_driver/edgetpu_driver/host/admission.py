@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgetpu_driver.errors import BusyError, InputError
-from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.priority_queue import RequestQueue
 
 SOONEST = 0.001
@@ -48,7 +48,7 @@ class Backlog:
 class Admission:
     """Decides on requests by a host's limits. Not thread-safe."""
 
-    def __init__(self, limits: HostLimits) -> None:
+    def __init__(self, limits: ClientLimits) -> None:
         self.limits = limits
         self.refused = 0
         """Number of requests answered BUSY."""

@@ -13,14 +13,14 @@ from typing import Any, TypeAlias, TypeVar
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend, RegisterValue
-from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.answers import waited
+from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.cpu_worker import CpuWorker
 from edgetpu_driver.host.device_finder import DeviceFinder, FindMore
 from edgetpu_driver.host.device_wait import DeviceWait
-from edgetpu_driver.host.host_limits import HostLimits
 from edgetpu_driver.host.host_status import HostStatus, State
 from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.inference_result import InferenceResult
@@ -43,7 +43,7 @@ _Answer = TypeVar("_Answer")
 Done: TypeAlias = Callable[["_Answer | EdgeTpuError"], None]
 """Called once, by a thread of the host, with the answer to a request or with the error."""
 
-DEFAULT_LIMITS = HostLimits()
+DEFAULT_LIMITS = ClientLimits()
 
 
 class ModelHost:
@@ -66,7 +66,7 @@ class ModelHost:
         backends: Backend | Sequence[Backend],
         model_dirs: Sequence[str | Path],
         on_change: Callable[[], None] | None = None,
-        limits: HostLimits = DEFAULT_LIMITS,
+        limits: ClientLimits = DEFAULT_LIMITS,
         *,
         spreading: Spreading = Spreading.REPLICATED,
         self_check_period: float = 0.0,

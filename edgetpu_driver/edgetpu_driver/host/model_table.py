@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend
-from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.plan_builder import common_name
 from edgetpu_driver.errors import (
     EdgeTpuError,
@@ -21,7 +21,7 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.background_thread import BackgroundThread
-from edgetpu_driver.host.host_limits import MOST_SEGMENTS
+from edgetpu_driver.host.client_limits import MOST_SEGMENTS
 from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.model_parts import ReadModel, read_model
 from edgetpu_driver.host.request import Request

@@ -25,7 +25,7 @@ class RequestTerms:
     priority: Priority = Priority.NORMAL
     deadline: float = 0.0
     """Seconds from its arrival, on the steady clock, within which it must begin, else ExpiredError. 0: no
-    deadline; it fails with BusyError if it has not begun after HostLimits.wait."""
+    deadline; it fails with BusyError if it has not begun after ClientLimits.wait."""
 
 
 NORMAL_TERMS = RequestTerms()

@@ -19,7 +19,7 @@ from edgetpu_driver.images import drawing
 from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.debug_images import DebugImages
+from edgetpu_driver.node_kit.debug_image_publisher import DebugImages
 from edgetpu_driver.node_kit.diagnostics import Counters
 from edgetpu_driver.node_kit.image_parameters import image_settings
 from edgetpu_driver.node_kit.image_subscriptions import Cameras, SharedImage

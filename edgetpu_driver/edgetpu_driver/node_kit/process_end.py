@@ -33,15 +33,15 @@ def end_within(seconds: float) -> None:
     timer = threading.Timer(seconds, _give_up)
     timer.daemon = True
     timer.start()
-    _end_without_a_word(seconds + GRACE)
+    _end_silently(seconds + GRACE)
 
 
 def exit_in_time() -> None:
     """Replace the limit: the nodes are destroyed, and Python exits."""
-    _end_without_a_word(INTERPRETER_EXIT)
+    _end_silently(INTERPRETER_EXIT)
 
 
-def _end_without_a_word(seconds: float) -> None:
+def _end_silently(seconds: float) -> None:
     """End the process after this time unless this is called again until then."""
     faulthandler.dump_traceback_later(seconds, exit=True, file=_nowhere)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 import os
-import resource
 import signal
 import sys
 from types import FrameType
 
+from edgetpu_driver.node_kit.memory_limit import limit_memory
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
 from edgetpu_driver.node_kit.stop_signals import stop_signals
 from edgetpu_driver.node_kit.unused_memory import map_large_blocks, reuse_large_blocks
@@ -29,17 +29,6 @@ decodes. Set the variables to use more."""
 SWITCH_INTERVAL = 0.0002
 """Seconds after which a thread that wants to run Python interrupts another. With Python's default, 5 ms, a
 stick's thread that returns from an inference waits for most of that while the executor is busy."""
-
-
-MEMORY_VARIABLE = "EDGETPU_MEMORY_LIMIT"
-DEFAULT_MEMORY = 2048
-LEAST_MEMORY = 256
-"""MiB of the memory of a process of nodes, and the least that lets it start. The largest requests take half
-of the default.
-
-Fast DDS allocates what a damaged request claims to hold, up to 8 GiB: its check of sequences against the
-bytes that came (Cdr::jump) enlarges the buffer of a request instead of failing. With a limit it fails.
-"""
 
 
 def main() -> int:
@@ -80,20 +69,8 @@ def _prepare() -> None:
     for name, value in LIBRARY_LIMITS.items():
         os.environ.setdefault(name, value)
     sys.setswitchinterval(SWITCH_INTERVAL)
-    _limit_memory(os.environ.get(MEMORY_VARIABLE, ""))
+    limit_memory()
     map_large_blocks()
-
-
-def _limit_memory(value: str) -> None:
-    """Limit the memory of this process, MiB; 0: no limit, anything but a number: the default."""
-    # More digits than those of any computer's memory mean no limit; int() would take them one by one.
-    limit = (int(value[:10]) if value.isdecimal() else DEFAULT_MEMORY) << 20
-    if limit:
-        limit = max(limit, LEAST_MEMORY << 20)
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    present = [each for each in (soft, hard) if each != resource.RLIM_INFINITY]
-    if limit and limit < min(present, default=limit + 1):
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 def _fill_standard_streams() -> None:

@@ -15,7 +15,7 @@ from rclpy.qos import QoSProfile
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.factory import ALL_DEVICES, MoreSticks, make_backend, make_backends
-from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
 from edgetpu_driver.host.hosted_model import HostedModel
@@ -30,7 +30,7 @@ from edgetpu_driver.node_kit.qos_profiles import QOS_LATCHED
 from edgetpu_driver.node_kit.spin import settle_memory
 from edgetpu_driver.nodes.device_status_messages import device_status
 from edgetpu_driver.nodes.driver_diagnostics import diagnostic, stick_diagnostic, stick_warnings
-from edgetpu_driver.nodes.driver_parameters import SETTINGS, default_firmware, host_limits
+from edgetpu_driver.nodes.driver_parameters import SETTINGS, client_limits, default_firmware
 from edgetpu_driver.nodes.driver_services import DriverServices
 from edgetpu_msgs.msg import DeviceStatus
 
@@ -102,7 +102,7 @@ class DriverNode(BaseNode, LifecycleNode):
                 self.make_backends(),
                 values["model_dirs"],
                 self._notify,
-                host_limits(values),
+                client_limits(values),
                 spreading=Spreading(values["spreading"]),
                 self_check_period=values["self_check_period"],
                 find_more=self.find_more(),

@@ -9,12 +9,12 @@ from typing import Any
 from edgetpu_driver.backends.factory import BACKENDS
 from edgetpu_driver.files import default_paths
 from edgetpu_driver.files.file_access import user_path
-from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.model_assignment import Spreading
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
 
-_LIMITS = HostLimits()
+_LIMITS = ClientLimits()
 
 
 def default_firmware() -> str:
@@ -187,9 +187,9 @@ SETTINGS = (
 )
 
 
-def host_limits(values: Mapping[str, Any]) -> HostLimits:
+def client_limits(values: Mapping[str, Any]) -> ClientLimits:
     """Return the limits that the parameters name."""
-    return HostLimits(
+    return ClientLimits(
         waiting_per_client=values["max_waiting_per_client"],
         waiting=values["max_waiting"],
         wait=values["max_wait"],

@@ -76,8 +76,8 @@ class Compilation:
     """Expected path of the model; it may be missing even after a successful run."""
     log: Path | None
     report: CompilationReport
-    last_words: str
-    """Output of the compiler on all graphs."""
+    last_lines: str
+    """The last lines that the compiler printed, on all graphs."""
 
 
 def find_compiler(program: str | None = None) -> str | None:

@@ -9,7 +9,7 @@ from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register, register_w
 from edgetpu_driver.virtual.boot_loader import BootLoader
 from edgetpu_driver.virtual.processor import Processor, QueuedEvent
 from edgetpu_driver.virtual.program_library import ProgramLibrary
-from edgetpu_driver.virtual.register_file import RegisterFile
+from edgetpu_driver.virtual.simulated_registers import RegisterFile
 from edgetpu_driver.virtual.simulated_timing import compute_seconds
 from edgetpu_driver.virtual.usb_descriptors import max_packet
 

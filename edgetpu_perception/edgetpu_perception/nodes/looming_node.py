@@ -17,7 +17,7 @@ from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import TimeToContact
-from edgetpu_perception.debug_images.result_pictures import looming_message_picture, looming_picture
+from edgetpu_perception.debug_images import looming_message_picture, looming_picture
 from edgetpu_perception.nodes.perception_node import PerceptionNode
 from edgetpu_perception.nodes.perception_parameters import SIZES, model_size, perception_settings
 from edgetpu_perception.time_to_contact.looming import MIN_EXPANSION_RATE, Looming, LoomingResult

@@ -13,7 +13,7 @@ from edgetpu_driver.node_kit.message_fields import scalar_fields
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import Flow
-from edgetpu_perception.debug_images.result_pictures import flow_picture
+from edgetpu_perception.debug_images import flow_picture
 from edgetpu_perception.nodes.perception_node import PerceptionNode
 from edgetpu_perception.nodes.perception_parameters import model_size, perception_settings
 from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow

@@ -26,7 +26,7 @@ from edgetpu_driver.node_kit.state_files import KEEP_STATE
 from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_msgs.msg import ErrorCode, PatternMatch, ServoError
 from edgetpu_msgs.srv import SetTemplate
-from edgetpu_perception.debug_images.result_pictures import match_picture
+from edgetpu_perception.debug_images import match_picture
 from edgetpu_perception.nodes.perception_parameters import perception_settings
 from edgetpu_perception.nodes.persistent_state import PersistentState
 from edgetpu_perception.nodes.template_state import template_from_state, template_state

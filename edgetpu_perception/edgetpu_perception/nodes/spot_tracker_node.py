@@ -38,7 +38,7 @@ from edgetpu_driver.node_kit.state_files import KEEP_STATE
 from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import SetColor
-from edgetpu_perception.debug_images.result_pictures import spot_picture
+from edgetpu_perception.debug_images import spot_picture
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_tracker_evidence as graph
 from edgetpu_perception.graphs.color_weights import COLORS, ColorError, color_filter, color_weights

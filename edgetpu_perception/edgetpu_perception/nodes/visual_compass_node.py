@@ -18,7 +18,7 @@ from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import Heading
-from edgetpu_perception.debug_images.result_pictures import heading_picture
+from edgetpu_perception.debug_images import heading_picture
 from edgetpu_perception.nodes.perception_node import PerceptionNode
 from edgetpu_perception.nodes.perception_parameters import model_size, perception_settings
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass

@@ -13,7 +13,7 @@ from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_vision.classification.classifications import Classifications
 from edgetpu_vision.classification.classifier import Classifier
-from edgetpu_vision.debug_images.result_pictures import classification_picture
+from edgetpu_vision.debug_images import classification_picture
 from edgetpu_vision.nodes.result_rows import classification_row
 from edgetpu_vision.nodes.vision_node import VisionNode
 from edgetpu_vision.nodes.vision_parameters import CLASSES, LABELS, OUTPUT, max_results, vision_settings

@@ -11,7 +11,7 @@ from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic
 from edgetpu_msgs.msg import Embedding as EmbeddingMessage
-from edgetpu_vision.debug_images.result_pictures import embedding_picture
+from edgetpu_vision.debug_images import embedding_picture
 from edgetpu_vision.embedding.embedder import Embedder
 from edgetpu_vision.embedding.embedding import Embedding
 from edgetpu_vision.nodes.vision_node import VisionNode

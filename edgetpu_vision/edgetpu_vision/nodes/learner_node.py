@@ -31,7 +31,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_msgs.srv import Forget, Learn, ListClasses, LoadFile, SaveFile
 from edgetpu_vision.algorithm import Frame
 from edgetpu_vision.classification.classifications import Classifications
-from edgetpu_vision.debug_images.result_pictures import classification_picture
+from edgetpu_vision.debug_images import classification_picture
 from edgetpu_vision.embedding.embedder import Embedder
 from edgetpu_vision.embedding.embedding import Embedding
 from edgetpu_vision.learning.learner import nothing_known

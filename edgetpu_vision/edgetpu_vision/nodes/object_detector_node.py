@@ -17,7 +17,7 @@ from edgetpu_driver.node_kit.image_messages import message_from_labels
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
-from edgetpu_vision.debug_images.result_pictures import detections_picture
+from edgetpu_vision.debug_images import detections_picture
 from edgetpu_vision.detection.detections import Detection, Detections, OrientedBox
 from edgetpu_vision.detection.detector import Detector
 from edgetpu_vision.detection.head_recognition import HEAD_NAMES

@@ -14,7 +14,7 @@ from edgetpu_driver.node_kit.image_messages import message_from_labels
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import Keypoint, PersonPose, PersonPoses
-from edgetpu_vision.debug_images.result_pictures import poses_picture
+from edgetpu_vision.debug_images import poses_picture
 from edgetpu_vision.nodes.result_rows import poses_row
 from edgetpu_vision.nodes.vision_node import VisionNode
 from edgetpu_vision.nodes.vision_parameters import max_results, vision_settings

@@ -12,7 +12,7 @@ from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.image_messages import message_from_labels
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
-from edgetpu_vision.debug_images.result_pictures import segmentation_picture
+from edgetpu_vision.debug_images import segmentation_picture
 from edgetpu_vision.nodes.result_rows import segmentation_row
 from edgetpu_vision.nodes.vision_node import VisionNode
 from edgetpu_vision.nodes.vision_parameters import LABELS, OUTPUT, vision_settings

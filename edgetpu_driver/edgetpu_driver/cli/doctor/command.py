@@ -20,49 +20,49 @@ from edgetpu_driver.files.default_paths import default_model_dir
 _EXIT_MISSING = 1
 """Exit status if a check fails, see the epilog of `edgetpu --help`."""
 
-Look = Callable[[], Finding | Iterable[Finding]]
+Check = Callable[[], Finding | Iterable[Finding]]
 
 
 def doctor(options: argparse.Namespace, progress: Progress) -> Answer:
     """Check everything that a backend needs."""
-    looks = _looks(options.backend)
+    checks = _checks(options.backend)
     findings: list[Finding] = []
-    with progress.counting("looking", len(looks)) as advance:
-        for subject, look in looks.items():
-            findings += _looked(subject, look)
+    with progress.counting("checking", len(checks)) as advance:
+        for subject, check in checks.items():
+            findings += _run(subject, check)
             advance()
-    findings = _in_view_of_the_stick(findings)
-    ill = [each for each in findings if each.state is State.MISSING]
+    findings = _without_needless(findings)
+    to_fix = [each for each in findings if each.state is State.MISSING]
     value = {
         "backend": options.backend,
-        "fine": not ill,
+        "fine": not to_fix,
         "findings": [
             {"subject": each.subject, "state": each.state.value, "found": each.found, "remedy": each.remedy}
             for each in findings
         ],
     }
-    return Answer(value, _text(findings, options.backend), _EXIT_MISSING if ill else 0)
+    return Answer(value, _text(findings, options.backend), _EXIT_MISSING if to_fix else 0)
 
 
-def _looks(backend: str) -> dict[str, Look]:
+def _checks(backend: str) -> dict[str, Check]:
     """The checks for a backend, by the subject to report if a check raises."""
     on_usb = backend == "usb"
-    looks: dict[str, Look] = {
+    checks: dict[str, Check] = {
         "computer": computer.computer,
         "Python": computer.python,
         "packages": computer.packages,
     }
     if on_usb:
-        looks |= {
-            "surroundings": computer.surroundings,
+        checks |= {
+            "virtualisation": computer.virtualisation,
             "libusb": computer.libusb,
             "other drivers": computer.other_drivers,
             "requirements": stick_requirements,
             "USB bus": bus,
         }
     if backend != "cpu":
-        looks["stick"] = partial(_sticks, backend)
-    return looks | {
+        checks["stick"] = partial(_sticks, backend)
+    return checks | {
         "models": partial(models, default_model_dir(), backend),
         "LiteRT": partial(computer.litert, needed=not on_usb),
         "ROS 2": computer.ros,
@@ -75,16 +75,16 @@ def _sticks(backend: str) -> tuple[Finding, ...]:
     return sticks(usb_bus(backend), simulated=backend == "virtual")
 
 
-def _looked(subject: str, look: Look) -> list[Finding]:
+def _run(subject: str, check: Check) -> list[Finding]:
     """The findings of a check; an exception becomes a finding too."""
     try:
-        found = look()
+        found = check()
     except (EdgeTpuError, ImportError, OSError) as error:
         return [missing(subject, reason_of(error), "see the lines above")]
     return [found] if isinstance(found, Finding) else list(found)
 
 
-def _in_view_of_the_stick(findings: list[Finding]) -> list[Finding]:
+def _without_needless(findings: list[Finding]) -> list[Finding]:
     """Downgrade missing access rights to notes if a stick could be opened, e.g. by the user at the seat."""
     usable = any(each.subject == "access" and each.state is State.FINE for each in findings)
     runs = any(each.subject == "stick" and "runs its firmware" in each.found for each in findings)

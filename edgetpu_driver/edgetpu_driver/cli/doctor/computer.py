@@ -44,29 +44,29 @@ def computer() -> Finding:
     return fine("computer", details)
 
 
-def surroundings() -> Finding:
+def virtualisation() -> Finding:
     """Whether USB is direct, or passes through a container, a virtual machine or WSL."""
     changes = "the stick changes its identity (1a6e:089a, then 18d1:9302) when its firmware is loaded"
     if "microsoft" in _text(VERSION_FILE).lower():
         return note(
-            "surroundings",
+            "virtualisation",
             "Windows Subsystem for Linux, which has no access to USB by default",
             "in Windows: usbipd bind --busid BUS-PORT, then usbipd attach --wsl --busid BUS-PORT "
             f"--auto-attach; bind it again once its firmware runs, since {changes}",
         )
     if any(mark.exists() for mark in CONTAINER_MARKS):
         return note(
-            "surroundings",
+            "virtualisation",
             f"a container, which needs the whole USB bus, since {changes}",
             PASS_USB_THROUGH,
         )
     if "hypervisor" in _text(PROCESSOR_FILE):
         return note(
-            "surroundings",
+            "virtualisation",
             "a virtual machine",
             f"pass a port or a USB controller through, not one device, since {changes}",
         )
-    return fine("surroundings", "no container or virtual machine was noticed")
+    return fine("virtualisation", "no container or virtual machine was noticed")
 
 
 def python() -> Finding:

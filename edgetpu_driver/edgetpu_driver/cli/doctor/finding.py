@@ -27,7 +27,7 @@ class Finding:
     """The command that fixes it, or what to do; empty if nothing has to be fixed."""
 
     @property
-    def complaint(self) -> str:
+    def error_text(self) -> str:
         """The finding and its remedy in one line."""
         return f"{self.found}: {self.remedy}" if self.remedy else self.found
 

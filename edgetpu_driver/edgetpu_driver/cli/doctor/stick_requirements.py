@@ -37,7 +37,7 @@ def stick_requirements() -> tuple[Finding, ...]:
 
 def missing_requirements() -> list[str]:
     """List what this host lacks for a stick, one line each with the commands to fix it."""
-    return [each.complaint for each in stick_requirements() if each.state is State.MISSING]
+    return [each.error_text for each in stick_requirements() if each.state is State.MISSING]
 
 
 def udev_rule(directories: Sequence[Path]) -> Finding:

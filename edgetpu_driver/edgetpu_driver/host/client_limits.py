@@ -9,7 +9,7 @@ MOST_SEGMENTS = 64
 
 
 @dataclass(frozen=True)
-class HostLimits:
+class ClientLimits:
     """What a host accepts. Requests beyond the first three limits are answered BUSY, others are refused."""
 
     waiting_per_client: int = 100

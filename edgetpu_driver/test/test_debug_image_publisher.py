@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 
-from edgetpu_driver.node_kit.debug_images import DebugImages
+from edgetpu_driver.node_kit.debug_image_publisher import DebugImages
 
 
 class Publisher:
@@ -65,8 +65,8 @@ def test_the_picture_is_published_as_rgb8() -> None:
 
     node = FakeNode()
     picture = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
-    DebugImages(node).publish(Header(frame_id="eye"), picture[:, ::-1])  # type: ignore[arg-type]
+    DebugImages(node).publish(Header(frame_id="camera"), picture[:, ::-1])  # type: ignore[arg-type]
     (message,) = node.publisher.messages
     assert (message.encoding, message.width, message.height, message.step) == ("rgb8", 3, 2, 9)
-    assert message.header.frame_id == "eye"
+    assert message.header.frame_id == "camera"
     assert bytes(message.data) == picture[:, ::-1].tobytes()

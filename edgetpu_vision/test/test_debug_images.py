@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_vision.classification.classifications import Classification, Classifications
-from edgetpu_vision.debug_images.result_pictures import (
+from edgetpu_vision.debug_images import (
     PALETTE,
     classification_picture,
     color_of,
