@@ -12,6 +12,7 @@ import ctypes
 import faulthandler
 import gc
 import importlib
+import inspect
 import json
 import os
 import re
@@ -129,8 +130,23 @@ def _import_nodes() -> None:
         entry.load()
     for name in _ALSO:
         importlib.import_module(name)
+    _load_type_supports()
+    # The first log message of a process takes as long as this: rclpy looks for the module that logs, and
+    # `inspect` resolves the path of every module for that.
+    inspect.getmodule(inspect.currentframe())
     for name in [name for name in sys.modules if name.startswith("edgetpu_driver.nodes.")]:
         del sys.modules[name]  # to be imported by the fork: a default is made of its environment
+
+
+def _load_type_supports() -> None:
+    """Load the libraries of all imported message packages, as the first use of a message would."""
+    for name, module in list(sys.modules.items()):
+        if not name.endswith((".msg", ".srv")):
+            continue
+        for interface in vars(module).values():
+            load = getattr(type(interface), "__import_type_support__", None)
+            if load is not None:
+                load()
 
 
 def _serve(requests: socket.socket) -> list[str]:
@@ -223,6 +239,7 @@ def main(descriptor: int, modules: list[str]) -> int:
         importlib.import_module(name)
     if not modules:
         _import_nodes()
+    scripts = {script.name: script for script in entry_points(group="console_scripts")}
     gc.freeze()
     arguments = _serve(socket.socket(fileno=descriptor))
     if not arguments:
@@ -231,8 +248,7 @@ def main(descriptor: int, modules: list[str]) -> int:
         _run_module(arguments)
         return 0
     sys.argv[:] = arguments
-    (script,) = entry_points(group="console_scripts", name=Path(arguments[0]).name)
-    status: int = script.load()()
+    status: int = scripts[Path(arguments[0]).name].load()()
     return status
 
 
