@@ -76,7 +76,7 @@ def test_a_camera_that_dies_is_reported_and_so_is_its_return(clock: list[float])
     for second, received in ((1, 30), (2, 60), (11.9, 60), (12, 60), (20, 60), (21, 90)):
         clock[0] = second
         images.step(received, 0)
-    assert node.lines == ["no images on /image for 10 s (60 before)", "images on /image again"]
+    assert node.lines == ["no images on /image for 10 s (60 before)", "images arrive on /image again"]
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ class Tracker:
         graph.spin_until(lambda: self.images.get_subscription_count() == 1)
 
     def warm_up(self) -> None:
-        """Show images until results come: the middleware joins publishers and subscribers at its leisure."""
+        """Show images until results come: publishers and subscribers take a while to discover each other."""
         seconds = itertools.count(1)  # a rate limit must not take them for one image
 
         def answers() -> bool:

@@ -25,10 +25,13 @@ from edgetpu_driver.errors import ModelFormatError
 Fields = Mapping[str, int]
 """The index of each field of a table by its name."""
 
-# A file may hand out its bytes a few times, as honest ones store some vectors and tables once and refer to
-# them often. A table counts as more bytes than it has, for what is made of it takes hundreds.
 _SHARING = 3
+"""How many times its own size a file may be read in total. Valid files refer to some vectors and tables more
+than once."""
+
 _TABLE_COST = 96
+"""Bytes that a table counts as in addition to its own, because the Python objects made of it take hundreds: a
+small damaged file must not refer to one table a million times."""
 
 _read_int32 = struct.Struct("<i").unpack_from
 _OFFSET = struct.Struct("<I")

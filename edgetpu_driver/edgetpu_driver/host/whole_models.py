@@ -205,7 +205,7 @@ def part_with_tensor(model: HostedModel, tensor: str) -> int:
         engine = next((each for each in engines if each is not None), None)
         try:
             if engine is None:
-                raise UnavailableError("it is on no stick")
+                raise UnavailableError("no stick holds it")
             engine.weight_tensor(tensor)
             found.append(number)
         except EdgeTpuError as error:

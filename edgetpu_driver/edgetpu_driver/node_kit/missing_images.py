@@ -37,7 +37,7 @@ class MissingImages:
             self._received, self._arrived_at = received, now
             if self._silent:
                 self._silent = False
-                self._node.get_logger().info(f"images on {self._topic} again")
+                self._node.get_logger().info(f"images arrive on {self._topic} again")
         elif not self._silent and now - self._arrived_at >= SILENCE:
             self._silent = True
             self._node.get_logger().warning(

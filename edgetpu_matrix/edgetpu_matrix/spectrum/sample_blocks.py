@@ -91,7 +91,7 @@ class SampleBlocks:
             raise InputError(f"expected samples of at most {LARGEST:.1g}; got {values[:4]}")
         if not self.sample_rate and values.size != 1:
             raise InputError(
-                f"expected a sample rate for messages of {values.size} samples: one stamp cannot tell it"
+                f"expected a sample rate for messages of {values.size} samples, which have one stamp"
             )
         if values.size and len(self._stamps) and stamp < self._stamps[-1]:
             self.gaps += 1

@@ -78,7 +78,7 @@ def _json_labels(text: str, source: str) -> Labels:
     try:
         value: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise LabelsError(f"expected JSON in {source}, as it begins like it; got {error}") from None
+        raise LabelsError(f"expected JSON in {source}, which begins like JSON: {error}") from None
     parts = value if isinstance(value, list) else [*value.values()]
     if not all(isinstance(each, str | int) for each in parts):
         other = next(each for each in parts if not isinstance(each, str | int))
@@ -101,7 +101,7 @@ def _yaml_labels(text: str, source: str) -> Labels:
     try:
         value: Any = parse_yaml(text)
     except InputError as error:
-        raise LabelsError(f"expected YAML in {source}, as it has names; {error}") from None
+        raise LabelsError(f"expected YAML in {source}, which has the key names: {error}") from None
     names = value.get("names") if isinstance(value, dict) else None
     if isinstance(names, list):
         names = dict(enumerate(names))
