@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgetpu_driver.errors import BusyError, InputError
+from edgetpu_driver.errors import BusyError
 from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.priority_queue import RequestQueue
 
@@ -69,20 +69,6 @@ class Admission:
         self.refused += 1
         what = f"waited {self.limits.wait:g} s for its turn; {backlog.waiting} requests wait"
         return _busy(what, backlog, soonest=AFTER_WAITING)
-
-    def check_product(self, batch: int, passes: int, tiles: int = 1) -> None:
-        """Raise InputError for a product that is too large."""
-        limits = self.limits
-        if not 1 <= batch <= limits.batch:
-            raise InputError(f"expected a batch of at most {limits.batch} vectors; got {batch}")
-        if not 1 <= passes <= limits.passes:
-            raise InputError(f"expected 1 to {limits.passes} passes; got {passes}")
-        inferences = batch * passes * tiles
-        if inferences > limits.inferences:
-            raise InputError(
-                f"expected a product of at most {limits.inferences} inferences; {batch} vectors, {passes} "
-                f"passes and {tiles} tiles take {inferences}: send fewer vectors or passes at a time"
-            )
 
     def check_loading(self, waiting: int) -> None:
         """Raise BusyError if no further model may wait to be loaded."""

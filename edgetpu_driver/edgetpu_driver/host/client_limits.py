@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from edgetpu_driver.errors import InputError
+
 MOST_SEGMENTS = 64
 """Largest number of segments of a pipeline: more than the sticks that any computer has."""
 
@@ -33,3 +35,16 @@ class ClientLimits:
     """Names of loaded models."""
     model_bytes: int = 512 * 2**20
     """Total size of all loaded model files, bytes."""
+
+    def check_product(self, batch: int, passes: int, tiles: int = 1) -> None:
+        """Raise InputError for a product that is too large."""
+        if not 1 <= batch <= self.batch:
+            raise InputError(f"expected a batch of at most {self.batch} vectors; got {batch}")
+        if not 1 <= passes <= self.passes:
+            raise InputError(f"expected 1 to {self.passes} passes; got {passes}")
+        inferences = batch * passes * tiles
+        if inferences > self.inferences:
+            raise InputError(
+                f"expected a product of at most {self.inferences} inferences; {batch} vectors, {passes} "
+                f"passes and {tiles} tiles take {inferences}: send fewer vectors or passes at a time"
+            )

@@ -21,7 +21,7 @@ class CpuWorker:
     """
 
     def __init__(self, admission: Admission) -> None:
-        self._admission = admission
+        self._limits = admission.limits
         self.scheduler = Scheduler(admission, lambda: worker.connection.status_message)
         worker = self._worker = StickWorker(0, CpuPartsBackend(), self.scheduler, _nothing)
 
@@ -30,9 +30,7 @@ class CpuWorker:
         worker = self._worker
         for part in parts:
             assert part.parsed is not None
-            replica = ModelReplica(
-                part.name, part.sha256, part.parsed, part.weights, backend, self._admission
-            )
+            replica = ModelReplica(part.name, part.sha256, part.parsed, part.weights, backend, self._limits)
             with self.scheduler.lock:
                 part.replicas = {0: replica}
                 self.scheduler.models.append(part)

@@ -324,7 +324,7 @@ class ModelHost:
 
         See MatMul.multiply for what it raises and answers, and `submit_invoke`.
         """
-        self._admission.check_product(request.batch, request.passes)
+        self._admission.limits.check_product(request.batch, request.passes)
         inferences = request.batch * request.passes
         model = only_device_part(self._table.model(name))
         self._submission.multiply(model, request, done, terms, inferences)

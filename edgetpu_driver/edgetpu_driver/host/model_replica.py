@@ -25,7 +25,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     UnavailableError,
 )
-from edgetpu_driver.host.admission import Admission
+from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.weight_history import WeightHistory
 from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, ProductRequest, needs_tiles, refuse_tiles
@@ -45,9 +45,9 @@ class ModelReplica:
         parsed: ParsedModel,
         history: WeightHistory,
         backend: Backend,
-        admission: Admission,
+        limits: ClientLimits,
     ) -> None:
-        """name, sha256: of the model. history: the weights that it is to have. admission: has the limits."""
+        """name, sha256: of the model. history: the weights that it is to have. limits: of products."""
         self.name = name
         self.sha256 = sha256
         self.parsed = parsed
@@ -70,7 +70,7 @@ class ModelReplica:
         self.preparing = False
         """Whether a product uses engines of its own for the weights, which no other may disturb."""
         self._history = history
-        self._admission = admission
+        self._limits = limits
         self._backend = backend
         self._engines: list[AttachedEngine] = []
         self._earlier_uploads = 0
@@ -145,7 +145,7 @@ class ModelReplica:
         engine = self._attached()
         version, matrix = self.version, self._matrix_of(engine)
         tiles = 1 if self.weights is None else _tiles(engine, self.weights)
-        self._admission.check_product(request.batch, request.passes, tiles)
+        self._limits.check_product(request.batch, request.passes, tiles)
         if not matrix.holds(self.weights):
             self.preparing = True
             try:
@@ -212,7 +212,7 @@ class ModelReplica:
         tensor = engine.weight_tensor(request.tensor)
         if request.bias is not None:
             raise ModelUnsupportedError(f"'{tensor.name}' is a matrix in tiles, which has no bias")
-        tiles, most = _tiles(engine, request), self._admission.limits.tiles
+        tiles, most = _tiles(engine, request), self._limits.tiles
         if tiles > most:
             raise InputError(
                 f"expected a matrix of at most {most} tiles of {list(tensor.shape)}; got "

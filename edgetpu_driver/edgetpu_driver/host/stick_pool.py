@@ -179,7 +179,7 @@ class StickPool:
                 model.parsed,
                 model.weights,
                 worker.backend,
-                self._admission,
+                self._admission.limits,
             ),
         }
         if worker.slot.serving:
