@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import queue
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from edgetpu_driver.engines.divisible_work import Pieces
 from edgetpu_driver.errors import (
     BusyError,
     InputError,
@@ -19,7 +21,9 @@ from edgetpu_driver.errors import (
 from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.hosted_model import ModelState
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.request_terms import Priority, RequestTerms
+from edgetpu_driver.host.model_replica import ModelReplica
+from edgetpu_driver.host.request import Kind, Request
+from edgetpu_driver.host.request_terms import NORMAL_TERMS, Priority, RequestTerms
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.weights.weight_request import WeightRequest
@@ -54,6 +58,30 @@ class TestOrder:
     ) -> None:
         monkeypatch.setattr("edgetpu_driver.host.waiting_requests.PATIENCE", 0.0)
         assert self.order(host, backend)[-1] == "flood"
+
+    def test_long_work_lets_later_requests_of_its_client_run(
+        self, host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("edgetpu_driver.host.scheduler.QUANTUM", 0.0)
+        model = host.load("plus")
+        begun, asked = threading.Event(), threading.Event()
+        inferences: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        remaining: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+        def pieces(_replica: ModelReplica) -> Pieces[int]:
+            begun.set()
+            assert asked.wait(5)
+            for left in range(1000, 0, -1):
+                if not inferences.empty():
+                    return left
+                yield None
+            return 0
+
+        host._scheduler.submit(Request.of(NORMAL_TERMS, model, Kind.MULTIPLY, pieces, remaining.put))
+        assert begun.wait(5)
+        host.submit_invoke("plus", ONES, inferences.put)
+        asked.set()
+        assert remaining.get(timeout=5) == 999
 
 
 class TestAdmission:

@@ -69,6 +69,7 @@ class Request:
     reset: bool = False
     """Whether an inference starts from a state of zeros."""
     sequence: int = 0
+    """Its position among the requests of its client: the order of arrival, for long work of its turns."""
     passed_over: float = inf
     """Time since which requests whose parameters are in memory have been run before it, s."""
     inferences: int = 1
@@ -83,6 +84,8 @@ class Request:
     """Result or exception of the calculation that the work waits for."""
     served: float = 0.0
     """Engine time used so far, s."""
+    turn: float = 0.0
+    """Engine time used since it was placed behind the other requests of its client, s."""
     failures: int = 0
     """Number of sticks that failed while running it, other than by being unplugged."""
     cost: float = field(init=False)

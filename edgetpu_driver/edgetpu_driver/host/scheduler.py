@@ -225,7 +225,10 @@ class Scheduler:
         slot.statistics.add_busy(elapsed)
         self._queue.charge(request.client, request.priority, elapsed - request.cost)
         request.served += elapsed
+        request.turn += elapsed
         request.cost, request.deadline, request.due = 0.0, inf, inf  # it has begun in time
+        if request.turn > QUANTUM:  # the other requests of its client are next
+            request.turn, request.sequence = 0.0, next(self._sequence)
 
     # Ending requests.
 
