@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import logging
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import ChipFaultError, TransferLengthError
+from edgetpu_driver.stick import final_release
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.fault_diagnosis import Interrupt, chip_fault, drain, take_interrupts
 from edgetpu_driver.usb.link import UsbLink
@@ -186,6 +189,16 @@ tpu = EdgeTpu.open(usb_backend=stick)
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (result.stdout, result.stderr) == ("asleep\n", "")
+
+
+def test_sticks_that_were_closed_or_dropped_leave_nothing_to_do_at_exit(stick: VirtualEdgeTpu) -> None:
+    EdgeTpu.open(usb_backend=stick).close()
+    before = atexit._ncallbacks(), len(final_release._unreleased)
+    for _ in range(3):
+        EdgeTpu.open(usb_backend=stick).close()
+        EdgeTpu.open(usb_backend=stick)
+        gc.collect()
+    assert (atexit._ncallbacks(), len(final_release._unreleased)) == before
 
 
 def test_a_recovered_fault_is_a_warning_in_the_log(

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import weakref
 from collections.abc import Callable
+from typing import Any
+
+_unreleased: dict[object, weakref.finalize[Any, Any]] = {}
+"""What is released when the process ends, in the order of creation."""
 
 
 class FinalRelease:
@@ -12,13 +17,31 @@ class FinalRelease:
 
     def __init__(self, owner: object, release: Callable[[], object]) -> None:
         """`release` must not refer to the owner, which could then not be collected."""
-        self._finalizer = weakref.finalize(owner, release)
-        # Registered by hand, to run before pyusb's objects are finalised: weakref runs all of its own
-        # finalisers in one go.
+        key = object()
+        self._finalizer = _unreleased[key] = weakref.finalize(owner, _release, key, release)
         self._finalizer.atexit = False
-        atexit.register(self._finalizer)
+        _release_at_exit()
 
     def __call__(self) -> None:
         """Release now; harmless when called again."""
-        atexit.unregister(self._finalizer)
         self._finalizer()
+
+
+def _release(key: object, release: Callable[[], object]) -> None:
+    _unreleased.pop(key, None)
+    release()
+
+
+@functools.cache
+def _release_at_exit() -> None:
+    """Have everything released when the process ends, before pyusb's objects are finalised.
+
+    weakref runs all of its own finalisers in one go. This is registered after the first of them, so that it
+    runs earlier; and once, because atexit keeps a place for each function that was ever registered.
+    """
+    atexit.register(_release_all)
+
+
+def _release_all() -> None:
+    for finalizer in reversed(list(_unreleased.values())):
+        finalizer()
