@@ -25,6 +25,8 @@ _ALL_TILES = 0x7F
 """Tile number in tileconfig0 that addresses all tiles."""
 _RUN_STATUS = {0: 0, 1: 1, 2: 4, 3: 2}
 """Run control (idle, run, halt, single step) to run status (idle, run, halted, single step)."""
+_ENGINES = tuple({*RUN_CONTROLS, *TILE_RUN_CONTROLS} - {Register.scalarCoreRunControl})
+"""Run controls of the units that accept frames, besides the scalar core."""
 _INTERRUPTS = {
     # control, status
     Interrupt.FATAL_ERROR: (Register.fatal_err_int_control, Register.fatal_err_int_status),
@@ -63,10 +65,13 @@ class RegisterFile:
     def __init__(self, celsius: float) -> None:
         self._celsius = celsius
         self._values: dict[int, int] = {}
+        self._takes_work: bool | None = None
+        """See `takes_work`; None after a change."""
         self.reset()
 
     def reset(self) -> None:
         """Restore the power-on values."""
+        self._takes_work = None
         thermometer = TEMPERATURE_CODE.put(0, round(662 - (self._celsius - 0.55) * 4))
         self._values = {
             **_RESET_VALUES,
@@ -99,6 +104,7 @@ class RegisterFile:
             return False
         if address in _READ_ONLY:
             return True
+        self._takes_work = None
         if address in _INTERRUPT_STATUS:
             value &= self._values.get(address, 0)
         elif address in _CLEARED_BY_WRITING_1:
@@ -121,9 +127,15 @@ class RegisterFile:
     @property
     def takes_work(self) -> bool:
         """Whether all units that accept frames are enabled; the scalar core may be halted."""
-        engines = {*RUN_CONTROLS, *TILE_RUN_CONTROLS} - {Register.scalarCoreRunControl}
-        started = self[Register.scalarCoreRunControl] in _RUN_STATUS and self[Register.scalarCoreRunControl]
-        return not self.asleep and bool(started) and all(self[register] == 1 for register in engines)
+        if self._takes_work is None:
+            started = self[Register.scalarCoreRunControl]
+            self._takes_work = (
+                not self.asleep
+                and started != 0
+                and started in _RUN_STATUS
+                and all(self[register] == 1 for register in _ENGINES)
+            )
+        return self._takes_work
 
     def _out_of_reach(self, address: int) -> bool:
         return self.asleep and register_width(address) == 8
