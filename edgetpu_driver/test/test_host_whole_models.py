@@ -140,6 +140,15 @@ class TestPipelines:
         check_same(whole_model_host.invoke("chain", x).outputs, by_litert(whole, x))
         whole_model_host.close()
 
+    def test_the_cpu_backend_refuses_a_graph_that_is_compiled_itself(self, whole_models: Path) -> None:
+        (whole_models / "parts.tflite").write_bytes((whole_models / "parts_edgetpu.tflite").read_bytes())
+        whole_model_host = ModelHost(CpuBackend(), [whole_models])
+        with pytest.raises(
+            ModelUnsupportedError, match=r"parts\.tflite is compiled for the Edge TPU; expected"
+        ):
+            whole_model_host.load("parts_edgetpu")
+        whole_model_host.close()
+
 
 @pytest.mark.usefixtures("graphs_in_this_process")
 class TestOverlap:

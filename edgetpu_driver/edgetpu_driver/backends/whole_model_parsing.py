@@ -105,14 +105,14 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
 
 def _on_cpu(files: Sequence[tuple[Path, bytes]], backend: Backend) -> ParsedPlan:
     """A model without an accelerator: a plain graph, or the one next to a compiled model."""
-    paths = [path for path, _ in files]
+    paths, remark = [path for path, _ in files], ""
     graph = whole_graph(paths) if all(map(is_compiled, paths)) else None
     if graph is not None:
         names = ", ".join(path.name for path in paths)
-        plan = plan_segments([(plain_stem(graph), read_model_file(graph), graph)])
-        return ParsedPlan(plan, {}, f"the CPU runs {graph.name}, which {names} was compiled from")
+        files = [(graph, read_model_file(graph))]
+        remark = f"the CPU runs {graph.name}, which {names} was compiled from"
     plan = plan_segments([(plain_stem(path), data, path) for path, data in files])
-    return ParsedPlan(plan, {step: backend.parse_part(step.model) for step in plan.edge_tpu_steps})
+    return ParsedPlan(plan, {step: backend.parse_part(step.model) for step in plan.edge_tpu_steps}, remark)
 
 
 def _packed(
