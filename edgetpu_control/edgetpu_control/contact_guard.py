@@ -20,6 +20,10 @@ from edgetpu_driver.errors import InputError
 MEASURED_OVER = 0.2
 """Seconds before an image over which a growth is measured; chosen on the simulated robot (`make drive`)."""
 
+_RUNAWAY = 2.0
+"""Share of the limits beyond which odometry is wrong: the robot is told to stay within them, and overshoots
+less."""
+
 _WIDTH_IN_SIGMAS = math.sqrt(12)
 """Width of a uniform distribution over its standard deviation."""
 
@@ -117,28 +121,38 @@ class ContactGuard:
         self._stopped = self._stopped_by_detection = False
 
     def ask(self, velocity: Velocity, now: float) -> None:
-        """Take the requested velocity. now: s."""
-        self._asked, self._asked_at = velocity, now
+        """Take the requested velocity; one that is not plausible is ignored. now: s."""
+        if velocity.is_plausible:
+            self._asked, self._asked_at = velocity, now
 
-    def drive(self, velocity: Velocity, now: float) -> None:
-        """Take the velocity that the robot's odometry measured."""
+    def drive(self, velocity: Velocity, now: float) -> bool:
+        """Take the velocity that the robot's odometry measured; False: far beyond the limits, so ignored."""
+        linear, angular = _RUNAWAY * self.limits.linear, _RUNAWAY * self.limits.angular
+        if not (abs(velocity.linear) <= linear and abs(velocity.angular) <= angular):  # NaN is neither
+            return False
         self._lag, self._driven_at = 0.0, now
         self._told.add(now, velocity)
         self._braking.add(now, velocity)
+        return True
 
     def follow(self, velocity: Velocity, now: float) -> None:
-        """Take the velocity that a robot without odometry was given.
+        """Take the velocity that the robot was given; it counts while there is no recent odometry.
 
-        It reacts at any time within its reaction time, and brakes with its deceleration, or harder.
+        The robot reacts at any time within its reaction time, and brakes with its deceleration, or harder.
         """
+        if now - self._driven_at <= self.timeout or not velocity.is_plausible:
+            return
         self._lag = self.settings.reaction_time
         since, before = self._braking.latest
+        if since == self._driven_at:  # measured, when it did not brake yet
+            since = now
         braked = before.linear - self.settings.deceleration * max(now - since, 0.0)
         self._told.add(now, velocity)
         self._braking.add(now, replace(velocity, linear=max(velocity.linear, braked)))
 
     def measure(self, contact: Contact, stamp: float, now: float) -> None:
-        """Take the measurement of an image with this stamp, s."""
+        """Take the measurement of an image with this stamp, s; one ahead of the clock counts as now."""
+        stamp = min(stamp, now)
         if not contact.is_plausible or stamp <= self._seen_at:
             return
         self._advance(now)
@@ -151,11 +165,12 @@ class ContactGuard:
         if contact.approaching and math.isfinite(self.distance.distance):
             self._turned = 0.0
 
-    def detect(self, height: float, stamp: float) -> None:
+    def detect(self, height: float, stamp: float, now: float) -> None:
         """Take the height, as a share of the image's, of the largest detected object; 0: there is none.
 
-        NaN is no measurement.
+        NaN is no measurement. stamp: of the image, s; one ahead of the clock counts as now.
         """
+        stamp = min(stamp, now)
         if height >= 0 and stamp > self._detected_at:
             self._size, self._detected_at = height, stamp
 
@@ -184,9 +199,13 @@ class ContactGuard:
 
     def _advance(self, now: float) -> None:
         """Reduce the distance by the way driven since the last call."""
-        if now < self._now:  # the clock was set back
+        if now < self._now - self.timeout:  # the clock was set back
             self._seen_at = self._detected_at = self._approached_at = self._driven_at = -math.inf
             self.distance.forget()
+        elif now < self._now:  # a correction of the clock: the robot is where it was
+            self._asked_at, self._seen_at = min(self._asked_at, now), min(self._seen_at, now)
+            self._detected_at, self._driven_at = min(self._detected_at, now), min(self._driven_at, now)
+            self._approached_at = min(self._approached_at, now)
         elif math.isfinite(self._now):
             self.distance.drive(*self._driven(self._now, now), now - self._now)
             self._turned += self._told.travelled(self._now - self._lag, now - self._lag).angular

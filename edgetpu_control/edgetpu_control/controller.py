@@ -27,6 +27,10 @@ class Controller:
         """Return how far the robot turned between two times, s, in rad, left positive."""
         return self._history.travelled(since, until).angular
 
+    def _is_set_back(self, now: float) -> bool:
+        """Whether the clock was set back, by more than a correction of it."""
+        return now < self._now - self.timeout
+
     def _advance(self, now: float) -> float:
         """Note the time; return the seconds since the last call, at most `timeout`."""
         seconds = min(max(now - self._now, 0.0), self.timeout)

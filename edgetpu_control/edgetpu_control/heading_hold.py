@@ -9,6 +9,12 @@ from enum import Enum, auto
 from edgetpu_control.controller import Controller
 from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits, clamp
 
+AGAINST = 1.0
+"""rad by which a robot may turn against its commands, more than it obeys them, while a heading is held.
+
+A push turns it less far. With a camera that is upside down, or a motor that runs backwards, it would spin for
+ever."""
+
 
 class HoldState(Enum):
     """What the controller does with the requested turn rate."""
@@ -54,6 +60,9 @@ class HeadingHold(Controller):
         self._reference: object = None
         self.target: float | None = None
         """The wanted heading, in rad since the compass was last reset; None: none is held."""
+        self.turns_against = False
+        """Whether the robot turned against its commands, which ended the hold; none begins by itself then."""
+        self._against = 0.0
 
     @property
     def state(self) -> HoldState:
@@ -71,17 +80,28 @@ class HeadingHold(Controller):
             return
         if reference != self._reference:
             self.target, self._reference = None, reference
+        if self.target is not None:
+            self._compare(yaw - self._yaw, self.turned(self._stamp, stamp))
         self._yaw, self._stamp = yaw, stamp
 
+    def _compare(self, measured: float, commanded: float) -> None:
+        """Release the heading if the robot turns against its commands; both: since the last image, rad."""
+        common = min(abs(measured), abs(commanded))
+        self._against = max(self._against + math.copysign(common, -measured * commanded), 0.0)
+        if self._against > AGAINST:
+            self.target, self.turns_against = None, True
+
     def ask(self, velocity: Velocity, now: float) -> None:
-        """Take the requested velocity. A turn ends the holding of a heading."""
+        """Take the requested velocity, if it is plausible. A turn ends the holding of a heading."""
+        if not velocity.is_plausible:
+            return
         self._asked, self._asked_at = velocity, now
         if abs(velocity.angular) > self.gains.steering_deadband:
             self.target = None
 
     def heading(self, now: float) -> float | None:
         """Return the present heading, rad, extrapolated from the last measured one; None: not known."""
-        if not 0 <= now - self._stamp <= self.timeout:
+        if now - self._stamp > self.timeout:
             return None
         return self._yaw + self.turned(self._stamp, now)
 
@@ -91,15 +111,18 @@ class HeadingHold(Controller):
         if heading is None or not math.isfinite(angle):
             return False
         # Relative to the held heading, if any, so that successive turns add up.
-        self.target = (heading if self.target is None else self.target) + angle
+        self._hold((heading if self.target is None else self.target) + angle)
         return True
 
     def turn_to(self, yaw: float, now: float) -> bool:
         """Hold this heading, rad since the compass was last reset; False if no heading is known."""
         if self.heading(now) is None or not math.isfinite(yaw):
             return False
-        self.target = yaw
+        self._hold(yaw)
         return True
+
+    def _hold(self, target: float) -> None:
+        self.target, self.turns_against, self._against = target, False, 0.0
 
     def release(self) -> None:
         """Hold no heading until one, or straight on, is requested."""
@@ -112,7 +135,9 @@ class HeadingHold(Controller):
 
     def command(self, now: float) -> Velocity | None:
         """Return the velocity from now on; None while nothing is requested and the robot stands. now: s."""
-        if now < self._now:  # the clock was set back
+        if (
+            self._is_set_back(now) or self._stamp - now > self.timeout
+        ):  # a stamp far ahead hides all later ones
             self.target, self._asked, self._stamp = None, STANDSTILL, -math.inf
         seconds = self._advance(now)
         self._forget_what_is_old(now)
@@ -131,8 +156,10 @@ class HeadingHold(Controller):
         """Hold the present heading once the robot is to drive straight on and no longer turns."""
         straight = self._asked.linear != 0 and abs(self._asked.angular) <= self.gains.steering_deadband
         turning = abs(self.velocity.angular) > self.gains.steering_deadband
-        if self.target is None and self.gains.hold_when_straight and straight and not turning:
-            self.target = self.heading(now)
+        wanted = self.gains.hold_when_straight and not self.turns_against
+        heading = self.heading(now)
+        if self.target is None and heading is not None and wanted and straight and not turning:
+            self._hold(heading)
 
     def _turning(self, now: float) -> float:
         error = self.error(now)

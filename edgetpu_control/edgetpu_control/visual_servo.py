@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from edgetpu_control.controller import Controller
-from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits
+from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits, clamp
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,10 @@ POSITION_SHARE, MOTION_SHARE = 0.4, 0.03
 Of an alpha-beta filter; it follows a target that starts to move within ten images. Chosen by
 `make drive`."""
 
+SHORTEST = 0.005
+"""s between two images at least: the fastest cameras take 200 images per second. Stamps nearer to each other,
+as after a stall, would make any change of the bearing a great speed."""
+
 
 class _TargetDirection:
     """The bearing of a target that moves by itself, as seen by a robot that turns."""
@@ -34,12 +38,16 @@ class _TargetDirection:
         self.rate = 0.0
         """By the target's own motion, rad/s, right positive."""
 
-    def update(self, bearing: float, turned: float, stamp: float) -> None:
-        """Take the bearing in an image; turned: by the robot since the image before, rad, left positive."""
+    def update(self, bearing: float, turned: float, stamp: float, fastest: float) -> None:
+        """Take the bearing in an image.
+
+        turned: by the robot since the image before, rad, left positive. fastest: of targets, rad/s.
+        """
         seconds = stamp - self.stamp
         expected = self.bearing + turned + self.rate * seconds
         self.bearing = expected + POSITION_SHARE * (bearing - expected)
-        self.rate += MOTION_SHARE * (bearing - expected) / seconds
+        change = MOTION_SHARE * (bearing - expected) / max(seconds, SHORTEST)
+        self.rate = clamp(self.rate + change, fastest)
         self.stamp = stamp
 
 
@@ -98,22 +106,22 @@ class VisualServo(Controller):
         if known is None or stamp - known.stamp > self.timeout:
             self._direction = _TargetDirection(target.bearing, stamp)
         else:
-            known.update(target.bearing, self.turned(known.stamp, stamp), stamp)
+            # A target that is faster than the robot can turn is not followed.
+            known.update(target.bearing, self.turned(known.stamp, stamp), stamp, self.limits.angular)
         self._side = math.copysign(1.0, -target.bearing)
         self.look(stamp)
 
     def command(self, now: float) -> Velocity | None:
         """Return the velocity from now on; None while there is no target and the robot stands. now: s.
 
-        The first call after the clock was set back forgets the target.
+        The first call after the clock was set back forgets the target, as does one with a stamp far ahead.
         """
-        if now < self._now:
+        ahead = max(self._looked_at, self._direction.stamp if self._direction else -math.inf) - now
+        if self._is_set_back(now) or ahead > self.timeout:
             self._direction, self._looked_at = None, -math.inf
         seconds = self._advance(now)
         direction = self._direction
-        if direction is not None and now - direction.stamp > self.timeout:
-            direction = None
-        if direction is not None:
+        if direction is not None and now - direction.stamp <= self.timeout:
             return self._approach(self._wanted(direction), seconds)
         search = self._search()
         if search == self.velocity == STANDSTILL:

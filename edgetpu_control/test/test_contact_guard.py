@@ -234,16 +234,16 @@ class TestDetections:
         ("height", "speed"), [(0.0, 0.5), (0.4, 0.5), (0.6, 0.25), (0.8, 0.0), (1.0, 0.0)]
     )
     def test_slow_the_robot_by_their_height(self, guard: ContactGuard, height: float, speed: float) -> None:
-        guard.detect(height, 1.0)
+        guard.detect(height, 1.0, 1.0)
         assert guard.command(1.0) == Velocity(pytest.approx(speed))
 
     @pytest.mark.parametrize(("height", "stands"), [(0.73, True), (0.71, False)])
     def test_let_a_stopped_robot_go_on_when_they_are_smaller_by_a_tenth(
         self, guard: ContactGuard, height: float, stands: bool
     ) -> None:
-        guard.detect(0.8, 1.0)
+        guard.detect(0.8, 1.0, 1.0)
         guard.command(1.0)
-        guard.detect(height, 1.1)
+        guard.detect(height, 1.1, 1.1)
         velocity = guard.command(1.1)
         assert velocity is not None
         assert (velocity.linear == 0) == stands
@@ -253,7 +253,7 @@ class TestDetections:
         assert guard.restriction is Restriction.DETECTION
 
     def test_without_a_height_leave_the_robot_blind(self, guard: ContactGuard) -> None:
-        guard.detect(math.nan, 1.0)
+        guard.detect(math.nan, 1.0, 1.0)
         assert guard.command(1.0) == Velocity(0.0)
         assert guard.restriction is Restriction.DETECTION
 

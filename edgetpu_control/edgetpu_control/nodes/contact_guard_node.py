@@ -21,7 +21,7 @@ from edgetpu_control.nodes.control_parameters import (
     limit_settings,
     live,
 )
-from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity
+from edgetpu_control.velocity import STANDSTILL, Velocity
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_msgs.msg import TimeToContact
@@ -130,8 +130,7 @@ class ContactGuardNode(ControlNode):
         """Return the velocity asked for, within what is safe."""
         before = self._guard.restriction
         velocity = self._guard.command(now)
-        if not self.values["use_odometry"]:
-            self._guard.follow(STANDSTILL if velocity is None else velocity, now)
+        self._guard.follow(STANDSTILL if velocity is None else velocity, now)
         if self._guard.restriction is not before:
             self.get_logger().info(
                 f"speed limited by: {self._guard.restriction.value}"
@@ -187,10 +186,8 @@ class ContactGuardNode(ControlNode):
     def _on_odometry(self, message: Odometry) -> None:
         twist = message.twist.twist
         velocity = Velocity(twist.linear.x, twist.angular.z)
-        if velocity.is_plausible:
-            self._guard.drive(velocity, self.now)
-        else:
-            self.skip("odom", f"a velocity of at most {FASTEST:g}; got {velocity}")
+        if not self._guard.drive(velocity, self.now):
+            self.skip("odom", f"a velocity of at most twice max_linear and max_angular; got {velocity}")
 
     def _on_detections(self, message: Any, stamp: float) -> None:
         classes, least = self.values["detection_classes"], self.values["min_score"]
@@ -201,7 +198,7 @@ class ContactGuardNode(ControlNode):
             if (not classes or result.hypothesis.class_id in classes) and result.hypothesis.score >= least
         ]
         if all(height >= 0 for height in heights):  # NaN is not
-            self._guard.detect(max(heights, default=0.0) / self.values["image_height"], stamp)
+            self._guard.detect(max(heights, default=0.0) / self.values["image_height"], stamp, self.now)
         else:
             self.skip("object_detector/detections", f"heights in px; got {heights}")
 

@@ -34,6 +34,8 @@ class ControlNode(BaseNode):
 
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
+        self._moves = False
+        """Whether the last velocity was none of a robot that stands."""
 
     @abstractmethod
     def command(self, now: float) -> Velocity | None:
@@ -53,19 +55,24 @@ class ControlNode(BaseNode):
     def subscribe_result(
         self, message_type: type[Any], topic: str, measured: Callable[[Any, float], None]
     ) -> None:
-        """Call `measured` with each timely message and the time of its image, s."""
+        """Call `measured` with each timely message and the time of its image, s, at most the present one."""
 
         def on_message(message: Any) -> None:
             self.counters.received += 1
             stamp = stamp_of(message)
-            if is_timely(self, topic, self.now - stamp):
-                measured(message, stamp)
+            now = self.now
+            if is_timely(self, topic, now - stamp):
+                measured(message, min(stamp, now))
 
         # The newest counts, and best effort is compatible with every publisher.
         self.create_subscription(message_type, topic, on_message, qos_profile_sensor_data)
 
     def subscribe_velocity(self, topic: str, asked: Callable[[Velocity], None]) -> None:
-        """Call `asked` with each plausible velocity received; one with a stamp must be timely."""
+        """Call `asked` with each plausible velocity received; one with a stamp must be timely.
+
+        Of a robot that can also drive sideways only the forward velocity and the turn are passed on, as no
+        camera of these nodes looks there.
+        """
         stamped: bool = self.values["stamped"]
 
         def on_message(message: Any) -> None:
@@ -74,10 +81,16 @@ class ControlNode(BaseNode):
                 return
             twist = message.twist if stamped else message
             velocity = Velocity(twist.linear.x, twist.angular.z)
-            if velocity.is_plausible:
-                asked(velocity)
-            else:
+            if not velocity.is_plausible:
                 self.skip(topic, f"a velocity of at most {FASTEST:g}; got {velocity}")
+                return
+            if twist.linear.y:
+                self.complain_once(
+                    (topic, "sideways"),
+                    f"velocities on {self.resolve_topic_name(topic)} are passed on without linear.y: "
+                    "this node drives forward, backward and turns only",
+                )
+            asked(velocity)
 
         self.create_subscription(TwistStamped if stamped else Twist, topic, on_message, QOS_COMMANDS)
 
@@ -102,15 +115,25 @@ class ControlNode(BaseNode):
         """Return the error that ends a node whose controller refuses the parameters."""
         return FatalError(f"parameters of {self.full_name}: {error}")
 
+    def destroy_node(self) -> None:
+        """Stop the robot, which may keep its last velocity until it gets another, and leave the graph."""
+        if self._moves:
+            self._send(STANDSTILL)
+        super().destroy_node()
+
     def _publish(self) -> None:
         try:
             velocity = self.command(self.now)
         except Exception:
-            self._commands.send(STANDSTILL)  # a robot may keep its last velocity until it gets another
+            self._send(STANDSTILL)
             raise
         if velocity is not None:
-            self._commands.send(velocity)
+            self._send(velocity)
             self.counters.results += 1
+
+    def _send(self, velocity: Velocity) -> None:
+        self._commands.send(velocity)
+        self._moves = velocity != STANDSTILL
 
 
 def is_valid(message: Any, *numbers: float) -> bool:

@@ -19,6 +19,11 @@ from edgetpu_msgs.msg import Heading
 
 _GAINS = HoldGains()
 
+TURNS_AGAINST = (
+    "the heading is released, as the robot turned against the velocities it got: is the camera upside down, "
+    "or does angular.z > 0 turn the robot to the right? Call ~/hold, or turn, to try again"
+)
+
 
 class HeadingHoldNode(ControlNode):
     """Turns the robot by the visual compass, and keeps its heading while it is to drive straight on."""
@@ -68,10 +73,16 @@ class HeadingHoldNode(ControlNode):
     def command(self, now: float) -> Velocity | None:
         """Return the velocity that keeps or reaches the heading; publish the remaining angle."""
         velocity = self._hold.command(now)
+        if self._hold.turns_against:
+            self.complain_once("against", TURNS_AGAINST, error=True)
         error = self._hold.error(now)
         if not math.isnan(error):
             self._error.publish(Float64(data=float(error)))
         return velocity
+
+    def problems(self) -> list[str]:
+        """Return what keeps this node from holding a heading."""
+        return [TURNS_AGAINST] if self._hold.turns_against else []
 
     def on_parameter(self, name: str, value: Any) -> None:
         """Apply a new value at once."""
