@@ -15,7 +15,7 @@ from types import FrameType
 from edgetpu_driver.node_kit.memory_limit import limit_memory
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
 from edgetpu_driver.node_kit.stop_signals import stop_signals
-from edgetpu_driver.node_kit.unused_memory import map_large_blocks, reuse_large_blocks
+from edgetpu_driver.node_kit.unused_memory import reuse_large_blocks
 
 LIBRARY_LIMITS = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -44,8 +44,6 @@ def driver() -> int:
 def run_node(name: str) -> int:
     """Run the node of that name in this process."""
     _prepare()
-    if name == DRIVER:  # it gets matrices, not images
-        reuse_large_blocks()
     entry = all_nodes().get(name)
     if entry is None:
         print(f"{name}: no installed package offers a node of this name", file=sys.stderr)
@@ -70,7 +68,7 @@ def _prepare() -> None:
         os.environ.setdefault(name, value)
     sys.setswitchinterval(SWITCH_INTERVAL)
     limit_memory()
-    map_large_blocks()
+    reuse_large_blocks()
 
 
 def _fill_standard_streams() -> None:
