@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from typing import Any
 
 import cv2
@@ -21,29 +20,6 @@ Exact sums take a fifth to four fifths of the time of INTER_AREA up to here (gre
 
 MAX_GREY = 255
 """Largest value of a pixel. Given by uint8."""
-
-
-class _Scratch(threading.local):
-    """Arrays for intermediate sums, kept by each thread for the next image.
-
-    In the nodes, large blocks come from the system and go back to it (node_kit/unused_memory.py): the page
-    faults of fresh arrays would take as long as the sums.
-    """
-
-    def __init__(self) -> None:
-        self._memory: dict[str, NDArray[np.uint8]] = {}
-
-    def array(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """An uninitialised array, valid until the thread requests the same name again."""
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        memory = self._memory.get(name)
-        if memory is None or memory.size < size:
-            memory = self._memory[name] = np.empty(size, np.uint8)
-        array: NDArray[Any] = memory[:size].view(dtype).reshape(shape)
-        return array
-
-
-_scratch = _Scratch()
 
 
 def resize(image: Pixels, height: int, width: int) -> Pixels:
@@ -66,13 +42,11 @@ def resize(image: Pixels, height: int, width: int) -> Pixels:
     largest, block = MAX_GREY, column_block
     if width * column_block == columns and _has_exact_pairs(image, row_block, column_block):
         pixels, largest, block = _sum_pairs(image), 2 * MAX_GREY, column_block // 2
-    sums = _sum_rows(pixels, height, largest, "sums of rows")
+    sums = _sum_rows(pixels, height, largest)
     # A row for each column of a block, as adding long rows takes less time than adding short ones.
     blocks = sums.reshape(-1, block, *image.shape[2:])
-    shape = block, len(blocks), *image.shape[2:]
-    columns_of_blocks = cv2.transpose(blocks, _scratch.array("columns of blocks", shape, sums.dtype))
     cells = width * column_block // columns
-    sums = _sum_rows(columns_of_blocks, cells, largest * row_block, "sums of columns")
+    sums = _sum_rows(cv2.transpose(blocks), cells, largest * row_block)
     if cells > 1:
         sums = cv2.transpose(sums)
     # In float32 the nearest mean that is no tie is 100 steps away from one, as sums of uint16 have weights
@@ -95,14 +69,13 @@ def _has_exact_pairs(image: Pixels, row_block: int, column_block: int) -> bool:
 def _sum_pairs(image: Pixels) -> NDArray[np.uint16]:
     """Sums of two neighbouring columns, [H, W] -> [H, W / 2]: half as many numbers to add later."""
     pairs = image.view(np.uint16)  # 256 a + b
-    sums: NDArray[np.uint16] = _scratch.array("pairs", pairs.shape, np.uint16)
-    np.right_shift(pairs, 8, out=sums)
+    sums: NDArray[np.uint16] = np.right_shift(pairs, 8)
     np.multiply(sums, 255, out=sums)
     return np.subtract(pairs, sums, out=sums)
 
 
-def _sum_rows(image: NDArray[Any], cells: int, largest: int, name: str) -> NDArray[Any]:
-    """Exact weighted sums of rows, [H, W] or [H, W, 3] -> [cells, W(, 3)], in the scratch array `name`.
+def _sum_rows(image: NDArray[Any], cells: int, largest: int) -> NDArray[Any]:
+    """Exact weighted sums of rows, [H, W] or [H, W, 3] -> [cells, W(, 3)].
 
     `largest`: no value of the image is larger; the sums are uint16 if theirs fit, else float64.
 
@@ -113,7 +86,7 @@ def _sum_rows(image: NDArray[Any], cells: int, largest: int, name: str) -> NDArr
     parts = cells // math.gcd(len(image), cells)  # q
     dtype = np.uint16 if largest * block < 2**16 else np.float64
     blocks = image.reshape(-1, block, *image.shape[1:])
-    sums = _scratch.array(name, (len(blocks), parts, *image.shape[1:]), dtype)
+    sums: NDArray[Any] = np.empty((len(blocks), parts, *image.shape[1:]), dtype)
     for cell in range(parts):
         first, last = -(-cell * block // parts), (cell + 1) * block // parts  # the whole rows
         np.add.reduce(blocks[:, first:last], axis=1, dtype=dtype, out=sums[:, cell])
