@@ -45,9 +45,12 @@ def test_it_can_spin_until_a_future_is_done(bench: Bench) -> None:
 
 def test_a_wait_ends_after_its_time(bench: Bench) -> None:
     bench.settle()
-    start = time.monotonic()
-    bench.executor.spin_once(0.05)
-    assert 0.04 < time.monotonic() - start < 10.0
+    seconds = []
+    for _ in range(5):  # on a busy machine one of them may be late
+        start = time.monotonic()
+        bench.executor.spin_once(0.05)
+        seconds.append(time.monotonic() - start)
+    assert 0.04 < min(seconds) < 1.0
 
 
 def test_the_end_of_the_context_is_an_external_shutdown(bench: Bench) -> None:
