@@ -16,6 +16,7 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit import model_client
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.remote_model import LoadResult
+from testdata.fake_timers import Clock
 
 
 class DriverWithoutDevice:
@@ -56,3 +57,33 @@ def test_a_client_that_sends_a_request_at_once_logs_each_state_of_a_start_once(
         steps[0]()
     assert lines == ["model 'sums': no device: opening it", "model 'sums' is loaded on /edgetpu as 'own'"]
     assert client.problem == ""
+
+
+class SilentDriver(DriverWithoutDevice):
+    """A transport to a driver that is there, and does not answer."""
+
+    def load(self, *_: Any) -> None: ...
+
+
+def test_a_driver_that_answers_late_is_no_warning_until_the_start_should_be_over(
+    monkeypatch: pytest.MonkeyPatch, graph: Any
+) -> None:
+    lines: list[str] = []
+    steps: list[Callable[[], None]] = []
+    clock = Clock()
+    logger = SimpleNamespace(
+        info=lambda text: lines.append(f"info: {text}"), warning=lambda text: lines.append(f"warning: {text}")
+    )
+    monkeypatch.setattr(graph.node, "get_logger", lambda: logger)
+    monkeypatch.setattr(model_client, "ServiceTransport", SilentDriver)
+    monkeypatch.setattr(model_client, "time", clock)
+    monkeypatch.setattr(model_client, "create_steady_timer", lambda _node, _period, step: steps.append(step))
+    monkeypatch.setattr(graph.node, "destroy_timer", steps.remove)
+    ModelClient(graph.node, "sums", request_timeout=2.0)
+    for seconds in (0.0, 2.1, 0.1, 2.1, 0.1, 2.1):
+        clock.now += seconds
+        steps[0]()
+    assert lines == [
+        "info: model 'sums': no answer from /edgetpu for 2 s",
+        "warning: model 'sums': no answer from /edgetpu for 2 s",
+    ]

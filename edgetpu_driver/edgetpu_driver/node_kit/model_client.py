@@ -358,15 +358,15 @@ class ModelClient:
     def _give_up(self, problem: str) -> None:
         """Start over because the driver does not answer."""
         self._choice.failed(self._driver)
-        self._leave(problem)
+        self._leave(problem, usual_at_start=self._state is ClientState.LOADING)
 
-    def _leave(self, problem: str) -> None:
+    def _leave(self, problem: str, *, usual_at_start: bool = False) -> None:
         """Forget the loaded model and answer the request under way with an error."""
         if self._transport is not None:
             self._transport.cancel()
         fail = self._fail if self._state is ClientState.BUSY else _ignore
         self._unconfirmed = False
-        self._unload(problem)
+        self._unload(problem, usual_at_start=usual_at_start)
         fail(UnavailableError(problem))
 
     def _unload(self, problem: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
