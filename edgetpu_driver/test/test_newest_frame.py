@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 
-from edgetpu_driver.node_kit.newest_frame import PATIENCE, Backlog, NewestFrame
+from edgetpu_driver.node_kit.newest_frame import MAX_WAIT, PATIENCE, Backlog, NewestFrame
 
 
 class Work:
@@ -20,6 +20,20 @@ class Work:
         if self.ready:
             self.begun.append(frame)
         return self.ready
+
+
+class Clock:
+    """A clock that advances by `step` seconds each time that it is read."""
+
+    def __init__(self, step: float) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+LONG, SHORT = 1.01 * MAX_WAIT, MAX_WAIT / 100
 
 
 def test_an_idle_worker_begins_at_once() -> None:
@@ -51,7 +65,7 @@ def test_of_more_frames_than_that_the_oldest_are_replaced_and_counted() -> None:
 
 def test_work_that_stays_late_gets_the_newest_frame_until_none_waits() -> None:
     work = Work()
-    gate = NewestFrame(work.start)
+    gate = NewestFrame(work.start, Clock(LONG))
     gate.offer(0)
     for frame in range(1, PATIENCE + 2):  # at each end of work a frame waits
         gate.offer(frame)
@@ -66,6 +80,31 @@ def test_work_that_stays_late_gets_the_newest_frame_until_none_waits() -> None:
         gate.offer(frame)
     gate.finished()
     assert (work.begun, gate.dropped) == ([12, 20, 21], 2)
+
+
+def test_work_at_which_frames_wait_briefly_is_not_too_slow() -> None:
+    work = Work()
+    gate = NewestFrame(work.start, Clock(SHORT))
+    gate.offer(0)
+    for frame in range(1, 2 * PATIENCE):
+        gate.offer(frame)
+        if frame > 1:  # two frames wait at each end of work
+            gate.finished()
+    assert gate.dropped == 0
+
+
+def test_a_node_that_needs_most_of_its_cameras_period_works_off_a_delay() -> None:
+    period, work, clock = 1 / 150, Work(), Clock(0.0)
+    gate = NewestFrame(work.start, clock)
+    arrived = 0
+    for done in range(100):
+        due = 4 + int(done * 0.9)  # four frames have waited, and work takes 0.9 periods
+        for frame in range(arrived, due):
+            gate.offer(frame)
+        arrived = due
+        clock.now += 0.9 * period
+        gate.finished()
+    assert (gate.dropped, arrived - len(work.begun)) == (0, 0)
 
 
 def test_a_frame_that_could_not_be_begun_waits_for_resume() -> None:
@@ -143,7 +182,7 @@ def test_frames_queued_in_a_hiccup_are_all_processed() -> None:
 
 
 def test_a_node_that_stays_behind_takes_the_newest_frame() -> None:
-    backlog = Backlog[int]()
+    backlog = Backlog[int](Clock(LONG))
     for _ in range(PATIENCE):
         assert backlog.select([1, 2]) == ([1, 2], 0)
     assert backlog.select([3, 4, 5]) == ([5], 2)
@@ -151,8 +190,14 @@ def test_a_node_that_stays_behind_takes_the_newest_frame() -> None:
 
 
 def test_a_node_that_has_caught_up_may_have_another_hiccup() -> None:
-    backlog = Backlog[int]()
+    backlog = Backlog[int](Clock(LONG))
     for _ in range(PATIENCE + 1):
         backlog.select([1, 2])
     backlog.select([3])
     assert backlog.select([4, 5]) == ([4, 5], 0)
+
+
+def test_a_node_that_looks_often_takes_all_frames() -> None:
+    backlog = Backlog[int](Clock(SHORT))
+    for _ in range(2 * PATIENCE):
+        assert backlog.select([1, 2]) == ([1, 2], 0)

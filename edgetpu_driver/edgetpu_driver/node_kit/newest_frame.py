@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -11,19 +12,26 @@ from rclpy.subscription import Subscription
 T = TypeVar("T")
 
 PATIENCE = 8
-"""Consecutive rounds in which frames may have queued before a node counts as too slow for its camera.
+"""Ends of work at which frames may have waited for long before a node counts as too slow for its camera.
 
 With 4, a node that needs nearly all of its camera's period dropped an image now and then. Row: bench
 five_nodes, rate without loss.
+"""
+
+MAX_WAIT = 0.03
+"""Seconds that frames may wait without the work counting as too slow.
+
+Derived: about a period of a camera of 30 Hz, so a node too slow for it hardly gets older frames. A camera
+of 150 Hz sends four frames meanwhile, which a node that keeps up works off.
 """
 
 
 class NewestFrame(Generic[T]):
     """A short queue in front of work that handles one frame at a time.
 
-    Frames that arrive during a short delay are all processed, in order. When frames have waited at each of
-    the last `PATIENCE` ends of work, the work is too slow for the camera: from then on, until none waits, the
-    newest frame only is kept. The same holds while the work cannot be started.
+    Frames that arrive during a short delay are all processed, in order. When frames have waited for more than
+    MAX_WAIT at more than PATIENCE ends of work since none waited, the work is too slow for the camera: from
+    then on, until none waits, the newest frame only is kept. The same holds while the work cannot be started.
 
     `start` begins to process a frame and returns whether it could. When the processing is done `finished`
     must be called, by the callback of an asynchronous request or before `start` returns. A frame that could
@@ -31,12 +39,13 @@ class NewestFrame(Generic[T]):
     discarded. All calls come from one thread.
     """
 
-    def __init__(self, start: Callable[[T], bool]) -> None:
-        self._start = start
-        self._waiting: deque[T] = deque()
+    def __init__(self, start: Callable[[T], bool], clock: Callable[[], float] = time.monotonic) -> None:
+        self._start, self._clock = start, clock
+        self._waiting: deque[tuple[T, float]] = deque()
+        """Frames with their times of arrival, s."""
         self._busy = False
         self._late = 0
-        """Ends of work in succession at which frames waited."""
+        """Ends of work since none waited at which a frame had waited for more than MAX_WAIT."""
         self.dropped = 0
         """Number of frames that were replaced by a newer one before they were started."""
 
@@ -51,14 +60,17 @@ class NewestFrame(Generic[T]):
         `replaced`: number of older frames that a `Backlog` skipped in favour of this one.
         """
         self.dropped += replaced
-        self._waiting.append(frame)
+        self._waiting.append((frame, self._clock()))
         self._keep(PATIENCE if self._late <= PATIENCE else 1)
         self.resume()
 
     def finished(self) -> None:
         """End the processing of the present frame and start the next one."""
         self._busy = False
-        self._late = self._late + 1 if self._waiting else 0
+        if not self._waiting:
+            self._late = 0
+        elif self._clock() - self._waiting[0][1] > MAX_WAIT:
+            self._late += 1
         if self._late > PATIENCE:
             self._keep(1)
         self.resume()
@@ -66,14 +78,14 @@ class NewestFrame(Generic[T]):
     def put_back(self, frame: T) -> None:
         """End the processing of this frame without a result; it waits again unless a newer one does."""
         self._busy = False
-        self._waiting.appendleft(frame)
+        self._waiting.appendleft((frame, self._clock()))
         self._keep(1)
 
     def resume(self) -> None:
         """Try to start the next frame, for example because the model has become ready."""
         if self._busy or not self._waiting:
             return
-        frame = self._waiting.popleft()
+        frame, _ = self._waiting.popleft()
         self._busy = True
         try:
             started = self._start(frame)
@@ -94,17 +106,25 @@ class Backlog(Generic[T]):
     """Selects frames from a queue: all of them after a short delay, the newest if the node is too slow.
 
     A node that keeps up with its camera processes the frames that queued during a delay within a few rounds.
-    One that finds frames queued in every round would never catch up, so it processes only the newest.
+    One that finds frames queued for more than MAX_WAIT in every round would never catch up, so it processes
+    only the newest.
     """
 
-    def __init__(self, patience: int = PATIENCE) -> None:
-        self._patience = patience
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+        """Time of the last selection, s: what waits has arrived since."""
         self._rounds = 0
 
     def select(self, waiting: list[T]) -> tuple[list[T], int]:
         """Return the frames to process of those that wait, oldest first, and the number of the others."""
-        self._rounds = self._rounds + 1 if len(waiting) > 1 else 0
-        if self._rounds <= self._patience:
+        now = self._clock()
+        waited, self._last = now - self._last, now
+        if len(waiting) <= 1:
+            self._rounds = 0
+        elif waited > MAX_WAIT:
+            self._rounds += 1
+        if self._rounds <= PATIENCE:
             return waiting, 0
         return waiting[-1:], len(waiting) - 1
 
