@@ -273,6 +273,11 @@ class RotationAligner:
         contrast = (key.points[0] ** 2).sum(axis=0)
         return float(contrast[inside].sum()) / key.contrast
 
+    def any_in_view(self, points: Floats, rotation: Matrix) -> bool:
+        """Whether a view with this rotation shows any point of a key that is not 0: [points]."""
+        inside = self._inside(np.rint(self._projection.cells(rotation, self._rays)))
+        return bool(points[inside].any())
+
     def align(self, key: Key, view: View, guess: Matrix) -> Alignment:
         """Find the rotation from the key's optical frame to the view's, starting from a guess.
 

@@ -120,6 +120,8 @@ class SteadyCourse:
         """The alignment, from a guess, of what does not follow `found`; None if there is not enough of it."""
         aligner, key = self._aligner, keyframe.key
         rest = aligner.not_following(found)
+        if not aligner.any_in_view(rest, guess):
+            return None
         other = aligner.align(dataclasses.replace(self._whole_key(key), standing=rest), view, guess)
         if (
             not other.converged
