@@ -34,7 +34,7 @@ def shares(pixels: int, cells: int) -> NDArray:
 
 @pytest.mark.parametrize(
     ("height", "width"),
-    [(480, 640), (720, 1280), (128, 96), (64, 100), (70, 70), (600, 64)],
+    [(480, 640), (720, 1280), (375, 1242), (128, 96), (64, 100), (70, 70), (600, 64)],
 )
 @pytest.mark.parametrize("channels", [(), (3,)], ids=["grey", "rgb"])
 def test_resizing_rounds_the_exact_average(height: int, width: int, channels: tuple[int, ...]) -> None:
@@ -75,3 +75,15 @@ def test_resizing_has_no_bias() -> None:
 
 def test_small_images_are_interpolated() -> None:
     assert resize(np.array([[0, 100]], np.uint8), 1, 4).tolist() == [[0, 25, 75, 100]]
+
+
+def test_sizes_that_share_no_factor_are_averaged_exactly() -> None:
+    image = RANDOM.integers(0, 256, (131, 97), np.uint8)
+    exact = shares(131, 64) @ image.astype(float) @ shares(97, 64).T
+    assert np.abs(resize(image, 64, 64) - exact).max() <= 0.5 + 1e-9
+
+
+def test_an_image_of_many_strips_is_summed_in_all_of_them() -> None:
+    levels = np.repeat(np.arange(64, dtype=np.uint8), 40)
+    image = np.repeat(levels[:, np.newaxis], 2560, axis=1)
+    assert np.array_equal(resize(image, 64, 64), np.repeat(levels[::40, np.newaxis], 64, axis=1))
