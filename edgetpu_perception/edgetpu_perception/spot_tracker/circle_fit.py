@@ -45,23 +45,20 @@ _MIN_ARC_PARTS = 8
 
 
 class Outline(NamedTuple):
-    """Points of an outline with their outward normals and weights, cells; float64 [n] each."""
+    """Points of an outline with their outward normals and weights, cells."""
 
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    x_normal: NDArray[np.float64]
-    y_normal: NDArray[np.float64]
-    weights: NDArray[np.float64]
-
-    def at(self, index: NDArray[np.intp]) -> Outline:
-        """Some of its points."""
-        return Outline(*(values[index] for values in self))
+    values: NDArray[np.float64]
+    """A row each of x, y, x and y of the normals, and weights, [5, n]."""
 
     def near(self, x: float, y: float, radius: float, distance: float) -> Outline:
         """Its points within a distance from a circle."""
-        right, down = self.x - x, self.y - y
+        right, down = self.values[0] - x, self.values[1] - y
         apart = np.abs(np.sqrt(right * right + down * down) - radius)
         return self.at(np.flatnonzero(apart < distance))
+
+    def at(self, index: NDArray[np.intp]) -> Outline:
+        """Some of its points."""
+        return Outline(self.values.take(index, axis=1))
 
 
 @dataclass(frozen=True)
@@ -76,13 +73,14 @@ class FittedCircle:
     @property
     def angles(self) -> NDArray[np.float64]:
         """Direction of each of its points from the centre, rad."""
-        angles: NDArray[np.float64] = np.arctan2(self.points.y - self.y, self.points.x - self.x)
+        x, y = self.points.values[:2]
+        angles: NDArray[np.float64] = np.arctan2(y - self.y, x - self.x)
         return angles
 
     @property
     def covered_share(self) -> float:
         """Share of the circle that has outline points."""
-        parts = max(round(2 * math.pi * self.radius / _ARC_PART_CELLS), _MIN_ARC_PARTS)
+        parts = _arc_parts(self.radius)
         part = np.floor((self.angles / (2 * math.pi) + 0.5) * parts).astype(np.intp) % parts
         return np.count_nonzero(np.bincount(part)) / parts
 
@@ -105,18 +103,16 @@ def find_circles(
     radii = RADII_CELLS.astype(np.float32)
     rows, columns = ((size + 2 * _CENTER_MARGIN_CELLS) // _VOTE_CELL for size in shape)
     # Votes out of range go to a border, which is cut off below; filtering them out would be slower.
+    values = outline.values
     x, y = (
-        np.clip(_squares(value, normal, radii), 0.0, count + 1.0)
-        for value, normal, count in (
-            (outline.x, outline.x_normal, columns),
-            (outline.y, outline.y_normal, rows),
-        )
+        np.clip(_squares(values[axis], values[axis + 2], radii), 0.0, count + 1.0)
+        for axis, count in enumerate((columns, rows))
     )
     y *= columns + 2
     y += x
     y *= len(radii)
     y += np.arange(len(radii), dtype=np.float32)
-    weights = np.repeat(outline.weights, len(radii))
+    weights = np.repeat(values[4], len(radii))
     places = (rows + 2) * (columns + 2) * len(radii)
     votes = np.bincount(y.ravel().astype(np.intp), weights, places).astype(np.float32)
     votes = votes.reshape(rows + 2, columns + 2, -1)[1:-1, 1:-1]
@@ -146,32 +142,69 @@ def _squares(
 
 
 def fit_circle(
-    outline: Outline, start: tuple[float, float, float], distances: Sequence[float]
+    outline: Outline, start: tuple[float, float, float], distances: Sequence[float], least_share: float = 0.0
 ) -> FittedCircle | None:
     """Fit a circle (Kasa 1976), starting from another one; None if the outline does not support one.
 
     `start`: centre and radius; `distances`: the largest distance of an outline point from the circle in each
-    of the successive fits; cells.
+    of the successive fits; cells. `least_share`: share of the circle that must have outline points. No
+    further fit is made once too few of them are left for that.
     """
     x, y, radius = start
     part, first = outline.near(x, y, radius, _NEAR_CELLS), start
     for near in distances:
         if math.dist((x, y), first[:2]) + abs(radius - first[2]) + near > _NEAR_CELLS:
             part, first = outline.near(x, y, radius, _NEAR_CELLS), (x, y, radius)
-        right, down = part.x - x, part.y - y
-        squared = right * right + down * down
-        distance = np.sqrt(squared)
-        facing = right * part.x_normal + down * part.y_normal > MIN_NORMAL_COSINE * distance
-        counted = np.flatnonzero((np.abs(distance - radius) < near) & facing)
-        if len(counted) < MIN_OUTLINE_POINTS:
+        terms = _terms(part, x, y)
+        counted = _is_on_circle(part, terms, radius, near)
+        if np.count_nonzero(counted) < max(MIN_OUTLINE_POINTS, least_share * _arc_parts(radius)):
             return None
-        terms = np.empty((4, len(counted)))  # squared = 2 x right + 2 y down + constant
-        terms[0], terms[1], terms[2], terms[3] = 2 * right[counted], 2 * down[counted], 1.0, squared[counted]
-        products = (terms * np.square(part.weights[counted])) @ terms.T
-        try:
-            x_move, y_move, constant = np.linalg.solve(products[:3, :3], products[:3, 3]).tolist()
-        except np.linalg.LinAlgError:  # all points on a line
+        moved = _solved(((terms * (np.square(part.values[4]) * counted)) @ terms.T).tolist())
+        if moved is None:
             return None
+        x_move, y_move, constant = moved
         x, y = x + x_move, y + y_move
         radius = math.sqrt(max(constant + x_move**2 + y_move**2, 1.0))
-    return FittedCircle(x, y, radius, part.at(counted))
+    return FittedCircle(x, y, radius, part.at(np.flatnonzero(counted)))
+
+
+def _terms(part: Outline, x: float, y: float) -> NDArray[np.float64]:
+    """Of each point as seen from a centre: right, down, 1, and the squared distance; [4, n]."""
+    terms = np.empty((4, part.values.shape[1]))
+    np.subtract(part.values[:2], ((x,), (y,)), out=terms[:2])
+    terms[2] = 1.0
+    squares = np.square(terms[:2])
+    np.add(squares[0], squares[1], out=terms[3])
+    return terms
+
+
+def _is_on_circle(part: Outline, terms: NDArray[np.float64], radius: float, near: float) -> NDArray[np.bool_]:
+    """Whether each point is near a circle and its normal points away from the centre, [n]."""
+    distance = np.sqrt(terms[3])
+    right, down = terms[:2] * part.values[2:4]
+    is_near: NDArray[np.bool_] = np.abs(distance - radius) < near
+    distance *= MIN_NORMAL_COSINE
+    is_near &= right + down > distance
+    return is_near
+
+
+def _solved(products: list[list[float]]) -> tuple[float, float, float] | None:
+    """x, y and constant of squared distance = 2 x right + 2 y down + constant, by Cramer's rule.
+
+    `products`: sums of products of any two of `_terms`. None if all points are on a line. For a system this
+    small numpy.linalg.solve takes longer.
+    """
+    (rr, rd, r, rq), (_, dd, d, dq), (_, _, n, q) = products[:3]
+    minor_r, minor_d, minor_1 = dd * n - d * d, d * r - rd * n, rd * d - dd * r
+    determinant = rr * minor_r + rd * minor_d + r * minor_1
+    if determinant == 0.0:
+        return None
+    x = (rq * minor_r + dq * minor_d + q * minor_1) / determinant
+    y = (rq * minor_d + dq * (rr * n - r * r) + q * (rd * r - rr * d)) / determinant
+    constant = (rq * minor_1 + dq * (rd * r - rr * d) + q * (rr * dd - rd * rd)) / determinant
+    return x / 2, y / 2, constant
+
+
+def _arc_parts(radius: float) -> int:
+    """Number of parts of a circle that an outline covers or not."""
+    return max(round(2 * math.pi * radius / _ARC_PART_CELLS), _MIN_ARC_PARTS)

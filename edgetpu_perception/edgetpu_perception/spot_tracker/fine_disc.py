@@ -98,7 +98,7 @@ def _find(
 def _circle(fine: NDArray[np.uint8], start: tuple[float, float, float]) -> FittedCircle | None:
     """The circle by the outline of samples, which are as high as wide; None if too little of it is seen."""
     outline = outline_of(fine, np.ones(2))
-    if len(outline.x) < MIN_OUTLINE_POINTS:
+    if outline.values.shape[1] < MIN_OUTLINE_POINTS:
         return None
-    circle = fit_circle(outline, start, MAX_DISTANCES_SAMPLES)
+    circle = fit_circle(outline, start, MAX_DISTANCES_SAMPLES, MIN_ARC_SHARE)
     return circle if circle is not None and circle.covered_share >= MIN_ARC_SHARE else None

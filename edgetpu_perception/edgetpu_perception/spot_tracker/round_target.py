@@ -65,7 +65,7 @@ class RoundTarget:
 def find_round_target(flat: NDArray[np.uint8]) -> RoundTarget | None:
     """Find the disc with the most complete outline among the non-zero cells of a map [H, W], if any."""
     outline = _outline(flat)
-    if len(outline.x) < MIN_OUTLINE_POINTS:
+    if outline.values.shape[1] < MIN_OUTLINE_POINTS:
         return None
     best = None
     for start in find_circles(outline, flat.shape, MAX_CIRCLES):
@@ -87,7 +87,7 @@ def _outline(flat: NDArray[np.uint8]) -> Outline:
         outwards / np.maximum(np.linalg.norm(outwards, axis=1, keepdims=True), 1e-6)
     ).T.copy()
     x_points, y_points = np.concatenate([x + 0.5, u]), np.concatenate([y, v + 0.5])
-    return Outline(x_points, y_points, x_normal, y_normal, np.ones(len(x_points)))
+    return Outline(np.stack([x_points, y_points, x_normal, y_normal, np.ones(len(x_points))]))
 
 
 def _target(flat: NDArray[np.uint8], circle: FittedCircle) -> RoundTarget | None:

@@ -123,7 +123,7 @@ def find_shaded_disc(grey: NDArray[np.uint8], aspect: float) -> ShadedDisc | Non
     scale = np.array([math.sqrt(aspect), 1.0 / math.sqrt(aspect)])
     least = LEVEL_SHARE * quantile(cells_below(grey), TOP_QUANTILE)
     outline = outline_of(grey, scale)
-    if len(outline.x) < MIN_OUTLINE_POINTS:
+    if outline.values.shape[1] < MIN_OUTLINE_POINTS:
         return None
     rows, columns = grey.shape
     shape = math.ceil(rows * scale[1]), math.ceil(columns * scale[0])
@@ -131,7 +131,7 @@ def find_shaded_disc(grey: NDArray[np.uint8], aspect: float) -> ShadedDisc | Non
     bright_cells = cv2.threshold(grey, least - 1.0, 1, cv2.THRESH_BINARY)[1]
     sides = scale.tolist()
     starts = (start for start in starts if _may_be_bright(bright_cells, start, sides))
-    fitted = (fit_circle(outline, start, MAX_DISTANCES_CELLS) for start in starts)
+    fitted = (fit_circle(outline, start, MAX_DISTANCES_CELLS, ARC_SHARE[0]) for start in starts)
     discs = [_disc(grey, circle, scale) for circle in fitted if circle is not None]
     bright = [disc for disc in discs if disc is not None and disc.level >= least]
     if not bright:
@@ -179,9 +179,9 @@ def outline_of(grey: NDArray[np.uint8], scale: NDArray[np.float64]) -> Outline:
     steep, x_slope, y_slope = (each.ravel()[place] for each in (slope, x_slope, y_slope))
     offset = 0.5 * (after - before) / np.maximum(peak, 1e-3)
     x, y = column + 1 + offset * across, row + 1 + offset * ~across
-    x_normal, y_normal = ((each / -steep).astype(np.float64) for each in (x_slope, y_slope))
-    weights = np.minimum(steep / FULL_STEP, 1.0).astype(np.float64)
-    return Outline(x * scale[0], y * scale[1], x_normal, y_normal, weights)
+    x_normal, y_normal = x_slope / -steep, y_slope / -steep
+    weights = np.minimum(steep / FULL_STEP, 1.0)
+    return Outline(np.stack([x * scale[0], y * scale[1], x_normal, y_normal, weights]))
 
 
 def _disc(grey: NDArray[np.uint8], circle: FittedCircle, scale: NDArray[np.float64]) -> ShadedDisc | None:
