@@ -46,8 +46,7 @@ class Position(NamedTuple):
     """atan2(x, z) and atan2(y, z) in the optical frame and their standard deviations, rad; NaN if unknown."""
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(NamedTuple):
     """A model's inputs made from one image, with what `postprocess` needs to know about that image."""
 
     stamp: float

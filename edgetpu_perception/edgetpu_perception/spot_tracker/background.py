@@ -82,28 +82,24 @@ def clear_thresholds(background: Background, contrast: float, shares: Sequence[f
     `shares`: those of the contrast that are tried. Empty if no threshold does.
     """
     below, level, total = background.below, background.level, background.below[-1]
-    most_above, gap = MAX_COVERED_SHARE * total, FLANK_DEPTH_SHARE * contrast - 1.0
+    clear, gap = (1.0 - MAX_COVERED_SHARE) * total, FLANK_DEPTH_SHARE * contrast - 1.0
     times, more, most = FLANK_LIMITS
     thresholds: list[float] = []
     flanks: list[float] = []
-    least, best = math.inf, 0
     for share in shares:
         threshold = level + share * contrast
         not_above = below[int(threshold) + 1]
-        above = total - not_above
-        if above > most_above:
+        if not_above < clear:
             continue
         flank = not_above - below[int(threshold - gap)]
-        flank_share = (flank + UNSEEN_FLANK_CELLS) / above
-        if flank_share < least:
-            least, best = flank_share, len(flanks)
         thresholds.append(threshold)
-        flanks.append(flank_share)
+        flanks.append((flank + UNSEEN_FLANK_CELLS) / (total - not_above))
         if not flank:  # no higher threshold has less of a flank
             break
+    least = min(flanks, default=math.inf)
     if least > most:
         return []
-    limit = min(times * least + more, most)
+    best, limit = flanks.index(least), min(times * least + more, most)
     for first, flank_share in enumerate(flanks[:best]):
         if flank_share <= limit:
             return [thresholds[first], thresholds[best]]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import cv2
@@ -72,6 +72,39 @@ class Blob(NamedTuple):
     def compactness(self) -> float:
         """0 if it spans the map, as a gradient or a sky does; 1 if it leaves a fifth of it free each way."""
         return ramp(-self.width / self.columns, -0.95, -0.8) * ramp(-self.height / self.rows, -0.95, -0.8)
+
+
+class Moments(NamedTuple):
+    """Moments of values over the cells of a blob's bounding box, whose first cell is at (0, 0)."""
+
+    total: float
+    x: float
+    """The centroid."""
+    y: float
+    xx: float
+    """The sum of the squared distances from it along x, along y, and of their products."""
+    yy: float
+    xy: float
+
+
+def moments(values: NDArray[Any]) -> list[Moments]:
+    """The moments of several maps, [n, height, width], none of which is 0 all over.
+
+    cv2.moments computes more, and takes longer for the few cells of a blob.
+    """
+    _, rows, columns = values.shape
+    sums = (_powers(rows).T @ values @ _powers(columns)).tolist()  # [map][power of y][power of x]
+    found = []
+    for (total, x_sum, xx_sum), (y_sum, xy_sum, _), (yy_sum, _, _) in sums:
+        x, y = x_sum / total, y_sum / total
+        found.append(Moments(total, x, y, xx_sum - x * x_sum, yy_sum - y * y_sum, xy_sum - x * y_sum))
+    return found
+
+
+@functools.cache
+def _powers(size: int) -> NDArray[np.float64]:
+    """1, n and n**2 of each cell n, [size, 3]."""
+    return np.vander(np.arange(float(size)), 3, increasing=True)
 
 
 class FoundBlob(NamedTuple):
@@ -155,7 +188,7 @@ def _choose(
     return FoundBlob(blob, inside << _ONE_BIT, min(share, MAX_SHARE_WITH_RIVALS), (x, y))
 
 
-def solidity(blob: Blob, outline: Mapping[str, float]) -> float:
+def solidity(blob: Blob, outline: Moments) -> float:
     """Area over that of an ellipse with the same moments: 1 for an ellipse, 0.95 for a rectangle.
 
     Scattered and hollow shapes have less. `outline`: moments of the blob's mask.
@@ -165,7 +198,7 @@ def solidity(blob: Blob, outline: Mapping[str, float]) -> float:
     # Moments take cells as points. Each cell has a variance of 1/12 along both axes, without which a line of
     # cells would have no area at all.
     own = blob.area / 12.0
-    spread = (outline["mu20"] + own) * (outline["mu02"] + own) - outline["mu11"] ** 2
+    spread = (outline.xx + own) * (outline.yy + own) - outline.xy**2
     # A filled ellipse has area = 4 pi sqrt(det(covariance)).
     return blob.area**2 / (4 * math.pi * math.sqrt(spread))
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import ROUNDING_NOISE, Background
-from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, solidity
+from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, moments, solidity
 from edgetpu_perception.spot_tracker.spot_decoder import Spot
 
 HARD_EDGE_SIGMA = 0.16
@@ -84,8 +84,11 @@ SHADED_OUTLINE_SIGMA = 0.05
 Rows: spot, white ball of real colour, right.
 """
 
-_STEP_CELLS = 5
-"""Side of the square in which a step is seen. Derived: 3 cells are averaged, and one is on the edge."""
+_AROUND_STEP = np.ones((5, 5), np.uint8)
+"""The square in which a step is seen. Derived: 3 cells are averaged, and one is on the edge."""
+
+_NEIGHBOURS = np.ones((3, 3), np.uint8)
+"""A cell and its eight neighbours."""
 
 INPUT_ROUNDING_NOISE = 0.36
 """Standard deviation, grey levels, of a cell of the model's input that rounding alone leaves.
@@ -122,17 +125,20 @@ def measure_blob(
 
     The confidence falls with the shape's solidity and with the distance to the centroid of the outline.
     """
-    inside = evidence[blob.window] * blob.mask
-    outline, moments = cv2.moments(blob.mask), cv2.moments(inside)
-    weight = moments["m00"] - threshold * blob.area
-    x = (moments["m10"] - threshold * outline["m10"]) / weight
-    y = (moments["m01"] - threshold * outline["m01"]) / weight
+    values = np.empty((2, blob.height, blob.width))
+    values[0] = blob.mask
+    np.multiply(evidence[blob.window], blob.mask, out=values[1])
+    outline, inside = moments(values)
+    below = threshold * blob.area
+    weight = inside.total - below
+    x = (inside.total * inside.x - below * outline.x) / weight
+    y = (inside.total * inside.y - below * outline.y) / weight
     radius = math.sqrt(blob.area / math.pi)
     confidence *= ramp(solidity(blob, outline), *solid)
-    x_offset, y_offset = outline["m10"] / blob.area - x, outline["m01"] / blob.area - y
+    x_offset, y_offset = outline.x - x, outline.y - y
     outline_offset = ramp(-math.hypot(x_offset, y_offset) / (1.0 + radius), *OUTLINE_OFFSET_RADII)
     # What has a colour is a thing with shade; what is bright is a light, whose glow says where it is.
-    if grey is None and outline_offset < 1.0 and _has_steep_outline(evidence, blob, contrast):
+    if grey is None and outline_offset < 1.0 and has_steep_outline(evidence, blob, STEP_SHARE * contrast):
         return _by_outline(x + x_offset + blob.left, y + y_offset + blob.top, radius, confidence)
     confidence *= outline_offset
     noise, hardness = _noise_and_hardness(grey, background, blob)
@@ -145,33 +151,32 @@ def measure_blob(
     return Spot(
         x,
         y,
-        math.sqrt(common + x_edge + noise_gain * outline["mu20"] + x_cut_off**2),
-        math.sqrt(common + y_edge + noise_gain * outline["mu02"] + y_cut_off**2),
+        math.sqrt(common + x_edge + noise_gain * outline.xx + x_cut_off**2),
+        math.sqrt(common + y_edge + noise_gain * outline.yy + y_cut_off**2),
         confidence,
     )
 
 
-def _has_steep_outline(evidence: NDArray[Any], blob: Blob, contrast: float) -> bool:
-    """Whether the map steps all around a blob, as around a shaded thing, not around part of a gradient."""
+def has_steep_outline(evidence: NDArray[Any], blob: Blob, step: float) -> bool:
+    """Whether the map steps by so many grey levels all around a blob, unlike around part of a gradient."""
     if any(blob.touches_border):
         return False
-    reach = _STEP_CELLS // 2
+    reach = _AROUND_STEP.shape[0] // 2
     rows = slice(max(blob.top - reach, 0), blob.top + blob.height + reach)
     columns = slice(max(blob.left - reach, 0), blob.left + blob.width + reach)
-    part, around = evidence[rows, columns], np.ones((_STEP_CELLS, _STEP_CELLS), np.uint8)
+    part = evidence[rows, columns]
     # In float, as maps of other models may be float64.
-    steps = cv2.dilate(part, around).astype(np.float32) - cv2.erode(part, around)
-    inside = np.pad(blob.mask, 1)
-    outline = (inside - cv2.erode(inside, np.ones((3, 3), np.uint8)))[1:-1, 1:-1].view(bool)
+    steps = cv2.dilate(part, _AROUND_STEP).astype(np.float32) - cv2.erode(part, _AROUND_STEP)
+    inner = cv2.erode(blob.mask, _NEIGHBOURS, borderType=cv2.BORDER_CONSTANT, borderValue=0)
     top, left = blob.top - rows.start, blob.left - columns.start
-    on_outline = steps[top : top + blob.height, left : left + blob.width][outline]
-    return float(np.mean(on_outline >= STEP_SHARE * contrast)) >= STEEP_OUTLINE_SHARE
+    on_outline = steps[top : top + blob.height, left : left + blob.width][blob.mask != inner]
+    return bool(np.count_nonzero(on_outline >= step) >= STEEP_OUTLINE_SHARE * len(on_outline))
 
 
 def _by_outline(x: float, y: float, radius: float, confidence: float) -> Spot:
     """A shaded thing: its weighted centroid is drawn to its brightest part, that of its outline is not."""
     sigma = math.hypot(HARD_EDGE_SIGMA / math.sqrt(radius), SHADED_OUTLINE_SIGMA * radius)
-    return Spot(x, y, sigma, sigma, confidence)
+    return Spot(x, y, sigma, sigma, confidence, is_uneven=True)
 
 
 def _edge_variances(blob: Blob, hardness: float, radius: float) -> tuple[float, float]:

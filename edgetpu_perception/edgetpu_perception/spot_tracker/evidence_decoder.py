@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import cv2
@@ -22,6 +21,7 @@ from edgetpu_perception.spot_tracker.background import (
 from edgetpu_perception.spot_tracker.blob import Blob, FoundBlob, find_blob
 from edgetpu_perception.spot_tracker.blob_measurement import (
     HARD_EDGE_SIGMA,
+    has_steep_outline,
     measure_blob,
     most_noise_outside,
     noise_outside,
@@ -133,6 +133,11 @@ SAME_DISC_SHARE = 0.1
 
 Derived: the bright side of a ball is farther off, unless its lamp is beside the camera."""
 
+WHOLE_STEP_SHARE = 0.75
+"""Step of the map across the outline of a white thing without shade, as a share of the contrast, at least; no
+disc is looked for around it. Limits the time. It is less than 1, as the background may be brighter beside it
+than elsewhere. Rows: spot, white ball of real colour, right and wrong."""
+
 _FLANK_CELLS = np.ones((5, 5), np.uint8)
 """Neighbourhood within the flank of a spot. Derived: 1 cell for the 3x3 average and 1 for a soft edge."""
 
@@ -166,11 +171,11 @@ class EvidenceDecoder:
         background = background_of(below)
         _, top, _, peak = cv2.minMaxLoc(evidence)
         contrast = top - background.level
-        large = self._large_spot(image[0], evidence, background, contrast, peak, near)
+        large, blob = self._large_spot(image[0], evidence, background, contrast, peak, near)
         grey = self._grey(image[0])
         if grey is None:
             return large
-        if self._is_white or (self._colored and large.confidence < CERTAIN_CONFIDENCE):
+        if self._may_be_part_of_disc(large, blob, evidence, contrast):
             disc = find_fine_disc(grey, cell, camera, self._weighted_sum)
             large = (_by_disc if self._is_white else _whole_disc)(large, disc)
         found = large
@@ -196,11 +201,11 @@ class EvidenceDecoder:
         contrast: float,
         peak: tuple[int, int],
         near: Position | None,
-    ) -> Spot:
+    ) -> tuple[Spot, Blob | None]:
         """The strongest blob of the map, which averages over 3x3 cells; NO_SPOT if there is none."""
         clarity = ramp(contrast, MIN_CONTRAST, FULL_CONFIDENCE_CONTRAST)
         if clarity == 0.0:
-            return NO_SPOT
+            return NO_SPOT, None
         grey = None if self._colored else image[:, :, 0]
         rival = background.level + MIN_RIVAL_CONTRAST_SHARE * contrast
         best, best_blob = NO_SPOT, None
@@ -215,22 +220,33 @@ class EvidenceDecoder:
                     evidence, grey, background, contrast, threshold, blob, confidence, self._solid
                 )
                 if spot.confidence > best.confidence:
-                    best, best_blob = spot if other is None else replace(spot, rival=other), blob
+                    best, best_blob = spot if other is None else spot._replace(rival=other), blob
             if best.confidence >= SUFFICIENT_CONFIDENCE:
                 break
         if not self._colored:
-            return best
+            return best, best_blob
         if best.confidence >= SUFFICIENT_CONFIDENCE and best_blob is not None:
             best = _refined_by_outline(best, best_blob, evidence, image)
             if best.confidence >= CERTAIN_CONFIDENCE:
-                return best
+                return best, best_blob
         flat = cells_of_color(image, peak)
         shade = cells_of_color(image, peak, SHADE_TOLERANCE)
         target = find_flat_target(flat, shade, near)
         if target is not None and clarity * target.confidence > best.confidence:
-            best = _flat_spot(target, clarity * target.confidence)
+            best, best_blob = _flat_spot(target, clarity * target.confidence), target.blob
         # What is white is looked for as a shaded disc, too, which finds those of one flat level as well.
-        return best if self._is_white else _best_round_shape(best, flat, clarity)
+        return (best if self._is_white else _best_round_shape(best, flat, clarity)), best_blob
+
+    def _may_be_part_of_disc(
+        self, large: Spot, blob: Blob | None, evidence: NDArray[Any], contrast: float
+    ) -> bool:
+        """Whether a disc around the spot may be what is looked for: a ball whose bright side the spot is."""
+        if not self._is_white:
+            return self._colored and large.confidence < CERTAIN_CONFIDENCE
+        if blob is None or large.is_uneven or large.confidence < SUFFICIENT_CONFIDENCE:
+            return True
+        # White things have shade, but one without that ends all around is a whole thing.
+        return not has_steep_outline(evidence, blob, WHOLE_STEP_SHARE * contrast)
 
     def _grey(self, image: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
         """What the graph removes hot pixels from, uint8 [H, W]; None if a colour's weights are unknown."""
@@ -263,7 +279,7 @@ def _by_disc(large: Spot, disc: ShadedDisc | None) -> Spot:
         return large if large.confidence >= SUFFICIENT_CONFIDENCE else NO_SPOT
     apart = math.dist((large.x, large.y), (disc.x, disc.y))
     if apart < SAME_DISC_CELLS and large.confidence >= SUFFICIENT_CONFIDENCE:
-        return replace(large, confidence=max(large.confidence, disc.confidence))
+        return large._replace(confidence=max(large.confidence, disc.confidence))
     if large.confidence >= disc.confidence and apart < SAME_DISC_SHARE * disc.radius:
         return large
     # A spot on the disc is its bright side; one elsewhere is another thing.
@@ -284,11 +300,12 @@ def _whole_disc(large: Spot, disc: ShadedDisc | None) -> Spot:
 
 def _may_hide_lamp(large: Spot, grey: NDArray[np.uint8], evidence: NDArray[Any], contrast: float) -> bool:
     """Whether the graph has removed something elsewhere that may be a lamp brighter than the spot."""
-    if evidence.dtype != np.uint8:
+    least = REMOVED_CONTRAST_SHARE * contrast
+    if evidence.dtype != np.uint8 or cv2.norm(grey, evidence, cv2.NORM_INF) <= least:
         return False
     _, removed, _, peak = cv2.minMaxLoc(cv2.subtract(grey, evidence))
     is_elsewhere = math.dist(peak, (large.x, large.y)) > SAME_SPOT_CELLS
-    return is_elsewhere and removed > REMOVED_CONTRAST_SHARE * contrast
+    return is_elsewhere and removed > least
 
 
 def _is_same(small: Spot, large: Spot) -> bool:

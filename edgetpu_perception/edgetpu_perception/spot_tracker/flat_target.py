@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
-from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, solidity
+from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, moments, solidity
 
 COLOR_TOLERANCE = 12.0
 """Largest difference of each channel, grey levels, between a flat target and the colour at its peak.
@@ -72,9 +72,14 @@ class FlatTarget:
     x_cut_off: float
     """Error of the centre, cells, because the border cuts off part of the shape."""
     y_cut_off: float
-    area: int
+    blob: Blob
     confidence: float
     """0..1, by its shape."""
+
+    @property
+    def area(self) -> int:
+        """Cells."""
+        return self.blob.area
 
 
 def flat_target_in(image: NDArray[np.uint8], around: Blob, peak: tuple[int, int]) -> FlatTarget | None:
@@ -166,7 +171,7 @@ def _is_highlight(blob: Blob, shade: NDArray[np.uint8]) -> bool:
 
 
 def _target(blob: Blob) -> FlatTarget:
-    outline = cv2.moments(blob.mask)
-    x, y = blob.left + outline["m10"] / blob.area, blob.top + outline["m01"] / blob.area
+    (outline,) = moments(blob.mask[np.newaxis])
+    x, y = blob.left + outline.x, blob.top + outline.y
     confidence = blob.compactness * ramp(solidity(blob, outline), *TARGET_SOLIDITY)
-    return FlatTarget(x, y, *cut_off_error(x, y, blob), blob.area, confidence)
+    return FlatTarget(x, y, *cut_off_error(x, y, blob), blob, confidence)

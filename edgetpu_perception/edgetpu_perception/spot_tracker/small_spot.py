@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -92,7 +91,7 @@ def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position 
         peak, next_peak = next_peak, peak
     rival = next_peak[0] + 0.5, next_peak[1] + 0.5
     spot = _measure(grey, peak, confidence)
-    return (replace(spot, rival=rival) if spot.confidence else NO_SPOT), _level(grey, peak)
+    return (spot._replace(rival=rival) if spot.confidence else NO_SPOT), _level(grey, peak)
 
 
 def _excess_of(grey: NDArray[np.uint8]) -> NDArray[np.float32]:

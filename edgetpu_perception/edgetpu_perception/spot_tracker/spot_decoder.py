@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +29,7 @@ Position = tuple[float, float]
 """x and y, cells."""
 
 
-@dataclass(frozen=True)
-class Spot:
+class Spot(NamedTuple):
     """A position with one-sigma errors. With confidence 0 no spot was found and the other numbers are NaN."""
 
     x: float = math.nan
@@ -41,6 +39,8 @@ class Spot:
     confidence: float = 0.0
     rival: Position | None = None
     """The nearest of other spots that are about as strong."""
+    is_uneven: bool = False
+    """Whether one side is brighter than the other, so that it is placed by its outline."""
 
 
 NO_SPOT = Spot()

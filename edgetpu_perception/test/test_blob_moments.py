@@ -1,0 +1,26 @@
+"""Moments of blobs."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from edgetpu_perception.spot_tracker.blob import moments
+
+
+def test_moments_are_those_of_opencv() -> None:
+    values = np.random.default_rng(1).integers(0, 256, (2, 9, 14)).astype(np.uint8)
+    for found, cells in zip(moments(values.astype(float)), values, strict=True):
+        known = cv2.moments(cells)
+        total = known["m00"]
+        assert found == pytest.approx(
+            (
+                total,
+                known["m10"] / total,
+                known["m01"] / total,
+                known["mu20"],
+                known["mu02"],
+                known["mu11"],
+            )
+        )
