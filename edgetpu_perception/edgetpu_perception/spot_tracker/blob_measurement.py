@@ -139,7 +139,9 @@ def measure_blob(
     outline_offset = ramp(-math.hypot(x_offset, y_offset) / (1.0 + radius), *OUTLINE_OFFSET_RADII)
     # What has a colour is a thing with shade; what is bright is a light, whose glow says where it is.
     if grey is None and outline_offset < 1.0 and has_steep_outline(evidence, blob, STEP_SHARE * contrast):
-        return _by_outline(x + x_offset + blob.left, y + y_offset + blob.top, radius, confidence)
+        spot = _by_outline(x + x_offset + blob.left, y + y_offset + blob.top, radius, confidence)
+        offset_of_cells = 2.0 * HARD_EDGE_SIGMA / math.sqrt(radius)  # that of two sigma
+        return spot._replace(is_uneven=math.hypot(x_offset, y_offset) > offset_of_cells)
     confidence *= outline_offset
     noise, hardness = _noise_and_hardness(grey, background, blob)
     spread = math.sqrt(max(background.spread_outside(blob.area) ** 2 - (noise / NOISE_REDUCTION) ** 2, 0.0))
@@ -176,7 +178,7 @@ def has_steep_outline(evidence: NDArray[Any], blob: Blob, step: float) -> bool:
 def _by_outline(x: float, y: float, radius: float, confidence: float) -> Spot:
     """A shaded thing: its weighted centroid is drawn to its brightest part, that of its outline is not."""
     sigma = math.hypot(HARD_EDGE_SIGMA / math.sqrt(radius), SHADED_OUTLINE_SIGMA * radius)
-    return Spot(x, y, sigma, sigma, confidence, is_uneven=True)
+    return Spot(x, y, sigma, sigma, confidence)
 
 
 def _edge_variances(blob: Blob, hardness: float, radius: float) -> tuple[float, float]:

@@ -40,7 +40,7 @@ class Spot(NamedTuple):
     rival: Position | None = None
     """The nearest of other spots that are about as strong."""
     is_uneven: bool = False
-    """Whether one side is brighter than the other, so that it is placed by its outline."""
+    """Whether one side is brighter than the other by more than the raster of cells explains."""
 
 
 NO_SPOT = Spot()
