@@ -1,4 +1,6 @@
-"""The driver node on several virtual sticks that fail on request: `python -m soak.driver_process STICKS`.
+"""The driver node on several virtual sticks that fail on request.
+
+It is run by `python -m soak.node_settings soak.driver_process STICKS`.
 
 Reads the events of the sticks from standard input, as lines of JSON; see `StickEvent`.
 """
@@ -15,7 +17,6 @@ from functools import partial
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.virtual import VirtualStickBackend
-from edgetpu_driver.node_kit.process_entry import run_main
 from edgetpu_driver.node_kit.spin import run
 from edgetpu_driver.node_kit.unused_memory import reuse_large_blocks
 from edgetpu_driver.nodes.driver_node import DriverNode
@@ -105,7 +106,3 @@ def main() -> int:
 
 def _nodes(sticks: Sequence[VirtualEdgeTpu]) -> list[SoakDriverNode]:
     return [SoakDriverNode(sticks)]
-
-
-if __name__ == "__main__":
-    sys.exit(run_main("soak.driver_process"))  # with the settings of an installed driver

@@ -1,4 +1,4 @@
-"""The kinds of foreign clients, and their process: `python -m soak.foreign_client_kinds KIND ..`.
+"""The kinds of foreign clients, and their process: `soak.node_settings soak.foreign_client_kinds KIND ..`.
 
 Three of them invoke models, one also replaces weights, and one multiplies by matrices.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -216,6 +217,7 @@ CLIENTS: Mapping[str, Callable[[ClientRun], ForeignClient]] = {
 
 def main() -> int:
     """Run the client KIND until a signal; the other arguments are those of ClientRun, then ROS arguments."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the outcomes are to be written
     kind, journal, models, seed, period = sys.argv[1:6]
     rclpy.init(args=sys.argv[6:])
     node = CLIENTS[kind](ClientRun(Journal(Path(journal)), Path(models), int(seed), float(period)))
@@ -223,7 +225,3 @@ def main() -> int:
         rclpy.spin(node)
     node.close()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

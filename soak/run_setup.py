@@ -118,7 +118,7 @@ class Stage:
         ]
 
     def _driver(self) -> Command:
-        arguments = (*self._python("driver_process"), str(self.sticks), *self._ros(DRIVER))
+        arguments = (*self._as_node("driver_process"), str(self.sticks), *self._ros(DRIVER))
         return Command(DRIVER, arguments, reads_input=True)
 
     def _node(self, name: str) -> Command:
@@ -129,7 +129,7 @@ class Stage:
         period = str(_SIMULATED_CLIENT_PERIOD if self.images else _CLIENT_PERIOD)
         models = self.output / "ros_home" / "edgetpu" / "models"
         arguments = (kind, str(self.journal(f"client_{kind}")), str(models), str(self.seed + number), period)
-        return Command(f"client_{kind}", (*self._python("foreign_client_kinds"), *arguments), is_node=False)
+        return Command(f"client_{kind}", (*self._as_node("foreign_client_kinds"), *arguments), is_node=False)
 
     def _stamps(self, process: str) -> tuple[str, ...]:
         return str(self.journal(process)), str(self.start_ns), str(self.period_ns)
@@ -144,6 +144,11 @@ class Stage:
     @staticmethod
     def _python(module: str) -> tuple[str, ...]:
         return sys.executable, "-m", f"soak.{module}"
+
+    @staticmethod
+    def _as_node(module: str) -> tuple[str, ...]:
+        """With the memory settings of an installed node."""
+        return sys.executable, "-m", "soak.node_settings", f"soak.{module}"
 
     def _ros(self, node: str) -> tuple[str, ...]:
         parameters = dict(_PARAMETERS.get(node, {}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -350,5 +352,11 @@ def test_the_processes_of_a_run_are_modules_that_exist(tmp_path: Path) -> None:
     stage = Stage(tmp_path, tmp_path, sticks=1, seed=0, images=0, start_ns=0, environment={})
     lines = [command.arguments for command in stage.commands()]
     modules = {line[2] for line in lines if line[1] == "-m"}
-    assert len(modules) == 4
+    modules |= {line[3] for line in lines if line[2] == "soak.node_settings"}
+    assert len(modules) == 5
     assert [module for module in modules if find_spec(module) is None] == []
+
+
+def test_settings_of_a_node_are_made_before_numpy_is_loaded() -> None:
+    program = "import sys, soak.node_settings; print('numpy' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "False\n"
