@@ -23,7 +23,8 @@ class FaultyGraph:
     def __enter__(self) -> FaultyGraph:
         driver, *nodes = self._wanted
         parameters = driver.command()[1:]  # after the executable
-        on_virtual_stick = (sys.executable, "-m", "soak.driver_process", "1", *parameters)
+        runner = sys.executable, "-m", "soak.node_settings"
+        on_virtual_stick = (*runner, "soak.driver_process", "1", *parameters)
         self._running.start(Command(driver.name, on_virtual_stick, reads_input=True))
         for node in nodes:
             self._running.start(Command(node.name, tuple(node.command())))

@@ -18,7 +18,6 @@ from functools import partial
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.node_kit.spin import run
-from edgetpu_driver.node_kit.unused_memory import reuse_large_blocks
 from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.usb.connector import OnPhase
@@ -98,7 +97,6 @@ def _listen(sticks: Sequence[VirtualEdgeTpu]) -> None:
 
 def main() -> int:
     """Run the driver until SIGINT or SIGTERM; ROS arguments follow the number of sticks."""
-    reuse_large_blocks()
     sticks = make_sticks(int(sys.argv[1]))
     threading.Thread(target=_listen, args=[sticks], daemon=True).start()
     return run(partial(_nodes, sticks))
