@@ -20,9 +20,10 @@ def test_a_scene_that_changes_slowly_is_not_searched_for(monkeypatch: pytest.Mon
     def search(*_: object) -> None:
         raise AssertionError("expected no search for what is seen well enough")
 
-    monkeypatch.setattr(RotationAligner, "search", search)
     before, after, compass = World(seed=7), World(seed=8), VisualCompass(camera=CAMERA)
     for index, share in enumerate(np.linspace(0, 1, 61)):
+        if index == 2:  # the first comparison of all is made twice
+            monkeypatch.setattr(RotationAligner, "search", search)
         mixed = (1 - share) * before.image(0) + share * after.image(0)
         result = compass.update(np.rint(mixed).astype(np.uint8), index * FRAME)
     assert result.valid
@@ -46,6 +47,36 @@ def test_an_object_that_crosses_is_not_followed(rate: int) -> None:
         result = compass.update(image, index * FRAME)
         assert result.valid or index == 0
     assert math.degrees(result.yaw) == pytest.approx(rate * index * FRAME, abs=0.15)
+
+
+def test_bars_beside_the_picture_do_not_hold_the_heading() -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    for index in range(20):
+        barred = world.image(45 * index * FRAME)
+        barred[:, :10] = barred[:, -10:] = 0
+        result = compass.update(barred, index * FRAME)
+    assert math.degrees(result.yaw) == pytest.approx(45 * 19 * FRAME, abs=0.15)
+
+
+def test_an_image_that_is_sent_twice_while_the_camera_turns_is_not_valid() -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    images = [world.image(60 * index * FRAME) for index in range(21)]
+    for index, image in enumerate(images):
+        compass.update(image, index * FRAME)
+    assert not compass.update(images[20], 21 * FRAME).valid
+    after = compass.update(world.image(60 * 22 * FRAME), 22 * FRAME)
+    assert after.previous_stamp == 20 * FRAME
+    assert math.degrees(after.yaw) == pytest.approx(60 * 22 * FRAME, abs=0.15)
+    assert math.degrees(after.yaw_rate) == pytest.approx(60, abs=1.5)
+
+
+def test_an_image_that_is_sent_again_and_again_shows_a_camera_that_stands_still() -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    images = [world.image(60 * index * FRAME) for index in range(21)]
+    for index in range(50):
+        result = compass.update(images[min(index, 20)], index * FRAME)
+    assert result.valid
+    assert math.degrees(result.yaw) == pytest.approx(60 * 20 * FRAME, abs=0.15)
 
 
 def test_an_object_with_most_of_the_visible_texture_is_no_jolt_of_the_camera() -> None:

@@ -152,6 +152,14 @@ class DirectComparison:
         return MeasuredTurn(vector, influence, difference, _NO_COVARIANCE)
 
 
+NOISE_RISE = 2.0
+"""Noise of a view over that of the last one from which on another motion is looked for.
+
+Rows: none; test_bars_beside_the_picture_do_not_hold_the_heading. A lower one costs time at changes of the
+exposure.
+"""
+
+
 def initial_similarity(keyframe: Keyframe) -> float:
     """Similarity of the first view aligned to a keyframe, or the typical one."""
     return TYPICAL_SIMILARITY if math.isnan(keyframe.similarity) else keyframe.similarity
@@ -163,6 +171,17 @@ def is_good(alignment: Alignment, before: Pose) -> bool:
     return alignment.converged and alignment.similarity >= min(
         recent, WORN_SIMILARITY_SHARE * initial_similarity(before.keyframe)
     )
+
+
+def is_noisy(alignment: Alignment, last: TrackedPose) -> bool:
+    """Whether a view differs more from the keyframe than the last one did, or is the first to be compared.
+
+    It may then have been aligned by what the camera itself adds to its pictures: bars, letters or dirt do not
+    move, and the differences of the whole scene are taken for noise.
+    """
+    if last.alignment is not None:
+        return alignment.agreement.noise > NOISE_RISE * last.alignment.agreement.noise
+    return last.heading is None
 
 
 def turns_on(first: Alignment, other: Alignment, jump: float, interval: float) -> bool:
@@ -192,7 +211,7 @@ def align_to_keyframe(aligner: RotationAligner, view: View, last: TrackedPose, s
     best = first = align(key, view, last.orientation_at(stamp).T.dot(orientation))
     if not is_good(best, last.pose):
         best = better(best, align(key, view, last.pose.orientation.T @ orientation))
-    if not is_good(best, last.pose):
+    if not is_good(best, last.pose) or is_noisy(best, last):
         best = better(best, align(key, view, aligner.search(key, view)))
     if best is first:
         return first

@@ -24,12 +24,13 @@ the same."""
 
 
 def robust_pull(
-    residual: Floats, seen: Floats, near: bool, quiet: tuple[float, float]
+    residual: Floats, seen: Floats, near: bool, quiet: tuple[float, float], tolerated: Floats
 ) -> tuple[Floats, Floats, float, float]:
     """Pull psi(r) of each residual (Geman and McClure), its stiffness, the noise and the tail; 0 if unused.
 
     `residual`: [channels, points], overwritten. `seen`: 1 for points to use, else 0: [points]. `quiet`: a
     quantile of the residuals, and its value for a standard deviation of 1, by which the noise is measured.
+    `tolerated`: squares of residuals that show no other motion, whatever the noise: [channels, points].
     Near the solution the stiffness is psi'(r), at least 0, for Newton steps; elsewhere psi(r) / r, which
     converges slowly but from any start. The tail is the standard deviation of all residuals over the noise.
     Pull and stiffness are flat, [channels * points].
@@ -48,8 +49,8 @@ def robust_pull(
     outlier = OUTLIER_DEVIATIONS[0] + (OUTLIER_DEVIATIONS[1] - OUTLIER_DEVIATIONS[0]) * ramp(
         tail, *TAIL_RANGE
     )
-    reach = residual * np.float32(1.0 / (outlier * noise + 1e-3))
-    reach *= reach
+    reach = residual * residual
+    reach /= tolerated + np.float32((outlier * noise + 1e-3) ** 2)
     reach += np.float32(1.0)
     np.reciprocal(reach, out=reach)
     stiffness = reach * reach

@@ -1,0 +1,52 @@
+"""Alignment of two views where most of the picture is flat and hardly noisy."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_perception.algorithm import ImageInput
+from edgetpu_perception.graphs import flow_and_compass_features as features
+from edgetpu_perception.visual_compass.compass_features import compass_features
+from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner, View
+from edgetpu_perception.visual_compass.rotations import to_matrix, to_vector
+from testdata.turning_camera import CAMERA, IMAGE, World
+
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+POSTS = ((-22.0, 3.0, -8.0), (-4.0, 2.0, 3.0), (9.0, 5.0, -15.0), (25.0, 3.0, 0.0))
+"""Dark posts: azimuth of the left edge, width, and elevation of the top (down positive), deg."""
+
+SLIGHT_NOISE = 0.3
+"""Grey levels: less than the rounding of the features."""
+
+
+class Posts(World):
+    """Dark posts before a bright wall."""
+
+    def photo(self, yaw: float) -> IMAGE:
+        """Image of a camera turned left, deg."""
+        x, y, z = cv2.Rodrigues(np.radians([0.0, -yaw, 0.0]))[0] @ self.rays.T
+        azimuth, elevation = np.degrees(np.arctan2(x, z)), np.degrees(np.arctan2(y, np.hypot(x, z)))
+        grey = np.full(azimuth.shape, 200.0)
+        for left, width, top in POSTS:
+            inside = np.minimum(np.minimum(azimuth - left, left + width - azimuth), elevation - top)
+            grey -= 150 * np.clip(inside / 1.2 + 0.5, 0, 1)
+        noisy = grey.reshape(self.shape) + self.random.normal(0, SLIGHT_NOISE, self.shape)
+        image: IMAGE = np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
+        return image
+
+
+@pytest.mark.parametrize("error", [-0.3, 0.0, 0.3])
+def test_edges_are_aligned_whatever_the_error_of_the_guess(error: float) -> None:
+    engine, world = CpuEngine(features.build()), Posts()
+    reader = compass_features(ImageInput.of(engine.inputs), engine.outputs)
+    aligner = RotationAligner(CAMERA, 64, 64, reader.grid)
+    before, after = (
+        View(reader.read(engine.run({"image": world.photo(yaw)[np.newaxis, :, :, np.newaxis]})))
+        for yaw in (0.0, 1.3)
+    )
+    found = aligner.align(aligner.key(before), after, to_matrix(np.radians([0.0, 1.3 + error, 0.0])))
+    assert np.degrees(to_vector(found.rotation)) == pytest.approx((0, 1.3, 0), abs=0.03)
