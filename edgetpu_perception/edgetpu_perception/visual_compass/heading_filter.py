@@ -23,7 +23,6 @@ from edgetpu_perception.visual_compass.heading_filter_limits import (
     MAX_CORRECTION_SIGMAS,
     MAX_EXTRAPOLATION_S,
     MAX_LATE_VIEWS,
-    MAX_REPEATED_S,
     MIN_AGREEING_VIEWS,
     MIN_TEXTURE,
     MIN_UNAMBIGUOUS_SPREAD,
@@ -36,7 +35,6 @@ from edgetpu_perception.visual_compass.heading_filter_limits import (
     SYSTEMATIC_RATE_ERROR,
     SYSTEMATIC_TURN_ERROR,
     TRIES_WHEN_LOST,
-    TURNING_SIGMAS,
     TYPICAL_SIMILARITY,
     UNCERTAIN_SIGMA,
     YAW_RATE_MEMORY_S,
@@ -60,6 +58,7 @@ from edgetpu_perception.visual_compass.measured_turn import (
     better,
     by_keyframe,
     initial_similarity,
+    is_repeated,
 )
 from edgetpu_perception.visual_compass.rotation_alignment import (
     MAX_GUESS_ERROR_CELLS,
@@ -118,7 +117,7 @@ class HeadingFilter:
             return None
         if stamp <= last.pose.stamp:
             return None
-        if self._is_repeated(view, last, stamp):
+        if is_repeated(view, last, stamp):
             return None
         keyframe = last.pose.keyframe
         followed = last.alignment.following if last.alignment else 1.0
@@ -155,15 +154,6 @@ class HeadingFilter:
             return None
         assert self._last_seen is not None
         return self._accept(self._last_seen, known, known, 1.0, by_keyframe(self._last_seen.pose, known))
-
-    @staticmethod
-    def _is_repeated(view: View, last: TrackedPose, stamp: float) -> bool:
-        """Whether a camera that turns sends the last image once more, which tells nothing of the turn."""
-        if last.heading is None or stamp - last.pose.stamp > MAX_REPEATED_S:
-            return False
-        before = last.view or last.pose.keyframe.key.view
-        turns = abs(last.heading.yaw_rate) > TURNING_SIGMAS * last.heading.yaw_rate_sigma
-        return turns and np.array_equal(view.planes[0], before.planes[0])
 
     def _is_clock_set_back(self, stamp: float, last: float) -> bool:
         """Whether the clock was set back, as when a bag is played again."""

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from edgetpu_perception.visual_compass.angular_velocity_filter import ACCELERATION_SIGMAS
 from edgetpu_perception.visual_compass.heading_filter_limits import (
     JUMP_SIMILARITY_SHARE,
+    MAX_REPEATED_S,
     SIMILARITY_RANGE,
     SUDDEN_SIMILARITY_SHARE,
+    TURNING_SIGMAS,
     TYPICAL_SIMILARITY,
 )
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
@@ -182,6 +184,15 @@ def is_noisy(alignment: Alignment, last: TrackedPose) -> bool:
     if last.alignment is not None:
         return alignment.agreement.noise > NOISE_RISE * last.alignment.agreement.noise
     return last.heading is None
+
+
+def is_repeated(view: View, last: TrackedPose, stamp: float) -> bool:
+    """Whether a camera that turns sends the last image once more, which tells nothing of the turn."""
+    if last.heading is None or stamp - last.pose.stamp > MAX_REPEATED_S:
+        return False
+    before = last.view or last.pose.keyframe.key.view
+    turns = abs(last.heading.yaw_rate) > TURNING_SIGMAS * last.heading.yaw_rate_sigma
+    return turns and np.array_equal(view.planes[0], before.planes[0])
 
 
 def turns_on(first: Alignment, other: Alignment, jump: float, interval: float) -> bool:
