@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.installed_executables import installed_executable
+from edgetpu_driver.node_kit.process_end import STARTER_VARIABLE
 
 STOP_SECONDS = 5.0
 """Seconds until an interrupted node is killed, as with `ros2 launch`."""
@@ -20,7 +22,10 @@ class LaunchError(EdgeTpuError):
 
 
 class Launcher:
-    """The processes of nodes that were started here. Safe to use from any thread."""
+    """The processes of nodes that were started here. Safe to use from any thread.
+
+    They end with this process, even if it is killed, and with the thread that has started them.
+    """
 
     def __init__(self, ros_arguments: Sequence[str] = ()) -> None:
         """ros_arguments: for each process, as after --ros-args."""
@@ -60,7 +65,10 @@ class Launcher:
             try:
                 # In a new session: Ctrl-C on a terminal reaches only this process, which stops the node.
                 self._processes[name] = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, start_new_session=True
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                    env=os.environ | {STARTER_VARIABLE: str(os.getpid())},
                 )
             except OSError as error:
                 raise LaunchError(f"{name}: {error.strerror}") from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +24,12 @@ GRACE = 0.5
 INTERPRETER_EXIT = 10.0
 """Seconds for Python to exit after the nodes are destroyed, on a busy machine; it usually takes 0.2."""
 
+STARTER_VARIABLE = "EDGETPU_ENDS_WITH"
+"""The process that has started this one, by its number, if this one is to stop when that ends."""
+
+_PR_SET_PDEATHSIG = 1
+"""Option of prctl(2) in linux/prctl.h."""
+
 _nowhere = open(os.devnull, "w")  # noqa: SIM115 - faulthandler needs it as long as the process lives
 _giving_up = threading.Lock()
 _tell_failed_start: Callable[[Exception], None] | None = None
@@ -34,6 +41,21 @@ def end_within(seconds: float) -> None:
     timer.daemon = True
     timer.start()
     _end_silently(seconds + GRACE)
+
+
+def stop_with_starter() -> None:
+    """Get SIGINT when the process that STARTER_VARIABLE names ends, however it does.
+
+    More exactly: when the thread ends that has started this process.
+    """
+    starter = os.environ.pop(STARTER_VARIABLE, "")
+    if not starter or sys.platform != "linux":
+        return
+    import ctypes  # takes a while, and few processes need it
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+    if str(os.getppid()) != starter:  # it has ended before
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def exit_in_time() -> None:

@@ -14,6 +14,7 @@ from types import FrameType
 
 from edgetpu_driver.node_kit.memory_limit import limit_memory
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
+from edgetpu_driver.node_kit.process_end import stop_with_starter
 from edgetpu_driver.node_kit.stop_signals import stop_signals
 from edgetpu_driver.node_kit.unused_memory import reuse_large_blocks
 
@@ -64,6 +65,7 @@ def _prepare() -> None:
     _fill_standard_streams()
     for number in stop_signals():
         signal.signal(number, _leave)
+    stop_with_starter()
     for name, value in LIBRARY_LIMITS.items():
         os.environ.setdefault(name, value)
     sys.setswitchinterval(SWITCH_INTERVAL)
