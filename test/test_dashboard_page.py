@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from testdata.dashboard_page import (
 )
 
 import websockets  # isort: skip
+from selenium.webdriver.common.by import By  # isort: skip
 from selenium.webdriver.common.keys import Keys  # isort: skip
 
 pytestmark = needs_browser
@@ -227,6 +229,46 @@ def test_the_driver_and_the_diagnostics_are_shown(browser: Any) -> None:
     press(browser, "[data-id=tab_parameters]")
 
 
+def offered(browser: Any) -> list[str]:
+    """Which of start and stop the page offers."""
+    buttons = {name: browser.find_element(By.CSS_SELECTOR, f"[data-id={name}]") for name in ("start", "stop")}
+    return [name for name, button in buttons.items() if button.is_displayed()]
+
+
+def test_a_node_without_results_has_the_rate_of_its_diagnostics(browser: Any) -> None:
+    show(browser, "camera")
+    wait(browser, lambda: re.search(r"[1-9]\d*\.\d Hz · dropped 0", text(browser, "#numbers")))
+
+
+def test_fields_and_states_have_names_for_screen_readers(browser: Any) -> None:
+    show(browser, "spot_tracker")
+    press(browser, "[data-id=tab_parameters]")
+    wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "input[data-id=input_roi][aria-label=roi]"))
+    unnamed = (
+        "return [...document.querySelectorAll('.side .parameter [role=switch], .side .parameter input')]"
+        ".filter((each) => !each.getAttribute('aria-label')).length"
+    )
+    assert browser.execute_script(unnamed) == 0
+    levels = "return [...document.querySelectorAll('#node_spot_tracker .dot')].map((dot) => dot.ariaLabel)"
+    assert browser.execute_script(levels)[0] in ("ok", "warning", "error", "stale")
+    current = "return [...document.querySelectorAll('nav [aria-current=page]')].map((button) => button.id)"
+    wait(browser, lambda: browser.execute_script(current) == ["node_spot_tracker"])
+
+
+def test_space_presses_a_button_that_was_reached_by_the_keyboard(browser: Any) -> None:
+    show(browser, "spot_tracker")
+    paused = "return document.body.classList.contains('paused')"
+    key(browser, Keys.TAB)
+    browser.execute_script("document.getElementById('node_camera').focus()")
+    key(browser, " ")
+    wait(browser, lambda: text(browser, ".stage .title") == "camera")
+    assert not browser.execute_script(paused)
+    browser.find_element(By.CSS_SELECTOR, ".stage .title").click()
+    key(browser, " ")
+    assert browser.execute_script(paused)
+    key(browser, " ")
+
+
 def test_a_node_is_started_and_stopped(browser: Any) -> None:
     show(browser, "visual_compass")
     press(browser, "[data-id=tab_actions]")
@@ -234,11 +276,11 @@ def test_a_node_is_started_and_stopped(browser: Any) -> None:
     press(browser, "[data-id=start]")
     wait(browser, lambda: text(browser, "#state") == "running")
     wait(browser, lambda: "reset heading" in text(browser, ".side"))
-    press(browser, "[data-id=start]")
-    wait(browser, lambda: "visual_compass runs already" in text(browser, "body"))
+    assert offered(browser) == ["stop"]
     press(browser, "[data-id=stop]")
     wait(browser, lambda: text(browser, "#state") == "stopped")
     wait(browser, lambda: "visual_compass does not run" in text(browser, ".side"))
+    wait(browser, lambda: offered(browser) == ["start"])
     show(browser, "camera")
     press(browser, "[data-id=stop]")
     wait(browser, lambda: "camera was not started from here" in text(browser, "body"))
@@ -257,6 +299,15 @@ def test_pictures_go_on_when_a_node_restarts(browser: Any, nodes: dict[str, Any]
 @at_every_size
 def test_the_console_of_the_browser_has_no_error(browser: Any) -> None:
     assert errors_in_console(browser) == []
+
+
+def test_the_dashboard_logs_no_error(dashboard: Dashboard, browser: Any) -> None:
+    with page_of(dashboard, SIZES["wide"]) as another:  # which leaves while its parameters are asked for
+        show(another, "spot_tracker")
+        press(another, "[data-id=tab_parameters]")
+    show(browser, "spot_tracker")
+    wait(browser, lambda: "Hz" in text(browser, "#numbers"))
+    assert dashboard.complaints() == []
 
 
 def test_the_page_comes_back_when_the_dashboard_restarts(browser: Any, dashboard: Dashboard) -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -67,16 +68,24 @@ class Dashboard:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
         self._command = [str(path), "--ros-args", *settings]
         self._environment = environment
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (as long as the tests)
         self.start()
 
     def start(self) -> None:
         """Start the process."""
-        self._process = subprocess.Popen(self._command, env=self._environment)
+        self._process = subprocess.Popen(self._command, env=self._environment, stderr=self._log)
 
     def stop(self) -> None:
         """Stop the process, which must end in good order."""
         self._process.send_signal(signal.SIGINT)
         assert self._process.wait(10.0) == 0
+        self._log.seek(0)
+        sys.stderr.write(self._log.read())
+
+    def complaints(self) -> list[str]:
+        """Errors that it has logged so far."""
+        self._log.seek(0)
+        return [line for line in self._log if "[ERROR]" in line]
 
     def await_page(self) -> None:
         """Wait until the page is served."""

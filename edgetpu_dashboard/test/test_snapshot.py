@@ -13,7 +13,7 @@ import pytest
 from edgetpu_dashboard.live.curves import ResultLog
 from edgetpu_dashboard.live.readings import Reading
 from edgetpu_dashboard.live.signals import Signal
-from edgetpu_dashboard.live.snapshot import snapshot
+from edgetpu_dashboard.live.snapshot import rate_of_results, snapshot
 
 
 def view(values: dict[str, str], log: ResultLog | None = None, fields: tuple[Any, ...] = ()) -> Any:
@@ -104,6 +104,24 @@ def test_a_node_without_results_has_the_rate_of_what_it_publishes() -> None:
     summary = snapshot(found, "none")["nodes"]["eye"]
     assert (summary["rate"], summary["latency"]) == (10.0, None)
     assert "valid" not in summary
+
+
+@pytest.mark.parametrize(
+    ("counts", "rate"),
+    [
+        (("30", "60", "92"), 31.0),
+        (("0", "0", "0", "30", "60", "90", "120", "150"), 30.0),
+        (("90", "0"), 0.0),
+        (("30",), None),
+    ],
+)
+def test_a_node_without_messages_has_the_rate_of_its_counter(
+    counts: tuple[str, ...], rate: float | None
+) -> None:
+    reading = Reading("results")
+    for second, count in enumerate(counts, 1):
+        reading.add(float(second), count)
+    assert rate_of_results({"eye: pictures": {"results": reading}}, len(counts)) == rate
 
 
 def test_the_results_that_a_node_takes_are_curves_of_it_too() -> None:

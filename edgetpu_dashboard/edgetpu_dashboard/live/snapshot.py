@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from edgetpu_dashboard.live.curves import Point
+from edgetpu_dashboard.live.readings import Reading
 from edgetpu_dashboard.live.signals import meaning_of
 from edgetpu_driver.node_kit.diagnostics import Counters
 
@@ -17,6 +18,8 @@ _COUNTS = tuple(each.name for each in fields(Counters))
 """Values of diagnostics that only grow, and so have no curves."""
 _DIGITS = 15
 """Digits of the largest integers that a browser represents exactly."""
+_COUNTED = 5.5
+"""Seconds over which a counter gives a rate; its values come once a second, later on a busy machine."""
 _LONGEST_GAP = 1.0
 """Seconds between two points of a curve that are joined."""
 _LONGEST_GAP_OF_READINGS = 3.0
@@ -61,12 +64,30 @@ def _summary(viewed: Any, now: float) -> dict[str, Any]:
             "latency": _number(1e3 * pace.latency),
             "gap": _number(1e3 * pace.gap),
         }
+    elif (rate := rate_of_results(viewed.readings, now)) is not None:
+        found |= {"rate": round(rate, 1), "latency": None, "gap": None}
     if viewed.log is not None:
         found |= {
             "valid": bool(viewed.log.last.get("valid", False)),
             "confidence": _number(viewed.log.last.get("confidence", math.nan)),
         }
     return found
+
+
+def rate_of_results(readings: Mapping[str, Mapping[str, Reading]], now: float) -> float | None:
+    """Results per second in the last seconds by the counters of diagnostics; None if they do not tell."""
+    counters = [each["results"].curve for each in readings.values() if "results" in each]
+    recent = [
+        [(t, value) for t, value, _ in curve.points(now) if t > -_COUNTED and value is not None]
+        for curve in counters
+        if curve is not None
+    ]
+    rates = [
+        (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0])
+        for points in recent
+        if len(points) > 1
+    ]
+    return max(sum(rates), 0.0) if rates else None  # a node that has restarted counts from 0
 
 
 def _count(values: Mapping[str, str], key: str) -> int:

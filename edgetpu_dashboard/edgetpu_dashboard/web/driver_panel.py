@@ -107,6 +107,8 @@ def models_panel(page: Any) -> None:
             models, files = list(answer.models), list(answer.available)
         except (EdgeTpuError, TimeoutError):
             models, files = [], []
+        if column.is_deleted:  # the browser has left
+            return
         _suggest(suggested_files, files)
         _suggest(suggested_models, [each.name for each in models])
         facts = [(each.name, each.weights_version, each.state, each.message) for each in models]

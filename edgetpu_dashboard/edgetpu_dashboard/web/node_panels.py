@@ -37,6 +37,8 @@ def parameters_panel(page: Any) -> None:
         for each in parameters:
             if each.name == "roi":
                 await page.note_region(node, each.value)
+        if column.is_deleted:  # the browser has left, or shows another node
+            return
         if not rows:
             column.clear()
         with column:
@@ -64,7 +66,7 @@ class _Row:
             if parameter.limits:
                 description += f" Range: {parameter.limits}."
             ui.label(description + (" Set at start." if parameter.read_only else "")).classes("hint")
-            self._refusal = ui.label().classes("refusal")
+            self._refusal = ui.label().classes("refusal").props("role=alert")
             self._refusal.set_visibility(False)
 
     def show(self, value: Value | None) -> None:
@@ -79,14 +81,16 @@ class _Row:
         if self._parameter.read_only or value is None:
             ui.label(text_of(value) or "empty").classes("value")
         elif isinstance(value, bool):
-            self._input: Any = ui.switch(value=value).props(f"dense data-id=input_{name}")
+            self._input: Any = ui.switch(value=value).props(f"dense data-id=input_{name} aria-label={name}")
             self._input.on("update:model-value", lambda _event: self._set(self._input.value))
         elif self._parameter.choices:
             self._input = ui.select(list(self._parameter.choices), value=value)
-            self._input.props(f"dense outlined options-dense data-id=input_{name}").classes("field")
+            self._input.props(f"dense outlined options-dense data-id=input_{name} aria-label={name}")
+            self._input.classes("field")
             self._input.on("update:model-value", lambda _event: self._set(self._input.value))
         else:
-            self._input = ui.input(value=text_of(value)).props(f"dense outlined data-id=input_{name}")
+            self._input = ui.input(value=text_of(value))
+            self._input.props(f"dense outlined data-id=input_{name} aria-label={name}")
             self._input.classes("field")
             self._input.on("keydown.enter", lambda _event: self._set(self._input.value))
             self._input.on("blur", lambda _event: self._set(self._input.value))

@@ -18,7 +18,7 @@ from edgetpu_dashboard.web.node_panels import actions_panel, parameters_panel, p
 from edgetpu_dashboard.web.stream import OVERVIEW
 from edgetpu_driver.errors import InputError
 
-_VERSION = 9
+_VERSION = 10
 """Version of the static files, so that no browser uses old ones."""
 _NODE_TABS, _GRAPH_TAB = ("parameters", "actions"), "driver"
 """Panels of one node; the last is also in the overview."""
@@ -193,7 +193,7 @@ def _header() -> None:
     with ui.header().classes("items-center bar gap-2 q-py-xs"):
         ui.icon("memory").classes("text-2xl")
         ui.label("Edge TPU").classes("text-lg font-medium")
-        ui.html('<span id="connection" class="state">connecting</span>', sanitize=False)
+        ui.html('<span id="connection" class="state" role="status">connecting</span>', sanitize=False)
         ui.space()
         for name, icon, text, call in (
             ("pause", "pause", "pause (space)", "edgetpuLive.pause()"),
@@ -213,7 +213,7 @@ def build_page(dashboard: Any) -> Page:
     ui.add_head_html(_HEAD)
     _header()
     with ui.element("div").classes("layout"):
-        ui.html('<nav id="nodes"></nav>', sanitize=False).classes("nodes")
+        ui.html('<nav id="nodes" aria-label="nodes"></nav>', sanitize=False).classes("nodes")
         with ui.element("main").classes("stage"):
             page.stage(page)
         with ui.element("aside").classes("side"):
@@ -242,7 +242,7 @@ def stage(page: Page) -> None:
         ).props("dense data-id=camera_view")
         switch.bind_visibility_from(page, "has_picture")
         ui.html('<span id="numbers"></span>', sanitize=False)
-    ui.html('<span id="problem"></span>', sanitize=False)
+    ui.html('<span id="problem" role="status"></span>', sanitize=False)
     if hint := picture_hint(page):
         ui.label(hint).classes("hint").props("data-id=picture_hint")
     bag_control(page)

@@ -8,6 +8,7 @@ const edgetpuLive = (() => {
   let socket = null;
   let wanted = { page: "", node: "", view: "" };
   let paused = false;
+  let tabbed = false; // whether the focus was moved by the keyboard last
   let asks = false; // for a picture although the page is paused: of the node that has just been chosen
   const urls = new Map(); // object URLs of the pictures that are shown, by the id of the element
 
@@ -23,10 +24,10 @@ const edgetpuLive = (() => {
     wanted = shown;
     document.body.classList.toggle("overview", shown.view === OVERVIEW);
     asks = true;
-    const nothing = find("nothing");
-    if (nothing) {
-      nothing.style.display = "";
-      find("live").removeAttribute("src"); // of another view
+    const live = find("live");
+    if (live) {
+      live.removeAttribute("src"); // of another view
+      live.alt = `live picture: ${shown.view}`;
     }
     connect();
   }
@@ -84,7 +85,6 @@ const edgetpuLive = (() => {
       urls.set(image.id, url);
       image.dataset.count = Number(image.dataset.count || 0) + 1;
       image.dataset.view = name;
-      image.nextElementSibling.style.display = "none"; // what is said while there is no picture
       asks = false;
       say("shown");
       if (!paused) requestAnimationFrame(next);
@@ -109,6 +109,7 @@ const edgetpuLive = (() => {
     if (badge && node) {
       badge.textContent = node.running ? "running" : "stopped";
       badge.className = `state ${node.running ? "ok" : ""}`;
+      document.querySelector(".stage").dataset.runs = node.running;
       find("problem").textContent = node.running ? node.problem : "";
     }
     if (paused) return;
@@ -144,7 +145,7 @@ const edgetpuLive = (() => {
     for (const [name, node] of Object.entries(nodes)) {
       const button = find(`node_${name}`) || nodeButton(name);
       (node.running ? here : away).push(button);
-      button.querySelector(".dot").className = `dot ${node.running ? node.level : "off"}`;
+      mark(button, node.running ? node.level : "off");
       button.querySelector(".rate").textContent = pace(node);
       button.classList.toggle("off", !node.running);
     }
@@ -154,12 +155,23 @@ const edgetpuLive = (() => {
       while (list.children.length > buttons.length) list.lastChild.remove();
     }
     for (const button of [...here, ...away]) {
-      button.classList.toggle("chosen", button.id === `node_${wanted.node}`);
+      const chosen = button.id === `node_${wanted.node}`;
+      button.classList.toggle("chosen", chosen);
+      button.setAttribute("aria-current", chosen ? "page" : "false");
     }
   }
 
+  // The dot of a node: its colour, and the same in words.
+  function mark(element, level) {
+    const dot = element.querySelector(".dot");
+    dot.className = `dot ${level}`;
+    dot.title = level;
+    dot.setAttribute("role", "img");
+    dot.setAttribute("aria-label", level);
+  }
+
   function pace(node) {
-    return node.running && node.rate ? `${node.rate.toFixed(0)} Hz` : "";
+    return node.running && node.rate ? `${node.rate.toFixed(node.rate < 9.95 ? 1 : 0)} Hz` : "";
   }
 
   // ---- the overview --------------------------------------------------------------------------------------
@@ -183,12 +195,13 @@ const edgetpuLive = (() => {
   }
 
   function drawTiles(nodes) {
+    find("tiles")?.classList.add("known"); // so that it may say that there are none
     for (const [name, node] of Object.entries(nodes)) {
       if (!node.pictured) find(`tile_${name}`)?.remove();
       else {
         const element = tile(name);
         if (!element) return;
-        element.querySelector(".dot").className = `dot ${node.level}`;
+        mark(element, node.level);
         element.querySelector(".rate").textContent = pace(node);
       }
     }
@@ -242,15 +255,21 @@ const edgetpuLive = (() => {
     return tag === "INPUT" || tag === "TEXTAREA" || tag === "SELECT" || event.target.isContentEditable;
   }
 
+  // Whether the space bar is for a control that was reached with the Tab key. After a click it pauses.
+  function isPressing(event) {
+    return tabbed && event.target.closest("button, summary, [role=button], [role=tab], [role=switch], [role=checkbox], [role=radio]");
+  }
+
   document.addEventListener("keydown", (event) => {
+    if (event.key === "Tab") tabbed = true;
     if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
-    if (event.key === " ") {
-      event.preventDefault(); // not the button that has the focus, and no scrolling
+    if (event.key === " " && !isPressing(event)) {
+      event.preventDefault(); // not the button that was clicked last, and no scrolling
       pause();
     } else if (event.key === "s") save();
   });
   document.addEventListener("keyup", (event) => {
-    if (event.key === " " && !isTyping(event)) event.preventDefault();
+    if (event.key === " " && !isTyping(event) && !isPressing(event)) event.preventDefault();
   });
 
   function share(event) {
@@ -261,6 +280,7 @@ const edgetpuLive = (() => {
 
   let start = null;
   document.addEventListener("pointerdown", (event) => {
+    tabbed = false;
     if (event.target.id !== "live" || event.button) return;
     start = event;
     event.target.setPointerCapture(event.pointerId);
