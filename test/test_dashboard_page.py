@@ -246,9 +246,10 @@ def test_fields_and_states_have_names_for_screen_readers(browser: Any) -> None:
     wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "input[data-id=input_roi][aria-label=roi]"))
     unnamed = (
         "return [...document.querySelectorAll('.side .parameter [role=switch], .side .parameter input')]"
-        ".filter((each) => !each.getAttribute('aria-label')).length"
+        ".filter((each) => !each.getAttribute('aria-label') && !each.matches('[role=switch] *'))"
+        ".map((each) => each.outerHTML)"
     )
-    assert browser.execute_script(unnamed) == 0
+    assert browser.execute_script(unnamed) == []
     levels = "return [...document.querySelectorAll('#node_spot_tracker .dot')].map((dot) => dot.ariaLabel)"
     assert browser.execute_script(levels)[0] in ("ok", "warning", "error", "stale")
     current = "return [...document.querySelectorAll('nav [aria-current=page]')].map((button) => button.id)"
