@@ -102,11 +102,11 @@ pictures: setup ## draw the pictures of the README into docs/images
 	$(RUN) python3 tools/dashboard_pictures.py
 
 parameters: setup ## write config/edgetpu.yaml from the parameters that the nodes declare
-	@$(RUN) python3 -m edgetpu_driver.node_kit.parameter_file >build/edgetpu.yaml
+	@$(RUN) python3 -m edgetpu_driver.node_kit.installed_nodes.parameter_file >build/edgetpu.yaml
 	mv build/edgetpu.yaml config/edgetpu.yaml
 
 policies: setup ## write config/security/policies.xml from what the nodes open
-	@$(RUN) python3 -m edgetpu_driver.node_kit.security_policies --ros-args --log-level error \
+	@$(RUN) python3 -m edgetpu_driver.node_kit.installed_nodes.security_policies --ros-args --log-level error \
 	  -r image:=/camera/image_raw -r camera_info:=/camera/camera_info >build/policies.xml
 	mkdir -p config/security
 	mv build/policies.xml config/security/policies.xml

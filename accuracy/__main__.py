@@ -1,6 +1,6 @@
 """The command line of the accuracy measurements: `python -m accuracy [AREA ..]` in the repository root.
 
-An area is an algorithm, a kind of model, or the virtual stick. It is a module of this package with
+An area is an algorithm, a kind of model, or the virtual stick. It is a module of accuracy.areas with
 `measure(engine, quick)`, which returns its rows, and `plots(engine)`, which returns figures of the results
 and of the worst cases.
 """
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for area in options.areas or AREAS:
             print(f"[accuracy] measuring {area} on {options.engine}", file=sys.stderr, flush=True)
-            module = importlib.import_module(f"accuracy.{area}")
+            module = importlib.import_module(f"accuracy.areas.{area}")
             try:
                 measured = module.measure(options.engine, options.quick)
             except MissingFileError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.looming_scenes import Clip
+from accuracy.scenes.looming_scenes import Clip
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.photographs import as_pixels, color_photograph
+from accuracy.scenes.photographs import as_pixels, color_photograph
 from edgetpu_perception import Looming, OpticalFlow, PatternTracker, Pinhole, SpotTracker, VisualCompass
 from edgetpu_perception.debug_images import (
     flow_picture,

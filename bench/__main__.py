@@ -1,6 +1,6 @@
 """The command line of the benchmarks: `python -m bench [AREA ..]` at the root of the repository.
 
-An area is a module of this package with a function `rows()` that measures and yields its rows; a new one only
+An area is a module of bench.areas with a function `rows()` that measures and yields its rows; a new one only
 has to be added to AREAS. A row compares some work with a baseline that is measured in the same run.
 """
 
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for area in options.areas or AREAS:
             print(f"[bench] measuring {area}", file=sys.stderr, flush=True)
-            measure = importlib.import_module(f"bench.{area}").rows
+            measure = importlib.import_module(f"bench.areas.{area}").rows
             for row in measure(quick=options.quick) if area in LONG_AREAS else measure():
                 print(line(row), flush=True)
                 rows.append(row)

@@ -15,8 +15,8 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 
-from edgetpu_driver.node_kit.executor import make_executor
-from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
+from edgetpu_driver.node_kit.executor.executor import make_executor
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_msgs.msg import ModelInfo, Tensor
 from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetWeights
 

@@ -9,8 +9,8 @@ from typing import Any
 from edgetpu_driver.backends.backend import Backend, ParsedModel
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.engines.protocol import AttachedEngine
+from edgetpu_driver.node_kit.process.spin import run
 from edgetpu_driver.node_kit.process_entry import run_main
-from edgetpu_driver.node_kit.spin import run
 from edgetpu_driver.nodes.driver_node import DriverNode
 
 SECONDS = 6.0

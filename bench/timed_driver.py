@@ -18,9 +18,9 @@ from rclpy.service import Service
 from std_srvs.srv import Trigger
 
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
+from edgetpu_driver.node_kit.process.spin import run
+from edgetpu_driver.node_kit.process.unused_memory import reuse_large_blocks
 from edgetpu_driver.node_kit.process_entry import run_main
-from edgetpu_driver.node_kit.spin import run
-from edgetpu_driver.node_kit.unused_memory import reuse_large_blocks
 from edgetpu_driver.nodes import driver_services
 from edgetpu_driver.nodes.driver_node import DriverNode
 

@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import IO
 
 from demo.errors import GraphError
-from edgetpu_driver.node_kit.installed_executables import installed_executable
-from edgetpu_driver.node_kit.middleware_profile import DEFAULT_DRIVER, profile_settings
+from edgetpu_driver.node_kit.installed_nodes.installed_executables import installed_executable
+from edgetpu_driver.node_kit.middleware.middleware_profile import DEFAULT_DRIVER, profile_settings
 
 CONFIG = Path(__file__).resolve().parents[1] / "config"  # what the launch file uses too
 PARAMETERS = CONFIG / "edgetpu.yaml"

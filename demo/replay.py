@@ -24,8 +24,8 @@ from demo.errors import GraphError
 from demo.nodes import PerceptionNode
 from demo.report.debug_frames import DebugFrames
 from demo.report.results import Collector, NodeResults
-from edgetpu_driver.node_kit.executor import make_executor
-from edgetpu_driver.node_kit.message_types import message_type
+from edgetpu_driver.node_kit.executor.executor import make_executor
+from edgetpu_driver.node_kit.messages.message_types import message_type
 from edgetpu_msgs.msg import DeviceStatus
 
 DRIVER = "edgetpu"

@@ -12,21 +12,21 @@ from pathlib import Path
 
 from demo.errors import GraphError
 from demo.processes import PARAMETERS, Process, isolate
-from drive.contact_scenarios import PassBy, Wall
-from drive.dock_scenario import DockAtBall, DockAtLamp
-from drive.fault_scenario import Faults
 from drive.film import Film
-from drive.follow_scenario import Follow, FollowByPolicy
-from drive.patrol_scenario import Patrol
 from drive.report import write_report
-from drive.return_scenario import Return
-from drive.samples_scenario import SlalomSamples, SwingUpSamples
 from drive.scenario import Outcome, Scenario, SystemScenario
+from drive.scenarios.contact_scenarios import PassBy, Wall
+from drive.scenarios.dock_scenario import DockAtBall, DockAtLamp
+from drive.scenarios.fault_scenario import Faults
+from drive.scenarios.follow_scenario import Follow, FollowByPolicy
+from drive.scenarios.patrol_scenario import Patrol
+from drive.scenarios.return_scenario import Return
+from drive.scenarios.samples_scenario import SlalomSamples, SwingUpSamples
+from drive.scenarios.slalom_scenario import Slalom
+from drive.scenarios.swing_up_scenario import SwingUp
+from drive.scenarios.turn_scenario import Turn
 from drive.simulated_robot import DriveError, SimulatedRobot
-from drive.slalom_scenario import Slalom
-from drive.swing_up_scenario import SwingUp
-from drive.turn_scenario import Turn
-from drive.world import World, renderer_problem
+from drive.worlds.world import World, renderer_problem
 from edgetpu_driver.node_kit.node_table import all_nodes
 from measured_figures.row import Row, line, write_rows
 

@@ -18,7 +18,7 @@ from std_msgs.msg import Header
 
 from drive.film import Film
 from drive.truth import Record, Truth
-from drive.world import FOCAL_LENGTH, HEIGHT, PERIOD, WIDTH, World
+from drive.worlds.world import FOCAL_LENGTH, HEIGHT, PERIOD, WIDTH, World
 from edgetpu_dashboard.camera.calibration import pinhole_calibration
 from edgetpu_dashboard.nodes.camera_info_messages import camera_info
 from edgetpu_driver.errors import EdgeTpuError

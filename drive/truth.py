@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from drive.world import World
+from drive.worlds.world import World
 from edgetpu_msgs.msg import Heading, PlaceMatch, TimeToContact
 
 LONGEST_CONTACT = 20.0

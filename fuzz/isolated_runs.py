@@ -11,7 +11,7 @@ from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.engines.graph_runner import GraphOperands
 from edgetpu_driver.engines.litert_interpreter import refuse_fatal_scales
 from edgetpu_driver.errors import GraphProcessError, ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.tflite.graph_checks import check_graph
+from edgetpu_driver.tflite.checks.graph_checks import check_graph
 
 _LIMITS = ProcessLimits(memory=256 << 20, load_seconds=1.0, run_seconds=1.0)
 

@@ -35,8 +35,8 @@ from fuzz import corpus
 from fuzz.corpus import Sample
 from fuzz.isolated_runs import IsolatedRuns
 from fuzz.raw_programs import program_samples, run_program
-from testdata.compiled_graphs import compiled_graph
-from testdata.metadata_files import model_with_metadata, with_files
+from testdata.graphs.compiled_graphs import compiled_graph
+from testdata.graphs.metadata_files import model_with_metadata, with_files
 
 _WORDS = 64  # an instruction of 16 bytes becomes an object of twenty numbers
 

@@ -30,10 +30,10 @@ from launch.launch_description_entity import LaunchDescriptionEntity
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from edgetpu_driver.node_kit.discovery_range import SCOPES, discovery_range
-from edgetpu_driver.node_kit.middleware_profile import profile_settings
+from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, discovery_range
+from edgetpu_driver.node_kit.middleware.middleware_profile import profile_settings
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
-from edgetpu_driver.node_kit.respawn_limit import RespawnLimit
+from edgetpu_driver.node_kit.process.respawn_limit import RespawnLimit
 
 SHARE = Path(get_package_share_directory("edgetpu_ros"))
 

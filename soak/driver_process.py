@@ -17,7 +17,7 @@ from functools import partial
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.virtual import VirtualStickBackend
-from edgetpu_driver.node_kit.spin import run
+from edgetpu_driver.node_kit.process.spin import run
 from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.usb.connector import OnPhase

@@ -20,8 +20,8 @@ from rclpy.qos import QoSProfile
 
 from edgetpu_msgs.msg import Priority, Tensor
 from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetWeights
+from soak.checks.request_checks import judge_refusal
 from soak.outcome_journal import Journal, Judgement, Outcome
-from soak.request_checks import judge_refusal
 
 LOST_AFTER = 30.0
 """Seconds without an answer after which a request counts as lost."""

@@ -24,9 +24,7 @@ from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_msgs.srv import MatMul, SetWeights
 from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.graphs.families import write_model
-from soak.foreign_client import ClientRun, ForeignClient, arrays_of, invoke_request
-from soak.outcome_journal import Journal, Judgement, Outcome
-from soak.request_checks import (
+from soak.checks.request_checks import (
     DenseScales,
     ExpectedResults,
     compare,
@@ -34,7 +32,9 @@ from soak.request_checks import (
     judge_version,
     product_bound,
 )
-from testdata.compiled_graphs import compiled_graph, segments, source_graph
+from soak.foreign_client import ClientRun, ForeignClient, arrays_of, invoke_request
+from soak.outcome_journal import Journal, Judgement, Outcome
+from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
 
 SWAPPED, MULTIPLIED = 64, 128
 """Rows of the Dense models whose weights the clients set."""

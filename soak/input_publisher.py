@@ -30,8 +30,8 @@ from edgetpu_dashboard.camera.calibration import ideal_calibration
 from edgetpu_dashboard.nodes.camera_info_messages import camera_info
 from edgetpu_dashboard.scene.scene import Scene
 from soak.camera_messages import image_message
-from soak.matrix_checks import embedding, place_vectors, signal
-from soak.perception_checks import CAMERAS, DRIVING, LOOKING
+from soak.checks.matrix_checks import embedding, place_vectors, signal
+from soak.checks.perception_checks import CAMERAS, DRIVING, LOOKING
 from soak.result_messages import result_topics
 from soak.scenes import FRAMES, Driving, LookingAround, Stamps
 

@@ -14,12 +14,12 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
 from edgetpu_msgs.srv import TrainReadout
-from soak.matrix_checks import PlaceCheck, PredictionCheck, judge_spectrum
+from soak.checks.matrix_checks import PlaceCheck, PredictionCheck, judge_spectrum
+from soak.checks.perception_checks import CAMERAS, PerceptionChecks
+from soak.checks.seen_stamps import SeenStamps
 from soak.outcome_journal import Journal, Judgement, Outcome
-from soak.perception_checks import CAMERAS, PerceptionChecks
 from soak.result_messages import MATRIX_TOPICS, perception_result, result_topics, spectrum_result, stamp_ns
 from soak.scenes import Stamps
-from soak.seen_stamps import SeenStamps
 
 _DEPTH = 500
 _ENOUGH_SAMPLES = 150

@@ -16,8 +16,8 @@ from edgetpu_msgs.msg import (
     Spectrum,
     TimeToContact,
 )
-from soak.matrix_checks import SpectrumResult
-from soak.perception_checks import Result
+from soak.checks.matrix_checks import SpectrumResult
+from soak.checks.perception_checks import Result
 
 MATRIX_TOPICS = {
     "reservoir": (Prediction, "/reservoir/prediction"),

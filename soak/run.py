@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from soak.chaos import Chaos
-from soak.chaos_schedule import make_schedule
+from soak.chaos.chaos import Chaos
+from soak.chaos.chaos_schedule import make_schedule
 from soak.outcome_journal import Journal
 from soak.process_samples import Sample, sample
 from soak.processes import Processes
@@ -45,7 +45,7 @@ def run(options: Options) -> Findings:
 
     # It takes many answers in a round: the middleware brings a client those to all clients of a service, and
     # rclpy's executor takes one a round, so that its own are pushed out of the queue in between.
-    from edgetpu_driver.node_kit.executor import make_executor
+    from edgetpu_driver.node_kit.executor.executor import make_executor
 
     rclpy.init()
     node = rclpy.create_node("soak_chaos")

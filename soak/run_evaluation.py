@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from soak.chaos import Chaos
-from soak.chaos_schedule import quiet_ends
+from soak.chaos.chaos import Chaos
+from soak.chaos.chaos_schedule import quiet_ends
+from soak.checks.perception_checks import CAMERAS
 from soak.outcome_journal import Counted, Note, Outcome, read_journal, unexplained
-from soak.perception_checks import CAMERAS
 from soak.process_samples import Sample
 from soak.processes import End, Processes
 from soak.result_messages import MATRIX_TOPICS

@@ -17,10 +17,10 @@ from demo.processes import find_executable, isolate
 from edgetpu_driver.node_kit.node_table import DRIVER, node_table
 from edgetpu_driver.toolchain import dense_graph as dense
 from soak.camera_messages import write_frames
+from soak.checks.matrix_checks import BLOCK, write_places
+from soak.checks.perception_checks import CAMERAS, LOOKING
 from soak.foreign_client_kinds import CLIENTS, write_models
 from soak.input_publisher import SCENES
-from soak.matrix_checks import BLOCK, write_places
-from soak.perception_checks import CAMERAS, LOOKING
 from soak.processes import Command
 from soak.result_messages import MATRIX_TOPICS
 

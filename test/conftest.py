@@ -15,10 +15,10 @@ from demo.processes import reserve_domain
 from fuzz.interleavings.scenario import write_files
 from testdata import ModelFolder
 from testdata.demo_process import DemoProcess
-from testdata.host_on_fake_sticks import Stage
-from testdata.node_forker import NodeForker
-from testdata.node_with_driver import NodeWithDriver
-from testdata.ros_graph import Graph, NodeProcess
+from testdata.devices.host_on_fake_sticks import Stage
+from testdata.running_nodes.node_forker import NodeForker
+from testdata.running_nodes.node_with_driver import NodeWithDriver
+from testdata.running_nodes.ros_graph import Graph, NodeProcess
 
 
 @pytest.fixture(scope="session")
@@ -112,8 +112,8 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bench() -> Iterator[Any]:
-    """A node in the executor that keeps its wait set; testdata.node_in_executor.Bench."""
-    from testdata.node_in_executor import Bench
+    """A node in the executor that keeps its wait set; testdata.running_nodes.node_in_executor.Bench."""
+    from testdata.running_nodes.node_in_executor import Bench
 
     bench = Bench()
     yield bench
@@ -138,8 +138,8 @@ def stage(fake_models: Path) -> Stage:
 def start_tracker(
     graph: Graph, start_node: Callable[..., NodeProcess], spot_models: Path
 ) -> Callable[..., Any]:
-    """Starts spot tracker nodes; see testdata.running_tracker.start_tracker for what it takes."""
-    from testdata.running_tracker import start_tracker
+    """Starts spot tracker nodes; see `start_tracker` for what it takes."""
+    from testdata.running_nodes.running_tracker import start_tracker
 
     return functools.partial(start_tracker, graph, start_node, spot_models)
 

@@ -31,7 +31,7 @@ class Spot:
 def test_a_comparison_names_what_is_worse_and_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "accuracy.spot", Spot())
+    monkeypatch.setitem(sys.modules, "accuracy.areas.spot", Spot())
     monkeypatch.setattr(command, "read_record", lambda: {"spot": {"discs, rmse": 0.05}})
     assert command.main(["spot", "--quick", "--compare", "--output", str(tmp_path)]) == 1
     assert "worse: spot: discs, rmse: 0.07 px, 0.05 on record" in capsys.readouterr().err

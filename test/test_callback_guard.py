@@ -24,13 +24,13 @@ from edgetpu_driver.errors import (  # noqa: E402
     ModelUnsupportedError,
 )
 from edgetpu_driver.node_kit.base_node import BaseNode  # noqa: E402
-from edgetpu_driver.node_kit.callback_guard import GuardedExecutor  # noqa: E402
-from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor  # noqa: E402
+from edgetpu_driver.node_kit.executor.callback_guard import GuardedExecutor  # noqa: E402
+from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor  # noqa: E402
 from edgetpu_driver.node_kit.fatal_error import FatalError  # noqa: E402
 from edgetpu_driver.node_kit.parameters import Setting  # noqa: E402
 from edgetpu_msgs.msg import ErrorCode  # noqa: E402
 from edgetpu_msgs.srv import SaveFile  # noqa: E402
-from testdata.spinning_node import spin_until  # noqa: E402
+from testdata.running_nodes.spinning_node import spin_until  # noqa: E402
 
 UNKNOWN_TYPE = 10
 

@@ -17,7 +17,7 @@ from rclpy.parameter import Parameter
 from sensor_msgs.msg import CameraInfo, Image
 from std_srvs.srv import Trigger
 
-from edgetpu_driver.node_kit.image_messages import image_from_message
+from edgetpu_driver.node_kit.images.image_messages import image_from_message
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 
 from edgetpu_driver.backends.backend import ParsedModel, Placement
 from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNotFoundError
-from edgetpu_driver.host.hosted_model import HostedModel
-from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.host.model_parts import ReadModel
-from edgetpu_driver.host.request_terms import Priority, RequestTerms
-from edgetpu_driver.node_kit import local_drivers
-from edgetpu_driver.node_kit.driver_choice import DRIVER_SETTING, driver_names
-from edgetpu_driver.node_kit.model_client import ModelClient
-from edgetpu_driver.node_kit.qos_profiles import QOS_LATCHED
+from edgetpu_driver.host.models.hosted_model import HostedModel
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.models.model_parts import ReadModel
+from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
+from edgetpu_driver.node_kit.clients import local_drivers
+from edgetpu_driver.node_kit.clients.driver_choice import DRIVER_SETTING, driver_names
+from edgetpu_driver.node_kit.clients.model_client import ModelClient
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_LATCHED
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.msg import DeviceStatus

@@ -16,7 +16,7 @@ from std_msgs.msg import Float32MultiArray
 
 from demo.bag.image_bag import ImageBag
 from edgetpu_msgs.msg import Embedding, Prediction
-from testdata.dashboard_page import (
+from testdata.running_nodes.dashboard_page import (
     SIZES,
     Dashboard,
     at_every_size,
@@ -35,7 +35,7 @@ from testdata.dashboard_page import (
     text,
     wait,
 )
-from testdata.matrix_node_messages import Exchange, numbers, options
+from testdata.running_nodes.matrix_node_messages import Exchange, numbers, options
 
 from selenium.webdriver.common.action_chains import ActionChains  # isort: skip
 from selenium.webdriver.common.by import By  # isort: skip

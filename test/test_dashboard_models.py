@@ -14,8 +14,8 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 pytest.importorskip("vision_msgs", reason="needs vision_msgs")
 
 from edgetpu_driver.cli.main import main as edgetpu
-from testdata.body_pix_graph import body_pix_file
-from testdata.dashboard_page import (
+from testdata.graphs.body_pix_graph import body_pix_file
+from testdata.running_nodes.dashboard_page import (
     SIZES,
     Dashboard,
     choose,

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
-from testdata.dashboard_page import (
+from testdata.running_nodes.dashboard_page import (
     SIZES,
     Dashboard,
     at_every_size,

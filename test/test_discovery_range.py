@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgetpu_driver.node_kit.discovery_range import DISCOVERY_VARIABLES, discovery_range
+from edgetpu_driver.node_kit.middleware.discovery_range import DISCOVERY_VARIABLES, discovery_range
 
 JAZZY, HUMBLE = {"ROS_DISTRO": "jazzy"}, {"ROS_DISTRO": "humble"}
 

@@ -17,20 +17,20 @@ from PIL import Image
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
-from drive import world as worlds
 from drive.__main__ import EXIT_ERROR, SCENARIOS, main, usual
-from drive.contact_scenarios import PassBy, Wall
-from drive.dock_scenario import DockAtBall
-from drive.fault_scenario import BALL_SPEED, STILL, STOP, Faults, last_above
 from drive.film import Film
 from drive.report import write_report
-from drive.return_scenario import Return
 from drive.scenario import Outcome
+from drive.scenarios.contact_scenarios import PassBy, Wall
+from drive.scenarios.dock_scenario import DockAtBall
+from drive.scenarios.fault_scenario import BALL_SPEED, STILL, STOP, Faults, last_above
+from drive.scenarios.return_scenario import Return
+from drive.scenarios.turn_scenario import Turn
 from drive.simulated_robot import LATENCY
-from drive.textures import SIZE, noise_texture
 from drive.truth import Measured, Record, Truth
-from drive.turn_scenario import Turn
-from drive.world import MASS, PERIOD, SPEED_GAIN, Box, World
+from drive.worlds import world as worlds
+from drive.worlds.textures import SIZE, noise_texture
+from drive.worlds.world import MASS, PERIOD, SPEED_GAIN, Box, World
 from edgetpu_control.velocity import VelocityLimits
 from edgetpu_control.visual_servo import ServoGains, Target, VisualServo
 from edgetpu_msgs.msg import Heading, TimeToContact

@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
-from drive import samples_scenario
-from drive.samples_scenario import SwingUpSamples
 from drive.scenario import Outcome
-from drive.slalom_scenario import Slalom, line, missed
-from drive.swing_up_scenario import SwingUp
+from drive.scenarios import samples_scenario
+from drive.scenarios.samples_scenario import SwingUpSamples
+from drive.scenarios.slalom_scenario import Slalom, line, missed
+from drive.scenarios.swing_up_scenario import SwingUp
 
 
 def outcome(**values: float) -> Outcome:

@@ -16,14 +16,14 @@ import pytest
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
-from drive import rooms
-from drive import world as worlds
 from drive.__main__ import main
-from drive.patrol_scenario import Answer, Patrol, percentages
 from drive.scenario import Outcome
+from drive.scenarios.patrol_scenario import Answer, Patrol, percentages
 from drive.scene_network import SIZE, scene_network
-from drive.textures import noise_texture
-from drive.world import HULL_RADIUS
+from drive.worlds import rooms
+from drive.worlds import world as worlds
+from drive.worlds.textures import noise_texture
+from drive.worlds.world import HULL_RADIUS
 from edgetpu_driver import CpuEngine
 from edgetpu_vision import Embedder
 
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 SHORT_PATROL = """
 import sys
 from drive import __main__ as drive, rooms
-from drive.patrol_scenario import Patrol
+from drive.scenarios.patrol_scenario import Patrol
 
 class ShortPatrol(Patrol):
     rounds = 1

@@ -25,7 +25,7 @@ from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode
 from edgetpu_msgs.srv import Invoke, ListModels, LoadModel, SetWeights
 from testdata import ModelFolder
-from testdata.driver_calls import LATCHED, numbers, outcome
+from testdata.running_nodes.driver_calls import LATCHED, numbers, outcome
 
 
 class TestRealModels:

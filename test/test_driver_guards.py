@@ -21,13 +21,13 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.node_kit import heartbeat
-from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor
-from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
+from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_msgs.msg import DeviceStatus, Tensor
 from edgetpu_msgs.srv import Invoke, ListModels
 from edgetpu_perception.nodes.looming_node import LoomingNode
-from testdata.spinning_node import spin_until
+from testdata.running_nodes.spinning_node import spin_until
 
 
 class Stage:

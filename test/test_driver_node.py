@@ -22,7 +22,7 @@ from std_srvs.srv import Trigger
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode, ModelInfo, Tensor
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
-from testdata.driver_calls import LATCHED, numbers, outcome
+from testdata.running_nodes.driver_calls import LATCHED, numbers, outcome
 
 
 @pytest.fixture(scope="module", params=["cpu", "virtual"])

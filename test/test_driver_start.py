@@ -19,7 +19,7 @@ from lifecycle_msgs.srv import ChangeState
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode, Tensor
 from edgetpu_msgs.srv import Invoke, ListModels
 from testdata import ModelFolder
-from testdata.driver_calls import LATCHED, numbers, outcome
+from testdata.running_nodes.driver_calls import LATCHED, numbers, outcome
 
 
 class TestStarting:

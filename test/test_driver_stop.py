@@ -13,7 +13,7 @@ import pytest
 
 from soak.processes import children
 from testdata.patience import PATIENCE
-from testdata.waiting_programs import WaitingPrograms
+from testdata.running_nodes.waiting_programs import WaitingPrograms
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
@@ -25,7 +25,7 @@ import numpy as np
 from rclpy.parameter import Parameter
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.host.host_status import State
-from edgetpu_driver.node_kit import spin
+from edgetpu_driver.node_kit.process import spin
 from edgetpu_driver.nodes.driver_node import DriverNode
 
 spin.STOP_DEADLINE = 0.3

@@ -17,15 +17,15 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.node_kit.model_client import ModelClient
-from edgetpu_driver.node_kit.tensor_messages import from_message
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.node_kit.clients.model_client import ModelClient
+from edgetpu_driver.node_kit.messages.tensor_messages import from_message
 from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.weightless_files import weightless_files
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode, ModelInfo, ModelPart, Tensor
 from edgetpu_msgs.srv import Invoke, ListModels, LoadModel
-from testdata.compiled_graphs import compiled_graph, segments, source_graph
+from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
 from testdata.patience import PATIENCE
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)

@@ -15,16 +15,16 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 from rclpy.executors import ExternalShutdownException
 from rclpy.task import Future
 
-from edgetpu_driver.node_kit import executor as executor_module
-from edgetpu_driver.node_kit.callback_guard import GuardedExecutor
-from edgetpu_driver.node_kit.executor import (
+from edgetpu_driver.node_kit.executor import executor as executor_module
+from edgetpu_driver.node_kit.executor.callback_guard import GuardedExecutor
+from edgetpu_driver.node_kit.executor.executor import (
     StaticSingleThreadedExecutor,
     make_executor,
     missing_names,
 )
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from testdata.node_in_executor import Bench
 from testdata.patience import PATIENCE
+from testdata.running_nodes.node_in_executor import Bench
 
 
 def test_it_can_spin_until_a_future_is_done(bench: Bench) -> None:
@@ -103,7 +103,7 @@ SPIN = """
 import rclpy
 from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
-from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor
+from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor
 
 rclpy.init()
 executor = StaticSingleThreadedExecutor()

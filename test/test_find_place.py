@@ -19,7 +19,7 @@ from rclpy.parameter import Parameter
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.cpu import CpuBackend
-from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor
+from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor
 from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_driver.usb.connector import OnPhase
 from edgetpu_matrix.nodes import place_recognition_node
@@ -27,7 +27,7 @@ from edgetpu_matrix.nodes.place_recognition_node import PlaceRecognitionNode
 from edgetpu_msgs.msg import ErrorCode
 from edgetpu_msgs.srv import AddPlace, FindPlace
 from testdata.patience import PATIENCE
-from testdata.spinning_node import spin_until
+from testdata.running_nodes.spinning_node import spin_until
 
 KITCHEN, HALL = [1.0, 0.0, 0.5], [0.0, 1.0, 0.0]
 

@@ -16,11 +16,11 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from edgetpu_driver.errors import UnavailableError
-from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_driver.images.encodings import ImageError
-from edgetpu_driver.node_kit.image_messages import image_from_message
-from edgetpu_driver.node_kit.image_subscriptions import Cameras, SharedImage
+from edgetpu_driver.node_kit.images.image_messages import image_from_message
+from edgetpu_driver.node_kit.images.image_subscriptions import Cameras, SharedImage
 
 WHOLE = Region(0, 0, 4, 2)
 

@@ -14,12 +14,12 @@ from edgetpu_driver.errors import (
     ModelNotFoundError,
 )
 from edgetpu_driver.host import model_table
-from edgetpu_driver.host.hosted_model import HostedModel
-from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.host.model_replica import ModelReplica
-from edgetpu_driver.host.priority_queue import LONGEST_NEGLECT
-from edgetpu_driver.host.request_terms import NORMAL_TERMS, Priority, RequestTerms
-from edgetpu_driver.host.weight_access import record
+from edgetpu_driver.host.models.hosted_model import HostedModel
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.models.model_replica import ModelReplica
+from edgetpu_driver.host.requests.priority_queue import LONGEST_NEGLECT
+from edgetpu_driver.host.requests.request_terms import NORMAL_TERMS, Priority, RequestTerms
+from edgetpu_driver.host.requests.weight_access import record
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.weights.weight_request import WeightResult
 from fuzz.interleavings.fake_models import FakeCpu, Reader, run_steps, steps_of
@@ -27,7 +27,7 @@ from fuzz.interleavings.fake_sticks import SIZE
 from fuzz.interleavings.fake_threading import replaced
 from fuzz.interleavings.scenario import FILES, host_modules, run_seed
 from fuzz.interleavings.thread_controller import InterleavingError, ThreadController
-from testdata.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
+from testdata.devices.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 
 SEEDS = 80
 """`make fuzz` runs thousands."""
@@ -46,7 +46,7 @@ class TestTheController:
     def test_threads_that_wait_for_each_other_are_reported(self) -> None:
         controller = ThreadController(0)
         with replaced(host_modules(), controller):
-            from edgetpu_driver.host import scheduler
+            from edgetpu_driver.host.sticks import scheduler
 
             first, second = scheduler.threading.Lock(), scheduler.threading.Lock()
 

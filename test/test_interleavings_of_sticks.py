@@ -14,16 +14,16 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     UnavailableError,
 )
-from edgetpu_driver.host import deadline_watch
 from edgetpu_driver.host.host_status import State
-from edgetpu_driver.host.hosted_model import ModelState
-from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.host.model_assignment import Spreading
-from edgetpu_driver.host.request_terms import RequestTerms
+from edgetpu_driver.host.models.hosted_model import ModelState
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.requests.request_terms import RequestTerms
+from edgetpu_driver.host.sticks import deadline_watch
+from edgetpu_driver.host.sticks.model_assignment import Spreading
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.weights.weight_request import WeightRequest
 from fuzz.interleavings.fake_sticks import SIZE, FakeBackend
-from testdata.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
+from testdata.devices.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 
 
 class TestSticks:

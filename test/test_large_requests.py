@@ -13,13 +13,13 @@ from rclpy.clock import Clock as RosClock
 from rclpy.clock import ClockType
 from std_srvs.srv import Trigger
 
-from edgetpu_driver.host.priority_queue import LONGEST_NEGLECT
-from edgetpu_driver.node_kit import large_requests
-from edgetpu_driver.node_kit.executor_calls import executor_calls
-from edgetpu_driver.node_kit.large_requests import QUICK, LargeRequests
-from edgetpu_driver.node_kit.request_intake import REST_AFTER_URGENT
-from testdata.fake_timers import Clock, Timer
-from testdata.node_in_executor import Bench
+from edgetpu_driver.host.requests.priority_queue import LONGEST_NEGLECT
+from edgetpu_driver.node_kit.executor import large_requests
+from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
+from edgetpu_driver.node_kit.executor.large_requests import QUICK, LargeRequests
+from edgetpu_driver.node_kit.executor.request_intake import REST_AFTER_URGENT
+from testdata.devices.fake_timers import Clock, Timer
+from testdata.running_nodes.node_in_executor import Bench
 
 SERVICE, OTHER = object(), object()
 

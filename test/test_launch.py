@@ -23,7 +23,7 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource  # n
 from launch_pytest.actions import ReadyToTest  # noqa: E402
 from rclpy.node import Node  # noqa: E402
 
-from edgetpu_driver.node_kit.middleware_profile import PROFILE_VARIABLES  # noqa: E402
+from edgetpu_driver.node_kit.middleware.middleware_profile import PROFILE_VARIABLES  # noqa: E402
 from edgetpu_msgs.srv import ListModels  # noqa: E402
 from testdata.patience import PATIENCE  # noqa: E402
 

@@ -24,15 +24,15 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 from vision_msgs.msg import Classification
 
-from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor
+from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_msgs.msg import ErrorCode
 from edgetpu_msgs.srv import Forget, Learn, ListClasses, LoadFile, SaveFile
 from edgetpu_vision.nodes import learner_node
 from edgetpu_vision.nodes.learner_node import LearnerNode
-from testdata.color_embedding_graph import color_embedding_graph, colored
-from testdata.spinning_node import spin_until
+from testdata.graphs.color_embedding_graph import color_embedding_graph, colored
+from testdata.running_nodes.spinning_node import spin_until
 
 RED, GREEN, BLUE = colored(200, 20, 0), colored(0, 210, 25), colored(15, 0, 190)
 

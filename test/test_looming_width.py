@@ -19,7 +19,7 @@ from edgetpu_msgs.msg import TimeToContact
 from edgetpu_msgs.srv import ListModels
 from edgetpu_perception.graphs import families
 from edgetpu_perception.time_to_contact.looming import Looming
-from testdata.running_tracker import image_message
+from testdata.running_nodes.running_tracker import image_message
 
 WIDE = np.random.default_rng(1).integers(0, 256, (60, 180), np.uint8)
 """Three times as wide as high."""

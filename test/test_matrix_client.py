@@ -16,11 +16,11 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.model_replica import ModelReplica
+from edgetpu_driver.host.models.model_replica import ModelReplica
 from edgetpu_driver.matrix import products
-from edgetpu_driver.node_kit import local_drivers, matrix_client
-from edgetpu_driver.node_kit.matmul_in_progress import ProductResult
-from edgetpu_driver.node_kit.matrix_client import MatrixClient, MatrixState
+from edgetpu_driver.node_kit.clients import local_drivers, matrix_client
+from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
+from edgetpu_driver.node_kit.clients.matrix_client import MatrixClient, MatrixState
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_matrix import EngineMatrix

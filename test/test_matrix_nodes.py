@@ -19,8 +19,8 @@ from geometry_msgs.msg import Point, PointStamped, Vector3, Vector3Stamped
 from std_msgs.msg import Float32MultiArray, Header
 from std_srvs.srv import Trigger
 
-from edgetpu_driver.node_kit.matmul_in_progress import ProductResult
-from edgetpu_driver.node_kit.matrix_client import MatrixClient
+from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
+from edgetpu_driver.node_kit.clients.matrix_client import MatrixClient
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_matrix import EchoStateNetwork
 from edgetpu_msgs.msg import ErrorCode, PlaceMatch, Prediction
@@ -35,7 +35,7 @@ from edgetpu_msgs.srv import (
     SaveFile,
     TrainReadout,
 )
-from testdata.matrix_node_messages import (
+from testdata.running_nodes.matrix_node_messages import (
     EMBEDDINGS,
     MATRIX,
     Exchange,

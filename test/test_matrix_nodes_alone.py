@@ -24,7 +24,7 @@ from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
 from edgetpu_msgs.msg import Prediction, Spectrum
 from edgetpu_msgs.srv import AddPlace, FindPlace, TrainReadout
 from testdata import ModelFolder
-from testdata.matrix_node_messages import (
+from testdata.running_nodes.matrix_node_messages import (
     EMBEDDINGS,
     MATRIX,
     QUEUE_DEPTH,

@@ -19,7 +19,13 @@ from edgetpu_driver.cli.main import main
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_msgs.msg import Prediction, Spectrum
 from edgetpu_msgs.srv import AddPlace, FindPlace, ListModels
-from testdata.matrix_node_messages import MATRIX, Exchange, numbers, options, start_matrix_driver
+from testdata.running_nodes.matrix_node_messages import (
+    MATRIX,
+    Exchange,
+    numbers,
+    options,
+    start_matrix_driver,
+)
 
 SINE = np.sin(2 * np.pi * np.arange(64) / 8)
 

@@ -11,16 +11,16 @@ import pytest
 
 from edgetpu_driver.errors import BusyError
 from edgetpu_driver.host.client_limits import ClientLimits
-from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.priority_queue import LONGEST_NEGLECT
-from edgetpu_driver.host.request_terms import Priority, RequestTerms
-from edgetpu_driver.host.stick_eligibility import PRODUCTS_AT_ONCE
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.requests.priority_queue import LONGEST_NEGLECT
+from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
+from edgetpu_driver.host.sticks.stick_eligibility import PRODUCTS_AT_ONCE
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.weights.weight_request import WeightRequest
 from fuzz.interleavings.fake_sticks import SIZE
-from testdata.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
+from testdata.devices.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 
 LIMIT = 2.0
 LIMITS = ClientLimits(wait=LIMIT)

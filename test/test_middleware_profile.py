@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetpu_driver.node_kit.middleware_profile import profile_for, profile_settings
+from edgetpu_driver.node_kit.middleware.middleware_profile import profile_for, profile_settings
 
 PROFILE = Path(__file__).resolve().parents[1] / "config" / "fastdds.xml"
 LARGE = {"rq/edgetpu/set_weightsRequest", "rq/edgetpu/matmulRequest", "rr/edgetpu/matmulReply"}

@@ -21,9 +21,9 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
-from edgetpu_driver.node_kit import missing_images
-from edgetpu_driver.node_kit.missing_images import MissingImages
-from edgetpu_driver.node_kit.newest_frame import SequenceGaps
+from edgetpu_driver.node_kit.images import missing_images
+from edgetpu_driver.node_kit.images.missing_images import MissingImages
+from edgetpu_driver.node_kit.images.newest_frame import SequenceGaps
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_msgs.msg import ServoError
 from edgetpu_perception.graphs import families

@@ -28,9 +28,9 @@ from edgetpu_driver.errors import (
     ModelNotFoundError,
     UnavailableError,
 )
-from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.node_kit.model_client import ModelClient
-from edgetpu_driver.node_kit.newest_frame import take_waiting
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.node_kit.clients.model_client import ModelClient
+from edgetpu_driver.node_kit.images.newest_frame import take_waiting
 from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.srv import UnloadModel

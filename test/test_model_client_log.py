@@ -12,11 +12,11 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
-from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.node_kit import model_client
-from edgetpu_driver.node_kit.model_client import ModelClient
-from edgetpu_driver.node_kit.remote_model import LoadResult
-from testdata.fake_timers import Clock
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.node_kit.clients import model_client
+from edgetpu_driver.node_kit.clients.model_client import ModelClient
+from edgetpu_driver.node_kit.clients.remote_model import LoadResult
+from testdata.devices.fake_timers import Clock
 
 
 class DriverWithoutDevice:

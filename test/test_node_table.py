@@ -13,9 +13,9 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 
 import yaml
 
+from edgetpu_driver.node_kit.installed_nodes.parameter_file import main as print_parameter_file
+from edgetpu_driver.node_kit.installed_nodes.parameter_file import parameter_file
 from edgetpu_driver.node_kit.node_table import NodeEntry, all_nodes, node_table, nodes_of
-from edgetpu_driver.node_kit.parameter_file import main as print_parameter_file
-from edgetpu_driver.node_kit.parameter_file import parameter_file
 from edgetpu_driver.node_kit.parameters import Setting
 
 ROOT = Path(__file__).parents[1]

@@ -25,9 +25,9 @@ from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import weight_locations
 from edgetpu_perception.nodes import looming_node
 from testdata import GOLDEN
-from testdata.color_embedding_graph import color_embedding_graph, colored
-from testdata.exported_graphs import Values, exported_graph
-from testdata.yolo_graph import yolo_graph
+from testdata.graphs.color_embedding_graph import color_embedding_graph, colored
+from testdata.graphs.exported_graphs import Values, exported_graph
+from testdata.graphs.yolo_graph import yolo_graph
 
 ROOT = Path(__file__).parents[1]
 PAGES = (

@@ -17,9 +17,9 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 import yaml  # noqa: E402
 from rcl_interfaces.srv import GetParameters, ListParameters  # noqa: E402
 
-from edgetpu_driver.node_kit.node_interfaces import interfaces_in_graph  # noqa: E402
+from edgetpu_driver.node_kit.installed_nodes.node_interfaces import interfaces_in_graph  # noqa: E402
+from edgetpu_driver.node_kit.installed_nodes.security_policies import ENCLAVES, SINGLE_PROCESS, Profile  # noqa: E402
 from edgetpu_driver.node_kit.node_table import all_nodes  # noqa: E402
-from edgetpu_driver.node_kit.security_policies import ENCLAVES, SINGLE_PROCESS, Profile  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -8,9 +8,9 @@ import pytest
 from rclpy.clock import Clock as RosClock
 from rclpy.clock import ClockType
 
-from edgetpu_driver.node_kit import request_intake
-from edgetpu_driver.node_kit.executor_calls import executor_calls
-from edgetpu_driver.node_kit.request_intake import (
+from edgetpu_driver.node_kit.executor import request_intake
+from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
+from edgetpu_driver.node_kit.executor.request_intake import (
     HANDLED_AT_ONCE,
     MAX_NEGLECT,
     MAX_WAIT,
@@ -18,7 +18,7 @@ from edgetpu_driver.node_kit.request_intake import (
     REST_AFTER_URGENT,
     RequestIntake,
 )
-from testdata.fake_timers import Clock, Timer
+from testdata.devices.fake_timers import Clock, Timer
 
 REAL_TIME, NORMAL, BULK = 1, 2, 3
 

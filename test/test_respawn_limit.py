@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgetpu_driver.node_kit.respawn_limit import RespawnLimit
+from edgetpu_driver.node_kit.process.respawn_limit import RespawnLimit
 
 LONG = 3600.0
 """Seconds a process ran that has worked."""

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
-from testdata.dashboard_page import free_port
+from testdata.running_nodes.dashboard_page import free_port
 
 ROOT = Path(__file__).parents[1]
 

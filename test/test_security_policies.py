@@ -15,8 +15,8 @@ from edgetpu_driver.node_kit.node_table import DRIVER, node_table
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
-from edgetpu_driver.node_kit.node_interfaces import Interfaces
-from edgetpu_driver.node_kit.security_policies import enclaves, policy_file
+from edgetpu_driver.node_kit.installed_nodes.node_interfaces import Interfaces
+from edgetpu_driver.node_kit.installed_nodes.security_policies import enclaves, policy_file
 
 POLICIES = ElementTree.parse(Path(__file__).parents[1] / "config" / "security" / "policies.xml").getroot()
 
@@ -180,7 +180,13 @@ def test_what_a_node_does_not_open_is_left_out() -> None:
     ],
 )
 def test_bad_arguments_are_reported_in_one_line(arguments: list[str], reason: str) -> None:
-    command = [sys.executable, "-m", "edgetpu_driver.node_kit.security_policies", "--ros-args", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "edgetpu_driver.node_kit.installed_nodes.security_policies",
+        "--ros-args",
+        *arguments,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     last_line = done.stderr.splitlines()[-1]  # rcl may have logged one before

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 
 from demo.processes import isolate
-from edgetpu_driver.node_kit.middleware_profile import PROFILE_VARIABLES
+from edgetpu_driver.node_kit.middleware.middleware_profile import PROFILE_VARIABLES
 
 _REQUESTS, _BYTES = 300, 60_000
 """Requests that wait in the queue of a service at once, and the size of each, which is one fragment."""
@@ -39,7 +39,7 @@ def _main() -> None:
     from rcl_interfaces.msg import Parameter
     from rcl_interfaces.srv import SetParameters
 
-    from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
+    from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 
     rclpy.init()
     node = rclpy.create_node("queue", start_parameter_services=False)

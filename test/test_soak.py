@@ -13,8 +13,8 @@ import pytest
 from edgetpu_driver.matrix.matmul import MatMul
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.weights.weight_request import WeightRequest
-from soak.chaos_schedule import Kind, is_quiet, make_schedule, quiet_ends
-from soak.matrix_checks import (
+from soak.chaos.chaos_schedule import Kind, is_quiet, make_schedule, quiet_ends
+from soak.checks.matrix_checks import (
     PEAK_BIN,
     SETTLED_STEPS,
     PlaceCheck,
@@ -25,11 +25,8 @@ from soak.matrix_checks import (
     place_vectors,
     signal,
 )
-from soak.outcome_journal import Counted, Disturbance, Journal, Note, Outcome, read_journal, unexplained
-from soak.perception_checks import DRIVING, LOOKING, PerceptionChecks, Result
-from soak.process_samples import Sample, growths
-from soak.report_figures import rows
-from soak.request_checks import (
+from soak.checks.perception_checks import DRIVING, LOOKING, PerceptionChecks, Result
+from soak.checks.request_checks import (
     DenseScales,
     ExpectedResults,
     compare,
@@ -38,6 +35,9 @@ from soak.request_checks import (
     judge_version,
     product_bound,
 )
+from soak.outcome_journal import Counted, Disturbance, Journal, Note, Outcome, read_journal, unexplained
+from soak.process_samples import Sample, growths
+from soak.report_figures import rows
 from soak.run_evaluation import Findings, Interval
 from soak.scenes import FRAMES, Driving, LookingAround, Stamps
 

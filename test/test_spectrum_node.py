@@ -18,7 +18,13 @@ from sensor_msgs.msg import Imu
 from std_msgs.msg import Header
 
 from edgetpu_msgs.msg import Spectrum
-from testdata.matrix_node_messages import MATRIX, Exchange, options, start_matrix_driver, time_of
+from testdata.running_nodes.matrix_node_messages import (
+    MATRIX,
+    Exchange,
+    options,
+    start_matrix_driver,
+    time_of,
+)
 
 
 def imu(seconds: float, z: float) -> Imu:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from testdata.patience import PATIENCE
-from testdata.waiting_programs import WaitingPrograms
+from testdata.running_nodes.waiting_programs import WaitingPrograms
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
@@ -22,7 +22,7 @@ PROGRAM = """
 import sys, time
 from rclpy.node import Node
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.spin import run
+from edgetpu_driver.node_kit.process.spin import run
 
 class Tick(Node):
     def __init__(self):
@@ -103,7 +103,7 @@ def test_what_modules_log_and_what_ends_a_thread_is_a_line_of_the_node_s_log(tic
 
 
 def test_a_callback_that_hangs_does_not_keep_the_process(ticking: Any) -> None:
-    from edgetpu_driver.node_kit.spin import STOP_DEADLINE
+    from edgetpu_driver.node_kit.process.spin import STOP_DEADLINE
 
     assert STOP_DEADLINE < 3
     process = ticking("time.sleep(600)")
@@ -159,7 +159,7 @@ def test_the_memory_of_an_image_serves_the_next_one() -> None:
 def test_memory_kept_for_large_requests_is_released_in_time() -> None:
     program = (
         "from pathlib import Path\n"
-        "from edgetpu_driver.node_kit import unused_memory\n"
+        "from edgetpu_driver.node_kit.process import unused_memory\n"
         "unused_memory.reuse_large_blocks()\n"
         "unused_memory.RELEASE_PERIOD = 0.0\n"
         "unused = unused_memory.UnusedMemory()\n"
@@ -197,7 +197,7 @@ def test_a_stop_that_takes_too_long_ends_it_even_if_its_standard_error_is_not_re
 
 STUCK = """
 import ctypes, sys
-from edgetpu_driver.node_kit import spin
+from edgetpu_driver.node_kit.process import spin
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.fatal_error import FatalError
 
@@ -234,7 +234,7 @@ def test_the_reason_why_a_node_does_not_start_is_logged_before_the_middleware_ha
 
 def test_under_nohup_a_closed_terminal_does_not_stop_it() -> None:
     program = (
-        "import signal; from edgetpu_driver.node_kit.stop_signals import stop_signals; "
+        "import signal; from edgetpu_driver.node_kit.process.stop_signals import stop_signals; "
         "signal.signal(signal.SIGHUP, signal.SIG_IGN); print([number.name for number in stop_signals()])"
     )
     output = subprocess.check_output([sys.executable, "-c", program], text=True)

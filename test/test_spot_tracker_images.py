@@ -20,7 +20,7 @@ from sensor_msgs.msg import CompressedImage, Image
 
 from edgetpu_msgs.msg import ServoError
 from testdata import ModelFolder
-from testdata.running_tracker import DRIVER, Tracker, header, image_message, set_parameter, spot
+from testdata.running_nodes.running_tracker import DRIVER, Tracker, header, image_message, set_parameter, spot
 
 pytestmark = pytest.mark.usefixtures("spot_driver")
 

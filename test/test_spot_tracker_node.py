@@ -19,7 +19,15 @@ from sensor_msgs.msg import CameraInfo, Image
 
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import UnloadModel
-from testdata.running_tracker import PERCEPTION, Tracker, header, image_message, set_parameter, spot, values
+from testdata.running_nodes.running_tracker import (
+    PERCEPTION,
+    Tracker,
+    header,
+    image_message,
+    set_parameter,
+    spot,
+    values,
+)
 
 pytestmark = pytest.mark.usefixtures("spot_driver")
 

@@ -17,7 +17,7 @@ from sensor_msgs.msg import Image
 
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import SetColor
-from testdata.running_tracker import PERCEPTION, image_message
+from testdata.running_nodes.running_tracker import PERCEPTION, image_message
 
 
 def test_a_bad_parameter_at_start_ends_the_node_with_one_line(start_node: Callable[..., Any]) -> None:
@@ -59,7 +59,7 @@ def test_weights_that_the_driver_was_too_late_for_are_set_with_the_next_image(
 ) -> None:
     from edgetpu_driver.errors import EdgeTpuError, ExpiredError
     from edgetpu_driver.host.model_host import ModelHost
-    from edgetpu_driver.node_kit import model_client
+    from edgetpu_driver.node_kit.clients import model_client
     from edgetpu_driver.nodes.driver_node import DriverNode
     from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
 

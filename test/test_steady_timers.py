@@ -9,7 +9,7 @@ import rclpy
 from rclpy.context import Context
 from rclpy.node import Node
 
-from edgetpu_driver.node_kit.steady_timers import create_steady_timer
+from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 
 
 @pytest.fixture

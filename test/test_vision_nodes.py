@@ -19,8 +19,8 @@ from vision_msgs.msg import Detection2DArray
 from edgetpu_driver import Model
 from edgetpu_vision import Classifier, Detector, Embedder, Normalisation, PoseEstimator, Segmenter
 from edgetpu_vision.pose_estimation.poses import PART_NAMES
-from testdata.body_pix_graph import body_pix_file
-from testdata.vision_nodes import MODELS, Nodes, instances_file, labels_file, model, picture
+from testdata.graphs.body_pix_graph import body_pix_file
+from testdata.running_nodes.vision_nodes import MODELS, Nodes, instances_file, labels_file, model, picture
 
 
 @pytest.fixture(scope="module")

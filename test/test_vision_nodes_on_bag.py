@@ -22,8 +22,8 @@ from sensor_msgs.msg import Image
 from demo.bag.image_bag import IMAGE, ImageBag
 from edgetpu_driver import CpuEngine, Model
 from testdata import GOLDEN
-from testdata.pose_references import read_reference_poses
-from testdata.vision_nodes import MODELS, Nodes, labels_file, model
+from testdata.pictures.pose_references import read_reference_poses
+from testdata.running_nodes.vision_nodes import MODELS, Nodes, labels_file, model
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
 POSENET = "posenet_mobilenet_v1_075_353_481_16_quant_decoder"

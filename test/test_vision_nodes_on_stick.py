@@ -15,8 +15,8 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
 from edgetpu_vision import Classifier, Embedder, PoseEstimator, Segmenter
 from testdata import GOLDEN
-from testdata.pipelines import compile_pipeline
-from testdata.vision_nodes import MODELS, Nodes, labels_file, model, picture
+from testdata.graphs.pipelines import compile_pipeline
+from testdata.running_nodes.vision_nodes import MODELS, Nodes, labels_file, model, picture
 
 
 @pytest.fixture(scope="module")

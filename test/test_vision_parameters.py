@@ -16,8 +16,8 @@ from rclpy.parameter import Parameter
 
 from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_vision import Classifier, Detector, Embedder, PoseEstimator, Segmenter
-from testdata.vision_nodes import MODELS, RESULTS, Nodes, labels_file, model, picture
-from testdata.yolo_graph import yolo_graph
+from testdata.graphs.yolo_graph import yolo_graph
+from testdata.running_nodes.vision_nodes import MODELS, RESULTS, Nodes, labels_file, model, picture
 
 OBJECTS = (
     (0, 0.9, (0.5, 0.5, 0.4, 0.4)),

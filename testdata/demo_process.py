@@ -6,7 +6,7 @@ import tempfile
 from types import TracebackType
 from typing import IO
 
-from testdata.node_forker import NodeForker, content
+from testdata.running_nodes.node_forker import NodeForker, content
 
 LONGEST_RUN = 400.0
 """Seconds; a run of some hundred images takes a tenth of it on an idle machine."""

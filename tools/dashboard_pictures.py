@@ -13,7 +13,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from testdata.dashboard_page import SIZES, Dashboard, page_of, pictures, press, show, text, wait  # noqa: E402
+from testdata.running_nodes.dashboard_page import SIZES, Dashboard, page_of, pictures, press, show, text, wait  # noqa: E402
 
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402  # isort: skip
 from selenium.webdriver.common.by import By  # noqa: E402  # isort: skip

@@ -13,7 +13,7 @@ from edgetpu_driver.darwinn.executable import Executable, ExecutableType, Layer,
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.errors import GraphError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
-from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 

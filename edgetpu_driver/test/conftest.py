@@ -21,12 +21,12 @@ from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from testdata.color_embedding_graph import color_embedding_graph
-from testdata.compiled_graphs import compiled_graph, segments, source_graph
-from testdata.fake_compiler import FAKE, MAPPED, MakeCompiler
-from testdata.fake_device import FakeBackend
-from testdata.hosted_matrix import SIZE, make_host
-from testdata.hosted_whole_models import SEGMENTS, backend_of
+from testdata.devices.fake_compiler import FAKE, MAPPED, MakeCompiler
+from testdata.devices.fake_device import FakeBackend
+from testdata.devices.hosted_matrix import SIZE, make_host
+from testdata.devices.hosted_whole_models import SEGMENTS, backend_of
+from testdata.graphs.color_embedding_graph import color_embedding_graph
+from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
 from testdata.patience import PATIENCE
 
 

@@ -20,7 +20,7 @@ from edgetpu_driver.tflite.model_reader import Tensor, per_tensor
 from edgetpu_driver.tflite.model_writer import OperatorRecord, write_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import GOLDEN, ModelFolder
-from testdata.compiled_graphs import compiled_graph, segments, source_graph
+from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT computes the results (pip install ai-edge-litert)")
 pytestmark = pytest.mark.usefixtures("graphs_in_this_process")

@@ -13,8 +13,8 @@ from edgetpu_driver.cli.main import main
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.virtual.graph_packer import pack
 from testdata import ModelFolder
-from testdata.compiled_graphs import compiled_graph, source_graph
-from testdata.pipelines import compile_pipeline
+from testdata.graphs.compiled_graphs import compiled_graph, source_graph
+from testdata.graphs.pipelines import compile_pipeline
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, Any]:

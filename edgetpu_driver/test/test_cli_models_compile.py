@@ -14,8 +14,8 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.toolchain.edgetpu_compiler import find_compiler, parse_report
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
-from testdata.compiled_graphs import compiled_graph
-from testdata.fake_compiler import LIMITED, PARTLY, UNMAPPED, MakeCompiler, answer
+from testdata.devices.fake_compiler import LIMITED, PARTLY, UNMAPPED, MakeCompiler, answer
+from testdata.graphs.compiled_graphs import compiled_graph
 
 pytestmark = pytest.mark.usefixtures("no_other_compiler")
 

@@ -14,7 +14,7 @@ import pytest
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.errors import CompilerError
 from edgetpu_driver.toolchain.edgetpu_compiler import compile_graphs
-from testdata.fake_compiler import MAPPED, UNMAPPED, MakeCompiler, answer
+from testdata.devices.fake_compiler import MAPPED, UNMAPPED, MakeCompiler, answer
 
 pytestmark = pytest.mark.usefixtures("no_other_compiler")
 FAILURE = """

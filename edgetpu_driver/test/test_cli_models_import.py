@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
-from edgetpu_driver.cli import model_folder
 from edgetpu_driver.cli.main import main
+from edgetpu_driver.cli.models import model_folder
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.toolchain.graph_catalogue import Catalogue

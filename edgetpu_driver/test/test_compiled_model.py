@@ -32,7 +32,7 @@ from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.virtual.graph_packer import pack
 from testdata import ModelFolder
-from testdata.compiled_graphs import compiled_graph, source_graph
+from testdata.graphs.compiled_graphs import compiled_graph, source_graph
 
 SPEC_IN = TensorSpec("in", (1, 8), np.dtype(np.uint8), 0.5, 3)
 SPEC_OUT = TensorSpec("out", (1, 16), np.dtype(np.int8), 0.25, -1)

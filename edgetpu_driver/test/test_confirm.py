@@ -17,7 +17,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import FirmwareError
 from edgetpu_driver.usb.framing import HEADER, Frame, Tag
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from testdata.confirmed_sticks import NAMES, DoesNotComeBack, outcome, run
+from testdata.devices.confirmed_sticks import NAMES, DoesNotComeBack, outcome, run
 from testdata.model_folder import ModelFolder
 
 PAGE = Path(__file__).parents[2] / "docs" / "unconfirmed_on_silicon.md"

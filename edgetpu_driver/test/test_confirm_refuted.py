@@ -16,7 +16,7 @@ from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.matrix_programs.product import MatrixProduct
 from edgetpu_driver.virtual.processor import Processor
 from edgetpu_driver.virtual.tile_memory import TileMemory
-from testdata.confirmed_sticks import (
+from testdata.devices.confirmed_sticks import (
     NAMES,
     AlwaysWarns,
     ComesBackElsewhere,

@@ -14,7 +14,7 @@ from edgetpu_driver.cli.confirm.all_steps import STEPS
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from testdata.confirmed_sticks import NAMES, DoesNotComeBack
+from testdata.devices.confirmed_sticks import NAMES, DoesNotComeBack
 
 # The command.
 

@@ -26,7 +26,7 @@ from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata import ModelFolder
-from testdata.graph_variants import with_quantization
+from testdata.graphs.graph_variants import with_quantization
 
 pytest.importorskip("ai_edge_litert", reason="the CPU engine needs ai-edge-litert")
 

@@ -32,7 +32,7 @@ from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.model_reader import parse_model
 from testdata import GOLDEN, ModelFolder
-from testdata.wire_recording import RECORDED_MODELS, digest, recording
+from testdata.devices.wire_recording import RECORDED_MODELS, digest, recording
 
 UNDESCRIBED = "keras_lstm_mnist_ptq"  # the only one without a description of its transfers
 

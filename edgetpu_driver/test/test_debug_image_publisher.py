@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 
-from edgetpu_driver.node_kit.debug_image_publisher import DebugImages
+from edgetpu_driver.node_kit.images.debug_image_publisher import DebugImages
 
 
 class Publisher:

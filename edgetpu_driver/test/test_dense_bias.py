@@ -12,7 +12,7 @@ from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.toolchain.compiled_file_writer import write_compiled_file
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import weight_locations
-from testdata.dense_graphs import chip_product, compiled, difference, litert_product, matrix_graph
+from testdata.graphs.dense_graphs import chip_product, compiled, difference, litert_product, matrix_graph
 
 
 @pytest.mark.parametrize(("rows", "columns", "size"), [(1, 3, 256), (100, 300, 512), (700, 513, 768)])

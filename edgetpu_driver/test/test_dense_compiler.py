@@ -20,7 +20,7 @@ from edgetpu_driver.toolchain.dense_compiler import compile_dense, dense_model, 
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import weight_locations
 from testdata import ModelFolder
-from testdata.dense_graphs import (
+from testdata.graphs.dense_graphs import (
     chip_product,
     compiled,
     difference,

@@ -19,7 +19,7 @@ from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.toolchain.dense_compiler import dense_model
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
-from testdata.dense_graphs import two_layers
+from testdata.graphs.dense_graphs import two_layers
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 
 from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.files.flatbuffer import Fields, Table, read_root, table_fields
-from edgetpu_driver.tflite.file_checks import LARGEST_FILE, MODEL, OPERATOR, SUBGRAPH, read_model_file
+from edgetpu_driver.tflite.checks.file_checks import LARGEST_FILE, MODEL, OPERATOR, SUBGRAPH, read_model_file
+from edgetpu_driver.tflite.checks.graph_checks import check_graph
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.tflite.graph_checks import check_graph
 from edgetpu_driver.tflite.model_reader import OPERATOR_CODE
 from edgetpu_driver.tflite.schema.tflite_enums_generated import BuiltinOperator
 from edgetpu_driver.tflite.tensor import TensorSpec

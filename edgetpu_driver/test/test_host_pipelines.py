@@ -16,19 +16,19 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.host import priority_queue
-from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.host.model_assignment import Spreading, resident_together, stages
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.request_terms import Priority, RequestTerms
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.requests import priority_queue
+from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
+from edgetpu_driver.host.sticks.model_assignment import Spreading, resident_together, stages
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import memory_rows, pack
 from testdata import GOLDEN
+from testdata.graphs.pipelines import compile_pipeline
 from testdata.patience import PATIENCE
-from testdata.pipelines import compile_pipeline
 
 RNG = np.random.default_rng(5)
 SIZE = 64

@@ -23,12 +23,12 @@ from edgetpu_driver.errors import (
     UnavailableError,
 )
 from edgetpu_driver.host.host_status import State
-from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
-from testdata.compiled_graphs import segments, source_graph
-from testdata.hosted_whole_models import IMAGE, SEGMENTS, backend_of, by_litert, check_same
+from testdata.devices.hosted_whole_models import IMAGE, SEGMENTS, backend_of, by_litert, check_same
+from testdata.graphs.compiled_graphs import segments, source_graph
 from testdata.patience import PATIENCE
 
 CHAOS_REQUESTS = 400

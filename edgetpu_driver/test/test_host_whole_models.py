@@ -24,12 +24,12 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
 )
 from edgetpu_driver.host.client_limits import ClientLimits
-from edgetpu_driver.host.hosted_model import ModelState
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.request_terms import RequestTerms
+from edgetpu_driver.host.models.hosted_model import ModelState
+from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from testdata.compiled_graphs import segments, source_graph
-from testdata.hosted_whole_models import IMAGE, SEGMENTS, backend_of, by_litert, check_same
+from testdata.devices.hosted_whole_models import IMAGE, SEGMENTS, backend_of, by_litert, check_same
+from testdata.graphs.compiled_graphs import segments, source_graph
 from testdata.patience import PATIENCE
 
 RNG = np.random.default_rng(14)

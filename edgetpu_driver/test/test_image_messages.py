@@ -10,8 +10,8 @@ from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.images.encodings import ImageError, decode
-from edgetpu_driver.node_kit import image_messages
-from edgetpu_driver.node_kit.image_messages import (
+from edgetpu_driver.node_kit.images import image_messages
+from edgetpu_driver.node_kit.images.image_messages import (
     image_from_compressed_message,
     image_from_message,
     message_from_rgb,

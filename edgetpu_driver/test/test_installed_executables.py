@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetpu_driver.node_kit.installed_executables import installed_executable
+from edgetpu_driver.node_kit.installed_nodes.installed_executables import installed_executable
 
 
 def install(prefix: Path, mode: int = 0o755) -> Path:

@@ -9,7 +9,7 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 from sensor_msgs.msg import Imu
 
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.message_types import message_type
+from edgetpu_driver.node_kit.messages.message_types import message_type
 
 
 @pytest.mark.parametrize("name", ["sensor_msgs/msg/Imu", "sensor_msgs/Imu"])

@@ -10,7 +10,7 @@ import pytest
 
 from edgetpu_driver.errors import ModelNotFoundError
 from edgetpu_driver.files import default_paths
-from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain import dense_graph, model_directories
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
 

@@ -17,7 +17,7 @@ from edgetpu_driver.errors import (
     PathRefusedError,
 )
 from edgetpu_driver.host.model_host import ModelHost
-from testdata.fake_device import ONES, FakeBackend
+from testdata.devices.fake_device import ONES, FakeBackend
 
 
 class TestFindingFiles:

@@ -23,12 +23,12 @@ from edgetpu_driver.errors import (
     TransferError,
     UnavailableError,
 )
-from edgetpu_driver.host import reset_pace
 from edgetpu_driver.host.host_status import State
-from edgetpu_driver.host.hosted_model import ModelState
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.request_terms import RequestTerms
-from testdata.fake_device import ONES, FakeBackend, PlusOneEngine
+from edgetpu_driver.host.models.hosted_model import ModelState
+from edgetpu_driver.host.requests.request_terms import RequestTerms
+from edgetpu_driver.host.sticks import reset_pace
+from testdata.devices.fake_device import ONES, FakeBackend, PlusOneEngine
 from testdata.patience import PATIENCE
 
 

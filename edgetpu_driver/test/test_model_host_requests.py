@@ -19,15 +19,15 @@ from edgetpu_driver.errors import (
     OwnershipError,
 )
 from edgetpu_driver.host.client_limits import ClientLimits
-from edgetpu_driver.host.hosted_model import ModelState
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.model_replica import ModelReplica
-from edgetpu_driver.host.request import Kind, Request
-from edgetpu_driver.host.request_terms import NORMAL_TERMS, Priority, RequestTerms
+from edgetpu_driver.host.models.hosted_model import ModelState
+from edgetpu_driver.host.models.model_replica import ModelReplica
+from edgetpu_driver.host.requests.request import Kind, Request
+from edgetpu_driver.host.requests.request_terms import NORMAL_TERMS, Priority, RequestTerms
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.weights.weight_request import WeightRequest
-from testdata.fake_device import ONES, FakeBackend
+from testdata.devices.fake_device import ONES, FakeBackend
 from testdata.patience import PATIENCE
 
 
@@ -56,13 +56,13 @@ class TestOrder:
     def test_bulk_work_that_has_waited_long_enough_takes_its_turn(
         self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("edgetpu_driver.host.waiting_requests.PATIENCE", 0.0)
+        monkeypatch.setattr("edgetpu_driver.host.requests.waiting_requests.PATIENCE", 0.0)
         assert self.order(host, backend)[-1] == "flood"
 
     def test_long_work_lets_later_requests_of_its_client_run(
         self, host: ModelHost, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("edgetpu_driver.host.scheduler.QUANTUM", 0.0)
+        monkeypatch.setattr("edgetpu_driver.host.sticks.scheduler.QUANTUM", 0.0)
         model = host.load("plus")
         begun, asked = threading.Event(), threading.Event()
         inferences: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -24,15 +24,15 @@ from edgetpu_driver.errors import (
     UnavailableError,
 )
 from edgetpu_driver.host.host_status import State
-from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.request_terms import Priority, RequestTerms
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
 from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
-from testdata.hosted_matrix import ONES, SIZE, corner, effective
+from testdata.devices.hosted_matrix import ONES, SIZE, corner, effective
 from testdata.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("graphs_in_this_process")

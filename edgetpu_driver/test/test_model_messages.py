@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
-from edgetpu_driver.host.hosted_model import HostedModel
-from edgetpu_driver.node_kit.tensor_messages import spec_to_message
+from edgetpu_driver.host.models.hosted_model import HostedModel
+from edgetpu_driver.node_kit.messages.tensor_messages import spec_to_message
 from edgetpu_driver.nodes.model_messages import model_info
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_msgs.msg import ModelInfo

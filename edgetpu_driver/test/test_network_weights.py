@@ -17,7 +17,7 @@ from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import ClippingError, InputError, ModelUnsupportedError
-from edgetpu_driver.host.weight_history import WeightHistory
+from edgetpu_driver.host.models.weight_history import WeightHistory
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.constant_patch import replace_tensors
 from edgetpu_driver.tflite.model_reader import parse_model
@@ -31,7 +31,7 @@ from edgetpu_driver.weights.weight_locations import WeightLocations, weight_loca
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 from testdata import GOLDEN
-from testdata.compiled_graphs import compiled_graph, source_graph
+from testdata.graphs.compiled_graphs import compiled_graph, source_graph
 
 NAMES = {name.rpartition("/")[2].removesuffix(".tflite"): name for name in GOLDEN.names("", ".tflite")}
 MOBILENET = "mobilenet_v1_0.25_128_quant"

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 
-from edgetpu_driver.node_kit.newest_frame import MAX_WAIT, PATIENCE, Backlog, NewestFrame
+from edgetpu_driver.node_kit.images.newest_frame import MAX_WAIT, PATIENCE, Backlog, NewestFrame
 
 
 class Work:

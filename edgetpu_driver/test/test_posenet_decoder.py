@@ -9,7 +9,7 @@ import pytest
 
 from edgetpu_driver.engines.cpu_operators.posenet_decoder import EDGES, DecodedPoses, Field, decode_poses
 from edgetpu_driver.errors import InputError
-from testdata.posenet_maps import STRIDE, maps, person, quantised
+from testdata.pictures.posenet_maps import STRIDE, maps, person, quantised
 
 HEIGHT, WIDTH = 20, 31
 

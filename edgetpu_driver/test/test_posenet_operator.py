@@ -19,7 +19,7 @@ from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import ModelFolder
-from testdata.posenet_maps import STRIDE, maps, person, quantised
+from testdata.pictures.posenet_maps import STRIDE, maps, person, quantised
 
 OPTIONS: dict[str, flexbuffer.Value] = {
     "max_detections": 3,

@@ -14,7 +14,7 @@ from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from testdata import GOLDEN
-from testdata.pose_references import read_reference_poses
+from testdata.pictures.pose_references import read_reference_poses
 
 NAME = "posenet_mobilenet_v1_075_353_481_16_quant_decoder"
 MAPS = ("float_heatmaps", "float_short_offsets", "float_mid_offsets")

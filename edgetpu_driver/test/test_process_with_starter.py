@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 
-from edgetpu_driver.node_kit.process_end import STARTER_VARIABLE
+from edgetpu_driver.node_kit.process.process_end import STARTER_VARIABLE
 
 NODE = """
 import os, signal, sys
-from edgetpu_driver.node_kit.process_end import stop_with_starter
+from edgetpu_driver.node_kit.process.process_end import stop_with_starter
 signal.signal(signal.SIGINT, lambda *_: (print("stopped", flush=True), os._exit(0)))
 stop_with_starter()
 print("runs", flush=True)

@@ -32,7 +32,7 @@ from edgetpu_driver.toolchain.retargeting.addition_factors import factors_of, sc
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import RetargetedModel, retarget
 from edgetpu_driver.weights.section_search import locate_sections
 from testdata import GOLDEN
-from testdata.graph_variants import GraphVariant, with_quantization
+from testdata.graphs.graph_variants import GraphVariant, with_quantization
 
 NAMES = {Path(name).stem: name for name in GOLDEN.names("", ".tflite")}
 PAIRS = sorted(stem.removesuffix("_edgetpu") for stem in NAMES if stem.endswith("_edgetpu"))

@@ -29,7 +29,7 @@ from edgetpu_driver.toolchain.retargeting.program_explanation import ProgramExpl
 from edgetpu_driver.toolchain.retargeting.zero_point_operations import ZeroPointOperations
 from edgetpu_driver.weights.section_search import locate_sections
 from testdata import GOLDEN
-from testdata.graph_variants import with_quantization
+from testdata.graphs.graph_variants import with_quantization
 
 NAMES = {Path(name).stem: name for name in GOLDEN.names("", ".tflite")}
 MOBILENET = "mobilenet_v1_0.25_128_quant"

@@ -15,8 +15,8 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.images.encodings import ImageError
-from edgetpu_driver.node_kit.image_messages import image_from_message
-from edgetpu_driver.node_kit.serialized_image import SerializedImage, read_image
+from edgetpu_driver.node_kit.images.image_messages import image_from_message
+from edgetpu_driver.node_kit.images.serialized_image import SerializedImage, read_image
 
 FIELDS = ("header", "height", "width", "encoding", "is_bigendian", "step")
 

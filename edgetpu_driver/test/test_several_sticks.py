@@ -19,9 +19,9 @@ from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import DeviceLostError, TransferError, UnavailableError
 from edgetpu_driver.host.host_status import State
-from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.host.model_assignment import Spreading
 from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.sticks.model_assignment import Spreading
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.toolchain import dense_graph as dense

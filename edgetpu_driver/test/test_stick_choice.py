@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from edgetpu_driver.backends.backend import Placement
-from edgetpu_driver.host.stick_choice import Queued, best_of, may_take
-from edgetpu_driver.host.stick_slot import UPLOAD_RATE, UPLOAD_SECONDS, StickSlot
+from edgetpu_driver.host.sticks.stick_choice import Queued, best_of, may_take
+from edgetpu_driver.host.sticks.stick_slot import UPLOAD_RATE, UPLOAD_SECONDS, StickSlot
 
 UPLOAD = 0.03
 """Seconds that an upload of the model takes."""

@@ -22,8 +22,8 @@ from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import DeviceError, ModelNotFoundError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.host_status import State
-from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest, needs_tiles
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.toolchain import dense_graph as dense
@@ -249,7 +249,7 @@ def test_a_device_that_was_reopened_since_the_request_has_the_old_weights(
         opened.set()
         return needs_tiles(*args)
 
-    monkeypatch.setattr("edgetpu_driver.host.model_replica.needs_tiles", open_anew)
+    monkeypatch.setattr("edgetpu_driver.host.models.model_replica.needs_tiles", open_anew)
     with pytest.raises(FAULTS):
         host.set_weights("dense", WeightRequest(weights))
     assert opened.wait(PATIENCE)

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("edgetpu_msgs", reason="needs ROS and a built edgetpu_msgs")
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.node_kit.tensor_messages import (
+from edgetpu_driver.node_kit.messages.tensor_messages import (
     from_message,
     inputs_from_messages,
     spec_from_message,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgetpu_driver.backends.backend import Readings
-from edgetpu_driver.host.thermal_throttle import (
+from edgetpu_driver.host.sticks.thermal_throttle import (
     COOL,
     FASTER_AFTER,
     HOT,

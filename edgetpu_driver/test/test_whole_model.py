@@ -17,8 +17,8 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import GOLDEN, ModelFolder
-from testdata.compiled_graphs import compiled_graph, segments, source_graph
-from testdata.recurrent_cell import recurrent_cell
+from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
+from testdata.graphs.recurrent_cell import recurrent_cell
 
 IMAGE = np.array([[0, 255, 7, 130, 128, 64, 200, 31]], np.uint8)
 

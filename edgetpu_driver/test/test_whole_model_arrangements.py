@@ -14,7 +14,7 @@ from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.tflite.tensor import TensorSpec
-from testdata.compiled_graphs import edge_tpu_operator
+from testdata.graphs.compiled_graphs import edge_tpu_operator
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT computes the results (pip install ai-edge-litert)")
 

@@ -18,7 +18,7 @@ from edgetpu_driver.engines.whole_model.plan_builder import load_plan, plan_mode
 from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError
 from edgetpu_driver.tflite.model_reader import parse_model
 from testdata import ModelFolder
-from testdata.compiled_graphs import compiled_graph, segments, source_graph
+from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
 
 
 def kinds(plan: ModelPlan) -> list[tuple[str, tuple[str, ...]]]:

@@ -22,7 +22,7 @@ from edgetpu_driver.usb.framing import EVENT, HEADER
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
 from testdata import GOLDEN, ModelFolder
-from testdata.wire_recording import RECORDED_MODELS, Step, digest, first_run, pattern, recording
+from testdata.devices.wire_recording import RECORDED_MODELS, Step, digest, first_run, pattern, recording
 
 
 class RecordingStick(VirtualEdgeTpu):

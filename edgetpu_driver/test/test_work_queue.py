@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgetpu_driver.node_kit.work_queue import WorkQueue
+from edgetpu_driver.node_kit.executor.work_queue import WorkQueue
 
 
 class Worker:

@@ -46,7 +46,8 @@ class Position(NamedTuple):
     """atan2(x, z) and atan2(y, z) in the optical frame and their standard deviations, rad; NaN if unknown."""
 
 
-class Frame(NamedTuple):
+@dataclass(frozen=True)
+class Frame:
     """A model's inputs made from one image, with what `postprocess` needs to know about that image."""
 
     stamp: float

@@ -10,7 +10,7 @@ from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_perception.graphs import looming_slopes
 from edgetpu_perception.pattern_tracker.pattern_tracker import PatternTracker
 from edgetpu_perception.time_to_contact.looming import Looming
-from testdata.patterns import Image, cut, texture
+from testdata.pictures.patterns import Image, cut, texture
 
 
 class Scenes:

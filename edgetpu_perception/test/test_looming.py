@@ -12,7 +12,7 @@ from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.time_to_contact.looming import Looming
-from testdata.approached_wall import Image, Wall, claimed, errors, watch
+from testdata.pictures.approached_wall import Image, Wall, claimed, errors, watch
 
 
 class TestApproach:

@@ -10,7 +10,7 @@ import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_perception.time_to_contact.looming import Looming
-from testdata.approached_wall import Wall, watch
+from testdata.pictures.approached_wall import Wall, watch
 
 
 class TestZones:

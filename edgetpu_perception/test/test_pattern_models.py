@@ -21,7 +21,7 @@ from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
 from testdata import ModelFolder
-from testdata.patterns import SIZES, cut, pixels, texture
+from testdata.pictures.patterns import SIZES, cut, pixels, texture
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

@@ -14,7 +14,7 @@ from edgetpu_perception.algorithm import Frame, ImageInput
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
 from edgetpu_perception.pattern_tracker.scale_search import ScaleSearch, scale_of
-from testdata.patterns import Image, pixels, texture
+from testdata.pictures.patterns import Image, pixels, texture
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

@@ -11,7 +11,7 @@ from edgetpu_driver.images.encodings import ImageError
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.pattern_tracker import PatternTracker
 from edgetpu_perception.pattern_tracker.template import TemplateReason
-from testdata.patterns import Image, cut, pixels, texture
+from testdata.pictures.patterns import Image, cut, pixels, texture
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

@@ -15,7 +15,7 @@ from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.pattern_tracker.match_selection import MIN_CERTAINTY
 from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
-from testdata.patterns import SIZES, Image, cut, moved, photographs, pixels, texture
+from testdata.pictures.patterns import SIZES, Image, cut, moved, photographs, pixels, texture
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

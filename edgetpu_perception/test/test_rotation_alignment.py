@@ -12,7 +12,7 @@ from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.visual_compass.compass_features import compass_features
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner, View
 from edgetpu_perception.visual_compass.rotations import to_matrix, to_vector
-from testdata.turning_camera import CAMERA, IMAGE, World
+from testdata.pictures.turning_camera import CAMERA, IMAGE, World
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from edgetpu_driver import CpuEngine
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
-from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.request_terms import RequestTerms
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.toolchain.graph_family import joint_name
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.graphs import families

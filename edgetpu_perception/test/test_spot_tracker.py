@@ -15,7 +15,7 @@ from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.images.encodings import ImageError
 from edgetpu_perception import Pinhole, SpotTracker
 from edgetpu_perception.graphs import spot_tracker_evidence as graph
-from testdata.spots import Scene, block, in_px, rmse
+from testdata.pictures.spots import Scene, block, in_px, rmse
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

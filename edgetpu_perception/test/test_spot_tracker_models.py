@@ -25,7 +25,7 @@ from edgetpu_perception.graphs import spot_tracker_evidence as graph
 from edgetpu_perception.graphs.color_weights import ColorError, color_filter
 from edgetpu_perception.graphs.families import build
 from testdata import ModelFolder
-from testdata.spots import block, in_px
+from testdata.pictures.spots import block, in_px
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

@@ -12,7 +12,7 @@ from edgetpu_perception.visual_compass.rotation_alignment import Alignment
 from edgetpu_perception.visual_compass.rotations import Vector, to_matrix
 from edgetpu_perception.visual_compass.steady_course import SteadyCourse
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
-from testdata.turning_camera import CAMERA, FRAME, World
+from testdata.pictures.turning_camera import CAMERA, FRAME, World
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

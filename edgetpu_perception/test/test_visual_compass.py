@@ -13,7 +13,7 @@ from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from testdata import DATA
-from testdata.turning_camera import CAMERA, FRAME, World, degrees, play, rms
+from testdata.pictures.turning_camera import CAMERA, FRAME, World, degrees, play, rms
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

@@ -16,7 +16,7 @@ from edgetpu_perception.graphs import spot_tracker_evidence as spot
 from edgetpu_perception.images.pinhole import CameraError, Pinhole
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from testdata import ModelFolder
-from testdata.turning_camera import CAMERA, FOCAL, World, degrees, play, rms
+from testdata.pictures.turning_camera import CAMERA, FOCAL, World, degrees, play, rms
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

@@ -11,7 +11,7 @@ import pytest
 from edgetpu_perception.visual_compass.heading_filter_state import PossibleReturn
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
-from testdata.turning_camera import CAMERA, FRAME, IMAGE, World, degrees, play
+from testdata.pictures.turning_camera import CAMERA, FRAME, IMAGE, World, degrees, play
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

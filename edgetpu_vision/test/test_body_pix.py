@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_vision import BodyPix, BodySegmentation
-from testdata.fixed_outputs import FixedOutputs
-from testdata.posenet_maps import maps, person
+from testdata.pictures.fixed_outputs import FixedOutputs
+from testdata.pictures.posenet_maps import maps, person
 
 STRIDE = 16
 CELLS = 20, 31

@@ -10,7 +10,7 @@ import pytest
 from edgetpu_driver import Model
 from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_vision import BodyPix
-from testdata.body_pix_graph import HEIGHT, MOST, WIDTH, body_pix_file
+from testdata.graphs.body_pix_graph import HEIGHT, MOST, WIDTH, body_pix_file
 
 
 @pytest.fixture(scope="module")

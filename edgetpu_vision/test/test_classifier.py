@@ -14,7 +14,7 @@ from edgetpu_driver.images.encodings import ImageError
 from edgetpu_vision import Classifier, LabelsError, ModelDescription, OutputsError
 from edgetpu_vision.classification.top_k import GreatestValues
 from testdata import GOLDEN
-from testdata.fixed_outputs import IMAGE, fixed, spec
+from testdata.pictures.fixed_outputs import IMAGE, fixed, spec
 
 UINT8 = {"dtype": np.uint8, "scale": 1 / 256, "zero_point": 0}
 

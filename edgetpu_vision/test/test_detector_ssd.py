@@ -18,7 +18,7 @@ from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_vision import Detection, Detector, LabelsError, ModelDescription, OutputsError, describe
 from edgetpu_vision.detection.ssd_anchors import ssd_anchor_count, ssd_anchors
 from testdata import GOLDEN
-from testdata.fixed_outputs import FixedOutputs, fixed, spec
+from testdata.pictures.fixed_outputs import FixedOutputs, fixed, spec
 
 IMAGE = np.zeros((100, 200, 3), np.uint8)
 TAIL = "models/ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2_edgetpu.tflite"

@@ -18,8 +18,8 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_vision import Detection, Detector, LabelsError, ModelDescription, OutputsError
 from edgetpu_vision.detection.yolo_grids import Grids
 from edgetpu_vision.detection.yolo_raw import YOLOV5_ANCHORS
-from testdata.fixed_outputs import FixedOutputs
-from testdata.yolo_graph import yolo_graph
+from testdata.graphs.yolo_graph import yolo_graph
+from testdata.pictures.fixed_outputs import FixedOutputs
 
 SIZE = 160
 IMAGE = np.zeros((SIZE, SIZE, 3), np.uint8)

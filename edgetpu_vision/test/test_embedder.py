@@ -8,7 +8,7 @@ import pytest
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision import Embedder, OutputsError
-from testdata.fixed_outputs import IMAGE, fixed, spec
+from testdata.pictures.fixed_outputs import IMAGE, fixed, spec
 
 
 def test_a_vector_has_unit_length() -> None:

@@ -17,8 +17,19 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_vision import Detector
 from edgetpu_vision.detection.ssd_anchors import ssd_anchor_count, ssd_anchors
-from testdata.exported_detectors import CAT, CELLS, DOG, IMAGE, SIZE, STEP, check, corners_of, detector, rows
-from testdata.exported_graphs import Values, post_processed_graph
+from testdata.graphs.exported_detectors import (
+    CAT,
+    CELLS,
+    DOG,
+    IMAGE,
+    SIZE,
+    STEP,
+    check,
+    corners_of,
+    detector,
+    rows,
+)
+from testdata.graphs.exported_graphs import Values, post_processed_graph
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_vision import Detection, Detections, Detector, PoseEstimator
-from testdata.exported_detectors import CELLS, IMAGE, SIZE, STEP, check, corners_of, detector, rows
-from testdata.exported_graphs import Values, exported_graph
+from testdata.graphs.exported_detectors import CELLS, IMAGE, SIZE, STEP, check, corners_of, detector, rows
+from testdata.graphs.exported_graphs import Values, exported_graph
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

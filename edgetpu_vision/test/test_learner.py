@@ -14,7 +14,7 @@ from edgetpu_driver import CpuEngine
 from edgetpu_driver.errors import InputError
 from edgetpu_vision import Learner
 from edgetpu_vision.errors import UnknownClassError
-from testdata.color_embedding_graph import color_embedding_graph, colored
+from testdata.graphs.color_embedding_graph import color_embedding_graph, colored
 
 RED, GREEN, BLUE = (
     [colored(*np.roll((strong, weak, 0), turn)) for strong, weak in ((200, 20), (120, 25), (240, 10))]

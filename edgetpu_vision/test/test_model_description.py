@@ -15,8 +15,8 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision import Classifier, Normalisation, describe
 from edgetpu_vision.preprocessing.pixel_scaling import PixelScaling
 from testdata import GOLDEN
-from testdata.fixed_outputs import fixed, spec
-from testdata.metadata_files import model_with_metadata, with_files
+from testdata.graphs.metadata_files import model_with_metadata, with_files
+from testdata.pictures.fixed_outputs import fixed, spec
 
 
 def test_normalisation_labels_and_names_of_outputs_are_read() -> None:

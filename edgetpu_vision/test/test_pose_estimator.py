@@ -14,8 +14,8 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision import PoseEstimator, Poses
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.pose_estimation.posenet import stride_of
-from testdata.fixed_outputs import FixedOutputs
-from testdata.posenet_maps import STRIDE, maps, person, quantised
+from testdata.pictures.fixed_outputs import FixedOutputs
+from testdata.pictures.posenet_maps import STRIDE, maps, person, quantised
 
 HEIGHT, WIDTH = 305, 481
 """Of the input: 20x31 cells at a stride of 16 px."""

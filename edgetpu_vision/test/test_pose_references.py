@@ -13,7 +13,7 @@ from edgetpu_driver import CpuEngine
 from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_vision import Pose, PoseEstimator
 from testdata import GOLDEN
-from testdata.pose_references import ReferencePose, read_reference_poses
+from testdata.pictures.pose_references import ReferencePose, read_reference_poses
 
 POSENET = "posenet_mobilenet_v1_075_353_481_16_quant_decoder"
 MOVENET = "movenet_single_pose_lightning_ptq"

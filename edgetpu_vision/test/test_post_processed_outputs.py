@@ -10,7 +10,7 @@ import pytest
 
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_vision import Detector, OutputsError
-from testdata.fixed_outputs import FixedOutputs
+from testdata.pictures.fixed_outputs import FixedOutputs
 
 IMAGE = np.zeros((100, 200, 3), np.uint8)
 BOXES = np.array([[[0.0, 0.2, 0.4, 0.6], [0.2, 0.0, 1.0, 0.4], [0.2, 0.2, 0.4, 0.4]]])

@@ -14,7 +14,7 @@ from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_vision import LabelsError, ModelDescription, OutputsError, Segmenter
 from edgetpu_vision.segmentation.label_maps import resized_labels
 from testdata import GOLDEN
-from testdata.fixed_outputs import FixedOutputs, fixed, spec
+from testdata.pictures.fixed_outputs import FixedOutputs, fixed, spec
 
 IMAGE = np.zeros((16, 16, 3), np.uint8)
 QUARTERS = np.repeat(np.repeat(np.array([[0, 1], [2, 3]]), 4, axis=0), 4, axis=1)

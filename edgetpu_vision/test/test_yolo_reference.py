@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_vision import Detector
-from testdata import plain_yolo
-from testdata.fixed_outputs import FixedOutputs
-from testdata.plain_yolo import PlainBox, Real
+from testdata.graphs import plain_yolo
+from testdata.graphs.plain_yolo import PlainBox, Real
+from testdata.pictures.fixed_outputs import FixedOutputs
 
 OVERLAP = 0.4637
 """No two boxes on a grid of quantised coordinates overlap by exactly so much."""

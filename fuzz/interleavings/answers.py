@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError
-from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.weights.weight_request import WeightRequest
 from fuzz.interleavings.fake_models import FakeStep, matrices_of, run_steps
 from fuzz.interleavings.fake_sticks import INPUT, SIZE, weights_of

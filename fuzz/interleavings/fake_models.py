@@ -20,7 +20,7 @@ from edgetpu_driver.backends.cpu_parts import CpuPartsBackend
 from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.plan import ModelPlan, Operand, Step
 from edgetpu_driver.errors import GraphProcessError
-from edgetpu_driver.host.model_parts import ModelPart, ReadModel, read_model
+from edgetpu_driver.host.models.model_parts import ModelPart, ReadModel, read_model
 from fuzz.interleavings.fake_sticks import INPUT, OUTPUT, product, weights_of_file
 from fuzz.interleavings.thread_controller import ThreadController
 

@@ -17,7 +17,7 @@ from edgetpu_control.mpc.sampling_mpc import Cost, MpcSettings, Questions, Sampl
 from edgetpu_control.nodes.control_parameters import live
 from edgetpu_control.nodes.network_control_node import NetworkControlNode, network_control_settings
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
 

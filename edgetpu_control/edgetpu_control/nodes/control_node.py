@@ -16,8 +16,8 @@ from edgetpu_control.nodes.velocity_publisher import QOS_COMMANDS, VelocityPubli
 from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity, VelocityLimits
 from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.detection_messages import detection_array_type
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.messages.detection_messages import detection_array_type
 from edgetpu_driver.node_kit.parameters import Setting
 
 

@@ -13,8 +13,8 @@ from edgetpu_control.heading_hold import HeadingHold, HoldGains
 from edgetpu_control.nodes.control_node import ControlNode, is_valid
 from edgetpu_control.nodes.control_parameters import control_settings, limit_settings, live
 from edgetpu_control.velocity import Velocity
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_msgs.msg import Heading
 
 _GAINS = HoldGains()

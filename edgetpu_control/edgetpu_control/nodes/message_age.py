@@ -7,7 +7,7 @@ from typing import Any
 from std_msgs.msg import Header
 
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.message_stamps import seconds_of
+from edgetpu_driver.node_kit.messages.message_stamps import seconds_of
 
 
 def stamp_of(message: Any) -> float:

@@ -29,12 +29,12 @@ from edgetpu_control.velocity_follower import VelocityFollower
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.clients.driver_choice import DRIVER_SETTING
 from edgetpu_driver.node_kit.dense_graph_files import MODEL_DIR
-from edgetpu_driver.node_kit.driver_choice import DRIVER_SETTING
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.message_types import message_type
+from edgetpu_driver.node_kit.messages.message_types import message_type
+from edgetpu_driver.node_kit.middleware.qos_profiles import subscription_qos
 from edgetpu_driver.node_kit.parameters import QOS_RELIABILITY, Setting, merge_settings
-from edgetpu_driver.node_kit.qos_profiles import subscription_qos
 from edgetpu_matrix.nodes.signal_messages import SignalReader
 
 

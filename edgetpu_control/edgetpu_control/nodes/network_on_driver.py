@@ -15,12 +15,12 @@ from edgetpu_driver.errors import EdgeTpuError, reason_of
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import user_path, write_file
 from edgetpu_driver.host.background_thread import BackgroundThread
-from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.driver_choice import driver_names
-from edgetpu_driver.node_kit.executor_calls import executor_calls
-from edgetpu_driver.node_kit.model_client import ModelClient
-from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
+from edgetpu_driver.node_kit.clients.driver_choice import driver_names
+from edgetpu_driver.node_kit.clients.model_client import ModelClient
+from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_msgs.srv import Invoke, LoadModel
 
 Done = Callable[[Array | None, InferenceResult], None]

@@ -10,7 +10,7 @@ from edgetpu_control.learned.network import MOST_UNITS, Array, Network
 from edgetpu_control.learned.quantised_network import QuantisedNetwork, quantise
 from edgetpu_control.nodes.network_control_node import NetworkControlNode, network_control_settings
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.node_kit.parameters import Setting
 
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.node_kit.installed_executables import installed_executable
-from edgetpu_driver.node_kit.process_end import STARTER_VARIABLE
+from edgetpu_driver.node_kit.installed_nodes.installed_executables import installed_executable
+from edgetpu_driver.node_kit.process.process_end import STARTER_VARIABLE
 
 STOP_SECONDS = 5.0
 """Seconds until an interrupted node is killed, as with `ros2 launch`."""

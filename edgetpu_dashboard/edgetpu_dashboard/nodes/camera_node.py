@@ -21,7 +21,7 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.image_messages import message_from_rgb
+from edgetpu_driver.node_kit.images.image_messages import message_from_rgb
 from edgetpu_driver.node_kit.parameters import Setting
 
 _DEFAULTS = CameraSettings()

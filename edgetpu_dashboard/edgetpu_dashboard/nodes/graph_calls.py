@@ -25,10 +25,10 @@ from edgetpu_dashboard.live.pictures import Pixels, error_picture, is_grey, spot
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import user_path
-from edgetpu_driver.node_kit.image_messages import message_from_labels, message_from_rgb
+from edgetpu_driver.node_kit.images.image_messages import message_from_labels, message_from_rgb
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_driver.node_kit.node_table import DRIVER
 from edgetpu_driver.node_kit.printable_text import counted
-from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
 from edgetpu_msgs.srv import (
     AddPlace,
     ListModels,

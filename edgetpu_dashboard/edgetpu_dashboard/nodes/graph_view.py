@@ -24,11 +24,11 @@ from edgetpu_dashboard.live.signals import SIGNAL_TYPES, Signal
 from edgetpu_dashboard.nodes.picture_subscriptions import PictureSubscriptions, Tap
 from edgetpu_dashboard.nodes.signal_subscriptions import SignalSubscriptions
 from edgetpu_driver.errors import DependencyMissingError, InputError
-from edgetpu_driver.node_kit.message_stamps import seconds_of
+from edgetpu_driver.node_kit.messages.message_stamps import seconds_of
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_LATCHED
 from edgetpu_driver.node_kit.node_table import DRIVER, NodeEntry, all_nodes, node_table
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.printable_text import one_line
-from edgetpu_driver.node_kit.qos_profiles import QOS_LATCHED
 from edgetpu_driver.node_kit.result_topics import ResultTopic
 from edgetpu_msgs.msg import DeviceStatus
 

@@ -13,8 +13,8 @@ from edgetpu_dashboard.live.newest_pictures import MOST_UNMATCHED, ImageTap, Ove
 from edgetpu_dashboard.live.pictures import CAMERA_VIEW, Pixels
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.images.encodings import ImageError
-from edgetpu_driver.node_kit.image_messages import image_from_message
-from edgetpu_driver.node_kit.serialized_image import read_image
+from edgetpu_driver.node_kit.images.image_messages import image_from_message
+from edgetpu_driver.node_kit.images.serialized_image import read_image
 
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 

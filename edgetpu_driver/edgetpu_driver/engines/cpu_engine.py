@@ -18,9 +18,9 @@ from edgetpu_driver.engines.isolated_graph import IsolatedGraph
 from edgetpu_driver.engines.litert_interpreter import LARGEST_SCALE, refuse_fatal_scales
 from edgetpu_driver.engines.wide_convolutions import with_wide_convolutions
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
+from edgetpu_driver.tflite.checks.graph_checks import check_graph
 from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensors
-from edgetpu_driver.tflite.file_checks import read_model_file
-from edgetpu_driver.tflite.graph_checks import check_graph
 from edgetpu_driver.tflite.model_reader import (
     ABSENT,
     EDGETPU_CUSTOM_OP,

@@ -15,24 +15,24 @@ from numpy.typing import NDArray
 from edgetpu_driver.backends.backend import Backend, RegisterValue
 from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, InputError
-from edgetpu_driver.host.admission import Admission
-from edgetpu_driver.host.answers import waited
 from edgetpu_driver.host.client_limits import ClientLimits
-from edgetpu_driver.host.cpu_worker import CpuWorker
-from edgetpu_driver.host.device_finder import DeviceFinder, FindMore
-from edgetpu_driver.host.device_wait import DeviceWait
 from edgetpu_driver.host.host_status import HostStatus, State
-from edgetpu_driver.host.hosted_model import HostedModel, ModelState
-from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.host.model_assignment import Spreading
 from edgetpu_driver.host.model_table import ModelTable
-from edgetpu_driver.host.request_terms import BULK_TERMS, NORMAL_TERMS, RequestTerms
-from edgetpu_driver.host.scheduler import Scheduler
-from edgetpu_driver.host.shared_inference import SharedInference
-from edgetpu_driver.host.stick_pool import StickPool, all_registers
-from edgetpu_driver.host.stick_worker import StickWorker
+from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.requests.admission import Admission
+from edgetpu_driver.host.requests.answers import waited
+from edgetpu_driver.host.requests.request_terms import BULK_TERMS, NORMAL_TERMS, RequestTerms
+from edgetpu_driver.host.shared_inference.shared_inference import SharedInference
+from edgetpu_driver.host.sticks.device_finder import DeviceFinder, FindMore
+from edgetpu_driver.host.sticks.device_wait import DeviceWait
+from edgetpu_driver.host.sticks.model_assignment import Spreading
+from edgetpu_driver.host.sticks.scheduler import Scheduler
+from edgetpu_driver.host.sticks.stick_pool import StickPool, all_registers
+from edgetpu_driver.host.sticks.stick_worker import StickWorker
 from edgetpu_driver.host.submission import Submission
-from edgetpu_driver.host.whole_models import WholeModels, device_part, numbered, only_device_part
+from edgetpu_driver.host.whole_models.cpu_worker import CpuWorker
+from edgetpu_driver.host.whole_models.whole_models import WholeModels, device_part, numbered, only_device_part
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.tflite.tensor import check_inputs

@@ -19,17 +19,17 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     OwnershipError,
 )
-from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.client_limits import MOST_SEGMENTS
-from edgetpu_driver.host.hosted_model import HostedModel, ModelState
-from edgetpu_driver.host.model_parts import ReadModel, read_model
-from edgetpu_driver.host.request import Request
-from edgetpu_driver.host.scheduler import Scheduler
-from edgetpu_driver.host.stick_pool import StickPool
-from edgetpu_driver.host.stick_worker import StickWorker
-from edgetpu_driver.host.whole_models import WholeModels
-from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
+from edgetpu_driver.host.models.model_parts import ReadModel, read_model
+from edgetpu_driver.host.requests.admission import Admission
+from edgetpu_driver.host.requests.request import Request
+from edgetpu_driver.host.sticks.scheduler import Scheduler
+from edgetpu_driver.host.sticks.stick_pool import StickPool
+from edgetpu_driver.host.sticks.stick_worker import StickWorker
+from edgetpu_driver.host.whole_models.whole_models import WholeModels
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.tflite.weightless_files import without_weights

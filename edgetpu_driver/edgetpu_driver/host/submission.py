@@ -8,12 +8,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
-from edgetpu_driver.host.deadline_watch import DeadlineWatch
-from edgetpu_driver.host.hosted_model import HostedModel, ModelState
-from edgetpu_driver.host.request import Kind, Request
-from edgetpu_driver.host.request_terms import BULK_TERMS, RequestTerms
-from edgetpu_driver.host.scheduler import Scheduler
-from edgetpu_driver.host.whole_models import (
+from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
+from edgetpu_driver.host.requests.request import Kind, Request
+from edgetpu_driver.host.requests.request_terms import BULK_TERMS, RequestTerms
+from edgetpu_driver.host.sticks.deadline_watch import DeadlineWatch
+from edgetpu_driver.host.sticks.scheduler import Scheduler
+from edgetpu_driver.host.whole_models.whole_models import (
     TensorInPartError,
     WholeModels,
     invoking,

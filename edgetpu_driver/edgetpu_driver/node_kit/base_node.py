@@ -15,16 +15,16 @@ from rclpy.publisher import Publisher
 from rclpy.timer import Timer
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
-from edgetpu_driver.node_kit.callback_guard import UnreadableError, reason
 from edgetpu_driver.node_kit.diagnostics import CounterDiagnostic, Counters, publish_diagnostics
-from edgetpu_driver.node_kit.error_codes import code_of
+from edgetpu_driver.node_kit.executor.callback_guard import UnreadableError, reason
+from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 from edgetpu_driver.node_kit.heartbeat import start_heartbeat
+from edgetpu_driver.node_kit.messages.error_codes import code_of
 from edgetpu_driver.node_kit.parameter_overrides import unknown_overrides
 from edgetpu_driver.node_kit.parameters import Setting, declare
 from edgetpu_driver.node_kit.printable_text import one_line
-from edgetpu_driver.node_kit.process_end import tell_failed_start
+from edgetpu_driver.node_kit.process.process_end import tell_failed_start
 from edgetpu_driver.node_kit.result_topics import ResultTopic
-from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 
 try:
     from rclpy.event_handler import PublisherEventCallbacks

@@ -12,9 +12,9 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from rclpy.service import Service
 
-from edgetpu_driver.node_kit.callback_guard import error_answer
+from edgetpu_driver.node_kit.executor.callback_guard import error_answer
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_driver.node_kit.printable_text import describe
-from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
 
 Respond = Callable[[Any], None]
 """Sends the answer to one request; may be called by any thread, and ignores all calls but the first."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
+from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 from edgetpu_driver.node_kit.printable_text import one_line
-from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 
 DIAGNOSTICS_PERIOD = 1.0
 """Seconds; REP-107 asks for 1 Hz."""

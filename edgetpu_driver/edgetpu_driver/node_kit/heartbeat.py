@@ -7,7 +7,7 @@ from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.qos import LivelinessPolicy, QoSProfile
 
-from edgetpu_driver.node_kit.steady_timers import create_steady_timer
+from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 
 HEARTBEAT_PERIOD = 0.5
 """Seconds between two messages: six in HEARTBEAT_LEASE, so that a few may come late."""

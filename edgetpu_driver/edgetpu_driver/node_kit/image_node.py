@@ -13,22 +13,22 @@ from rclpy.qos import ReliabilityPolicy
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNotFoundError, UnavailableError
-from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.host.request_terms import Priority
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.requests.request_terms import Priority
 from edgetpu_driver.images import drawing
 from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.debug_image_publisher import DebugImages
+from edgetpu_driver.node_kit.clients.model_client import ModelClient
+from edgetpu_driver.node_kit.clients.remote_model import ModelFile
 from edgetpu_driver.node_kit.diagnostics import Counters
-from edgetpu_driver.node_kit.image_parameters import image_settings
-from edgetpu_driver.node_kit.image_subscriptions import Cameras, SharedImage
-from edgetpu_driver.node_kit.missing_images import MissingImages
-from edgetpu_driver.node_kit.model_client import ModelClient
-from edgetpu_driver.node_kit.newest_frame import NewestFrame
+from edgetpu_driver.node_kit.images.debug_image_publisher import DebugImages
+from edgetpu_driver.node_kit.images.image_parameters import image_settings
+from edgetpu_driver.node_kit.images.image_subscriptions import Cameras, SharedImage
+from edgetpu_driver.node_kit.images.missing_images import MissingImages
+from edgetpu_driver.node_kit.images.newest_frame import NewestFrame
+from edgetpu_driver.node_kit.middleware.qos_profiles import subscription_qos
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.qos_profiles import subscription_qos
-from edgetpu_driver.node_kit.remote_model import ModelFile
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _DRIVER_GONE = (ModelNotFoundError, UnavailableError)

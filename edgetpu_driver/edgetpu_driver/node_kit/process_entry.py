@@ -1,7 +1,7 @@
 """Entry points of the console scripts: signals are handled before anything slow is imported.
 
 Importing rclpy and a node takes most of a second. Without these handlers, Ctrl-C during that time would print
-a traceback. `edgetpu_driver.node_kit.spin` replaces them once the node is up.
+a traceback. `edgetpu_driver.node_kit.process.spin` replaces them once the node is up.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import signal
 import sys
 from types import FrameType
 
-from edgetpu_driver.node_kit.memory_limit import limit_memory
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
-from edgetpu_driver.node_kit.process_end import stop_with_starter
-from edgetpu_driver.node_kit.stop_signals import stop_signals
-from edgetpu_driver.node_kit.unused_memory import reuse_large_blocks
+from edgetpu_driver.node_kit.process.memory_limit import limit_memory
+from edgetpu_driver.node_kit.process.process_end import stop_with_starter
+from edgetpu_driver.node_kit.process.stop_signals import stop_signals
+from edgetpu_driver.node_kit.process.unused_memory import reuse_large_blocks
 
 LIBRARY_LIMITS = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -49,7 +49,7 @@ def run_node(name: str) -> int:
     if entry is None:
         print(f"{name}: no installed package offers a node of this name", file=sys.stderr)
         return 1
-    from edgetpu_driver.node_kit.spin import run
+    from edgetpu_driver.node_kit.process.spin import run
 
     return run(lambda: [entry.load()()])
 

@@ -18,16 +18,16 @@ from edgetpu_driver.backends.factory import ALL_DEVICES, MoreSticks, make_backen
 from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
-from edgetpu_driver.host.hosted_model import HostedModel
-from edgetpu_driver.host.model_assignment import Spreading
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.node_kit import local_drivers
+from edgetpu_driver.host.models.hosted_model import HostedModel
+from edgetpu_driver.host.sticks.model_assignment import Spreading
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.clients import local_drivers
 from edgetpu_driver.node_kit.diagnostics import FailureDiagnostic
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_LATCHED
 from edgetpu_driver.node_kit.printable_text import one_line
-from edgetpu_driver.node_kit.qos_profiles import QOS_LATCHED
-from edgetpu_driver.node_kit.spin import settle_memory
+from edgetpu_driver.node_kit.process.spin import settle_memory
 from edgetpu_driver.nodes.device_status_messages import device_status
 from edgetpu_driver.nodes.driver_diagnostics import diagnostic, stick_diagnostic, stick_warnings
 from edgetpu_driver.nodes.driver_parameters import SETTINGS, client_limits, default_firmware

@@ -15,21 +15,21 @@ from std_srvs.srv import Trigger
 
 from edgetpu_driver.backends.backend import RegisterValue
 from edgetpu_driver.errors import BusyError, ClippingError, EdgeTpuError, InputError
-from edgetpu_driver.host.admission import LOADING
-from edgetpu_driver.host.hosted_model import HostedModel, ModelState
-from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.host.request_terms import Priority, RequestTerms
-from edgetpu_driver.host.whole_models import device_part
+from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.requests.admission import LOADING
+from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
+from edgetpu_driver.host.whole_models.whole_models import device_part
+from edgetpu_driver.node_kit.clients.local_drivers import LocalDriver
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
-from edgetpu_driver.node_kit.error_codes import code_of
-from edgetpu_driver.node_kit.large_requests import LargeRequests
-from edgetpu_driver.node_kit.local_drivers import LocalDriver
-from edgetpu_driver.node_kit.matmul_messages import fill_product, product_request
+from edgetpu_driver.node_kit.executor.large_requests import LargeRequests
+from edgetpu_driver.node_kit.executor.request_intake import RequestIntake
+from edgetpu_driver.node_kit.messages.error_codes import code_of
+from edgetpu_driver.node_kit.messages.matmul_messages import fill_product, product_request
+from edgetpu_driver.node_kit.messages.tensor_messages import inputs_from_messages, to_message
+from edgetpu_driver.node_kit.messages.weight_messages import fill_weight_result, weight_request
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_driver.node_kit.printable_text import describe, one_line
-from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
-from edgetpu_driver.node_kit.request_intake import RequestIntake
-from edgetpu_driver.node_kit.tensor_messages import inputs_from_messages, to_message
-from edgetpu_driver.node_kit.weight_messages import fill_weight_result, weight_request
 from edgetpu_driver.nodes.device_status_messages import register_messages
 from edgetpu_driver.nodes.model_messages import loaded_model_info, model_info
 from edgetpu_driver.weights.weight_request import WeightResult

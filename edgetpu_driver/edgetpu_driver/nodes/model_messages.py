@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 
 from edgetpu_driver.backends.backend import Placement
-from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.host.models.hosted_model import HostedModel
+from edgetpu_driver.node_kit.messages.tensor_messages import spec_to_message
 from edgetpu_driver.node_kit.printable_text import one_line
-from edgetpu_driver.node_kit.tensor_messages import spec_to_message
 from edgetpu_driver.tflite.model_reader import EDGETPU_CUSTOM_OP
 from edgetpu_msgs.msg import ModelInfo, ModelPart
 

@@ -17,7 +17,7 @@ from edgetpu_driver.errors import (
     reason_of,
 )
 from edgetpu_driver.files.file_access import user_path
-from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain.compiled_file_names import (
     COMPILED_SUFFIX,
     compiled_path,

@@ -15,8 +15,8 @@ from edgetpu_driver.darwinn.output_tiles import TileGather
 from edgetpu_driver.darwinn.wire_format import input_from_wire
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.tflite.checks.graph_checks import check_graph
 from edgetpu_driver.tflite.constant_patch import replace_tensor
-from edgetpu_driver.tflite.graph_checks import check_graph
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.virtual.simulated_timing import compute_cycles
 from edgetpu_driver.weights.compiler_layout import layout_in

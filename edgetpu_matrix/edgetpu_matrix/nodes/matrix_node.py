@@ -15,11 +15,11 @@ from std_msgs.msg import Header
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.clients.matrix_client import MatrixClient
 from edgetpu_driver.node_kit.dense_graph_files import provide_model
-from edgetpu_driver.node_kit.matrix_client import MatrixClient
-from edgetpu_driver.node_kit.message_types import message_type
+from edgetpu_driver.node_kit.messages.message_types import message_type
+from edgetpu_driver.node_kit.middleware.qos_profiles import subscription_qos
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.qos_profiles import subscription_qos
 from edgetpu_driver.node_kit.state_files import named_file
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.nodes.signal_messages import SignalReader

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from edgetpu_driver.node_kit.clients.driver_choice import DRIVER_SETTING
 from edgetpu_driver.node_kit.dense_graph_files import MODEL_DIR
-from edgetpu_driver.node_kit.driver_choice import DRIVER_SETTING
 from edgetpu_driver.node_kit.parameters import QOS_RELIABILITY, Setting, merge_settings
 
 INPUT_TYPE = Setting("input_type", "std_msgs/msg/Float32MultiArray", "Type of the messages to subscribe to.")

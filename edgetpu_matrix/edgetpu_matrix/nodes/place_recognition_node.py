@@ -13,16 +13,16 @@ from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.node_kit.base_node import fill_answer
+from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
+from edgetpu_driver.node_kit.clients.matrix_client import RETRY_PERIOD
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
+from edgetpu_driver.node_kit.executor.work_queue import WorkQueue
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.matmul_in_progress import ProductResult
-from edgetpu_driver.node_kit.matrix_client import RETRY_PERIOD
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.printable_text import counted
-from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_driver.node_kit.state_files import directory_setting
-from edgetpu_driver.node_kit.work_queue import WorkQueue
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import (
     INPUT_FIELDS,

@@ -17,13 +17,13 @@ from std_srvs.srv import Trigger
 from edgetpu_driver.errors import ArchiveError, EdgeTpuError, InputError
 from edgetpu_driver.files import npz_archive as archive
 from edgetpu_driver.node_kit.base_node import fill_answer
+from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
+from edgetpu_driver.node_kit.executor.work_queue import WorkQueue
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.matmul_in_progress import ProductResult
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_driver.node_kit.state_files import directory_setting
-from edgetpu_driver.node_kit.work_queue import WorkQueue
 from edgetpu_matrix.errors import NotTrainedError
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings

@@ -7,14 +7,14 @@ from typing import Any
 from sensor_msgs.msg import RegionOfInterest
 from std_msgs.msg import Header
 
-from edgetpu_driver.host.request_terms import Priority
+from edgetpu_driver.host.requests.request_terms import Priority
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.encodings import Pixels
-from edgetpu_driver.node_kit.image_parameters import min_confidence
-from edgetpu_driver.node_kit.message_fields import scalar_fields
-from edgetpu_driver.node_kit.model_client import ModelClient
+from edgetpu_driver.node_kit.clients.model_client import ModelClient
+from edgetpu_driver.node_kit.images.image_parameters import min_confidence
+from edgetpu_driver.node_kit.messages.message_fields import scalar_fields
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import TimeToContact
 from edgetpu_perception.debug_images import looming_message_picture, looming_picture

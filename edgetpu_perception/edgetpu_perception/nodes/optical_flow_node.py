@@ -9,8 +9,8 @@ from builtin_interfaces.msg import Time
 from std_msgs.msg import Header
 
 from edgetpu_driver.images.encodings import Pixels
-from edgetpu_driver.node_kit.message_fields import scalar_fields
-from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
+from edgetpu_driver.node_kit.messages.message_fields import scalar_fields
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import Flow
 from edgetpu_perception.debug_images import flow_picture

@@ -15,12 +15,12 @@ from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError, reason_o
 from edgetpu_driver.files.file_access import read_file, user_path
 from edgetpu_driver.images.encodings import ImageError, Pixels, decode_compressed
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
-from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.image_messages import image_from_message
-from edgetpu_driver.node_kit.message_fields import scalar_fields
+from edgetpu_driver.node_kit.images.image_messages import image_from_message
+from edgetpu_driver.node_kit.messages.error_codes import code_of
+from edgetpu_driver.node_kit.messages.message_fields import scalar_fields
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_driver.node_kit.state_files import KEEP_STATE
 from edgetpu_driver.weights.weight_request import WeightResult

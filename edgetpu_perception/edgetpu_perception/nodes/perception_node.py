@@ -11,12 +11,12 @@ from edgetpu_driver.errors import reason_of
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.images.conversion_cache import CameraImage
-from edgetpu_driver.node_kit.driver_choice import driver_choice
+from edgetpu_driver.node_kit.clients.driver_choice import driver_choice
+from edgetpu_driver.node_kit.clients.remote_model import ModelFile
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_node import ImageNode
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
-from edgetpu_driver.node_kit.remote_model import ModelFile
 from edgetpu_msgs.srv import UnloadModel
 from edgetpu_perception.algorithm import Frame, PerceptionAlgorithm
 from edgetpu_perception.graphs import families as models

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgetpu_driver.node_kit.image_parameters import image_settings
+from edgetpu_driver.node_kit.images.image_parameters import image_settings
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 
 RECTIFIED = Setting(

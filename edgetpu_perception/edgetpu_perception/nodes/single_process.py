@@ -11,9 +11,9 @@ from rclpy.node import Node
 from rclpy.utilities import remove_ros_args
 
 from edgetpu_driver.node_kit.image_node import ImageNode
-from edgetpu_driver.node_kit.image_subscriptions import Cameras
+from edgetpu_driver.node_kit.images.image_subscriptions import Cameras
 from edgetpu_driver.node_kit.node_table import node_table, nodes_of
-from edgetpu_driver.node_kit.spin import run
+from edgetpu_driver.node_kit.process.spin import run
 from edgetpu_driver.nodes.driver_node import DriverNode
 
 

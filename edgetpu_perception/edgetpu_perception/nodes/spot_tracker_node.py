@@ -24,15 +24,15 @@ from edgetpu_driver.images import drawing
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import fill_answer
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
-from edgetpu_driver.node_kit.detection_messages import (
+from edgetpu_driver.node_kit.messages.detection_messages import (
     detection_array,
     detection_array_type,
     detection_message,
 )
-from edgetpu_driver.node_kit.error_codes import code_of
-from edgetpu_driver.node_kit.message_fields import scalar_fields
+from edgetpu_driver.node_kit.messages.error_codes import code_of
+from edgetpu_driver.node_kit.messages.message_fields import scalar_fields
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_driver.node_kit.state_files import KEEP_STATE
 from edgetpu_driver.weights.weight_request import WeightResult

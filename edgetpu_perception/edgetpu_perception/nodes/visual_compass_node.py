@@ -12,10 +12,10 @@ from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
 from edgetpu_driver.images.encodings import Pixels
-from edgetpu_driver.node_kit.message_fields import scalar_fields
-from edgetpu_driver.node_kit.message_stamps import seconds_of
+from edgetpu_driver.node_kit.messages.message_fields import scalar_fields
+from edgetpu_driver.node_kit.messages.message_stamps import seconds_of
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import Heading
 from edgetpu_perception.debug_images import heading_picture

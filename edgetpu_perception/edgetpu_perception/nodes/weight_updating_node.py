@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, UnavailableError
-from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.node_kit.image_node import PreparedFrame
-from edgetpu_driver.node_kit.image_subscriptions import SharedImage
+from edgetpu_driver.node_kit.images.image_subscriptions import SharedImage
 from edgetpu_driver.node_kit.printable_text import describe
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_perception.nodes.perception_node import PerceptionNode

@@ -21,7 +21,7 @@ import numpy as np
 from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
 from edgetpu_driver.files.flatbuffer import Table, read_root, table_fields
 from edgetpu_driver.files.npz_archive import count_members
-from edgetpu_driver.tflite.file_checks import MODEL
+from edgetpu_driver.tflite.checks.file_checks import MODEL
 from edgetpu_vision.labels.label_text import parse_labels
 from edgetpu_vision.labels.labels import Labels
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation

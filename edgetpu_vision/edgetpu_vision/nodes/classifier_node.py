@@ -9,7 +9,7 @@ from std_msgs.msg import Header
 from vision_msgs.msg import Classification, ObjectHypothesis
 
 from edgetpu_driver.images.encodings import Pixels
-from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_vision.classification.classifications import Classifications
 from edgetpu_vision.classification.classifier import Classifier

@@ -8,7 +8,7 @@ from typing import Any
 from std_msgs.msg import Header
 
 from edgetpu_driver.images.encodings import Pixels
-from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic
 from edgetpu_msgs.msg import Embedding as EmbeddingMessage
 from edgetpu_vision.debug_images import embedding_picture

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelNotFoundError, UnavailableError
 from edgetpu_driver.host.background_thread import BackgroundThread
-from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.executor_calls import executor_calls
-from edgetpu_driver.node_kit.model_client import ModelClient
-from edgetpu_driver.node_kit.remote_model import ModelFile
+from edgetpu_driver.node_kit.clients.model_client import ModelClient
+from edgetpu_driver.node_kit.clients.remote_model import ModelFile
+from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
 from edgetpu_vision.algorithm import Frame
 from edgetpu_vision.embedding.embedder import Embedder
 from edgetpu_vision.learning.picture_folder import pictures_in, read_picture

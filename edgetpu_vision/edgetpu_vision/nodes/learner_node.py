@@ -22,9 +22,9 @@ from edgetpu_driver.node_kit.base_node import fill_answer
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.dense_graph_files import MODEL_DIR
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.printable_text import counted
-from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic
 from edgetpu_driver.node_kit.state_files import KEEP_STATE, directory_setting, named_file
 from edgetpu_driver.tflite.tensor import TensorSpec

@@ -11,11 +11,11 @@ from vision_msgs.msg import Detection2D, Detection2DArray
 
 from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.images.encodings import Pixels
-from edgetpu_driver.node_kit.detection_messages import detection_message
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.image_messages import message_from_labels
+from edgetpu_driver.node_kit.images.image_messages import message_from_labels
+from edgetpu_driver.node_kit.messages.detection_messages import detection_message
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_vision.debug_images import detections_picture
 from edgetpu_vision.detection.detections import Detection, Detections, OrientedBox

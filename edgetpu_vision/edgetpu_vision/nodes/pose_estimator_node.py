@@ -10,8 +10,8 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.images.encodings import Pixels
-from edgetpu_driver.node_kit.image_messages import message_from_labels
-from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
+from edgetpu_driver.node_kit.images.image_messages import message_from_labels
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import Keypoint, PersonPose, PersonPoses
 from edgetpu_vision.debug_images import poses_picture

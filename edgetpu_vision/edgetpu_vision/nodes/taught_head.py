@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
+from edgetpu_driver.node_kit.clients.matrix_client import RETRY_PERIOD, MatrixClient
 from edgetpu_driver.node_kit.dense_graph_files import provide_model
-from edgetpu_driver.node_kit.executor_calls import executor_calls
+from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
+from edgetpu_driver.node_kit.executor.work_queue import WorkQueue
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.matmul_in_progress import ProductResult
-from edgetpu_driver.node_kit.matrix_client import RETRY_PERIOD, MatrixClient
-from edgetpu_driver.node_kit.work_queue import WorkQueue
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_vision.classification.classifications import Classifications
 from edgetpu_vision.learning.dense_head import HEADROOM, head_size

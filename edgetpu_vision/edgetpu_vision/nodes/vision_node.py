@@ -15,11 +15,11 @@ from edgetpu_driver.engines.whole_model.model import LONGEST_GAP
 from edgetpu_driver.engines.whole_model.recurrence import State, feedback_of, likely_feedback
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.node_kit.clients.remote_model import ModelFile
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_node import ImageNode, PreparedFrame
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_LATCHED
 from edgetpu_driver.node_kit.printable_text import one_line
-from edgetpu_driver.node_kit.qos_profiles import QOS_LATCHED
-from edgetpu_driver.node_kit.remote_model import ModelFile
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.tflite.weightless_files import weightless_files
 from edgetpu_vision.algorithm import VisionAlgorithm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
-from edgetpu_driver.node_kit.image_parameters import image_settings
+from edgetpu_driver.node_kit.images.image_parameters import image_settings
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 from edgetpu_vision.preprocessing.image_fit import FITS
 

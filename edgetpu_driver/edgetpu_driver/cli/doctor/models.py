@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.doctor.finding import Finding, fine, note
-from edgetpu_driver.cli.model_folder import FilesOfModel, examine, models_in
+from edgetpu_driver.cli.models.model_folder import FilesOfModel, examine, models_in
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.toolchain.edgetpu_compiler import find_compiler
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.whole_model.plan import ModelPlan, Operand, Step
 from edgetpu_driver.engines.whole_model.steps import GraphSteps
 from edgetpu_driver.errors import InputError, ModelFormatError
-from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _COMPILED = "_edgetpu"

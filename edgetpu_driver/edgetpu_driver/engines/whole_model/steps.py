@@ -16,7 +16,7 @@ from edgetpu_driver.engines.cpu_operators.known_operators import is_known, make_
 from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, LiteRtStep, Operand, OperatorStep, Step
 from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.tflite import flexbuffer
-from edgetpu_driver.tflite.graph_checks import check_order
+from edgetpu_driver.tflite.checks.graph_checks import check_order
 from edgetpu_driver.tflite.model_reader import ABSENT, EDGETPU_CUSTOM_OP, Operator, Subgraph, parse_model
 from edgetpu_driver.tflite.subgraph_extraction import cut
 from edgetpu_driver.tflite.tensor import TensorSpec

@@ -13,7 +13,7 @@ from typing import Any
 
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.files.file_access import read_file
-from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, parse_model
 from edgetpu_driver.tflite.operator_options import read_options
 from edgetpu_driver.toolchain.compiled_file_names import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from edgetpu_driver.compiled_model import CUSTOM_OP, VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.darwinn.executable import Layer
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
-from edgetpu_driver.tflite.graph_checks import check_graph
+from edgetpu_driver.tflite.checks.graph_checks import check_graph
 from edgetpu_driver.tflite.graph_edit import TensorChange
 from edgetpu_driver.tflite.graph_matching import match_tensors
 from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph, Tensor, parse_model

@@ -1,0 +1,130 @@
+"""Accuracy of the learner on photographs: views of five that are taught, and of others, which are unknown.
+
+A view is a square part of a photograph in other light and with noise, as a camera that is carried about sees
+it. The layer runs on a Dense model whose program is written here; its answers are compared with those of the
+same layer in float64.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from accuracy.scenes.photographs import as_pixels, color_photograph
+from edgetpu_driver import CpuEngine, EdgeTpu, VirtualEdgeTpu, dense_model
+from edgetpu_driver.engines.protocol import SwappableEngine
+from edgetpu_driver.engines.stick_engine import StickEngine
+from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
+from edgetpu_vision import Learner
+from edgetpu_vision.learning.dense_head import head_size
+from edgetpu_vision.learning.taught_examples import UNKNOWN
+from measured_figures.row import Row
+from testdata import GOLDEN
+
+AREA = "learner"
+
+_MODEL = "vision/mobilenet_v1_1.0_224_quant_embedding_extractor.tflite"
+_TAUGHT = 5
+_SHOWN = 3
+"""Views that a class is taught by."""
+_PICTURES = ("cat", "bird", "grace_hopper", "squat", "0001")
+_PHOTOGRAPHS = (
+    "astronaut",
+    "brick",
+    "coffee",
+    "coins",
+    "grass",
+    "gravel",
+    "moon",
+    "page",
+    "rocket",
+    "camera",
+)
+_METHODS = ("regression", "imprinting")
+
+Views = list[NDArray[np.float32]]
+
+
+def measure(engine: str, quick: bool = False) -> list[Row]:
+    """Rows for each way to learn; MissingFileError without the model and the pictures."""
+    pictures = {name: color_photograph(str(GOLDEN.path(f"vision/pictures/{name}.bmp"))) for name in _PICTURES}
+    pictures |= {name: color_photograph(name) for name in _PHOTOGRAPHS}
+    views, trials = (8, 3) if quick else (24, 20)
+    embed = Learner(CpuEngine(GOLDEN.path(_MODEL))).embed
+    rng = np.random.default_rng(0)
+    vectors = {name: [embed(_view(each, rng)) for _ in range(views)] for name, each in pictures.items()}
+    with _dense_engine(engine, head_size(len(vectors["cat"][0]))) as head:
+        return [row for method in _METHODS for row in _rows(method, head, vectors, trials)]
+
+
+def plots(engine: str) -> dict[str, object]:  # noqa: ARG001
+    """Draw nothing."""
+    return {}
+
+
+@contextlib.contextmanager
+def _dense_engine(engine: str, size: int) -> Iterator[SwappableEngine]:
+    if engine == "cpu":
+        yield CpuEngine(dense.build(size))
+        return
+    with EdgeTpu.open(VirtualEdgeTpu()) as tpu:  # which runs the program from its bytes
+        yield StickEngine(tpu, dense_model(size), SidecarFiles())
+
+
+def _view(picture: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
+    """A square of 20 to 40 % of the picture's shorter side, in other light, with noise of 4 grey levels."""
+    height, width = picture.shape[:2]
+    side = int(min(height, width) * rng.uniform(0.2, 0.4))
+    top, left = rng.integers(0, height - side + 1), rng.integers(0, width - side + 1)
+    part = cv2.resize(picture[top : top + side, left : left + side], (224, 224), interpolation=cv2.INTER_AREA)
+    return as_pixels(part * rng.uniform(0.6, 1.3) + rng.normal(0, 4, part.shape))
+
+
+def _rows(method: str, head: SwappableEngine, vectors: dict[str, Views], trials: int) -> list[Row]:
+    """Five photographs, drawn again in every trial, are taught; the others are not."""
+    rng = np.random.default_rng(1)
+    on_stick: list[bool] = []
+    in_float: list[bool] = []
+    missed: list[bool] = []
+    unknown: list[bool] = []
+    learner = Learner(CpuEngine(GOLDEN.path(_MODEL)), head=head, method=method, max_results=_TAUGHT + 1)
+    for _ in range(trials):
+        taught = [str(name) for name in rng.permutation(list(vectors))[:_TAUGHT]]
+        for name in list(learner.examples.classes):
+            learner.examples.forget(name)
+        for name in taught:
+            learner.examples.add(name, vectors[name][:_SHOWN])
+        learner.train()
+        for name, views in vectors.items():
+            for vector in views[_SHOWN:] if name in taught else views[: _SHOWN + 1]:
+                labels = [each.label for each in learner.classify(vector).classes]
+                if name not in taught:
+                    unknown.append(labels[0] == UNKNOWN)
+                    continue
+                missed.append(labels[0] == UNKNOWN)
+                on_stick.append(next(each for each in labels if each != UNKNOWN) == name)
+                in_float.append(_in_float(learner, vector) == name)
+    case = f"{method}, {_TAUGHT} classes, {_SHOWN} views of each"
+    named, reference = _percent(on_stick), _percent(in_float)
+    return [
+        Row(AREA, case, "views named right", named, "%", 90.0, "higher", bound=reference),
+        Row(AREA, case, "named right less often than in float64", reference - named, "points", 1.0, "lower"),
+        Row(AREA, case, "other photographs called unknown", _percent(unknown), "%", 90.0, "higher"),
+        Row(AREA, case, "taught ones called unknown", _percent(missed), "%", 25.0, "lower"),
+    ]
+
+
+def _in_float(learner: Learner, vector: NDArray[np.float32]) -> str:
+    """The class by the layer in float64."""
+    classifier = learner.classifier
+    assert classifier is not None
+    return classifier.examples.labels[int(classifier.layer.outputs(vector.astype(np.float64)).argmax())]
+
+
+def _percent(answers: Sequence[bool]) -> float:
+    return 100 * float(np.mean(answers))

@@ -1,0 +1,1 @@
+"""Parts of the areas: conditions under which an algorithm is measured."""

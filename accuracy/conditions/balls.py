@@ -1,0 +1,96 @@
+"""Accuracy of the spot tracker on shaded balls: a white one, and a red one that touches a glare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from accuracy.scenes import ball_scenes as scenes
+from accuracy.scenes import photographs
+from accuracy.scenes.ball_scenes import HEIGHT, WIDTH, BallScene
+from edgetpu_perception import SpotTracker
+from measured_figures.row import Row
+
+GLARE_SIGMAS = (17.0, 60.0)
+"""Widths of a glare, px of 320x240."""
+
+NEAR_PX = 5.0
+"""Distance, px of 320x240, that counts as right: the width of a cell of 64x64."""
+
+DIMMED = (0.4, 0.9)
+"""Brightness of the photographs behind a white ball, as a share of that of the photograph."""
+
+OpenTracker = Callable[[str | None], SpotTracker]
+"""Makes a tracker of a colour."""
+
+
+def measure(open_tracker: OpenTracker, quick: bool = False) -> list[Row]:
+    """Rows of the balls; the baseline is the largest contour of the colour in the same 64x64 picture."""
+    count = 60 if quick else 300
+    rows = []
+    for label, names in (("", photographs.DEVELOPMENT), ("more: ", photographs.held_out())):
+        red = open_tracker("red")
+        for sigma in GLARE_SIGMAS:
+            drawn = list(scenes.balls(names, scenes.RED, (0.3, 1.0), count, 31, sigma))
+            rows += _rows(red, f"{label}red ball touching glare of sigma {sigma:g} px", drawn, _reddest, 90.0)
+        drawn = list(scenes.balls(names, scenes.WHITE, DIMMED, count, 32))
+        rows += _rows(open_tracker("white"), f"{label}white ball of real colour", drawn, _whitest, 90.0)
+    return rows
+
+
+def _rows(
+    tracker: SpotTracker,
+    name: str,
+    drawn: Sequence[BallScene],
+    plain: Callable[[NDArray[np.uint8]], NDArray[np.uint8]],
+    reach: float,
+) -> list[Row]:
+    distances = np.array([_distance(tracker, scene) for scene in drawn])
+    plain_distances = np.array([_plain_distance(plain, scene) for scene in drawn])
+    (right, wrong), (plain_right, plain_wrong) = (_shares(each) for each in (distances, plain_distances))
+    return [
+        Row("spot", name, "right", right, "%", reach, "higher", plain_right),
+        Row("spot", name, "wrong", wrong, "%", 3.0, "lower", plain_wrong),
+    ]
+
+
+def _shares(distances: NDArray[np.float64]) -> tuple[float, float]:
+    """Percentages of right and of wrong results; the others are not valid."""
+    right, wrong = distances <= NEAR_PX, distances > NEAR_PX
+    return 100.0 * float(right.mean()), 100.0 * float(wrong.mean())
+
+
+def _distance(tracker: SpotTracker, scene: BallScene) -> float:
+    """Error, px; NaN if not valid."""
+    result = tracker.update(scene.image)
+    return math.hypot((result.x + 1) * (WIDTH - 1) / 2 - scene.x, (result.y + 1) * (HEIGHT - 1) / 2 - scene.y)
+
+
+def _plain_distance(mask: Callable[[NDArray[np.uint8]], NDArray[np.uint8]], scene: BallScene) -> float:
+    """Error of the centroid of the largest contour, px; NaN without one."""
+    cells = mask(cv2.resize(scene.image, (64, 64), interpolation=cv2.INTER_AREA))
+    contours = cv2.findContours(cells, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)[0]
+    moments = cv2.moments(max(contours, key=cv2.contourArea)) if contours else {"m00": 0.0}
+    if not moments["m00"]:
+        return math.nan
+    x, y = moments["m10"] / moments["m00"], moments["m01"] / moments["m00"]
+    return math.hypot((x + 0.5) * WIDTH / 64 - 0.5 - scene.x, (y + 0.5) * HEIGHT / 64 - 0.5 - scene.y)
+
+
+def _reddest(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """255 where an RGB image has a saturated red hue."""
+    hsv = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)
+    lower: NDArray[np.uint8] = cv2.inRange(hsv, (0, 120, 70), (10, 255, 255))
+    upper: NDArray[np.uint8] = cv2.inRange(hsv, (170, 120, 70), (180, 255, 255))
+    return lower | upper
+
+
+def _whitest(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """255 where an RGB image is bright and has little colour."""
+    hsv = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)
+    white: NDArray[np.uint8] = cv2.inRange(hsv, (0, 0, 180), (180, 60, 255))
+    return white

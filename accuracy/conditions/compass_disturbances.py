@@ -1,0 +1,185 @@
+"""Accuracy of the visual compass where something moves by itself, and in hard turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accuracy.conditions.moving_objects import TEXTURED
+from accuracy.plain_compass import lucas_kanade
+from accuracy.scenes import photographs
+from accuracy.scenes.compass_scenes import Clip, Crossing, HardTurn, static_camera
+from accuracy.scenes.panoramas import PHOTOGRAPHS, available
+from edgetpu_driver.engines.protocol import Engine
+from edgetpu_perception.visual_compass.visual_compass import VisualCompass
+from measured_figures.row import Row
+
+Floats = NDArray[np.float64]
+
+SCENES = tuple(name for name in PHOTOGRAPHS if name.split(".")[0] in TEXTURED)
+"""Photographs that are wrapped into panoramas, in addition to the real ones."""
+
+MIDDLE = (0.15, 0.1, 0.85, 0.9)
+"""The middle of the static camera's picture: left, top, right and bottom, as shares of it."""
+
+STATIC_PARTS = (
+    ((0.0, 0.0, 1.0, 1.0), 0),
+    ((0.0, 0.0, 0.75, 1.0), 0),
+    ((0.25, 0.0, 1.0, 1.0), 0),
+    (MIDDLE, 30),
+)
+"""Parts of the static camera's picture (left, top, right, bottom) and their first frames."""
+
+MIDDLE_STARTS = (0, 60, 120, 200)
+"""First frames of further runs in the middle of the picture."""
+
+SLOW_STARTS = (60, 0, 120, 200)
+"""The same at 2 Hz, of which the first one is the worst."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Errors of the yaw in one clip, deg, without the first frame; NaN where not valid."""
+
+    error: Floats
+    sigma: Floats
+    plain: Floats
+    """Errors of Lucas-Kanade on the same 64x64 px ..."""
+    plain_full: Floats
+    """... and on the images as a camera takes them."""
+
+    @property
+    def end(self) -> float:
+        """Error at the end of the clip; infinite if not valid."""
+        return float(np.nan_to_num(abs(self.error[-1]), nan=np.inf))
+
+
+def measure(engine: Engine, quick: bool) -> list[Row]:
+    """Rows of these protocols; rows without their data are omitted."""
+    rows = []
+    if frames := photographs.static_camera():
+        parts = STATIC_PARTS[:1] if quick else STATIC_PARTS
+        rows += _static_rows(
+            "static camera, people, 10 Hz", [_run(engine, static_camera(frames, *part)) for part in parts]
+        )
+        starts = MIDDLE_STARTS[:1] if quick else MIDDLE_STARTS
+        rows += _static_rows(
+            "middle of the static camera's picture, people fill much of it, 5 Hz",
+            [_run(engine, static_camera(frames, MIDDLE, start, 2)) for start in starts],
+        )
+        starts = SLOW_STARTS[:1] if quick else SLOW_STARTS
+        rows += _crossing_rows(
+            "middle of the static camera's picture, 2 Hz",
+            [_run(engine, static_camera(frames, MIDDLE, start, 5)) for start in starts],
+        )
+    names = [*available(), *SCENES]
+    still = _crossings(names, (0.0, 0.0, 0.0))
+    turning = _crossings(names, (-60.0, 90.0))
+    noisy = [replace(each, noise=8.0) for each in turning]
+    hard = [HardTurn(name, rate, 7 * k) for k, name in enumerate(names) for rate in (-60.0, 90.0)]
+    for case, scenes, rows_of in (
+        ("an object of 20 % width crosses, camera still", still, _crossing_rows),
+        ("an object of 20 % width crosses, camera turning at 60 and 90 deg/s", turning, _crossing_rows),
+        (
+            "an object of 20 % width crosses, camera turning at 60 and 90 deg/s, noise 8",
+            noisy,
+            _crossing_rows,
+        ),
+        ("hard turns: noise 8, wobble 3 deg, blur, exposure", hard, _hard_rows),
+    ):
+        chosen: Sequence[Crossing | HardTurn] = scenes[:: len(scenes) // 3] if quick else scenes
+        rows += rows_of(case, [_run(engine, scene.clip()) for scene in chosen])
+    return rows
+
+
+def _crossings(names: Iterable[str], rates: Iterable[float]) -> list[Crossing]:
+    """Crossings of different photographs, before each panorama, at each of the rates."""
+    pairs = [(name, rate) for name in names for rate in rates]
+    return [
+        Crossing(name, TEXTURED[(3 * k + 1) % len(TEXTURED)], rate, 100 + k)
+        for k, (name, rate) in enumerate(pairs)
+    ]
+
+
+def _run(engine: Engine, clip: Clip) -> Run:
+    compass = VisualCompass(engine, clip.camera)
+    results = [compass.update(image, time) for image, time in zip(clip.images, clip.times, strict=True)]
+    true = np.array(clip.true_yaw)
+    yaw, sigma = (np.degrees([getattr(each, name) for each in results]) for name in ("yaw", "yaw_sigma"))
+    plain, full = lucas_kanade(clip.images, clip.camera), lucas_kanade(*clip.full_size, None)
+    return Run(*(each[1:] for each in (yaw - true, sigma, plain - true, full - true)))
+
+
+def _static_rows(case: str, runs: Sequence[Run]) -> list[Row]:
+    error = np.concatenate([run.error for run in runs])
+    plain, full = (np.concatenate([getattr(run, name) for run in runs]) for name in ("plain", "plain_full"))
+
+    def within(errors: Floats) -> float:
+        return _percent(np.abs(errors) <= 0.3)
+
+    return [
+        _row(
+            case,
+            "frames within 0.3 deg",
+            within(error),
+            "%",
+            99.0,
+            "higher",
+            baseline=within(plain),
+            full_size_baseline=within(full),
+        ),
+        _row(case, "views lost", _percent(np.isnan(error)), "%", 0.0, "lower"),
+        _row(case, "yaw error, worst", _worst(runs), "deg", None, "lower"),
+        *_sigma_rows(case, runs),
+    ]
+
+
+def _crossing_rows(case: str, runs: Sequence[Run]) -> list[Row]:
+    return [
+        *_end_rows(case, runs, 95.0 if "turning" in case else 98.0),
+        _row(case, "yaw error, worst", _worst(runs), "deg", None, "lower"),
+        *_sigma_rows(case, runs),
+    ]
+
+
+def _hard_rows(case: str, runs: Sequence[Run]) -> list[Row]:
+    return [*_end_rows(case, runs, 99.0), *_sigma_rows(case, runs)]
+
+
+def _end_rows(case: str, runs: Sequence[Run], reach: float) -> list[Row]:
+    def share(end: Callable[[Run], float]) -> float:
+        return _percent(np.array([end(run) for run in runs]) <= 1.0)
+
+    plain = share(lambda run: abs(float(run.plain[-1])))
+    full = share(lambda run: abs(float(run.plain_full[-1])))
+    value, metric = share(lambda run: run.end), "ends within 1 deg"
+    return [_row(case, metric, value, "%", reach, "higher", baseline=plain, full_size_baseline=full)]
+
+
+def _sigma_rows(case: str, runs: Sequence[Run]) -> list[Row]:
+    over = np.concatenate([np.abs(run.error / run.sigma) for run in runs])
+    over = over[np.isfinite(over)]
+    return [
+        _row(
+            case, "yaw error over its sigma, 95 % of frames", float(np.percentile(over, 95)), "", 3.0, "lower"
+        ),
+        _row(case, "yaws within one sigma (68)", _percent(over <= 1.0), "%", None, "higher"),
+    ]
+
+
+def _row(
+    case: str, metric: str, value: float, unit: str, reach: float | None, better: Any, **more: Any
+) -> Row:
+    return Row("compass", case, metric, value, unit, reach, better, **more)
+
+
+def _worst(runs: Sequence[Run]) -> float:
+    return float(np.nanmax(np.abs(np.concatenate([run.error for run in runs]))))
+
+
+def _percent(hits: NDArray[np.bool_]) -> float:
+    return 100.0 * float(np.mean(hits))

@@ -1,0 +1,141 @@
+"""Accuracy of the visual compass on a drone: turns and rates while it drifts and vibrates."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accuracy.areas.flow import ExactFeatures
+from accuracy.engines import open_engine
+from accuracy.plain_compass import dense_flow, lucas_kanade
+from accuracy.scenes.compass_scenes import SETTLED
+from accuracy.scenes.drone_scenes import FRAME_RATE, Flight, FlightClip
+from edgetpu_driver.engines.protocol import Engine
+from edgetpu_perception.graphs import flow_and_compass_features as features
+from edgetpu_perception.visual_compass.visual_compass import VisualCompass
+from measured_figures.row import Row
+
+FLIGHTS = (Flight(11, 0.2, 20.0), Flight(12, 0.2, 40.0), Flight(13, 0.1, 8.0), Flight(14, 0.1, 20.0))
+
+ON_THE_SPOT = Flight(15, 0.0, 20.0)
+
+SIZES = (64, 96, 128)
+"""Widths and heights of the model's input, px."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Errors in one flight without its first images: of the yaw, deg, and of the yaw rate, deg/s."""
+
+    yaw: Floats
+    yaw_sigma: Floats
+    rate: Floats
+    rate_sigma: Floats
+
+
+def measure(engine: Engine, quick: bool) -> list[Row]:
+    """Rows of this protocol."""
+    clips = [_clip(flight) for flight in FLIGHTS[: 1 if quick else None]]
+    runs, exact = ([follow(each, clip) for clip in clips] for each in (engine, ExactFeatures()))
+    case = "drone, 12 s, hall of 60 m, 20 Hz, rolling shutter, noise 2"
+    rows = []
+    for plain, method in ((lucas_kanade, "Lucas-Kanade"), (dense_flow, "DIS")):
+        small, full = ([_plain(plain, clip, size) for clip in clips] for size in ((64, 64), None))
+        for metric, unit, reach, of in (
+            ("yaw rate RMSE", "deg/s", 0.35, _rate),
+            ("yaw RMSE", "deg", 0.24, _yaw),
+        ):
+            rows.append(
+                Row(
+                    "compass",
+                    case,
+                    f"{metric} (beside {method})",
+                    _rms(runs, of),
+                    unit,
+                    reach if plain is lucas_kanade else None,
+                    "lower",
+                    _rms(small, of),
+                    _rms(exact, of),
+                    full_size_baseline=_rms(full, of),
+                )
+            )
+    yaws = 100.0 * float(np.mean(np.concatenate([np.abs(run.yaw) <= run.yaw_sigma for run in runs])))
+    return [
+        *rows,
+        Row("compass", case, "yaw rates within one sigma (68)", _rates_inside(runs), "%", None, "higher"),
+        Row("compass", case, "yaws within one sigma (68)", yaws, "%", None, "higher"),
+    ]
+
+
+def measure_sizes(engine: str) -> list[Row]:
+    """Rows for inputs of other sizes, in addition to 64 px; `engine` is "cpu" or "virtual"."""
+    rows = []
+    engines = {
+        size: open_engine(engine, features.name(size, size), features.build(size, size)) for size in SIZES
+    }
+    for case, flights in (("drone that only turns", (ON_THE_SPOT,)), ("drone that drifts", FLIGHTS)):
+        runs = {size: [follow(each, _clip(flight)) for flight in flights] for size, each in engines.items()}
+        for size, of_size in runs.items():
+            name = f"{case}, input of {size} px"
+            rows += [
+                Row("compass", name, "yaw rate RMSE", _rms(of_size, _rate), "deg/s", None, "lower"),
+                Row("compass", name, "yaw RMSE", _rms(of_size, _yaw), "deg", None, "lower"),
+                Row(
+                    "compass",
+                    name,
+                    "yaw rates within one sigma (68)",
+                    _rates_inside(of_size),
+                    "%",
+                    None,
+                    "higher",
+                ),
+            ]
+    return rows
+
+
+def follow(engine: Engine, clip: FlightClip) -> Run:
+    """Run the compass over one flight."""
+    compass = VisualCompass(engine, clip.camera)
+    results = [compass.update(image, time) for image, time in zip(clip.images, clip.times, strict=True)]
+    yaw, yaw_sigma = (np.degrees([getattr(each, name) for each in results]) for name in ("yaw", "yaw_sigma"))
+    # About the optical axis y, which points down.
+    down = np.degrees([each.angular_velocity[1] for each in results])[1:]
+    sigma = np.degrees(np.sqrt([each.angular_velocity_covariance[4] for each in results]))[1:]
+    begin = slice(SETTLED, None)
+    return Run((yaw - clip.yaw)[begin], yaw_sigma[begin], (down - clip.velocity[:, 1])[begin], sigma[begin])
+
+
+def _plain(method: Callable[..., Floats], clip: FlightClip, size: tuple[int, int] | None) -> Run:
+    yaw = method(clip.images, clip.camera, size)
+    unknown = np.full(len(yaw), np.nan)
+    rate = -np.diff(yaw) * FRAME_RATE - clip.velocity[:, 1]
+    return Run((yaw - clip.yaw)[SETTLED:], unknown, rate[SETTLED:], unknown)
+
+
+@functools.cache
+def _clip(flight: Flight) -> FlightClip:
+    return flight.clip()
+
+
+def _rate(run: Run) -> Floats:
+    return run.rate
+
+
+def _yaw(run: Run) -> Floats:
+    return run.yaw
+
+
+def _rates_inside(runs: list[Run]) -> float:
+    """Percentage within one sigma."""
+    return 100.0 * float(np.mean(np.concatenate([np.abs(run.rate) <= run.rate_sigma for run in runs])))
+
+
+def _rms(runs: list[Run], of: Callable[[Run], Floats]) -> float:
+    errors = np.concatenate([of(run) for run in runs])
+    return float(np.sqrt(np.mean(np.square(errors))))

@@ -1,0 +1,104 @@
+"""Accuracy of the spot tracker on lamps: small ones, two that cross, and scenes without a lamp."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import cv2
+import numpy as np
+
+from accuracy.scenes import lamp_scenes as scenes
+from accuracy.scenes import photographs
+from accuracy.scenes.lamp_scenes import HEIGHT, WIDTH, LampScene
+from edgetpu_perception import SpotTracker
+from measured_figures.row import Row
+
+RADII = (1.5, 2.0, 3.0, 5.0, 10.0)
+"""Radii of the lamps, px of 320x240."""
+
+SMALL_RADII = (1.5, 2.0)
+"""Radii of lamps, px, that cover less than a cell of the model's input."""
+
+RIGHT_PX = 4.0
+"""A position is right within this distance, px: less than the width of a cell of the model's input."""
+
+FRAME_PERIOD = 1.0 / 30.0
+"""Time between two images of a crossing, s."""
+
+
+OpenTracker = Callable[[str | None], SpotTracker]
+"""Makes a tracker of a colour; None tracks what is brightest."""
+
+
+def measure(open_tracker: OpenTracker, quick: bool = False) -> list[Row]:
+    """Rows of the lamps; the baseline is the brightest cell of the same 64x64 picture."""
+    count = 60 if quick else 300
+    rows, tracker = [], open_tracker(None)
+    for label, names in (("", photographs.DEVELOPMENT), ("more: ", photographs.held_out())):
+        for radius in RADII:
+            night = list(scenes.lamps(names, radius, scenes.NIGHT, count, 21))
+            rows += _lamp_rows(tracker, f"{label}lamps of radius {radius:g} px at night", night, 99.0)
+        for radius in RADII:
+            reach = 99.0 if radius in SMALL_RADII else None
+            dusk = list(scenes.lamps(names, radius, scenes.DUSK, count, 22))
+            rows += _lamp_rows(tracker, f"{label}lamps of radius {radius:g} px at dusk", dusk, reach)
+        for radius in SMALL_RADII:
+            day = list(scenes.lamps(names, radius, scenes.DULL_DAY, count, 25))
+            rows += _lamp_rows(tracker, f"{label}lamps of radius {radius:g} px on a dull day", day, 99.0)
+    crossings = 10 if quick else 40
+    kept = 100.0 * _kept(open_tracker, photographs.DEVELOPMENT, crossings)
+    rows.append(Row("spot", "two lamps that cross", "with the first", kept, "%", 97.5, "higher"))
+    for color in (None, "white"):
+        name = f"photographs without a lamp, {color or 'brightness'}"
+        for label, names, reach in (("", scenes.WITHOUT_LAMP, 3.0), ("more: ", photographs.held_out(), None)):
+            valid = _valid(open_tracker(color), scenes.empty(names, count, 23))
+            rows.append(Row("spot", label + name, "valid", valid, "%", reach, "lower"))
+    return rows
+
+
+def _lamp_rows(tracker: SpotTracker, name: str, drawn: Sequence[LampScene], reach: float | None) -> list[Row]:
+    errors = np.array([_errors(tracker, scene) for scene in drawn])
+    hits = np.hypot(errors[:, 0], errors[:, 1]) <= RIGHT_PX
+    right = 100.0 * float(hits.mean())
+    plain = 100.0 * float(np.mean([_brightest_cell_is_right(scene) for scene in drawn]))
+    inside = 100.0 * float(np.mean(np.abs(errors[hits, :2]) <= errors[hits, 2:])) if hits.any() else math.nan
+    return [
+        Row("spot", name, "right", right, "%", reach, "higher", plain),
+        Row("spot", name, "inside one sigma", inside, "%", None, "higher"),
+    ]
+
+
+def _errors(tracker: SpotTracker, scene: LampScene) -> tuple[float, float, float, float]:
+    """Error in x and y and their sigmas, px; NaN if not valid."""
+    result = tracker.update(scene.image)
+    half_width, half_height = (WIDTH - 1) / 2, (HEIGHT - 1) / 2
+    x, y = (result.x + 1) * half_width - scene.x, (result.y + 1) * half_height - scene.y
+    return x, y, result.x_sigma * half_width, result.y_sigma * half_height
+
+
+def _brightest_cell_is_right(scene: LampScene) -> bool:
+    cells = cv2.resize(scene.image, (64, 64), interpolation=cv2.INTER_AREA)
+    _, _, _, (column, row) = cv2.minMaxLoc(cells)
+    x, y = (column + 0.5) * WIDTH / 64 - 0.5, (row + 0.5) * HEIGHT / 64 - 0.5
+    return math.hypot(x - scene.x, y - scene.y) <= RIGHT_PX
+
+
+def _kept(open_tracker: OpenTracker, names: Sequence[str], count: int) -> float:
+    """Share of crossings after which the first lamp is still followed."""
+    kept = 0
+    for crossing in scenes.crossings(names, count, 24):
+        tracker = open_tracker(None)
+        error = math.nan
+        for frame, scene in enumerate(crossing):
+            result = tracker.update(scene.image, frame * FRAME_PERIOD)
+            error = math.hypot(
+                (result.x + 1) * (WIDTH - 1) / 2 - scene.x, (result.y + 1) * (HEIGHT - 1) / 2 - scene.y
+            )
+        kept += error <= 2 * RIGHT_PX
+    return kept / count
+
+
+def _valid(tracker: SpotTracker, drawn: Iterable[LampScene]) -> float:
+    """Percentage of pictures with a valid result."""
+    return 100.0 * float(np.mean([tracker.update(scene.image).valid for scene in drawn]))

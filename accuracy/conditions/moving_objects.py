@@ -1,0 +1,186 @@
+"""Accuracy of optical flow where things move by themselves: most of the picture is what counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from accuracy.scenes import photographs
+from accuracy.scenes.flow_scenes import interpolated
+from accuracy.scenes.photographs import as_pixels
+from edgetpu_perception.optical_flow.optical_flow import OpticalFlow
+from measured_figures.row import Row
+
+WIDTH, HEIGHT = 320, 240
+
+TEXTURED = tuple(name for name in photographs.DEVELOPMENT if name not in ("moon", "page", "rocket"))
+"""Photographs with texture everywhere. The others are mostly flat, so that an object would be most of it."""
+
+FINE = 3
+"""Texels of a scene to a px of its picture, along each axis."""
+
+
+@dataclass(frozen=True)
+class MovingObject:
+    """Two pictures, uint8 [240, 320], and the motion of the scene behind the object, px."""
+
+    first: NDArray[np.uint8]
+    second: NDArray[np.uint8]
+    dx: float
+    dy: float
+
+
+def objects(
+    names: Sequence[str], area: float, camera: float, count: int, seed: int
+) -> Iterator[MovingObject]:
+    """An ellipse of a photograph, a share `area` of the picture, moves by 4 to 16 px before another one.
+
+    The scene moves by up to `camera` px along each axis. Noise of 2 grey levels.
+    """
+    random = np.random.default_rng(seed)
+    for k in range(count):
+        scene, other = (
+            _sums(photographs.grey_photograph(names[index % len(names)])) for index in (k, 5 * k + 3)
+        )
+        height = math.sqrt(area) * HEIGHT * random.uniform(0.9, 1.1)
+        width = area * HEIGHT * WIDTH / height
+        x, y = random.uniform(0, WIDTH - width), random.uniform(0, HEIGHT - height)
+        speed, course = random.uniform(4.0, 16.0), random.uniform(0.0, 2.0 * math.pi)
+        own = speed * math.cos(course), speed * math.sin(course)
+        dx, dy = random.uniform(-camera, camera, 2).tolist()
+        pictures = []
+        for time in (0.0, 1.0):
+            behind = _moved(scene, dx * time - 60.0, dy * time - 50.0)
+            front = _moved(other, x - 80.0 + own[0] * time, y - 60.0 + own[1] * time)
+            center = x + width / 2 + own[0] * time, y + height / 2 + own[1] * time
+            covered = _ellipse(*center, width / 2, height / 2)
+            picture = behind + covered * (front - behind)
+            pictures.append(as_pixels(picture + random.normal(0, 2, picture.shape)))
+        yield MovingObject(pictures[0], pictures[1], dx, dy)
+
+
+def static_camera() -> Iterator[MovingObject]:
+    """Neighbouring frames of the static camera; none if they are not present."""
+    for first, second in pairwise(photographs.static_camera()):
+        yield MovingObject(first, second, 0.0, 0.0)
+
+
+def measure(flow: OpticalFlow, quick: bool, label: str = "") -> list[Row]:
+    """Rows of the moving objects; the baseline is the median of OpenCV's DIS flow.
+
+    `label`: put after each case, for a model of another size; such rows are for information.
+    """
+    count = 24 if quick else 160
+    rows = []
+    for case, area, camera in (
+        ("an object of 17 % of the area, camera still", 0.17, 0.0),
+        ("an object of 17 % of the area, camera moving", 0.17, 6.0),
+        ("an object of 6 % of the area, camera moving", 0.06, 3.0),
+    ):
+        rows += _rows(
+            flow, case + label, list(objects(TEXTURED, area, camera, count, 31)), None if label else 0.2
+        )
+    still = list(static_camera())
+    if still:
+        rows += _rows(
+            flow, f"static camera, people{label}", still[:: 8 if quick else 1], None if label else 0.08
+        )
+    return rows
+
+
+def _rows(flow: OpticalFlow, name: str, pairs: Sequence[MovingObject], reach: float | None) -> list[Row]:
+    errors, sigmas = _errors(flow, pairs)
+    valid = np.isfinite(errors[:, 0])
+    away = np.hypot(*errors[valid].T)
+    plain, full = (np.hypot(*_dis_errors(pairs, size).T) for size in ((64, 64), None))
+    inside = 100.0 * float(np.mean(np.abs(errors[valid]) <= sigmas[valid]))
+    share = 100.0 * float(np.mean(valid))
+    middle, whole = (lambda errors: float(np.median(errors))), _rms
+    rows = [
+        Row(
+            "flow",
+            name,
+            metric,
+            of(away),
+            "px",
+            limit,
+            "lower",
+            of(plain),
+            full_size_baseline=of(full),
+        )
+        for metric, of, limit in (("median", middle, reach), ("rms", whole, None))
+    ]
+    return [
+        *rows,
+        Row("flow", name, "valid", share, "%", None if reach is None else 95.0, "higher"),
+        Row("flow", name, "inside one sigma", inside, "%", None, "higher"),
+    ]
+
+
+def _errors(
+    flow: OpticalFlow, pairs: Iterable[MovingObject]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Errors and sigmas, px of the image, [n, 2]; NaN for results that are not valid."""
+    errors, sigmas = [], []
+    for pair in pairs:
+        flow.reset()
+        flow.update(pair.first, 0.0)
+        result = flow.update(pair.second, 0.1)
+        errors.append((result.dx - pair.dx, result.dy - pair.dy))
+        sigmas.append((result.dx_sigma, result.dy_sigma))
+    return np.array(errors), np.array(sigmas)
+
+
+def _dis_errors(pairs: Iterable[MovingObject], size: tuple[int, int] | None) -> NDArray[np.float64]:
+    """Errors of the median of DIS flow, px of the image, after a reduction to a size; None: as they are."""
+    dis = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
+    errors = []
+    for pair in pairs:
+        height, width = pair.first.shape
+        columns, rows = size or (width, height)
+        first, second = (
+            cv2.resize(each, (columns, rows), interpolation=cv2.INTER_AREA)
+            for each in (pair.first, pair.second)
+        )
+        dense = dis.calc(first, second, np.zeros((rows, columns, 2), np.float32))
+        dx, dy = np.median(dense, axis=(0, 1))
+        errors.append((dx * width / columns - pair.dx, dy * height / rows - pair.dy))
+    return np.array(errors)
+
+
+def _rms(away: NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean(np.square(away))))
+
+
+def _sums(photo: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Cumulative sums of a photograph of 480x360 px, each of which is FINE x FINE texels."""
+    size = (480 * FINE, 360 * FINE)
+    larger = cv2.resize(
+        photo, size, interpolation=cv2.INTER_CUBIC if photo.shape[1] < size[0] else cv2.INTER_AREA
+    )
+    sums: NDArray[np.float64] = cv2.integral(larger, sdepth=cv2.CV_64F)
+    return sums
+
+
+def _moved(sums: NDArray[np.float64], dx: float, dy: float) -> NDArray[np.float64]:
+    """A photograph moved by dx, dy px; each px is the exact average over its area.
+
+    OpenCV's cubic interpolation would move it by up to 0.05 px more or less.
+    """
+    above = interpolated(sums, FINE * np.clip(np.arange(HEIGHT + 1) - dy, 0, 360))
+    corners = interpolated(above.T, FINE * np.clip(np.arange(WIDTH + 1) - dx, 0, 480)).T
+    return np.diff(np.diff(corners, axis=0), axis=1) / FINE**2
+
+
+def _ellipse(x: float, y: float, half_width: float, half_height: float) -> NDArray[np.float64]:
+    """Share of each px that an ellipse covers."""
+    mask = np.zeros((HEIGHT, WIDTH), np.uint8)
+    center, axes = (round(16 * x), round(16 * y)), (round(16 * half_width), round(16 * half_height))
+    cv2.ellipse(mask, center, axes, 0, 0, 360, 255, cv2.FILLED, cv2.LINE_AA, 4)
+    return mask / 255.0

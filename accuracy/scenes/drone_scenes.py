@@ -1,0 +1,175 @@
+"""A drone that hovers and turns in a hall whose walls are photographs, with exact angular velocities."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from accuracy.conditions.moving_objects import TEXTURED
+from accuracy.scenes import photographs
+from accuracy.scenes.panoramas import orientation, pinhole
+from accuracy.scenes.photographs import as_pixels
+from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.visual_compass.rotations import to_matrix, to_vector
+
+FRAME_RATE = 20.0
+SECONDS = 12.0
+FOV = 79.0
+"""Horizontal field of view, deg."""
+WIDTH, HEIGHT = 320, 212
+SAMPLES = 2
+"""Samples per px and direction."""
+
+HALF = (30.0, 15.0, 30.0)
+"""Half of the hall's width, height and depth, m."""
+NOISE = 2.0
+"""Standard deviation of each px, grey levels."""
+READOUT = 0.01
+"""Time from the first to the last row of a rolling shutter, s."""
+BANDS = 8
+"""Groups of rows that are exposed at once."""
+VIBRATION_DEG, VIBRATION_M = 0.01, 0.001
+"""Amplitudes of the vibration at 20 to 80 Hz along each axis."""
+TEXELS = 1024
+"""Side of the photograph on each wall."""
+
+Floats = NDArray[np.float64]
+Texture = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class FlightClip:
+    """Images of a flight with the true turns."""
+
+    camera: Pinhole
+    times: tuple[float, ...]
+    """s"""
+    velocity: Floats
+    """Mean angular velocity about the optical axes since the image before, deg/s: [n - 1, 3]."""
+    yaw: Floats
+    """Since the first image, deg: [n]."""
+    images: tuple[NDArray[np.uint8], ...]
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A flight in the middle half of the hall."""
+
+    seed: int
+    speed: float
+    """Typical speed along each horizontal axis, m/s; vertically less."""
+    turns: float
+    """Typical yaw rate, deg/s; pitch and roll turn less."""
+
+    def clip(self) -> FlightClip:
+        """The images, each row exposed at its own time around the stamp."""
+        random = np.random.default_rng(self.seed)
+        camera = pinhole(WIDTH, HEIGHT, FOV)
+        motion = _Motion.drawn(self, random)
+        rays, walls = _rays(camera), [_wall(name) for name in random.permutation(TEXTURED)[:6]]
+        times = np.arange(round(SECONDS * FRAME_RATE) + 1) / FRAME_RATE
+        images = []
+        for time in times:
+            fine = np.empty(rays.shape[:2], np.float32)
+            for band in np.array_split(np.arange(len(rays)), BANDS):
+                moment = time + (band.mean() / len(rays) - 0.5) * READOUT
+                directions = rays[band] @ motion.orientation(moment).T.astype(np.float32)
+                fine[band] = _look(walls, motion.position(moment), directions)
+            coarse = cv2.resize(fine, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
+            images.append(as_pixels(coarse + random.normal(0.0, NOISE, coarse.shape)))
+        poses = [motion.orientation(time) for time in times]
+        velocity = [np.degrees(to_vector(a.T @ b)) * FRAME_RATE for a, b in pairwise(poses)]
+        yaw = np.array([_yaw(poses[0].T @ pose) for pose in poses])
+        return FlightClip(camera, tuple(times.tolist()), np.array(velocity), yaw, tuple(images))
+
+
+@dataclass(frozen=True)
+class _Motion:
+    """Sums of sines: x, y, z in m, pitch, yaw and roll in rad; [6, waves] each."""
+
+    amplitudes: Floats
+    frequencies: Floats
+    phases: Floats
+
+    @classmethod
+    def drawn(cls, flight: Flight, random: np.random.Generator) -> _Motion:
+        """Three slow waves, a correction at 1 to 3 Hz, and the vibration."""
+        slow = random.uniform(0.05, 0.5, (6, 3))
+        rates = np.array([flight.speed * 0.7] * 3 + [math.radians(flight.turns)] * 3)
+        rates *= np.array([1.0, 0.4, 1.0, 0.4, 1.0, 0.4]) / 1.5
+        waves = rates[:, np.newaxis] / (2.0 * math.pi * slow)
+        limits = np.array([*(half / 2 for half in HALF), *np.radians([15.0, 180.0, 15.0])])
+        waves *= np.minimum(limits / (waves.sum(axis=1) + 1e-9), 1.0)[:, np.newaxis]
+        corrections = np.array([0.01] * 3 + [math.radians(flight.turns / 40.0)] * 3)
+        vibration = np.array([VIBRATION_M] * 3 + [math.radians(VIBRATION_DEG)] * 3)
+        return cls(
+            np.column_stack((waves, corrections, vibration)),
+            np.hstack((slow, random.uniform(1.0, 3.0, (6, 1)), random.uniform(20.0, 80.0, (6, 1)))),
+            random.uniform(0.0, 2.0 * math.pi, (6, 5)),
+        )
+
+    def _values(self, time: float) -> Floats:
+        waves = self.amplitudes * np.sin(2.0 * math.pi * self.frequencies * time + self.phases)
+        values: Floats = waves.sum(axis=1)
+        return values
+
+    def position(self, time: float) -> Floats:
+        """From the middle of the hall, m."""
+        return self._values(time)[:3]
+
+    def orientation(self, time: float) -> Floats:
+        """Columns are the optical axes."""
+        pitch, yaw, roll = self._values(time)[3:].tolist()
+        turned: Floats = orientation(math.degrees(yaw), math.degrees(pitch)) @ to_matrix(
+            np.array([0.0, 0.0, roll])
+        )
+        return turned
+
+
+def _yaw(turned: Floats) -> float:
+    """Twist of a rotation about the vertical, deg, to the left."""
+    return math.degrees(2.0 * math.atan2(float(turned[2, 0] - turned[0, 2]), 1.0 + float(np.trace(turned))))
+
+
+@functools.cache
+def _rays(camera: Pinhole) -> Texture:
+    """Direction of each sample: [rows, columns, 3]."""
+    u, v = (
+        ((np.arange(size * SAMPLES) + 0.5) / SAMPLES - 0.5 - (size - 1) / 2) / camera.fx
+        for size in (WIDTH, HEIGHT)
+    )
+    x, y = np.meshgrid(u, v)
+    return np.dstack((x, y, np.ones_like(x))).astype(np.float32)
+
+
+@functools.cache
+def _wall(name: str) -> Texture:
+    photo = photographs.grey_photograph(name)
+    wall: Texture = cv2.resize(photo, (TEXELS, TEXELS), interpolation=cv2.INTER_AREA)
+    return wall
+
+
+def _look(walls: Sequence[Texture], position: Floats, directions: Texture) -> Texture:
+    """Grey levels that are seen from a position in directions [rows, columns, 3]."""
+    size, place = np.array(HALF, np.float32), position.astype(np.float32)
+    course = np.where(directions == 0, np.float32(1e-9), directions)
+    distance = (np.sign(course) * size - place) / course
+    axis = distance.argmin(axis=2)
+    nearest = np.take_along_axis(distance, axis[..., np.newaxis], axis=2)
+    texel = ((place + nearest * course) / size + 1) * np.float32(TEXELS / 2) - np.float32(0.5)
+    seen = np.empty(axis.shape, np.float32)
+    for number, wall in enumerate(walls):
+        along, ahead = divmod(number, 2)
+        here = (axis == along) & ((course[..., along] > 0) == bool(ahead))
+        if here.any():
+            u, v = (np.ascontiguousarray(texel[..., each]) for each in range(3) if each != along)
+            levels = cv2.remap(wall, u, v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+            seen[here] = levels[here]
+    return seen

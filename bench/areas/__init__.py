@@ -1,0 +1,1 @@
+"""The areas of the benchmarks: each module has a function `rows()` that measures and yields its rows."""

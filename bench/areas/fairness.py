@@ -1,0 +1,268 @@
+"""Delays of a client at 60 Hz while others keep the driver busy, compared with those of the client alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.flood import KINDS, LOADS, MODEL, OTHER_MODEL
+from bench.slow_driver import SECONDS as SLOW_SECONDS
+from bench.timed_driver import TIMED_CLIENT
+from demo.processes import isolate
+from measured_figures.row import Row
+
+AREA = "fairness"
+_ROOT = Path(__file__).resolve().parents[2]
+_MODEL = OTHER_MODEL
+_RATE = 60.0
+_SECONDS, _QUICK_SECONDS = 5.0, 2.0
+_ROUNDS, _QUICK_ROUNDS = 4, 2
+_PATIENCE = 30.0
+_ADDED_REACH = 2.0
+"""Time that a flood may add in the driver, ms, besides the longest single transfer. On the CPU that is
+one run of the flood's model, a tenth of a millisecond. There is no limit for a flood of loads: each of them
+prepares a graph for some milliseconds, and a request waits for one at most."""
+_RATIO_REACH = 1.5
+_ANSWER_REACH = 50.0
+"""Limit of the answer time of requests that do not need the device, ms."""
+_CALLS = 3
+_DISCOVERY_SECONDS = 0.2
+"""Time until a service has discovered a new client, s."""
+
+
+@dataclass
+class _Turns:
+    """Measurements of the client in all turns of one kind."""
+
+    driver: list[float] = field(default_factory=list)
+    """Seconds from receiving each request to sending its answer, in the driver."""
+    total: list[float] = field(default_factory=list)
+    """Seconds from each request to its answer, at the client."""
+    lost: int = 0
+    """Number of requests without a result."""
+
+    def p99(self, seconds: list[float]) -> float:
+        return 1e3 * float(np.percentile(seconds, 99)) if seconds else float("inf")
+
+
+class _TimedClient:
+    """A node that sends requests at a rate to the driver in /a, and measures the answers."""
+
+    def __init__(self) -> None:
+        import rclpy
+        from std_srvs.srv import Trigger
+
+        from edgetpu_driver.node_kit.executor.executor import make_executor
+        from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
+        from edgetpu_msgs.srv import Invoke, LoadModel
+
+        rclpy.init()
+        self._node = rclpy.create_node(TIMED_CLIENT)
+        self._executor = make_executor()
+        self._executor.add_node(self._node)
+        load = self._node.create_client(LoadModel, "/a/edgetpu/load_model")
+        self._times = self._node.create_client(Trigger, "/a/edgetpu/times")
+        self._invoke = self._node.create_client(Invoke, "/a/edgetpu/invoke", qos_profile=QOS_SERVICE)
+        for client in (load, self._times, self._invoke):
+            client.wait_for_service(_PATIENCE)
+        self._spin_until(time.perf_counter() + _DISCOVERY_SECONDS)
+        request = LoadModel.Request(model=_MODEL, client=TIMED_CLIENT, shared=True, wait=True)
+        answer = self._call(load, request)
+        (spec,) = answer.info.inputs
+        self._request = _inference_request(spec)
+        self.measure(1.0)
+
+    def measure(self, seconds: float, turns: _Turns | None = None) -> None:
+        """Send requests for this time, and wait for their answers."""
+        turns = turns or _Turns()
+        answers: list[tuple[float, bool]] = []
+        self._driver_times()
+        begin = time.perf_counter()
+        count = int(seconds * _RATE)
+        for number in range(count):
+            self._spin_until(begin + number / _RATE)
+            self._send(answers)
+        self._spin_until(time.perf_counter() + 1.0)
+        good = [elapsed for elapsed, success in answers if success]
+        turns.total += good
+        turns.lost += count - len(good)
+        turns.driver += self._driver_times()
+
+    def begin_inference(self, namespace: str) -> None:
+        """Load the model on another driver and request an inference, without waiting for the result."""
+        from edgetpu_msgs.srv import Invoke, LoadModel
+
+        load = self._node.create_client(LoadModel, f"{namespace}/edgetpu/load_model")
+        invoke = self._node.create_client(Invoke, f"{namespace}/edgetpu/invoke")
+        for client in (load, invoke):
+            client.wait_for_service(_PATIENCE)
+        self._call(load, LoadModel.Request(model=_MODEL, client=TIMED_CLIENT, wait=True))
+        invoke.call_async(self._request)
+
+    def elapsed(self, kind: Any, service: str, request: Any) -> float:
+        """Seconds from a request to its answer, which may be an error."""
+        client = self._node.create_client(kind, service)
+        client.wait_for_service(_PATIENCE)
+        self._spin_until(time.perf_counter() + _DISCOVERY_SECONDS)
+        begin = time.perf_counter()
+        self._executor.spin_until_future_complete(client.call_async(request), _PATIENCE)
+        seconds = time.perf_counter() - begin
+        self._node.destroy_client(client)
+        return seconds
+
+    def close(self) -> None:
+        import rclpy
+
+        self._executor.shutdown()
+        self._node.destroy_node()
+        rclpy.try_shutdown()
+
+    def _send(self, answers: list[tuple[float, bool]]) -> None:
+        sent = time.perf_counter()
+        self._invoke.call_async(self._request).add_done_callback(
+            lambda future: answers.append((time.perf_counter() - sent, future.result().success))
+        )
+
+    def _spin_until(self, end: float) -> None:
+        while (left := end - time.perf_counter()) > 0:
+            self._executor.spin_once(left)
+
+    def _driver_times(self) -> list[float]:
+        from std_srvs.srv import Trigger
+
+        seconds: list[float] = json.loads(self._call(self._times, Trigger.Request()).message)
+        return seconds
+
+    def _call(self, client: Any, request: Any) -> Any:
+        answer = client.call_async(request)
+        self._executor.spin_until_future_complete(answer, _PATIENCE)
+        if not answer.done():
+            raise TimeoutError(f"no answer of {client.srv_name} within {_PATIENCE:g} s")
+        if not answer.result().success:
+            raise RuntimeError(f"{client.srv_name}: {answer.result()}")
+        return answer.result()
+
+
+def rows(quick: bool = False) -> Iterator[Row]:
+    """Measure for five minutes, or one if `quick`."""
+    os.environ.update(isolate(drivers=("/a/edgetpu", "/b/edgetpu")))
+    seconds, rounds = (_QUICK_SECONDS, _QUICK_ROUNDS) if quick else (_SECONDS, _ROUNDS)
+    with tempfile.TemporaryDirectory() as models, _drivers(Path(models)):
+        client = _TimedClient()
+        try:
+            for kind in KINDS:
+                yield from _during_a_flood(client, kind, seconds, rounds)
+            yield from _with_a_slow_device(client)
+        finally:
+            client.close()
+
+
+def _with_a_slow_device(client: _TimedClient) -> Iterator[Row]:
+    """Measure requests that do not need the device while it takes seconds for an inference."""
+    from edgetpu_msgs.srv import ListModels, LoadModel
+
+    case = f"while an inference takes {SLOW_SECONDS:g} s"
+    requests = {
+        "list_models": (ListModels, "list_models", ListModels.Request()),
+        "load_model": (LoadModel, "load_model", LoadModel.Request(model=MODEL, name="another")),
+        "load_model of an unknown file": (LoadModel, "load_model", LoadModel.Request(model="unknown")),
+    }
+    client.begin_inference("/slow")
+    for name, (kind, service, request) in requests.items():
+        longest = 1e3 * max(client.elapsed(kind, f"/slow/edgetpu/{service}", request) for _ in range(_CALLS))
+        yield Row(AREA, case, f"longest answer of {name}", longest, "ms", _ANSWER_REACH, "lower")
+
+
+def _during_a_flood(client: _TimedClient, kind: str, seconds: float, rounds: int) -> Iterator[Row]:
+    """Measure alone, during the flood, and during the same flood to another driver, alternately."""
+    alone, flooded, elsewhere = _Turns(), _Turns(), _Turns()
+    for _ in range(rounds):
+        client.measure(seconds, alone)
+        with _flood("/a/edgetpu", kind):
+            client.measure(seconds, flooded)
+        with _flood("/b/edgetpu", kind):
+            client.measure(seconds, elsewhere)
+    case = f"a client at {_RATE:g} Hz during {kind}"
+    before = alone.p99(alone.driver)
+    yield Row(AREA, case, "lost requests", flooded.lost, "", 0, "lower", alone.lost)
+    added = flooded.p99(flooded.driver) - before
+    reach = None if kind == LOADS else _ADDED_REACH
+    yield Row(AREA, case, "added p99 in the driver", added, "ms", reach, "lower", before)
+    total = elsewhere.p99(elsewhere.total)
+    metric = "p99 of the client / flood to a second driver"
+    ratio = flooded.p99(flooded.total) / total
+    yield Row(AREA, case, metric, ratio, "x", _RATIO_REACH, "lower", total, baseline_unit="ms")
+
+
+@contextmanager
+def _drivers(models: Path) -> Iterator[None]:
+    """Drivers in the namespaces /a, /b and /slow that have the models."""
+    from edgetpu_driver.toolchain import dense_graph
+    from edgetpu_perception.graphs import families
+
+    (models / f"{_MODEL}.tflite").write_bytes(families.build(_MODEL))
+    (models / f"{MODEL}.tflite").write_bytes(dense_graph.build(256))
+    options = ("-p", "backend:=cpu", "-p", f"model_dirs:=['{models}']", "--log-level", "error")
+    processes = [
+        _start(module, "--ros-args", "-r", f"__ns:={namespace}", *options)
+        for module, namespace in (
+            ("bench.timed_driver", "/a"),
+            ("bench.timed_driver", "/b"),
+            ("bench.slow_driver", "/slow"),
+        )
+    ]
+    try:
+        yield
+    finally:
+        for process in processes:
+            _stop(process)
+
+
+@contextmanager
+def _flood(driver: str, kind: str) -> Iterator[None]:
+    process = _start("bench.flood", driver, kind)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield
+        if process.poll() is not None:
+            raise RuntimeError(f"{kind}: the flood ended early")
+    finally:
+        _stop(process)
+
+
+def _inference_request(spec: Any) -> Any:
+    from edgetpu_driver.node_kit.messages.tensor_messages import dtype_of
+    from edgetpu_msgs.msg import Priority, Tensor
+    from edgetpu_msgs.srv import Invoke
+
+    size = int(np.prod(spec.shape)) * dtype_of(spec.dtype).itemsize
+    tensor = Tensor(name=spec.name, dtype=spec.dtype, shape=spec.shape, data=array("B", bytes(size)))
+    return Invoke.Request(model=_MODEL, inputs=[tensor], client=TIMED_CLIENT, priority=Priority.REAL_TIME)
+
+
+def _start(module: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(5.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

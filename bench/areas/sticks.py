@@ -1,0 +1,152 @@
+"""Several virtual sticks in one host: throughput by their own clocks, and requests while sticks come and go.
+
+Throughput is the number of requests by the largest of the simulated clocks, with sticks on USB 3 ports.
+Which stick runs what depends on these clocks alone, so that the speed of this computer does not matter.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver import CpuEngine, EdgeTpu, VirtualEdgeTpu
+from edgetpu_driver.backends.virtual import VirtualStickBackend
+from edgetpu_driver.host.host_status import State
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_driver.virtual.graph_packer import pack
+from measured_figures.row import Row
+
+AREA = "sticks"
+SIZES = (64, 128, 256)
+_REQUESTS = 2000
+_CHAOS_REQUESTS = 100_000
+_QUICK_CHAOS_REQUESTS = 5_000
+_CHAOS_STICKS = 3
+_INPUTS = 50  # different ones for each model
+_IN_FLIGHT = 16
+_EVENTS = 0.02  # share of requests before which a stick is pulled or plugged in
+_SHARE = 0.95  # of as many times the throughput of one stick
+
+_Inputs = dict[str, NDArray[Any]]
+
+
+def rows(*, quick: bool = False) -> Iterator[Row]:
+    """Measure a mix of three Dense models, of 64, 128 and 256 rows, seed 0."""
+    logging.getLogger("edgetpu_driver").setLevel(logging.ERROR)  # the sticks are pulled on purpose
+    with tempfile.TemporaryDirectory() as folder:
+        for size in SIZES:
+            (Path(folder) / f"dense_{size}.tflite").write_bytes(dense.build(size))
+        one = _throughput(1, folder)
+        yield Row(AREA, "mix of models, 1 stick", "requests per simulated second", one, "1/s", None, "higher")
+        for count in (2, 4):
+            ratio = _throughput(count, folder) / one
+            case = f"mix of models, {count} sticks"
+            metric = "throughput / 1 stick"
+            yield Row(AREA, case, metric, ratio, "x", _SHARE * count, "higher", one, baseline_unit="1/s")
+        yield from _chaos(_QUICK_CHAOS_REQUESTS if quick else _CHAOS_REQUESTS, folder)
+
+
+def _throughput(count: int, folder: str) -> float:
+    sticks, host = _host(count, folder)
+    requests = _requests(_REQUESTS)
+    begun = [stick.clock.monotonic() for stick in sticks]
+    _run(host, requests, lambda _: None)
+    elapsed = max(stick.clock.monotonic() - begin for stick, begin in zip(sticks, begun, strict=True))
+    host.close()
+    return len(requests) / elapsed
+
+
+def _chaos(count: int, folder: str) -> Iterator[Row]:
+    """Measure while sticks are unplugged and plugged in at random; one that is ready always stays."""
+    sticks, host = _host(_CHAOS_STICKS, folder)
+    host.start(refresh_period=0.05, retry_period=0.005)
+    random = np.random.default_rng(0)
+    pulled = 0
+
+    def disturb(_number: int) -> None:
+        nonlocal pulled
+        if random.random() > _EVENTS:
+            return
+        chosen = int(random.integers(len(sticks)))
+        if not sticks[chosen].is_plugged:
+            sticks[chosen].plug()
+            return
+        status = host.status().sticks
+        others = [number for number in range(len(sticks)) if number != chosen]
+        if any(status[number].state is State.READY and sticks[number].is_plugged for number in others):
+            sticks[chosen].unplug()
+            pulled += 1
+
+    requests = _requests(count)
+    answers = _run(host, requests, disturb)
+    host.close()
+    engines = {f"dense_{size}": CpuEngine(dense.build(size)) for size in SIZES}
+    expected: dict[tuple[str, int], NDArray[Any]] = {}
+    wrong = 0
+    for (name, inputs), answer in zip(requests, answers, strict=True):
+        key = name, id(inputs)
+        if key not in expected:
+            expected[key] = engines[name].run(inputs)["y"]
+        if isinstance(answer, InferenceResult):
+            wrong += not np.array_equal(answer.outputs["y"], expected[key])
+    lost = sum(not isinstance(answer, InferenceResult) for answer in answers)
+    case = f"{count} requests on {_CHAOS_STICKS} sticks that come and go"
+    yield Row(AREA, case, "sticks pulled", pulled, "", None, "higher")
+    yield Row(AREA, case, "wrong results", wrong, "", 0, "lower")
+    yield Row(AREA, case, "requests without a result", lost, "", 0, "lower")
+
+
+def _host(count: int, folder: str) -> tuple[list[VirtualEdgeTpu], ModelHost]:
+    sticks = [VirtualEdgeTpu(ports=(number + 1,)) for number in range(count)]
+    backends = [VirtualStickBackend(partial(_open, stick), stick.register_model, pack) for stick in sticks]
+    host = ModelHost(backends, [folder])
+    host.connect()
+    for size in SIZES:
+        host.load(f"dense_{size}")
+    return sticks, host
+
+
+def _open(stick: VirtualEdgeTpu, on_phase: Any) -> EdgeTpu:
+    return EdgeTpu.open(stick, on_phase=on_phase)
+
+
+def _requests(count: int) -> list[tuple[str, _Inputs]]:
+    random = np.random.default_rng(0)
+    inputs = {
+        size: [{"x": random.integers(0, 256, (1, size), np.uint8)} for _ in range(_INPUTS)] for size in SIZES
+    }
+    sizes, numbers = random.choice(SIZES, count), random.integers(0, _INPUTS, count)
+    return [(f"dense_{size}", inputs[size][number]) for size, number in zip(sizes, numbers, strict=True)]
+
+
+def _run(
+    host: ModelHost, requests: Sequence[tuple[str, _Inputs]], before: Callable[[int], None]
+) -> list[Any]:
+    """The answers to all requests, of which several are always in progress."""
+    answers: list[Any] = [None] * len(requests)
+    finished: SimpleQueue[None] = SimpleQueue()
+    free = threading.Semaphore(_IN_FLIGHT)
+
+    def done(number: int, answer: Any) -> None:
+        answers[number] = answer
+        free.release()
+        finished.put(None)
+
+    for number, (name, inputs) in enumerate(requests):
+        free.acquire()
+        before(number)
+        host.submit_invoke(name, inputs, partial(done, number))
+    for _ in requests:
+        finished.get()
+    return answers

@@ -1,0 +1,143 @@
+"""Driving at walls, and past them, with the contact guard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from geometry_msgs.msg import Twist
+from std_srvs.srv import Trigger
+
+from drive.scenario import Outcome, Scenario, share, values
+from drive.simulated_robot import SimulatedRobot
+from drive.worlds.world import CAMERA_X, HEIGHT, HULL_RADIUS, PERIOD, WIDTH, Box, World
+from edgetpu_msgs.msg import TimeToContact
+from measured_figures.row import Row
+
+GAP = 0.3
+"""m; gap of the guard."""
+SETTLING = 1.5
+"""Seconds at rest, in which the nodes adapt to a new world."""
+LONGEST = 25.0
+"""Seconds after which a drive is over."""
+STANDSTILL = 0.01
+"""m/s, below which the robot stands."""
+GUARD_TIMEOUT = 0.25
+"""Seconds; the guard's `timeout`, after which it stops a robot without results."""
+PASSED = 4.0
+"""m driven past a wall."""
+
+
+class _WithGuard(Scenario):
+    nodes = ("looming", "contact_guard")
+    watched = ((TimeToContact, "looming/time_to_contact"),)
+    cmd_vel = "cmd_vel"
+    parameters: ClassVar[dict[str, dict[str, str]]] = {
+        "looming": {"roi": f"[{WIDTH // 8}, 0, {3 * WIDTH // 4}, {HEIGHT // 2}]"},  # without the floor
+        "contact_guard": {
+            "camera_to_hull": str(HULL_RADIUS - CAMERA_X),
+            "gap": str(GAP),
+            "timeout": str(GUARD_TIMEOUT),
+        },
+    }
+
+    def _begin(self, robot: SimulatedRobot, world: World) -> None:
+        """Stand in another world until the nodes have adapted to it."""
+        robot.enter(world)
+        robot.call(Trigger, "contact_guard/release")
+        for _ in range(round(SETTLING / PERIOD)):
+            self._ask(robot, 0.0)
+
+    @staticmethod
+    def _ask(robot: SimulatedRobot, speed: float) -> None:
+        """Ask for this speed, m/s, for a period."""
+        wanted = Twist()
+        wanted.linear.x = speed
+        robot.publish("cmd_vel_in", wanted)
+        robot.advance()
+
+
+class Wall(_WithGuard):
+    """Drive at a slanted wall; the guard must stop the robot before it."""
+
+    name = "wall"
+    quantities = ("speed, m/s", "distance to the wall, m")
+
+    def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
+        """Drive at a wall of 0 to 40 degrees slant at 0.3 to 1 m/s."""
+        random = np.random.default_rng(seed)
+        slant, speed = random.uniform(0, math.radians(40)) * random.choice((-1, 1)), random.uniform(0.3, 1.0)
+        world = World(seed, [Box(random.uniform(3.0, 4.5), 0.0, slant, 0.05, 3.0)], start=(-0.5, 0.0))
+        self._begin(robot, world)
+        trace, start, still = [], world.time, 0
+        while world.time - start < LONGEST and still < 30 and not world.touched:
+            self._ask(robot, speed)
+            still = still + 1 if world.velocity[0] < STANDSTILL and world.time > start + 1 else 0
+            trace.append((world.time - start, world.velocity[0], world.gap(0)))
+        gap, touched = world.gap(0), world.touched
+        world.close()
+        figures = {"stopped": float(not touched and still >= 30), "gap": gap, "slant": slant, "speed": speed}
+        return Outcome(seed, figures, tuple(trace))
+
+    def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
+        """Return the share of drives that stopped, and the remaining gap."""
+        case = f"wall of 0 to 40 deg at 0.3 to 1 m/s, {len(outcomes)} worlds"
+        errors = np.array(values(outcomes, "gap")) - GAP
+        within = 100 * float(np.mean(np.abs(errors) <= 0.1))
+        return [
+            Row("drive", case, "stopped before contact", share(outcomes, "stopped"), "%", 100.0, "higher"),
+            Row("drive", case, "gap of 0.3 m kept within 0.1 m", within, "%", 100.0, "higher"),
+            Row("drive", case, "gap, median", float(np.median(errors)) + GAP, "m", None, "higher"),
+            Row("drive", case, "gap, smallest", float(errors.min()) + GAP, "m", None, "higher"),
+            Row("drive", case, "gap, largest", float(errors.max()) + GAP, "m", None, "lower"),
+        ]
+
+
+class PassBy(_WithGuard):
+    """Drive past a wall; the guard must not stop the robot.
+
+    It has to where results are missing, as on a computer with too much work; such stops are counted apart.
+    """
+
+    name = "pass_by"
+    quantities = ("speed, m/s", "x, m")
+
+    def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
+        """Drive along a wall at 0.8 to 1.5 m, for PASSED metres."""
+        random = np.random.default_rng(seed)
+        aside, speed = random.uniform(0.8, 1.5) * random.choice((-1, 1)), random.uniform(0.3, 0.6)
+        world = World(seed, [Box(-1.0, aside, math.pi / 2, 0.05, 3.0)], start=(-4.0, 0.0))
+        self._begin(robot, world)
+        trace, start, x0, was_moving = [], world.time, world.pose[0], False
+        stops = {"stops": 0, "starved": 0}
+        while world.time - start < LONGEST and world.pose[0] - x0 < PASSED:
+            age = robot.results_age + PERIOD  # at the next tick, before the results of its image
+            self._ask(robot, speed)
+            moving = robot.velocity[0] > STANDSTILL
+            if was_moving and not moving:
+                stops["starved" if age > GUARD_TIMEOUT else "stops"] += 1
+            was_moving = moving
+            trace.append((world.time - start, world.velocity[0], world.pose[0]))
+        figures = {name: float(count > 0) for name, count in stops.items()}
+        figures["passed"] = float(world.pose[0] - x0 >= PASSED)
+        world.close()
+        return Outcome(seed, figures, tuple(trace))
+
+    def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
+        """Return the share of drives with a false stop."""
+        case = f"past a wall, {len(outcomes)} worlds"
+        return [
+            Row("drive", case, "drives with a false stop", share(outcomes, "stops"), "%", 1.0, "lower"),
+            Row(
+                "drive",
+                case,
+                "drives with a stop for lack of results",
+                share(outcomes, "starved"),
+                "%",
+                None,
+                "lower",
+            ),
+            Row("drive", case, f"{PASSED:g} m driven", share(outcomes, "passed"), "%", 100.0, "higher"),
+        ]

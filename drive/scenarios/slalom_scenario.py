@@ -1,0 +1,95 @@
+"""A robot that is steered through a slalom by batch MPC, on floors of unknown friction."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from drive.scenarios.mpc_scenario import Array, MpcScenario, States
+from drive.worlds.slalom_course import (
+    CLEARANCE,
+    DRAGS,
+    FASTEST,
+    FASTEST_TURN,
+    GOAL_X,
+    PERIOD,
+    POLES,
+    SlalomCourse,
+    transitions,
+)
+from edgetpu_control.mpc.sampling_mpc import MpcSettings
+
+MARGIN = 0.1
+"""m beyond the clearance that the controller keeps."""
+SWING = 0.6
+"""m to either side of the poles, through which the wanted line goes."""
+_TOO_NEAR, _OFF_LINE = 20.0, 4.0
+"""Cost of a metre that is missing to a pole, and of the square of that beside the line."""
+
+
+def line(x: Array) -> Array:
+    """Return the wanted y, m, at x, m: a wave that passes every pole on its side."""
+    return np.asarray(-SWING * np.cos(np.pi * x / POLES[0][0]))
+
+
+def missed(states: Array) -> Array:
+    """How much, m, of the distance that is kept to poles is missing to states, float64[count]."""
+    lost = np.zeros(len(states))
+    for x, y in POLES:
+        lost += np.maximum(CLEARANCE + MARGIN - np.hypot(states[:, 0] - x, states[:, 1] - y), 0.0)
+    return lost
+
+
+class Slalom(MpcScenario):
+    """Pass poles on the left and on the right in turn, the world paused until each decision is there."""
+
+    name = "slalom"
+    title = "slalom"
+    quantities = ("x, m", "y, m")
+    period, periods = PERIOD, 250
+    states, angles = 5, (2,)
+    mpc = MpcSettings(
+        low=np.array([0.0, -FASTEST_TURN]),
+        high=np.array([FASTEST, FASTEST_TURN]),
+        deviation=np.array([0.5 * FASTEST, 0.5 * FASTEST_TURN]),
+        horizon=25,
+        samples=128,
+        iterations=2,
+        temperature=0.05,
+        smoothing=0.8,
+    )
+
+    def lessons(self, count: int, seed: int) -> tuple[Array, Array]:
+        """States with commands, and the states that follow, on floors of all kinds."""
+        return transitions(count, seed)
+
+    def system(self, seed: int) -> SlalomCourse:
+        """Return the robot at the start, on a floor of its own."""
+        random = np.random.default_rng(seed)
+        course = SlalomCourse(random.uniform(*DRAGS))
+        course.put(np.array([0.0, random.uniform(-0.3, 0.3), random.uniform(-0.3, 0.3), 0.0, 0.0]))
+        return course
+
+    def cost(self, states: Array, actions: Array) -> Array:
+        """What states and commands cost, float64[count]: way left, off the line, near poles."""
+        left = np.maximum(GOAL_X - states[:, 0], 0.0)
+        aside = states[:, 1] - line(states[:, 0])
+        return left + _OFF_LINE * aside**2 + _TOO_NEAR * missed(states) + 0.05 * actions[:, 1] ** 2
+
+    def succeeded(self, states: States) -> bool:
+        """Whether the end was reached, every pole was passed on its side, and none was touched."""
+        path = np.array(states)[:, :2]
+        for number, pole in enumerate(POLES):
+            if np.any(np.hypot(*(path - pole).T) < CLEARANCE):
+                return False
+            beside = path[np.argmin(np.abs(path[:, 0] - pole[0])), 1] - pole[1]
+            if beside * (1 - 2 * (number % 2)) < 0:
+                return False
+        return bool(path[-1, 0] >= GOAL_X)
+
+    def ended(self, states: States) -> bool:
+        """Whether the end of the course is reached."""
+        return bool(states) and bool(states[-1][0] >= GOAL_X)
+
+    def shown(self, state: Array) -> tuple[float, ...]:
+        """Return the place."""
+        return float(state[0]), float(state[1])

@@ -1,0 +1,1 @@
+"""The simulated worlds in MuJoCo."""

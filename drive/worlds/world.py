@@ -1,0 +1,243 @@
+"""A room with a robot in MuJoCo: walls, moving things, a camera, and their ground truth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drive.worlds.mujoco_library import cannot_render, mujoco, problem
+from drive.worlds.textures import SIZE, as_png, noise_texture
+
+WIDTH, HEIGHT = 320, 240
+"""Of the camera's images, px."""
+FOCAL_LENGTH = 266.0
+"""px; a field of view of 62 degrees, that of a common webcam."""
+PERIOD = 1 / 30
+"""Seconds of simulated time between two images of the camera."""
+CAMERA_X, CAMERA_Z = 0.0, 0.35
+"""m, forward from the axis about which the robot turns, where a compass belongs, and up from the floor."""
+HULL_RADIUS = 0.15
+"""m; the robot is a cylinder."""
+MASS, SPEED_GAIN, STRONGEST = 10.0, 100.0, 25.0
+"""kg, N s/m, N: a lag of 0.1 s, and 2.5 m/s^2 at most, as small indoor robots have."""
+TURN_INERTIA, TURN_GAIN, STRONGEST_TURN = 0.1, 1.0, 1.0
+"""kg m^2, N m s, N m: the same lag, and 10 rad/s^2 at most."""
+PHYSICS_STEP = 1 / 300
+"""Seconds."""
+ROOM = 12.0
+"""Width and length of the room, m."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box with a texture that stands on the floor."""
+
+    x: float
+    y: float
+    yaw: float
+    """Of its x axis, rad."""
+    half_depth: float
+    half_width: float
+    height: float = 2.5
+    moves: bool = False
+    color: tuple[float, float, float] | None = None
+    """Without texture and shading, 0 to 1 each."""
+    bottom: float = 0.0
+    """Height of its lower side, m."""
+    ball: bool = False
+    """A ball with the radius half_width, not a box."""
+
+
+class World:
+    """A room made from a seed, with boxes in it; the robot starts in the middle of one side, facing +x."""
+
+    def __init__(
+        self,
+        seed: int,
+        boxes: Sequence[Box],
+        start: tuple[float, float] = (0.0, 0.0),
+        brightness: float = 1.0,
+        texture_size: int = SIZE,
+    ) -> None:
+        """start: of the robot, m. brightness: of all that has a texture; 1: as in a lit room.
+
+        texture_size: width and height of each texture, px.
+        """
+        random = np.random.default_rng(seed)
+        half = ROOM / 2
+        walls = [
+            Box(x, y, yaw, 0.1, half)
+            for x, y, yaw in ((half, 0, 0), (-half, 0, 0), (0, half, math.pi / 2), (0, -half, math.pi / 2))
+        ]
+        self._boxes = [*walls, *boxes]
+        assets = {
+            f"t{n}.png": as_png(noise_texture(random, brightness, texture_size))
+            for n in range(len(self._boxes) + 1)
+        }
+        self._model = mujoco.MjModel.from_xml_string(self._xml(start), assets)
+        self._data = mujoco.MjData(self._model)
+        self._renderer = mujoco.Renderer(self._model, HEIGHT, WIDTH)
+        flags = self._renderer.scene.flags
+        flags[mujoco.mjtRndFlag.mjRND_SHADOW] = flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = 0
+        self._random = random
+        self._light = random.uniform(0.0, 2 * math.pi)
+        self._movers = [n for n, box in enumerate(self._boxes) if box.moves]
+        mujoco.mj_forward(self._model, self._data)
+        self.lamps = np.ones(3)
+        """Colour of the light, red, green and blue; 1: as in a lit room."""
+        self.touched = False
+        """Whether the robot has touched anything but the floor."""
+
+    def close(self) -> None:
+        """Free the renderer."""
+        self._renderer.close()
+
+    @property
+    def time(self) -> float:
+        """Seconds since the start."""
+        return float(self._data.time)
+
+    @property
+    def pose(self) -> tuple[float, float, float]:
+        """The robot's x, y, m, and yaw, rad, unwrapped."""
+        x, y, yaw = self._data.qpos[:3]
+        return float(x), float(y), float(yaw)
+
+    @property
+    def velocity(self) -> tuple[float, float]:
+        """The robot's forward speed, m/s, and angular velocity, rad/s."""
+        yaw = self._data.qpos[2]
+        vx, vy, turn = self._data.qvel[:3]
+        return float(vx * math.cos(yaw) + vy * math.sin(yaw)), float(turn)
+
+    def step(self, seconds: float, linear: float, angular: float) -> None:
+        """Let the robot drive with these velocities, m/s and rad/s, as far as it can."""
+        data = self._data
+        for _ in range(round(seconds / PHYSICS_STEP)):
+            yaw = data.qpos[2]
+            data.ctrl[:] = linear * math.cos(yaw), linear * math.sin(yaw), angular
+            mujoco.mj_step(self._model, data)
+            self.touched = self.touched or bool(data.ncon)
+
+    def push(self, angular: float) -> None:
+        """Push the robot: change its angular velocity at once, rad/s, left positive."""
+        self._data.qvel[2] += angular
+
+    def put(self, x: float, y: float, yaw: float) -> None:
+        """Put the robot at rest at a place, m, with a heading, rad, from where it started."""
+        self._data.qpos[:3] = x, y, yaw
+        self._data.qvel[:3] = 0.0
+        mujoco.mj_forward(self._model, self._data)
+
+    def place(self, mover: int, x: float, y: float) -> None:
+        """Move the mover of this number to a place, m."""
+        address = self._model.body(f"b{self._movers[mover]}").mocapid[0]
+        self._data.mocap_pos[address][:2] = x, y
+
+    def gap(self, box: int) -> float:
+        """Distance from the robot's hull to the box of this number, m."""
+        hull = self._model.geom("hull").id
+        other = self._model.geom(f"g{box + 4}").id  # after the walls of the room
+        return float(mujoco.mj_geomDistance(self._model, self._data, hull, other, 20.0, None))
+
+    def image(self, noise: float = 2.0) -> NDArray[np.uint8]:
+        """Return what the camera sees, uint8[HEIGHT, WIDTH, 3] RGB, in a light that changes slowly.
+
+        noise: standard deviation of each px, grey levels.
+        """
+        self._renderer.update_scene(self._data, camera="eye")
+        light = self.lamps * (1.0 + 0.1 * math.sin(0.5 * self.time + self._light))
+        image = self._renderer.render() * light.astype(np.float32)
+        image += noise * self._random.standard_normal(image.shape, np.float32)
+        pixels: NDArray[np.uint8] = np.clip(image, 0, 255).astype(np.uint8)
+        return pixels
+
+    def from_above(self) -> NDArray[np.uint8]:
+        """Return the room from above, uint8[HEIGHT, WIDTH, 3] RGB, x up; a yellow mark is the robot."""
+        camera = mujoco.MjvCamera()
+        camera.lookat, camera.distance = (0.0, 0.0, 0.0), ROOM / 2 / math.tan(math.radians(45 / 2))
+        camera.azimuth, camera.elevation = 0.0, -90.0
+        everything = mujoco.MjvOption()
+        everything.geomgroup[:] = 1
+        self._renderer.update_scene(self._data, camera=camera, scene_option=everything)
+        pixels: NDArray[np.uint8] = self._renderer.render().copy()
+        return pixels
+
+    def distance_ahead(self) -> float:
+        """Return the way from the camera along its axis to the first surface, m; inf if there is none."""
+        eye = self._data.cam_xpos[0]
+        ahead = -self._data.cam_xmat[0].reshape(3, 3)[:, 2]  # a camera of MuJoCo looks along its -z
+        robot = self._model.body("robot").id
+        found = mujoco.mj_ray(self._model, self._data, eye, ahead, None, 1, robot, np.zeros(1, np.int32))
+        return float(found) if found >= 0 else math.inf
+
+    def _xml(self, start: tuple[float, float]) -> str:
+        fov = math.degrees(2 * math.atan(HEIGHT / 2 / FOCAL_LENGTH))
+        parts = [self._box_xml(number, box) for number, box in enumerate(self._boxes)]
+        floor = len(self._boxes)
+        textures = "".join(
+            f'<texture name="t{n}" type="{"2d" if n == floor else "cube"}" file="t{n}.png"/>'
+            f'<material name="m{n}" texture="t{n}" specular="0" shininess="0" '
+            f'texuniform="{str(n == floor).lower()}" texrepeat="0.4 0.4"/>'
+            for n in range(floor + 1)
+        )
+        return f"""
+<mujoco>
+  <option timestep="{PHYSICS_STEP}" gravity="0 0 0"/>
+  <visual>
+    <quality shadowsize="0" offsamples="0"/>
+    <map znear="0.01"/>
+    <headlight ambient="0.7 0.7 0.7" diffuse="0.3 0.3 0.3" specular="0 0 0"/>
+  </visual>
+  <asset>{textures}</asset>
+  <worldbody>
+    <geom type="plane" size="{ROOM} {ROOM} 0.1" material="m{floor}" contype="0" conaffinity="0"/>
+    {"".join(parts)}
+    <body name="robot" pos="{start[0]} {start[1]} 0">
+      <joint name="x" type="slide" axis="1 0 0"/>
+      <joint name="y" type="slide" axis="0 1 0"/>
+      <joint name="yaw" type="hinge" axis="0 0 1"/>
+      <inertial pos="0 0 0.1" mass="{MASS}" diaginertia="{TURN_INERTIA} {TURN_INERTIA} {TURN_INERTIA}"/>
+      <geom name="hull" type="cylinder" pos="0 0 0.15" size="{HULL_RADIUS} 0.12" group="3"/>
+      <geom name="mark" type="box" pos="0.1 0 1" size="0.3 0.2 0.01" group="4" rgba="1 1 0 1"
+        contype="0" conaffinity="0"/>
+      <camera name="eye" pos="{CAMERA_X} 0 {CAMERA_Z}" xyaxes="0 -1 0 0 0 1" fovy="{fov}"/>
+    </body>
+  </worldbody>
+  <actuator>
+    <velocity joint="x" kv="{SPEED_GAIN}" forcerange="-{STRONGEST} {STRONGEST}"/>
+    <velocity joint="y" kv="{SPEED_GAIN}" forcerange="-{STRONGEST} {STRONGEST}"/>
+    <velocity joint="yaw" kv="{TURN_GAIN}" forcerange="-{STRONGEST_TURN} {STRONGEST_TURN}"/>
+  </actuator>
+</mujoco>"""
+
+    @staticmethod
+    def _box_xml(number: int, box: Box) -> str:
+        size = f"{box.half_depth} {box.half_width} {box.height / 2}"
+        position = f"{box.x} {box.y} {box.bottom + box.height / 2}"
+        look = f'material="m{number}"'
+        if box.color is not None:
+            look = 'rgba="{} {} {} 1"'.format(*box.color)
+        collides = "" if box.bottom == 0 and not box.moves else ' contype="0" conaffinity="0"'
+        shape, size = ("sphere", f"{box.half_width}") if box.ball else ("box", size)
+        geom = f'<geom name="g{number}" type="{shape}" size="{size}" {look}{collides}/>'
+        mocap = ' mocap="true"' if box.moves else ""
+        turned = f'euler="0 0 {math.degrees(box.yaw)}"'
+        return f'<body name="b{number}" pos="{position}" {turned}{mocap}>{geom}</body>'
+
+
+def renderer_problem() -> str:
+    """Return why nothing can be rendered here, with what mends it; empty if it can."""
+    if problem:
+        return problem
+    try:
+        world = World(0, [])
+        world.image()
+        world.close()
+    except Exception as error:  # MuJoCo raises different ones for each missing library
+        return cannot_render(error)
+    return ""

@@ -1,0 +1,1 @@
+"""`edgetpu models`: builds, compiles, retargets and imports models."""

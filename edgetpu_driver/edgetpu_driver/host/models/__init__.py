@@ -1,0 +1,1 @@
+"""Models that a host has loaded: their files and parts, their weights, and their engines on each stick."""

@@ -1,0 +1,202 @@
+"""A model loaded under a name: its file, its owner, its weights, and the sticks that hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from pathlib import Path
+
+from edgetpu_driver.backends.backend import ParsedModel, Placement
+from edgetpu_driver.engines.whole_model.plan import ModelPlan
+from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError
+from edgetpu_driver.host.models.model_parts import ReadModel
+from edgetpu_driver.host.models.model_replica import ModelReplica
+from edgetpu_driver.host.models.weight_history import WeightHistory
+from edgetpu_driver.tflite.tensor import TensorSpec
+
+_FIRST_ESTIMATE = 0.001
+"""Expected engine time, s, of a model that has not run yet."""
+_NEW_SHARE = 0.2  # weight of the last measurement in the estimate
+
+
+class ModelState(IntEnum):
+    """State of a model's loading; the numbers are those of edgetpu_msgs/ModelInfo."""
+
+    LOADED = 0
+    QUEUED = 1
+    FAILED = 2
+
+
+class HostedModel:
+    """A model of a ModelHost. Its properties may be read at any time; only the host changes it."""
+
+    def __init__(self, name: str, paths: Sequence[Path], owner: str = "", shared: bool = False) -> None:
+        """paths: of its file, or of its segments in their order."""
+        self.name = name
+        self.paths = tuple(paths)
+        self.owner = owner
+        """The client that loaded it; empty: anonymous clients."""
+        self.shared = shared
+        """Whether other clients may set its weights and unload it."""
+        self.state = ModelState.QUEUED
+        self.failure: EdgeTpuError | None = None
+        """Why it could not be loaded; empty if it could."""
+        self.sha256 = ""
+        """SHA-256 of the file, or of all segments concatenated, in hexadecimal; empty until it is loaded."""
+        self.file_bytes = 0
+        self.files_without_weights = b""
+        """Labels, anchors and other metadata in the files; see `without_weights`."""
+        self.parsed: ParsedModel | None = None
+        self.tensors_of_file: tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] = (), ()
+        """Inputs and outputs as far as known before it is loaded: what a small file says, without checks."""
+        self.plan: ModelPlan | None = None
+        """How its parts are connected; None if one engine runs all of it."""
+        self.parts: tuple[HostedModel, ...] = ()
+        """The parts, one for each step of its plan; empty if one engine runs all of it."""
+        self.on_device = True
+        """Whether it is a part that sticks run; otherwise the CPU's worker runs it."""
+        self.operators: tuple[str, ...] = ()
+        """Names of the operators of a part."""
+        self.weights = WeightHistory()
+        """The weights that were set on it."""
+        self.head_name = ""
+        """Name in the catalogue if its graph can be a head of a joint graph; otherwise empty."""
+        self.unloaded = False
+        # The following fields belong to the scheduler.
+        self.replicas: dict[int, ModelReplica] = {}
+        """Its replicas by the number of the stick."""
+        self.pending = 0
+        """Number of requests that have not been answered."""
+        self.swapping = False
+        """Whether a swap of its weights has begun."""
+        self.swaps_waiting = 0
+        self.seconds = _FIRST_ESTIMATE
+        """Expected engine time of one inference, s."""
+        self.device_seconds = 0.0
+        """Expected time of one inference on the clock of a simulated device, s."""
+
+    @property
+    def path(self) -> Path:
+        """The path of its file, or of its first segment."""
+        return self.paths[0]
+
+    def set_read(
+        self, sha256: str, file_bytes: int, read: ReadModel, files_without_weights: bytes = b""
+    ) -> None:
+        """Take what was read from the files; see `without_weights`."""
+        self.files_without_weights = files_without_weights
+        several = sum(part.on_device for part in read.parts) > 1
+        parts: list[HostedModel] = []
+        for each in read.parts:
+            name = f"{self.name} on the CPU"
+            if each.on_device:
+                number = 1 + sum(part.on_device for part in parts)
+                name = f"{self.name} part {number}" if several else self.name
+            part = HostedModel(name, self.paths, self.owner, self.shared)
+            part.on_device, part.operators = each.on_device, each.operators
+            part._set_parsed(sha256, 0, each.parsed)
+            parts.append(part)
+        self.plan, self.parts = read.plan, tuple(parts)
+        self._set_parsed(sha256, file_bytes, read.whole)
+
+    def _set_parsed(self, sha256: str, file_bytes: int, parsed: ParsedModel) -> None:
+        self.sha256, self.file_bytes, self.parsed = sha256, file_bytes, parsed
+        self.state = ModelState.LOADED
+
+    def set_failed(self, error: EdgeTpuError) -> None:
+        """Set the state to FAILED."""
+        self.failure, self.state = error, ModelState.FAILED
+
+    @property
+    def weights_version(self) -> int:
+        """Number of times its weights were replaced."""
+        if not self.parts:
+            return self.weights.version
+        return sum(part.weights.version for part in self.parts)
+
+    @property
+    def device_parts(self) -> tuple[HostedModel, ...]:
+        """The models that run on sticks, in order: the model itself, or its parts for the Edge TPU."""
+        return tuple(part for part in self.parts if part.on_device) if self.parts else (self,)
+
+    @property
+    def message(self) -> str:
+        """Why it cannot be loaded, or cannot run here; empty if it can, as far as is known."""
+        return str(self.failure) if self.failure is not None else self.unsupported_reason
+
+    @property
+    def unsupported_reason(self) -> str:
+        """Why it cannot run in any state of the device; empty if it can, as far as is known."""
+        if self.parsed is not None and self.parsed.unsupported_reason:
+            return self.parsed.unsupported_reason
+        if self.parts:
+            return next((part.unsupported_reason for part in self.parts if part.unsupported_reason), "")
+        reason = ""
+        for replica in tuple(self.replicas.values()):
+            reason = replica.unsupported_reason
+            if not reason:
+                return ""
+        return reason
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The model's inputs, in the model's order; empty until it is loaded."""
+        return () if self.parsed is None else self.parsed.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The model's outputs, in the model's order; empty until it is loaded."""
+        return () if self.parsed is None else self.parsed.outputs
+
+    @property
+    def placement(self) -> Placement:
+        """Where its parameters are stored while it runs; HOST until that is known."""
+        return Placement.HOST if self.parsed is None else self.parsed.placement
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Bytes of its parameters; 0 until that is known."""
+        return 0 if self.parsed is None else self.parsed.parameter_bytes
+
+    @property
+    def caching_token(self) -> int:
+        """Models with the same token can be resident together; 0: never resident, or not known yet."""
+        return 0 if self.parsed is None else self.parsed.caching_token
+
+    @property
+    def region(self) -> int:
+        """Rows of the chip's memory that its parameters fill, as bits; 0 until that is known."""
+        return 0 if self.parsed is None else self.parsed.region
+
+    @property
+    def resident(self) -> bool:
+        """Whether the model's parameters are on a device now."""
+        if self.parts:
+            return all(part.resident for part in self.parts)
+        return any(replica.resident for replica in tuple(self.replicas.values()))
+
+    @property
+    def uploads(self) -> int:
+        """Number of uploads of its parameters since it was loaded, to all sticks that it is assigned to."""
+        replicas = (replica for part in self.device_parts for replica in tuple(part.replicas.values()))
+        return sum(replica.uploads for replica in replicas)
+
+    @property
+    def sticks(self) -> tuple[str, ...]:
+        """Bus paths of the sticks that it is assigned to, as far as they are known."""
+        replicas = (replica for part in self.device_parts for replica in tuple(part.replicas.values()))
+        return tuple(dict.fromkeys(replica.bus_path for replica in replicas if replica.bus_path))
+
+    def learn(self, seconds: float, device_seconds: float) -> None:
+        """Update the expected engine time with a measured one, s."""
+        self.seconds += _NEW_SHARE * (seconds - self.seconds)
+        if device_seconds >= 0:  # not NaN
+            self.device_seconds += _NEW_SHARE * (device_seconds - self.device_seconds)
+
+    def is_free_to(self, client: str) -> bool:
+        """Whether a client may replace its weights and unload it."""
+        return self.shared or client == self.owner
+
+    def gone(self) -> ModelNotFoundError:
+        """The error of a request for a model that was unloaded before its turn."""
+        return ModelNotFoundError(f"model '{self.name}' was unloaded meanwhile")

@@ -1,0 +1,250 @@
+"""A hosted model on one stick: its engines and the weights that they hold."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from math import prod
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.backends.backend import Backend, ParsedModel
+from edgetpu_driver.engines.divisible_work import Pieces
+from edgetpu_driver.engines.protocol import AttachedEngine
+from edgetpu_driver.errors import (
+    DeviceError,
+    EdgeTpuError,
+    GraphProcessError,
+    InputError,
+    ModelUnsupportedError,
+    UnavailableError,
+)
+from edgetpu_driver.host.client_limits import ClientLimits
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.models.weight_history import WeightHistory
+from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, ProductRequest, needs_tiles, refuse_tiles
+from edgetpu_driver.matrix.matmul import Product
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
+
+_log = logging.getLogger(__name__)
+
+
+class ModelReplica:
+    """A model on one stick. Its methods are called by the thread that owns the stick."""
+
+    def __init__(
+        self,
+        name: str,
+        sha256: str,
+        parsed: ParsedModel,
+        history: WeightHistory,
+        backend: Backend,
+        limits: ClientLimits,
+    ) -> None:
+        """name, sha256: of the model. history: the weights that it is to have. limits: of products."""
+        self.name = name
+        self.sha256 = sha256
+        self.parsed = parsed
+        self.engine: AttachedEngine | None = None
+        """The engine, only while the device is open and the model can run on it."""
+        self.unsupported_reason = ""
+        """Why it cannot run on this stick; empty if it can."""
+        self.version = 0
+        """Version of the weights it holds."""
+        self.weights: WeightRequest | None = None
+        """The weights that were set last; None while those in the file are in effect."""
+        self.engine_weights: WeightRequest | None = None
+        """The weights that `engine` was given last; a matrix in tiles is on other engines."""
+        self.bus_path = ""
+        # The following fields belong to the scheduler.
+        self.readers: Counter[str] = Counter()
+        """Number of products in progress, by client."""
+        self.writing = False
+        """Whether a change of its weights is in progress."""
+        self.preparing = False
+        """Whether a product uses engines of its own for the weights, which no other may disturb."""
+        self._history = history
+        self._limits = limits
+        self._backend = backend
+        self._engines: list[AttachedEngine] = []
+        self._earlier_uploads = 0
+        self._matrix: LoadedMatrix | None = None
+
+    @property
+    def reading(self) -> bool:
+        """Whether products are in progress; belongs to the scheduler as well."""
+        return self.readers.total() > 0
+
+    @property
+    def resident(self) -> bool:
+        """Whether its parameters are in the stick's memory now; never waits for the device."""
+        return any(engine.resident for engine in tuple(self._engines))
+
+    @property
+    def uploads(self) -> int:
+        """Number of uploads of its parameters to the stick since it was assigned to it."""
+        return self._earlier_uploads + sum(engine.uploads for engine in tuple(self._engines))
+
+    def attach(self, bus_path: str) -> None:
+        """Make the engine, with the weights of the file; an error becomes the `unsupported_reason`.
+
+        A graph whose process dies is tried again once: something else may have ended it.
+        """
+        self.bus_path = bus_path
+        for again in (True, False):
+            try:
+                self.engine, self.unsupported_reason = self._new_engine(self._engines), ""
+            except DeviceError:
+                raise
+            except Exception as error:
+                self.engine, self.unsupported_reason = None, self._reason(error)
+                if again and isinstance(error, GraphProcessError):
+                    continue
+            return
+
+    def detach(self) -> None:
+        """Drop the engines of a lost device."""
+        self._earlier_uploads = self.uploads
+        self.engine, self._engines, self._matrix = None, [], None
+        self.version, self.weights, self.engine_weights = 0, None, None
+        self.readers.clear()
+        self.writing = self.preparing = False
+
+    def close(self) -> None:
+        """Release the engines."""
+        engines = self._engines
+        self.detach()
+        for engine in engines:
+            engine.close()
+
+    def invoking(self, inputs: Mapping[str, NDArray[Any]], reset: bool = False) -> Pieces[InferenceResult]:
+        """Run the model once, from a state of zeros if `reset`. Raises InputError, DeviceError."""
+        yield from ()
+        engine = self._attached()
+        refuse_tiles(self.name, engine, self.weights)
+        start = perf_counter()
+        if reset:
+            engine.reset()
+        outputs = engine.run(inputs)
+        return InferenceResult(
+            outputs,
+            engine_duration=perf_counter() - start,
+            device_duration=engine.device_duration,
+            weights_version=self.version,
+            model_sha256=self.sha256,
+        )
+
+    def multiplying(self, request: ProductRequest) -> Pieces[Product]:
+        """Multiply by the weights in effect; see MatMul.multiply."""
+        engine = self._attached()
+        version, matrix = self.version, self._matrix_of(engine)
+        tiles = 1 if self.weights is None else _tiles(engine, self.weights)
+        self._limits.check_product(request.batch, request.passes, tiles)
+        if not matrix.holds(self.weights):
+            self.preparing = True
+            try:
+                yield from matrix.holding(self.weights)
+            finally:
+                self.preparing = False
+        product = yield from matrix.multiplying(request, self.weights)
+        return replace(product, weights_version=version)
+
+    def setting(self, request: WeightRequest) -> Pieces[tuple[WeightRequest, WeightResult]]:
+        """Replace weights on this stick; the request with a copy of the weights, and what that did."""
+        copy = yield partial(np.array, request.weights)  # the caller may change its arrays afterwards
+        bias = None if request.bias is None else np.array(request.bias)
+        request = replace(request, weights=copy, bias=bias)
+        engine = self._attached()
+        if (yield partial(needs_tiles, engine, request)):
+            self._check_tiles(engine, request)
+            return request, (yield from self._matrix_of(engine).setting_weights(request))
+        commit = yield partial(engine.prepare_weights, request)
+        result = commit()
+        self.engine_weights = request
+        return request, result
+
+    def updating(self) -> Pieces[None]:
+        """Set the weights that were set on other sticks, or before the device was opened.
+
+        An error other than of the device becomes the `unsupported_reason`: with old weights nothing may run.
+        As in `attach`, the death of a graph's process is met with a second try.
+        """
+        for again in (True, False):
+            try:
+                yield from self._setting_missing_weights()
+            except DeviceError:
+                raise
+            except Exception as error:
+                if again and isinstance(error, GraphProcessError):
+                    continue
+                reason = self._reason(error)
+                _log.warning("model '%s' cannot get its weights back: %s", self.name, reason)
+                self.engine, self.unsupported_reason = None, reason
+            return
+
+    def _setting_missing_weights(self) -> Pieces[None]:
+        while missing := self._history.since(self.version):
+            version, request = missing[0]
+            engine = self._attached()
+            if (yield partial(needs_tiles, engine, request)):
+                yield from self._matrix_of(engine).holding(request)
+            else:
+                commit = yield partial(engine.prepare_weights, request)
+                commit()
+                self.engine_weights = request
+            self.version, self.weights = version, request
+            yield None
+
+    def _reason(self, error: Exception) -> str:
+        """Why it cannot run, as one line; errors other than EdgeTpuError are logged."""
+        if isinstance(error, EdgeTpuError):
+            return str(error)
+        _log.error("unexpected error while preparing model '%s'", self.name, exc_info=error)
+        return f"unexpected {type(error).__name__}: {error}"
+
+    def _check_tiles(self, engine: AttachedEngine, request: WeightRequest) -> None:
+        tensor = engine.weight_tensor(request.tensor)
+        if request.bias is not None:
+            raise ModelUnsupportedError(f"'{tensor.name}' is a matrix in tiles, which has no bias")
+        tiles, most = _tiles(engine, request), self._limits.tiles
+        if tiles > most:
+            raise InputError(
+                f"expected a matrix of at most {most} tiles of {list(tensor.shape)}; got "
+                f"{list(request.weights.shape)}, which takes {tiles}"
+            )
+
+    def _attached(self) -> AttachedEngine:
+        if self.engine is None:
+            raise self._not_attached()
+        return self.engine
+
+    def _not_attached(self) -> UnavailableError:
+        return UnavailableError(f"model '{self.name}' is not on the stick at {self.bus_path}")
+
+    def _matrix_of(self, engine: AttachedEngine) -> LoadedMatrix:
+        """The matrix multiplication with the model's weights; ModelUnsupportedError if it is not Dense."""
+        if self._matrix is None:
+            self._matrix = LoadedMatrix(engine, partial(self._new_engine, self._engines))
+        return self._matrix
+
+    def _new_engine(self, engines: list[AttachedEngine]) -> AttachedEngine:
+        """One more engine, unless these were released; another thread than the stick's may make it."""
+        if engines is not self._engines:
+            raise self._not_attached()
+        engine = self._backend.attach(self.parsed)
+        engines.append(engine)
+        if engines is not self._engines:
+            engine.close()
+        return engine
+
+
+def _tiles(engine: AttachedEngine, request: WeightRequest) -> int:
+    """How many tiles, the size of the model, the weights of a Dense model take."""
+    tile = engine.weight_tensor(request.tensor).shape
+    return prod(-(-size // most) for size, most in zip(request.weights.shape, tile, strict=True))

@@ -1,0 +1,1 @@
+"""Requests to a host: their terms, which of them may wait, their order, and their answers."""

@@ -1,0 +1,37 @@
+"""Delivers answers to requests while no lock is held, and waits for answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from edgetpu_driver.errors import ExpiredError
+from edgetpu_driver.host.requests.request import Request
+
+Answers = list[tuple[Request, Any]]
+"""Requests and their answers, to be given once the lock is released."""
+
+
+def answer_all(answers: Answers) -> None:
+    """Give the answers; no lock may be held."""
+    for request, answer in answers:
+        request.answer(answer)
+
+
+def expiry(request: Request) -> ExpiredError:
+    """The error for a request whose deadline has passed."""
+    return ExpiredError(
+        f"the deadline, {request.deadline - request.arrived:g} s after its arrival, passed before the "
+        "request could be run"
+    )
+
+
+def waited(submit: Callable[[Callable[[Any], None]], object]) -> Any:
+    """Submit a request and wait for its answer; raise it if it is an error."""
+    answers: SimpleQueue[Any] = SimpleQueue()
+    submit(answers.put)
+    answer = answers.get()
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

@@ -1,0 +1,138 @@
+"""A request on its way through a host."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.divisible_work import Pieces
+from edgetpu_driver.host.models.hosted_model import HostedModel
+from edgetpu_driver.host.requests.request_terms import RequestTerms
+
+if TYPE_CHECKING:
+    from edgetpu_driver.host.models.model_replica import ModelReplica
+
+_log = logging.getLogger(__name__)
+
+
+class Kind(Enum):
+    """The kind of work of a request."""
+
+    INVOKE = "invoke"
+    MULTIPLY = "multiply"
+    SWAP = "set_weights"
+    UPDATE = "update"
+    """Set the weights on one stick that were set on others; requested by the host itself."""
+
+
+class Lane(NamedTuple):
+    """Requests of one lane can all be run at a given time, or none of them."""
+
+    model: HostedModel
+    kind: Kind
+    stick: int | None
+    """Number of the only stick that may run them; None: any."""
+    begun: bool
+    client: str
+
+
+@dataclass(eq=False)
+class Request:
+    """A request, from its arrival to its answer. It is changed by the scheduler, with its lock held."""
+
+    model: HostedModel
+    kind: Kind
+    begin: Callable[[ModelReplica], Pieces[Any]]
+    """Starts the work on a replica."""
+    done: Callable[[Any], None]
+    client: str
+    priority: int
+    arrived: float
+    deadline: float = inf
+    due: float = inf
+    """Time that determines its order; by default the deadline."""
+    of_whole: bool = False
+    """Whether it is a step of a whole model, which has no latency of its own."""
+    follows: bool = False
+    """Whether it is a further step of a request that has been admitted."""
+    inputs: Mapping[str, NDArray[Any]] | None = None
+    """Inputs of an inference, kept in case the loaded model turns out to have several steps."""
+    part: int = 0
+    """Number of the requested part, in that case; 0: all."""
+    reset: bool = False
+    """Whether an inference starts from a state of zeros."""
+    sequence: int = 0
+    """Its position among the requests of its client: the order of arrival, for long work of its turns."""
+    passed_over: float = inf
+    """Time since which requests whose parameters are in memory have been run before it, s."""
+    inferences: int = 1
+    """Approximate number of inferences that it takes."""
+    stick: int | None = None
+    """Number of the stick that has begun it, or that alone may run it."""
+    replica: ModelReplica | None = None
+    """The replica on which it was begun."""
+    pieces: Pieces[Any] | None = None
+    """The work, once it has begun."""
+    value: Any = None
+    """Result or exception of the calculation that the work waits for."""
+    served: float = 0.0
+    """Engine time used so far, s."""
+    turn: float = 0.0
+    """Engine time used since it was placed behind the other requests of its client, s."""
+    failures: int = 0
+    """Number of sticks that failed while running it, other than by being unplugged."""
+    cost: float = field(init=False)
+    """Expected remaining engine time, s."""
+
+    def __post_init__(self) -> None:
+        self.cost = self.inferences * self.model.seconds
+        self.due = min(self.due, self.deadline)
+
+    @classmethod
+    def of(
+        cls,
+        terms: RequestTerms,
+        model: HostedModel,
+        kind: Kind,
+        begin: Callable[[ModelReplica], Pieces[Any]],
+        done: Callable[[Any], None],
+        inferences: int = 1,
+    ) -> Request:
+        """A request that arrives now."""
+        now = time.monotonic()
+        deadline = now + terms.deadline if terms.deadline > 0 else inf
+        return cls(
+            model, kind, begin, done, terms.client, int(terms.priority), now, deadline, inferences=inferences
+        )
+
+    @property
+    def lane(self) -> Lane:
+        """See Lane."""
+        return Lane(self.model, self.kind, self.stick, self.pieces is not None, self.client)
+
+    @property
+    def may_be_refused(self) -> bool:
+        """Whether it may be answered BUSY: it has no deadline, and none of its work has begun."""
+        return not (self.follows or self.pieces or self.kind is Kind.UPDATE) and self.deadline == inf
+
+    def restart(self) -> None:
+        """Discard the work done so far."""
+        pieces, self.pieces, self.value = self.pieces, None, None
+        if pieces is not None:
+            pieces.close()
+        if self.kind is not Kind.UPDATE:
+            self.stick = None
+
+    def answer(self, answer: Any) -> None:
+        """Deliver the result or the error; called once, without any lock held."""
+        try:
+            self.done(answer)
+        except Exception:
+            _log.exception("unexpected error in the callback of a request for model '%s'", self.model.name)

@@ -1,0 +1,68 @@
+"""Which requests use the weights of a model: products read them, swaps write them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from edgetpu_driver.errors import ModelNotFoundError
+from edgetpu_driver.host.models.hosted_model import HostedModel
+from edgetpu_driver.host.models.model_replica import ModelReplica
+from edgetpu_driver.host.requests.request import Kind, Request
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
+
+
+class WeightAccess:
+    """Marks models and replicas for `stick_eligibility.can_run`. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._swaps: dict[HostedModel, Request] = {}
+        """The swaps that have begun."""
+
+    def enqueue(self, request: Request) -> None:
+        """Note that a request waits."""
+        if request.kind is Kind.SWAP and request.pieces is None:
+            request.model.swaps_waiting += 1
+
+    def dequeue(self, request: Request) -> None:
+        """Note that a request no longer waits."""
+        if request.kind is Kind.SWAP and request.pieces is None:
+            request.model.swaps_waiting -= 1
+
+    def begin(self, request: Request, replica: ModelReplica) -> None:
+        """Start a request on a replica."""
+        if request.kind is Kind.SWAP:
+            request.model.swapping, self._swaps[request.model] = True, request
+        if request.kind is Kind.MULTIPLY:
+            replica.readers[request.client] += 1
+        elif request.kind is not Kind.INVOKE:
+            replica.writing = True
+        request.replica, request.pieces = replica, request.begin(replica)
+
+    def end(self, request: Request) -> None:
+        """Note that a running request has ended, or will be started again."""
+        model, replica = request.model, request.replica
+        if self._swaps.get(model) is request:
+            del self._swaps[model]
+            model.swapping = False
+        if replica is None or request.pieces is None:
+            return
+        if request.kind is Kind.MULTIPLY:
+            replica.readers -= Counter([request.client])  # not below 0
+        elif request.kind is not Kind.INVOKE:
+            replica.writing = False
+
+    def swap_of(self, model: HostedModel) -> Request | None:
+        """The swap in progress of a model."""
+        return self._swaps.get(model)
+
+
+def record(
+    model: HostedModel, replica: ModelReplica, request: WeightRequest, result: WeightResult
+) -> WeightResult | ModelNotFoundError:
+    """Put weights that a replica has taken into effect; returns the answer to the request."""
+    version = model.weights.record(request)
+    replica.version, replica.weights = version, request
+    if model.unloaded:  # requests that wait still run, now with these weights
+        return ModelNotFoundError(f"model '{model.name}' was unloaded before its new weights were in effect")
+    return replace(result, version=version)

@@ -1,0 +1,1 @@
+"""One inference for several clients that ask about the same image."""

@@ -1,0 +1,96 @@
+"""A joint model on a host: several hosted models that take the same input, as heads of one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.host.models.hosted_model import HostedModel
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.toolchain.graph_family import head_prefix
+from edgetpu_driver.toolchain.joint_graphs import HeadOutputs, weight_tensor_name
+from edgetpu_driver.weights.weight_request import WeightRequest
+
+_VERSIONS_KEPT = 16
+"""Versions of its weights that are remembered; a result is older by one swap at most."""
+
+
+class JointModel:
+    """A model with a head for each of several hosted models. Not thread-safe."""
+
+    def __init__(self, model: HostedModel, heads: Sequence[HostedModel]) -> None:
+        """model: of the joint graph. Raises ModelUnsupportedError unless it has these heads."""
+        self.model = model
+        self.heads = tuple(heads)
+        if model.inputs != heads[0].inputs:
+            raise ModelUnsupportedError(f"expected the input {heads[0].inputs[0]}; got {model.inputs}")
+        self._outputs = {
+            head: HeadOutputs.of(number, head.outputs, model.outputs) for number, head in enumerate(heads)
+        }
+        self._held = dict.fromkeys(self.heads, 0)
+        """The version of each head's weights that it holds."""
+        self._sent = dict(self._held)
+        """The version of each head's weights that it holds or is being given."""
+        self._at = {0: dict(self._held)}
+        """The versions of the heads' weights that it held, by the version of its own weights."""
+
+    def can_run(self, head: HostedModel) -> bool:
+        """Whether it is on a device, with the weights of a head that are in effect."""
+        return self._held.get(head) == head.weights_version and any(
+            replica.engine is not None and replica.version == self.model.weights_version
+            for replica in tuple(self.model.replicas.values())
+        )
+
+    def reason_against(self, models: Iterable[HostedModel]) -> str:
+        """Why the heads are rather run one by one; empty if nothing is against the joint graph.
+
+        models: that are loaded. One that was compiled together with a head stays in the memory with it, but
+        would be uploaded again after each run of the joint graph, unless that was compiled with them too.
+        """
+        tokens = {head.caching_token for head in self.heads} - {0, self.model.caching_token}
+        files = {head.sha256 for head in self.heads}
+        for model in models:
+            for part in model.device_parts:
+                if part.caching_token in tokens and part.sha256 not in files:
+                    return f"'{model.name}' is compiled together with them, and the one graph is not"
+        return ""
+
+    def result_of(self, head: HostedModel, result: InferenceResult) -> InferenceResult | None:
+        """The result of a head from that of the whole; None if it is not known which weights it had."""
+        held = self._at.get(result.weights_version)
+        if held is None:
+            return None
+        return InferenceResult(
+            self._outputs[head].read(result.outputs),
+            engine_duration=result.engine_duration,
+            device_duration=result.device_duration,
+            weights_version=held[head],
+            model_sha256=head.sha256,
+        )
+
+    def missing(self, head: HostedModel) -> list[tuple[int, WeightRequest]]:
+        """The weights that it is yet to be given for a head, with their versions; each is returned once.
+
+        Raises InputError and ModelUnsupportedError if it is not clear for which tensor they are.
+        """
+        if self._sent[head] == head.weights_version:
+            return []
+        prefix = head_prefix(self.heads.index(head))
+        missing = [
+            (version, replace(request, tensor=prefix + weight_tensor_name(head.head_name, request.tensor)))
+            for version, request in head.weights.since(self._sent[head])
+        ]
+        self._sent[head] = missing[-1][0]
+        return missing
+
+    def hold(self, head: HostedModel, version: int, own_version: int) -> None:
+        """Note the version of its own weights from which the weights of a head are in effect."""
+        self._held[head] = version
+        self._at[own_version] = dict(self._held)
+        for old in sorted(self._at)[:-_VERSIONS_KEPT]:
+            del self._at[old]
+
+    def send_again(self, head: HostedModel) -> None:
+        """Note that weights of a head could not be set: they are missing again."""
+        self._sent[head] = self._held[head]

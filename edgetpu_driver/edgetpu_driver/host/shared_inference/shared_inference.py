@@ -1,0 +1,307 @@
+"""One inference for the requests of several clients about an image: shared results, and joint graphs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import (
+    DeviceError,
+    EdgeTpuError,
+    ExpiredError,
+    ModelUnsupportedError,
+    UnavailableError,
+)
+from edgetpu_driver.host.models.hosted_model import HostedModel
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.requests.request_terms import RequestTerms
+from edgetpu_driver.host.shared_inference.image_groups import ImageGroup, ImageGroups, ImageInUse
+from edgetpu_driver.host.shared_inference.joint_model import JointModel
+from edgetpu_driver.toolchain.graph_family import joint_name
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
+
+_log = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 1.0
+"""Seconds after which weights that a device could not take are sent again. Uncritical."""
+
+Inputs: TypeAlias = Mapping[str, NDArray[Any]]
+Done: TypeAlias = Callable[["InferenceResult | EdgeTpuError"], None]
+Invoke: TypeAlias = Callable[[HostedModel, Inputs, Done, RequestTerms], None]
+"""Runs a model without waiting; raises what can be refused at once."""
+Swap: TypeAlias = Callable[
+    [HostedModel, WeightRequest, Callable[["WeightResult | EdgeTpuError"], None]], None
+]
+"""Replaces weights of a model without waiting; raises what can be refused at once."""
+Load: TypeAlias = Callable[[str, Callable[["HostedModel | EdgeTpuError"], None]], None]
+"""Loads the joint graph of a name, without waiting."""
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A request for one model."""
+
+    model: HostedModel
+    version: int
+    """Version of the model's weights when the request was made."""
+    inputs: Inputs
+    done: Done
+    terms: RequestTerms
+
+
+@dataclass(eq=False)
+class _Run:
+    """An inference on an image, of one model or of a joint model."""
+
+    model: HostedModel
+    joint: JointModel | None
+    priority: int
+    versions: dict[HostedModel, int]
+    """The models whose results it gives, each with the version of its weights when it was begun."""
+    result: InferenceResult | None = None
+    waiting: list[_Waiting] = field(default_factory=list)
+
+    def serves(self, model: HostedModel, priority: int) -> bool:
+        """Whether its result is valid for a request: right model, weights in effect, not too late."""
+        if self.versions.get(model) != model.weights_version:
+            return False
+        return self.result is not None or self.priority <= priority
+
+    def result_of(self, model: HostedModel, result: InferenceResult) -> InferenceResult | None:
+        """The result of a model; None if the version of its weights is unknown."""
+        return result if self.joint is None else self.joint.result_of(model, result)
+
+
+class SharedInference:
+    """Answers requests of several clients for the same image by one inference.
+
+    Requests of the same model for the same image share its result. Models of the suite's catalogue that are
+    asked about the same images become heads of a joint graph, which is run instead of them. It is rebuilt
+    when they change; until then, and while a head lacks weights that were set, models run on their own, and
+    also where others were compiled together with them, which the joint graph would displace. The results are
+    the same numbers. All methods may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        invoke: Invoke,
+        swap: Swap,
+        load: Load,
+        unload: Callable[[HostedModel], None],
+        models: Callable[[], Sequence[HostedModel]],
+        tell: Callable[[str], None] = _log.info,
+    ) -> None:
+        """Prepare for a host.
+
+        load, unload: of joint graphs, by name. models: those that are loaded, joint graphs excepted. tell: is
+        given a line when a joint graph is used, or cannot be.
+        """
+        self._invoke, self._swap, self._load, self._unload = invoke, swap, load, unload
+        self._models = models
+        self._tell = tell
+        self._lock = threading.Lock()
+        """Never held while requests are answered."""
+        self._groups = ImageGroups(self._changed)
+        self._wanted: dict[ImageGroup, tuple[HostedModel, ...]] = {}
+        """The heads that each group's joint graph is to have."""
+        self._told: set[str] = set()
+        self._next_try: dict[JointModel, float] = {}
+
+    @staticmethod
+    def can_share(model: HostedModel, terms: RequestTerms) -> bool:
+        """Whether inferences of a model can be shared; anonymous clients cannot be distinguished."""
+        return bool(model.head_name and terms.client)
+
+    def ask(self, model: HostedModel, inputs: Inputs, done: Done, terms: RequestTerms) -> None:
+        """Answer a request, whose inputs were checked, by an inference on the same image or a new one.
+
+        Raises what `invoke` raises; see ModelHost.submit_invoke.
+        """
+        data = inputs[model.inputs[0].name].tobytes()
+        waiting = _Waiting(model, model.weights_version, inputs, done, terms)
+        with self._lock:
+            asker, image = self._groups.ask(terms.client, model, data)
+            run = next((each for each in image.runs if each.serves(model, terms.priority)), None)
+            if run is not None and run.result is None:
+                run.waiting.append(waiting)
+                return
+            if run is None:
+                begun = self._begin(asker.group.joint, waiting, image)
+        if run is None:
+            self._start(begun, image, waiting)
+        else:
+            self._answer(run, waiting, run.result)
+
+    def weights_changed(self, model: HostedModel) -> None:
+        """Note that weights of a model were set, so that the joint graphs with it get them."""
+        if not model.head_name:
+            return
+        with self._lock:
+            for group in self._groups.groups:
+                if group.joint is not None and model in group.joint.heads:
+                    self._send_weights(group.joint, model)
+
+    # Inferences.
+
+    def _begin(self, joint: JointModel | None, waiting: _Waiting, image: ImageInUse) -> _Run:
+        """A new inference on an image, of the joint graph if that can run now."""
+        model = waiting.model
+        if joint is not None and (reason := joint.reason_against(self._models())):
+            self._tell_once(joint.heads, ModelUnsupportedError(reason))
+            joint = None
+        if joint is not None and model in joint.heads and not joint.can_run(model):
+            self._send_weights(joint, model)
+            joint = None
+        if joint is None or model not in joint.heads:
+            run = _Run(model, None, waiting.terms.priority, {model: waiting.version})
+        else:
+            versions = {head: head.weights_version for head in joint.heads if joint.can_run(head)}
+            run = _Run(joint.model, joint, waiting.terms.priority, versions)
+        run.waiting.append(waiting)
+        image.runs.append(run)
+        return run
+
+    def _start(self, run: _Run, image: ImageInUse, first: _Waiting) -> None:
+        try:
+            self._invoke(run.model, first.inputs, partial(self._finish, run, image), first.terms)
+        except EdgeTpuError:
+            for waiting in self._fail(run, image):
+                if waiting is not first:
+                    self._run_alone(waiting)
+            if run.joint is None:
+                raise
+            self._invoke(first.model, first.inputs, first.done, first.terms)
+
+    def _finish(self, run: _Run, image: ImageInUse, answer: InferenceResult | EdgeTpuError) -> None:
+        if isinstance(answer, EdgeTpuError):
+            first, *others = self._fail(run, image)
+            if run.joint is None or isinstance(answer, (DeviceError, ExpiredError, UnavailableError)):
+                _hand_over(first, answer)
+            else:
+                self._run_alone(first)
+            for waiting in others:
+                self._run_alone(waiting)
+            return
+        with self._lock:
+            run.result = answer
+            answered, run.waiting = run.waiting, []
+        for waiting in answered:
+            self._answer(run, waiting, answer)
+
+    def _fail(self, run: _Run, image: ImageInUse) -> list[_Waiting]:
+        """Abandon an inference; returns the requests that wait for it."""
+        with self._lock:
+            image.runs.remove(run)
+            waiting, run.waiting = run.waiting, []
+        return waiting
+
+    def _answer(self, run: _Run, waiting: _Waiting, result: InferenceResult | None) -> None:
+        own = None
+        if result is not None:
+            with self._lock:
+                own = run.result_of(waiting.model, result)
+        if own is None or own.weights_version < waiting.version:
+            self._run_alone(waiting)
+        else:
+            _hand_over(waiting, own)
+
+    def _run_alone(self, waiting: _Waiting) -> None:
+        try:
+            self._invoke(waiting.model, waiting.inputs, waiting.done, waiting.terms)
+        except EdgeTpuError as error:
+            _hand_over(waiting, error)
+
+    # Joint graphs. All but `_loaded` and `_swapped` are called with the lock held.
+
+    def _changed(self, group: ImageGroup) -> None:
+        """Load the joint graph of a group's models, if it has another one."""
+        models = [model for model in group.models if model.head_name]
+        heads = tuple(sorted(models, key=lambda model: (model.head_name, model.name)))
+        heads = heads if len(heads) > 1 else ()
+        if heads == self._wanted.get(group, ()):
+            return
+        if heads:
+            self._wanted[group] = heads
+            self._load(joint_name([head.head_name for head in heads]), partial(self._loaded, group, heads))
+        else:
+            del self._wanted[group]
+            self._replace(group, None)
+
+    def _loaded(
+        self, group: ImageGroup, heads: tuple[HostedModel, ...], outcome: HostedModel | EdgeTpuError
+    ) -> None:
+        with self._lock:
+            if isinstance(outcome, EdgeTpuError):
+                self._tell_once(heads, outcome)
+                return
+            try:
+                if self._wanted.get(group) == heads:
+                    self._use(group, JointModel(outcome, heads))
+                    return
+            except EdgeTpuError as error:
+                self._tell_once(heads, error)
+            self._unload(outcome)
+
+    def _use(self, group: ImageGroup, joint: JointModel) -> None:
+        self._replace(group, joint)
+        self._tell(f"{_names(joint.heads)} are run as one graph")
+        for head in joint.heads:
+            self._send_weights(joint, head)
+
+    def _tell_once(self, heads: Sequence[HostedModel], error: EdgeTpuError) -> None:
+        """Log, once for each joint graph, why it is not used."""
+        names = _names(heads)
+        if names not in self._told:
+            self._told.add(names)
+            self._tell(f"{names} are run one by one, not as one graph: {error}")
+
+    def _replace(self, group: ImageGroup, joint: JointModel | None) -> None:
+        before, group.joint = group.joint, joint
+        if before is not None:
+            self._next_try.pop(before, None)
+            self._unload(before.model)
+
+    def _send_weights(self, joint: JointModel, head: HostedModel) -> None:
+        """Set on a joint graph the weights that were set on one of its models."""
+        if time.monotonic() < self._next_try.get(joint, 0.0):
+            return
+        try:
+            for version, request in joint.missing(head):
+                self._swap(joint.model, request, partial(self._swapped, joint, head, version))
+        except EdgeTpuError as error:
+            self._not_set(joint, head, error)
+
+    def _swapped(
+        self, joint: JointModel, head: HostedModel, version: int, outcome: WeightResult | EdgeTpuError
+    ) -> None:
+        with self._lock:
+            if isinstance(outcome, EdgeTpuError):
+                self._not_set(joint, head, outcome)
+            else:
+                joint.hold(head, version, outcome.version)
+
+    def _not_set(self, joint: JointModel, head: HostedModel, error: EdgeTpuError) -> None:
+        if isinstance(error, (DeviceError, UnavailableError, ExpiredError)):
+            joint.send_again(head)
+            self._next_try[joint] = time.monotonic() + _RETRY_SECONDS
+        else:
+            self._tell(f"{head.name} is run on its own, not as part of one graph: {error}")
+            head.head_name = ""
+
+
+def _names(heads: Sequence[HostedModel]) -> str:
+    return ", ".join(head.head_name for head in heads)
+
+
+def _hand_over(waiting: _Waiting, answer: InferenceResult | EdgeTpuError) -> None:
+    try:
+        waiting.done(answer)
+    except Exception:
+        _log.exception("unexpected error in the callback of a request for model '%s'", waiting.model.name)

@@ -1,0 +1,73 @@
+"""Which requests a stick can run, and which no stick can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError, UnavailableError
+from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
+from edgetpu_driver.host.requests.request import Kind, Lane, Request
+from edgetpu_driver.host.sticks.stick_slot import StickSlot
+
+PRODUCTS_AT_ONCE = 2
+"""Products by one model that a client has in progress on a stick. Derived: while the arithmetic of one is
+done on the host, the stick works on the other."""
+
+
+def can_run(slot: StickSlot, lane: Lane) -> bool:
+    """Whether a stick can run the requests of a lane as soon as it is free.
+
+    A stick runs a model only with the weights in effect. While a swap is under way that begins there, it runs
+    inferences with the previous weights, which the last piece of the swap replaces, but no products, whose
+    weights are replaced tile by tile. While a swap waits, no product joins one that is under way. A client
+    has at most PRODUCTS_AT_ONCE under way, so that those that have begun end however many follow.
+    """
+    if lane.begun or lane.stick not in (None, slot.number):
+        return lane.stick == slot.number
+    model = lane.model
+    replica = model.replicas.get(slot.number)
+    if replica is None or replica.engine is None or not slot.serving:
+        return False
+    if lane.kind is Kind.UPDATE:
+        return not (replica.reading or replica.writing)
+    if replica.version != model.weights_version:
+        return False
+    if lane.kind is not Kind.INVOKE and replica.writing:
+        return False
+    if lane.kind is Kind.SWAP:
+        return not replica.reading and not model.swapping
+    if lane.kind is Kind.MULTIPLY:
+        if replica.preparing or replica.readers[lane.client] >= PRODUCTS_AT_ONCE:
+            return False
+        return not (replica.reading and model.swaps_waiting)
+    return True
+
+
+def unsupported(model: HostedModel) -> ModelUnsupportedError:
+    """The answer to requests for a model that has an `unsupported_reason`."""
+    return ModelUnsupportedError(f"model '{model.name}' cannot run here: {model.unsupported_reason}")
+
+
+def refusal(
+    model: HostedModel, slots: Sequence[StickSlot], unavailable_reason: Callable[[], str]
+) -> EdgeTpuError | None:
+    """Why requests for a model cannot be run; None if they can, now or once it is loaded."""
+    if model.state is ModelState.FAILED:
+        return model.failure
+    if model.unsupported_reason:
+        return unsupported(model)
+    serving = [slot for slot in slots if slot.serving]
+    if model.state is ModelState.LOADED:
+        serving = [slot for slot in serving if slot.number in model.replicas]
+        reasons = [model.replicas[slot.number].unsupported_reason for slot in serving]
+        if reasons and all(reasons):  # another stick, which is absent now, can run it
+            return UnavailableError(f"no device that can run model '{model.name}': {reasons[0]}")
+    return None if serving else UnavailableError(f"no device: {unavailable_reason()}")
+
+
+def is_pointless(request: Request) -> bool:
+    """Whether weights are to be set on a stick that no longer holds the model."""
+    if request.kind is not Kind.UPDATE or request.lane.begun or request.stick is None:
+        return False
+    replica = request.model.replicas.get(request.stick)
+    return replica is None or replica.engine is None

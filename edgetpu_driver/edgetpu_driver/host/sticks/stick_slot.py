@@ -1,0 +1,84 @@
+"""The scheduler's view of a stick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from edgetpu_driver.backends.backend import Placement
+from edgetpu_driver.host.inference_statistics import InferenceStatistics
+
+if TYPE_CHECKING:
+    from edgetpu_driver.host.models.hosted_model import HostedModel
+    from edgetpu_driver.host.requests.request import Lane, Request
+
+STUCK_SECONDS = 0.05
+"""Seconds of real time after which waiting for a stick that is free earlier in simulated time ends."""
+
+UPLOAD_SECONDS = 0.0002
+UPLOAD_RATE = 210e6
+"""Time of an upload's transfers, s, and their rate on USB 3, bytes/s, as of the virtual stick; on USB 2 it
+takes longer."""
+
+
+@dataclass(eq=False)
+class StickSlot:
+    """One stick as the scheduler sees it; guarded by the scheduler's lock."""
+
+    number: int
+    wake: Callable[[Request | None], None]
+    """Hands a request to the idle worker, or has it look for work."""
+    post: Callable[[Callable[[], None]], None]
+    """Has the worker call a function between two pieces of work."""
+    serving: bool = False
+    """Whether its device is open."""
+    idle: bool = False
+    """Whether its worker waits for work."""
+    throttled: bool = False
+    """Whether its clock is reduced because it is hot."""
+    simulated_time: Callable[[], float] | None = None
+    """The clock of a simulated device; None for a real one."""
+    running: Request | None = None
+    parked: set[Request] = field(default_factory=set)
+    """Number of requests begun here that wait for a calculation."""
+    began: float = 0.0
+    """When the request that is running was taken, s."""
+    expected: float = 0.0
+    """Expected end of that request, on the device's clock."""
+    origin: float = 0.0
+    """Time on the device's clock when the stick last had no work."""
+    statistics: InferenceStatistics = field(default_factory=InferenceStatistics)
+
+    def has_parameters_of(self, lane: Hashable) -> bool:
+        """Whether the requests of a lane need no upload here."""
+        replica = cast("Lane", lane).model.replicas.get(self.number)
+        return replica is not None and replica.resident
+
+    def start_clock(self, others: Sequence[StickSlot]) -> None:
+        """Start with as much accumulated work as the least loaded of the others."""
+        if self.simulated_time is not None:
+            behind = [other.load() for other in others if other.serving and other is not self]
+            self.origin = self.simulated_time() - min(behind, default=0.0)
+
+    def load(self) -> float:
+        """Time until it is free on its clock; the clock of a real stick stands still while it is idle."""
+        if self.simulated_time is None:
+            return 0.0
+        now = self.simulated_time()
+        return max(now, self.expected if self.running is not None else now) - self.origin
+
+    def upload_seconds(self, model: HostedModel) -> float:
+        """Time that an upload of the model's parameters takes; 0 if they are in the stick's memory."""
+        replica = model.replicas.get(self.number)
+        if model.placement is not Placement.CACHED or replica is None or replica.resident:
+            return 0.0
+        return UPLOAD_SECONDS + model.parameter_bytes / UPLOAD_RATE
+
+    def remaining(self, now: float) -> float:
+        """Expected time until its present work is done."""
+        return 0.0 if self.running is None else max(0.0, self.began + self.running.model.seconds - now)
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether its present work takes longer than other requests should wait."""
+        return self.running is not None and now - self.began > STUCK_SECONDS

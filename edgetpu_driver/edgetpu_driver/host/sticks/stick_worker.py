@@ -1,0 +1,399 @@
+"""The thread that owns one stick: opens it, runs requests on it, reads, recovers and closes it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from edgetpu_driver.backends.backend import Backend, RegisterValue
+from edgetpu_driver.errors import DeviceError, EdgeTpuError, UnavailableError
+from edgetpu_driver.host.host_status import State, StickStatus
+from edgetpu_driver.host.models.hosted_model import HostedModel
+from edgetpu_driver.host.models.model_replica import ModelReplica
+from edgetpu_driver.host.requests.request import Request
+from edgetpu_driver.host.sticks.device_connection import DeviceConnection
+from edgetpu_driver.host.sticks.pending_command import Command, PendingCommand
+from edgetpu_driver.host.sticks.reset_pace import ResetPace
+from edgetpu_driver.host.sticks.scheduler import Scheduler
+from edgetpu_driver.host.sticks.self_check import SelfCheck, SelfCheckError
+from edgetpu_driver.host.sticks.stick_slot import STUCK_SECONDS, StickSlot
+from edgetpu_driver.host.sticks.thermal_throttle import ThermalThrottle
+
+_log = logging.getLogger(__name__)
+
+_PAUSE = 0.01
+"""Seconds of rest after an unexpected error, so that a persistent one does not use up the processor."""
+
+
+class StickWorker:
+    """Everything that touches one device, in one thread, which ends when the device is closed.
+
+    Of its own accord it only runs requests. `keep_open` has it open the device, read it once in a while, and
+    open it again when it is lost. The thread survives any exception of a device or a library.
+    """
+
+    def __init__(
+        self, number: int, backend: Backend, scheduler: Scheduler, on_change: Callable[[], None]
+    ) -> None:
+        """on_change: called whenever the state of the device changed."""
+        self._mailbox: SimpleQueue[Request | Command | None] = SimpleQueue()
+        self.slot = StickSlot(number, self._mailbox.put, self.post)
+        self.connection = DeviceConnection(backend, on_change)
+        self.backend = backend
+        self.failed_checks = 0
+        """Number of self-checks with a wrong answer."""
+        self._scheduler = scheduler
+        self._throttle = ThermalThrottle()
+        self._thread: threading.Thread | None = None
+        self._thread_lock = threading.RLock()  # a finaliser may stop a worker at any point of this thread
+        self.request_reset = PendingCommand(self.post, self.reset)
+        self._closing = False
+        self._is_to_close = False
+        """Whether it is to close but has not done so; it starts nothing new."""
+        self._commanded = False
+        """Whether the last piece of work was a command, so that a request is next."""
+        self._told = ""
+        """The unexpected error that was logged last."""
+        self._period: float | None = None
+        self._retry_period = 1.0
+        self._check_period = self._check_due = 0.0
+        self._self_check = SelfCheck()
+        self._out_of_service = False
+        self._due = 0.0
+        self._resets = ResetPace()
+        self._on_attempt: Callable[[bool], None] = _ignore
+        scheduler.slots.append(self.slot)
+
+    # May be called from any thread.
+
+    def post(self, command: Command) -> None:
+        """Have the thread call a function between two pieces of work; starts the thread if necessary."""
+        with self._thread_lock:
+            if self._thread is None:
+                name = f"edgetpu stick {self.slot.number}"
+                thread = threading.Thread(target=self._run, name=name, daemon=True)
+                thread.start()  # raises if the limit of threads is reached
+                self._thread = thread
+            self._mailbox.put(command)
+
+    def ask(self, command: Callable[[], Any]) -> SimpleQueue[Any]:
+        """Post a command; returns the future of its result."""
+        answer: SimpleQueue[Any] = SimpleQueue()
+
+        def work() -> None:
+            try:
+                answer.put(command())
+            except Exception as error:
+                answer.put(error)
+
+        self.post(work)
+        return answer
+
+    def keep_open(
+        self,
+        period: float,
+        retry_period: float,
+        check_period: float,
+        on_attempt: Callable[[bool], None],
+    ) -> None:
+        """Open the device and keep it so, reading it every `period` seconds.
+
+        retry_period: seconds between two attempts to open it. check_period: between two self-checks; 0: none.
+        on_attempt: called by the thread after each attempt to open it, with whether it is open.
+        """
+
+        def begin() -> None:
+            self._closing = False
+            self._period, self._retry_period, self._check_period = period, retry_period, check_period
+            self._check_due = time.monotonic() + check_period
+            self._on_attempt, self._due = on_attempt, 0.0
+
+        self.post(begin)
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Close the device and end the thread, after the work under way; wait at most `timeout` seconds."""
+        self.begin_stop()(timeout)
+
+    def begin_stop(self) -> Callable[[float | None], None]:
+        """Stop as `stop` does, without waiting; the function returned waits for a given number of seconds."""
+        with self._thread_lock:
+            if self._thread is None:
+                return _ignore
+        self._is_to_close = True
+        closed = self.ask(self._close)
+
+        def wait(timeout: float | None) -> None:
+            if self._thread is not threading.current_thread():
+                with suppress(Empty):
+                    closed.get(timeout=timeout)
+
+        return wait
+
+    def status(self) -> StickStatus:
+        """The present state, the figures of the last period, and the counters; never waits."""
+        connection, statistics = self.connection, self.slot.statistics
+        readings, period, number = connection.readings, statistics.period, self.slot.number
+        with self._scheduler.lock:
+            held = [(model.name, model.replicas[number]) for model in self._scheduler.models_on(self.slot)]
+        return StickStatus(
+            connection.state,
+            connection.status_message,
+            readings,
+            throttled=self.slot.throttled,
+            resident=tuple(name for name, replica in held if replica.resident),
+            waiting=self._scheduler.waiting_for(self.slot),
+            utilisation=period.utilisation,
+            throughput=period.throughput,
+            inferences=statistics.completed,
+            uploads_avoided=statistics.uploads_avoided,
+            recoveries=connection.reopened + readings.recoveries,
+            failed_checks=self.failed_checks,
+        )
+
+    # Commands; called by the thread only.
+
+    def open(self) -> None:
+        """Open the device again and attach the models."""
+        self._out_of_service = self._closing = False
+        if self._is_to_close:
+            return
+        if self.connection.is_open:
+            self._give_up(State.RECOVERING, "opened again", UnavailableError("the device is reopened"))
+        self.connection.open()
+        if self.connection.is_open:
+            self._join()
+
+    def ensure_open(self) -> None:
+        """Open the device unless it is open."""
+        if not self.connection.is_open:
+            self.open()
+
+    def reset(self) -> None:
+        """Close the device, so that it is brought up from scratch; if it is kept open, see ResetPace."""
+        if self._period is not None and not self._resets.begin(time.monotonic()):
+            self._due = min(self._due, self._resets.due)
+            return
+        message = "reset on request"
+        self._out_of_service = False
+        self._give_up(State.RECOVERING, message, UnavailableError(f"no device: {message}"))
+        self._due = 0.0
+
+    def refresh(self) -> None:
+        """Read state and counters; this also notices a lost device."""
+        if not self.connection.is_open:
+            return
+        try:
+            self.connection.read()
+            self._throttle_if_hot()
+        except DeviceError as error:
+            self._lose(error)
+
+    def _throttle_if_hot(self) -> None:
+        """Slow down a hot stick, so that cooler ones take over its work. Raises DeviceError."""
+        throttle, before = self._throttle, self._throttle.preset
+        throttle.update(self.connection.readings, time.monotonic())
+        if throttle.preset == before:
+            return
+        self.backend.set_clock(throttle.preset)
+        with self._scheduler.lock:
+            self.slot.throttled = throttle.throttled
+        celsius = self.connection.readings.temperature
+        _log.warning(
+            "stick %d, at %.0f degrees, now runs at '%s'", self.slot.number, celsius, throttle.preset
+        )
+        self.connection.tell(throttle.note)
+
+    def check(self) -> None:
+        """Repeat an inference whose result is known; a wrong one takes the stick out of service."""
+        replicas = self._replicas().values()
+        replica = self._self_check.choose([each for each in replicas if not each.writing])
+        if replica is None or not self.connection.is_open:
+            return
+        try:
+            self._self_check.check(replica)
+        except SelfCheckError as error:
+            self.failed_checks += 1
+            self._out_of_service = True
+            _log.error("stick %d is out of service: %s", self.slot.number, error)
+            self._give_up(State.FAILED, str(error), UnavailableError(f"no device: {error}"))
+        except DeviceError as error:
+            self._lose(error)
+
+    def registers(self) -> tuple[RegisterValue, ...]:
+        """Read the device's error and status registers; empty without a device."""
+        try:
+            registers = self.connection.registers()
+        except DeviceError as error:
+            self._lose(error)
+            return ()
+        path = self.connection.readings.bus_path
+        return tuple(replace(register, bus_path=path) for register in registers)
+
+    def attach(self, model: HostedModel) -> None:
+        """Attach a model that this stick is to run, if its device is open."""
+        replica = None if self._is_to_close else self._replicas().get(model)
+        if self.connection.is_open and replica is not None and replica.engine is None:
+            try:
+                replica.attach(self.connection.readings.bus_path)
+            except DeviceError as error:
+                return self._lose(error)
+            self._scheduler.attached(self.slot, model)
+        return None
+
+    def _join(self) -> None:
+        attached = self._replicas()
+        try:
+            for replica in attached.values():
+                if self._is_to_close:
+                    return
+                replica.attach(self.connection.readings.bus_path)
+        except DeviceError as error:
+            self._lose(error)
+            return
+        self._throttle.opened(self.connection.readings)
+        self.slot.throttled = False
+        self._scheduler.join(self.slot, self.backend.simulated_time)
+        # Models may have been loaded and unloaded meanwhile; from here on the stick is notified of them.
+        present = self._replicas()
+        for model in present:
+            if model not in attached:
+                self.attach(model)
+        for model, replica in attached.items():
+            if present.get(model) is not replica:
+                replica.close()
+        if self.connection.is_open:
+            self.connection.confirm()
+
+    def _replicas(self) -> dict[HostedModel, ModelReplica]:
+        with self._scheduler.lock:
+            models = self._scheduler.models_on(self.slot)
+            return {model: model.replicas[self.slot.number] for model in models}
+
+    def _lose(self, error: EdgeTpuError) -> None:
+        """Handle the loss of the device: pass its work to others, and reopen it at once."""
+        self.connection.lose(error)
+        self._scheduler.leave(self.slot, error)
+        self._due = 0.0
+
+    def _give_up(self, state: State, message: str, error: EdgeTpuError) -> None:
+        self.connection.give_up(state, message)
+        self._scheduler.leave(self.slot, error)
+
+    def _close(self) -> None:
+        self._period, self._closing, self._is_to_close = None, True, False
+        self._resets.waits = False
+        self._scheduler.leave(self.slot, UnavailableError("no device: the driver is being shut down"))
+        self.connection.close()
+
+    # The thread.
+
+    def _run(self) -> None:
+        while not self._guarded_step():
+            pass
+
+    def _guarded_step(self) -> bool:
+        """Process work; returns whether the thread is to end. An exception does not end it."""
+        try:
+            return self._step()
+        except Exception as error:
+            if repr(error) != self._told:
+                self._told = repr(error)
+                _log.exception("unexpected error in the thread of stick %d", self.slot.number)
+            time.sleep(_PAUSE)
+            return False
+
+    def _step(self) -> bool:
+        """Process one request, command or reading; return whether the thread is to end.
+
+        If both wait, commands and pieces of requests alternate.
+        """
+        if self._closing and self._end():
+            return True
+        item: Request | Command | None = None
+        if self._period is not None and time.monotonic() >= self._due:
+            self._scheduler.set_busy(self.slot)
+            self._keep()
+        if self._mailbox.empty() or self._commanded:
+            item = self._scheduler.next(self.slot) or self._wait()
+        else:
+            item = self._mailbox.get()
+        self._commanded = False
+        if isinstance(item, Request):
+            self._serve(item)
+        elif item is not None:
+            self._scheduler.set_busy(self.slot)
+            self._commanded = not self._is_to_close
+            item()
+        return False
+
+    def _wait(self) -> Request | Command | None:
+        timeout = None if self._period is None else max(0.0, self._due - time.monotonic())
+        if self._scheduler.waiting:  # for a stick that is free earlier in simulated time
+            timeout = STUCK_SECONDS if timeout is None else min(timeout, STUCK_SECONDS)
+        try:
+            return self._mailbox.get(timeout=timeout)
+        except Empty:
+            return None
+
+    def _end(self) -> bool:
+        with self._thread_lock:
+            if not self._mailbox.empty():
+                return False
+            self._closing, self._thread = False, None
+            return True
+
+    def _keep(self) -> None:
+        """Read the device, or open it; called when one of these is due."""
+        assert self._period is not None
+        if self.connection.is_open:
+            self.refresh()
+            if self._check_period and time.monotonic() >= self._check_due:
+                self._check_due = time.monotonic() + self._check_period
+                self.check()
+        if self._resets.waits:
+            self.reset()
+        if not (self.connection.is_open or self._out_of_service):
+            self.open()
+            self._on_attempt(self.connection.is_open)
+            self._resets.opened(time.monotonic())
+        period = self._period if self.connection.is_open else self._retry_period
+        self._due = min(time.monotonic() + period, self._resets.due)
+
+    def _serve(self, request: Request) -> None:
+        """Run a request until it ends, needs a calculation, or has to let another one go first."""
+        slot, scheduler = self.slot, self._scheduler
+        pieces, replica = request.pieces, request.replica
+        if slot.running is not request or pieces is None or replica is None:
+            return None  # the stick was lost after the request had been handed over
+        resident, start = False, time.perf_counter()
+        try:
+            resident = replica.resident
+            while True:
+                value, request.value = request.value, None
+                calculation = pieces.throw(value) if isinstance(value, Exception) else pieces.send(value)
+                elapsed = time.perf_counter() - start
+                if calculation is not None:
+                    return scheduler.calculate(slot, request, calculation, elapsed)
+                if not self._mailbox.empty() or scheduler.must_suspend(slot, request, elapsed):
+                    return scheduler.suspend(slot, request, elapsed)
+        except StopIteration as finished:
+            answer = finished.value
+        except DeviceError as error:
+            return self._lose(error)
+        except EdgeTpuError as error:
+            answer = error.with_traceback(None)  # whose frames refer to the answer: it would stay in memory
+        except Exception as error:
+            _log.exception("unexpected error in a request for model '%s'", request.model.name)
+            answer = EdgeTpuError(f"unexpected {type(error).__name__}: {error}")
+        self.connection.confirm()
+        return scheduler.finish(slot, request, time.perf_counter() - start, answer, resident)
+
+
+def _ignore(_value: object) -> None:
+    """Do nothing."""

@@ -1,0 +1,55 @@
+"""The driver nodes of this process, which clients in the same process call without DDS."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from edgetpu_driver.errors import EdgeTpuError
+
+if TYPE_CHECKING:  # a process without a driver loads no host
+    from edgetpu_driver.host.model_host import ModelHost
+    from edgetpu_driver.host.models.hosted_model import HostedModel
+
+
+class LocalDriver(Protocol):
+    """A driver whose host can be called directly, from any thread."""
+
+    def active_host(self) -> ModelHost:
+        """Return the host that runs the models; UnavailableError unless the driver is active."""
+        ...
+
+    def submit_load(
+        self,
+        model: str | Sequence[str],
+        name: str,
+        done: Callable[[HostedModel | EdgeTpuError], None],
+        *,
+        client: str = "",
+        shared: bool = False,
+    ) -> HostedModel:
+        """Begin to load a model, as ~/load_model does; see ModelHost."""
+        ...
+
+
+_drivers: dict[str, LocalDriver] = {}
+_lock = threading.Lock()
+
+
+def register(node_name: str, driver: LocalDriver) -> None:
+    """Register a driver under its node's fully qualified name ("/edgetpu")."""
+    with _lock:
+        _drivers[node_name] = driver
+
+
+def unregister(node_name: str) -> None:
+    """Remove a driver; an unknown name is ignored."""
+    with _lock:
+        _drivers.pop(node_name, None)
+
+
+def find(node_name: str) -> LocalDriver | None:
+    """Return the driver of that fully qualified name, or None."""
+    with _lock:
+        return _drivers.get(node_name)

@@ -1,0 +1,400 @@
+"""An asynchronous client for one model on the driver; it survives restarts of the driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from functools import partial
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
+from rclpy.node import Node
+
+from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNotFoundError, UnavailableError
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
+from edgetpu_driver.node_kit.clients import local_drivers
+from edgetpu_driver.node_kit.clients.driver_choice import driver_choice
+from edgetpu_driver.node_kit.clients.driver_transports import DirectTransport, ServiceTransport, Transport
+from edgetpu_driver.node_kit.clients.remote_model import InvokeOptions, LoadResult, ModelFile
+from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
+from edgetpu_driver.node_kit.messages.error_codes import is_lasting
+from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
+
+STEP_PERIOD = 0.1
+"""Seconds between two checks whether the driver is available and whether a request is overdue."""
+
+RETRY_PERIOD = 1.0
+"""Seconds between two attempts to load a model that the driver refused. Uncritical."""
+
+DEADLINE_SHARE = 0.8
+"""Share of the time that a request may take after which the driver, if it has not begun, answers EXPIRED."""
+
+START_UP = 5.0
+"""Seconds in which a driver without its device is usual: nodes of one launch start together."""
+
+_Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+_Invoked: TypeAlias = Callable[[InferenceResult], None]
+_Replaced: TypeAlias = Callable[["WeightResult | EdgeTpuError"], None]
+
+
+class ClientState(Enum):
+    """The states of a ModelClient."""
+
+    UNLOADED = "looking for the driver, or waiting to load the model"
+    LOADING = "the driver is loading the model"
+    READY = "the model is loaded, no request is under way"
+    BUSY = "a request is under way"
+
+
+class ModelClient:
+    """One model on one driver, for one node.
+
+    The client waits for the driver and has it load the model, again whenever the driver has lost it, so a
+    node never needs a restart. A driver node in the same process is called directly, any other one through
+    its services; no call blocks. All calls and callbacks belong to the thread of the node's executor.
+
+    `ClientState` lists the states; `_step`, called by a timer, makes the transitions that no answer makes.
+
+    A request that is answered BUSY or EXPIRED is sent again as long as it is wanted. Results of another model
+    than was loaded, or of other weights than were set, are not handed out: the model is loaded again.
+
+    model: what ~/load_model takes (a file's stem, its name or an absolute path), or the segments of a
+    pipeline, which are one model. Its inputs and outputs are those of the whole model.
+    name: the model's name on the driver; unique to this node if it sets weights. Other clients may not change
+    it. Empty: chosen by the driver, and shared.
+    driver: the driver node's name, absolute or relative to the node's namespace. Several, in a list or
+    separated by commas: the first that is ready is used; see DriverChoice.
+    priority, deadline: of its inferences; the deadline in seconds, 0: as late as an answer permits.
+    on_ready: called each time the model has been loaded; `inputs` and `outputs` are known then.
+    request_timeout: seconds after which an unanswered request counts as lost.
+    sets_weights: False for a node that never does, which then needs no permission for ~/set_weights.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        model: ModelFile,
+        *,
+        name: str = "",
+        driver: str | Sequence[str] = "edgetpu",
+        priority: Priority = Priority.NORMAL,
+        deadline: float = 0.0,
+        on_ready: Callable[[], None] | None = None,
+        request_timeout: float = 2.0,
+        sets_weights: bool = True,
+    ) -> None:
+        self._node = node
+        self._model = model
+        self._title = model if isinstance(model, str) else ", ".join(model)
+        """Name of the model in messages."""
+        self._name = name
+        self._choice = driver_choice(node, driver)
+        self._driver = self._choice.name
+        client, latest = node.get_fully_qualified_name(), DEADLINE_SHARE * request_timeout
+        self._terms = RequestTerms(client, priority, deadline or latest)
+        self._swap_terms = RequestTerms(client, Priority.BULK, latest)
+        self._on_ready = on_ready
+        self._request_timeout = request_timeout
+        self._sets_weights = sets_weights
+        self._transport: Transport | None = None
+        self._state = ClientState.UNLOADED
+        self._loaded = LoadResult()
+        self._fail: Callable[[EdgeTpuError], None] = _ignore
+        """Answers the request under way with an error, while BUSY."""
+        self._again: tuple[float, Callable[[], None]] | None = None
+        """While BUSY: when to send the request that the driver was too busy for, and how."""
+        self._weights_version: int | None = None
+        """Version of the weights that this client has set; None if none since the model was loaded."""
+        self._unconfirmed = False
+        """Whether `problem` stays until a request succeeds: that the model is loaded does not disprove it."""
+        self._untold = False
+        """Whether the log has yet to say that the model is loaded, which the pending request will show."""
+        self._deadline = time.monotonic() + request_timeout
+        self._next_load = 0.0
+        self._start_up_end = time.monotonic() + START_UP
+        self._warning_due = False
+        """Whether `problem` was logged without a warning, because it is usual during start-up."""
+        self.problem = "looking for the driver"
+        """Why no results are to be expected, one line; empty if they are."""
+        self.needs_user = False
+        """Whether `problem` remains until a user changes something: a file, a parameter."""
+        self._timer = create_steady_timer(node, STEP_PERIOD, self._step)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the driver has the model loaded, as far as known."""
+        return self._state in (ClientState.READY, ClientState.BUSY)
+
+    @property
+    def target(self) -> tuple[str, str]:
+        """The driver's fully qualified name, and the model's name there; empty until it is loaded."""
+        return self._driver, self._loaded.name
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._state is ClientState.BUSY
+
+    @property
+    def loaded(self) -> LoadResult:
+        """The model as the driver has loaded it; empty until then."""
+        return self._loaded
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The model's inputs; empty until it is loaded."""
+        return self._loaded.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The model's outputs; empty until it is loaded."""
+        return self._loaded.outputs
+
+    def invoke(
+        self,
+        inputs: _Arrays,
+        done: _Invoked,
+        still_wanted: Callable[[], bool] = lambda: True,
+        *,
+        part: int = 0,
+        reset: bool = False,
+    ) -> bool:
+        """Run the model once; `done` gets the outputs or the error, exactly once.
+
+        part: 0 for the whole model, n for the n-th of `loaded.parts` alone. reset: whether state that
+        operators of the model keep from run to run is set to zero before.
+
+        After ModelNotFoundError and UnavailableError the client is not ready until it has loaded the model
+        again: the same inputs may be sent again from `on_ready`. still_wanted: whether to try again when the
+        driver was too busy, or too late; else `done` gets the BusyError or ExpiredError.
+
+        Returns False, and never calls `done`, when a request is under way or the client is not ready; `done`
+        is called after it has returned True. The arrays must not change until then. Raises InputError when
+        they are not what the model takes.
+        """
+        if not self._is_free():
+            return False
+        check_inputs(self._loaded.inputs_of(part), inputs)
+        self._begin(lambda error: done(InferenceResult(error=error)))
+        self._send_invoke(inputs, done, still_wanted, InvokeOptions(part, reset))
+        return True
+
+    def _send_invoke(
+        self, inputs: _Arrays, done: _Invoked, still_wanted: Callable[[], bool], options: InvokeOptions
+    ) -> None:
+        # Neither this nor `finish` refers to itself: images would stay until the garbage is collected.
+        def finish(result: InferenceResult) -> None:
+            again = partial(self._send_invoke, inputs, done, still_wanted, options)
+            if self._tries_again(result.error, self._terms, still_wanted, again):
+                return
+            if result.error is None and (foreign := self._foreign(result)):
+                self._next_load = time.monotonic() + RETRY_PERIOD
+                result = InferenceResult(error=ModelNotFoundError(foreign), duration=result.duration)
+            self._finish(result.error)
+            done(result)
+
+        assert self._transport is not None  # while a request is under way
+        specs = self._loaded.inputs_of(options.part)
+        self._transport.invoke(self._loaded.name, specs, inputs, finish, options)
+
+    def set_weights(self, request: WeightRequest, done: _Replaced, *, part: int = 0) -> bool:
+        """Replace the values of one weight tensor; `done` gets what that did or the error, exactly once.
+
+        part: n for a tensor of the n-th of `loaded.parts`; 0 for the only one.
+        See SwappableEngine.set_weights. The model should have been loaded under a name of this node's own.
+        A driver that was restarted has the weights of the file: set them in every `on_ready`. Returns
+        False as `invoke` does.
+        """
+        if not self._is_free():
+            return False
+        self._begin(done)
+        self._send_weights(request, done, part)
+        return True
+
+    def _send_weights(self, request: WeightRequest, done: _Replaced, part: int) -> None:
+        def finish(result: WeightResult | EdgeTpuError) -> None:
+            error = result if isinstance(result, EdgeTpuError) else None
+            again = partial(self._send_weights, request, done, part)
+            if self._tries_again(error, self._swap_terms, lambda: True, again):
+                return
+            if not isinstance(result, EdgeTpuError):
+                self._weights_version = result.version
+            self._finish(error)
+            done(result)
+
+        assert self._transport is not None
+        self._transport.set_weights(self._loaded.name, request, finish, part)
+
+    def close(self) -> None:
+        """Stop looking for the driver; a request under way ends with an error."""
+        self._node.destroy_timer(self._timer)
+        self.problem = "the client is closed"
+        self._leave(self.problem)
+        if self._transport is not None:
+            self._transport.close()
+
+    def _is_free(self) -> bool:
+        """Whether a request may be sent now: none is under way, and no other driver is due."""
+        return self._state is ClientState.READY and self._driver == self._choice.name
+
+    def _tries_again(
+        self,
+        error: EdgeTpuError | None,
+        terms: RequestTerms,
+        still_wanted: Callable[[], bool],
+        send: Callable[[], None],
+    ) -> bool:
+        """Whether a request that the driver has not run is sent again, at once or later."""
+        now, end = time.monotonic(), self._deadline
+        if isinstance(error, ExpiredError) and now + terms.deadline <= end and still_wanted():
+            send()
+            return True
+        if isinstance(error, BusyError) and now + error.retry_after <= end and still_wanted():
+            self._again = now + error.retry_after, send
+            return True
+        return False
+
+    def _foreign(self, result: InferenceResult) -> str:
+        """Why a result is not of the model that was loaded with the weights that were set; else empty."""
+        name, version = self._loaded.name, self._weights_version
+        if result.model_sha256 != self._loaded.sha256:
+            return f"the driver has another model as '{name}'"
+        several = result.part and len(self._loaded.parts) > 1  # whose results tell the version of the part
+        if version is not None and not several and result.weights_version != version:
+            return (
+                f"expected version {version} of the weights of '{name}', which were set here; "
+                f"got {result.weights_version}"
+            )
+        return ""
+
+    def _begin(self, fail: Callable[[EdgeTpuError], None]) -> None:
+        """Start a request; `fail` answers it if it is abandoned."""
+        self._state, self._fail = ClientState.BUSY, fail
+        self._deadline = time.monotonic() + self._request_timeout
+
+    def _finish(self, error: EdgeTpuError | None) -> None:
+        """End the request under way, which the driver has answered."""
+        if isinstance(error, UnavailableError):
+            # A driver without a device answers load requests too, so only a result shows that it has
+            # recovered.
+            self._unconfirmed = True
+            self._next_load = time.monotonic() + RETRY_PERIOD
+            self._choice.failed(self._driver)
+        if isinstance(error, (ModelNotFoundError, UnavailableError)):
+            self._unload(str(error), usual_at_start=isinstance(error, UnavailableError))
+            return
+        self._state = ClientState.READY
+        if error is None and self._unconfirmed:
+            self._unconfirmed = False
+            self._report("")
+        self._tell_loaded()
+
+    def _step(self) -> None:
+        """Find the driver, load the model, drop an overdue request, and repeat one that is due."""
+        transport = self._connect()
+        now = time.monotonic()
+        overdue = now > self._deadline
+        idle = self._state is ClientState.UNLOADED
+        if not transport.available:
+            if not idle or overdue:
+                self._give_up(f"waiting for the driver {self._driver}")
+        elif self._state in (ClientState.LOADING, ClientState.BUSY):
+            if overdue:
+                self._give_up(f"no answer from {self._driver} for {self._request_timeout:g} s")
+            elif self._again is not None and now >= self._again[0]:
+                (_, send), self._again = self._again, None
+                send()
+        elif idle and now >= self._next_load:
+            self._state = ClientState.LOADING
+            self._deadline = now + self._request_timeout
+            transport.load(self._model, self._name, self._on_loaded)
+
+    def _connect(self) -> Transport:
+        """Return the transport to use now: to the chosen driver, and direct while that is in this process.
+
+        A request under way is awaited before another driver is used.
+        """
+        waits = self._state in (ClientState.LOADING, ClientState.BUSY)
+        driver = self._driver if waits else self._choice.name
+        local = local_drivers.find(driver) is not None
+        moved = driver != self._driver or local != isinstance(self._transport, DirectTransport)
+        if self._transport is None or moved:
+            if self._transport is not None:
+                self._leave(f"the driver {self._driver} has moved" if local else f"changing to {driver}")
+                self._transport.close()
+            if driver != self._driver:
+                self._driver, self._next_load = driver, 0.0
+            self._transport = (
+                DirectTransport(self._node, driver, self._terms, self._swap_terms)
+                if local
+                else ServiceTransport(
+                    self._node, driver, self._terms, self._swap_terms, sets_weights=self._sets_weights
+                )
+            )
+        return self._transport
+
+    def _on_loaded(self, result: LoadResult) -> None:
+        if result.error is not None:
+            retry_after: float = getattr(result.error, "retry_after", 0.0)
+            self._next_load = time.monotonic() + max(RETRY_PERIOD, retry_after)
+            if isinstance(result.error, UnavailableError):
+                self._choice.failed(self._driver)
+            self._unload(str(result.error), needs_user=is_lasting(result.error))
+            return
+        self._state, self._loaded = ClientState.READY, result
+        if result.problem:
+            self._unconfirmed = True
+            self._report(result.problem, needs_user=True)
+        elif not self._unconfirmed:
+            self.problem, self.needs_user, self._warning_due, self._untold = "", False, False, True
+        if self._on_ready is not None:
+            self._on_ready()
+        if not self.busy:
+            self._tell_loaded()
+
+    def _give_up(self, problem: str) -> None:
+        """Start over because the driver does not answer."""
+        self._choice.failed(self._driver)
+        self._leave(problem, usual_at_start=self._state is ClientState.LOADING)
+
+    def _leave(self, problem: str, *, usual_at_start: bool = False) -> None:
+        """Forget the loaded model and answer the request under way with an error."""
+        if self._transport is not None:
+            self._transport.cancel()
+        fail = self._fail if self._state is ClientState.BUSY else _ignore
+        self._unconfirmed = False
+        self._unload(problem, usual_at_start=usual_at_start)
+        fail(UnavailableError(problem))
+
+    def _unload(self, problem: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
+        self._state, self._loaded = ClientState.UNLOADED, LoadResult()
+        self._again, self._weights_version, self._untold = None, None, False
+        self._report(problem, usual_at_start=usual_at_start, needs_user=needs_user)
+
+    def _report(self, problem: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
+        """Log a problem, or that it is gone, when it changes; a warning unless it is usual at this time."""
+        self.needs_user = needs_user
+        usual = usual_at_start and time.monotonic() < self._start_up_end
+        if problem == self.problem and (usual or not self._warning_due):
+            return
+        self.problem, self._warning_due = problem, usual
+        if usual:
+            self._node.get_logger().info(f"model '{self._title}': {problem}")
+        elif problem:
+            self._node.get_logger().warning(f"model '{self._title}': {problem}")
+        else:
+            self._untold = True
+            self._tell_loaded()
+
+    def _tell_loaded(self) -> None:
+        if self._untold:
+            self._untold = False
+            own = f" as '{self._name}'" if self._name else ""
+            self._node.get_logger().info(f"model '{self._title}' is loaded on {self._driver}{own}")
+
+
+def _ignore(_error: EdgeTpuError) -> None:
+    """Answer nothing: no request is under way."""

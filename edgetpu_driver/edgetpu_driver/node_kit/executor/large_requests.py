@@ -1,0 +1,101 @@
+"""When requests of megabytes are taken from the middleware, so that urgent ones need not wait for that."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from rclpy.service import Service
+
+from edgetpu_driver.host.requests.priority_queue import LONGEST_NEGLECT
+from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
+from edgetpu_driver.node_kit.executor.request_intake import REST_AFTER_URGENT
+
+QUICK = 0.001
+"""Processor time, s, that taking a request may need without being postponed. Derived: half of what others may
+add to the time of an urgent request. 3 MB need as much."""
+
+_ATTRIBUTE = "edgetpu_large_requests"
+
+
+class LargeRequests:
+    """Has requests that take long to be taken wait until no urgent one is under way or soon expected.
+
+    rclpy holds the interpreter lock while it takes a request: 5.5 ms for one of 16 MiB. Neither can other
+    requests be taken meanwhile, nor answers be sent. A request is expected to be like the last one to its
+    service. While urgent requests come, one that is expected to be large is taken just after the last urgent
+    one under way was answered; control loops send the next a period later. It waits for LONGEST_NEGLECT at
+    most.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.postponed: set[Service] = set()
+        """The services whose requests the executor is to leave where they are."""
+        self._calls = executor_calls(node)
+        self._patience = node.create_timer(
+            LONGEST_NEGLECT, self._give_turns, clock=Clock(clock_type=ClockType.STEADY_TIME)
+        )
+        self._patience.cancel()
+        self._turns: set[Service] = set()
+        """Services from which one request is always taken."""
+        self._seconds: dict[Service, float] = {}
+        """Processor time for taking the last request."""
+        self._under_way: set[object] = set()
+        """The urgent requests without an answer."""
+        self._last_urgent = -math.inf
+
+    def apply_to(self, service: Service) -> None:
+        """Expect large requests to this service."""
+        setattr(service, _ATTRIBUTE, self)
+
+    def noting_urgent(self, respond: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Note that an urgent request has come; returns what sends its answer, which may be called twice."""
+        request = object()
+        self._under_way.add(request)
+        self._last_urgent = time.monotonic()
+
+        def respond_and_note(response: Any) -> None:
+            respond(response)
+            self._under_way.discard(request)
+            if self.postponed and not self._under_way:
+                self._give_turns()
+
+        return respond_and_note
+
+    def may_take(self, service: Service) -> bool:
+        """Whether the executor is to take a request to the service now; otherwise it is postponed."""
+        if service in self._turns:
+            self._turns.discard(service)
+            return True
+        is_quick = self._seconds.get(service, 0.0) < QUICK
+        if is_quick or time.monotonic() - self._last_urgent >= REST_AFTER_URGENT:
+            return True
+        self.postponed.add(service)
+        self._patience.reset()
+        return False
+
+    def took(self, service: Service, seconds: float) -> bool:
+        """Note what taking a request needed of the processor; returns whether it was a large one."""
+        self._seconds[service] = seconds
+        return seconds >= QUICK
+
+    def _give_turns(self) -> None:
+        """May be called by any thread."""
+        services = set(self.postponed)
+        self._turns |= services
+        self.postponed -= services
+        self._calls.add(self._end_patience)  # which wakes the executor
+
+    def _end_patience(self) -> None:
+        if not self.postponed:
+            self._patience.cancel()
+
+
+def large_requests_of(service: Any) -> LargeRequests | None:
+    """What decides when requests to a service are taken; None: as soon as they arrive."""
+    large: LargeRequests | None = getattr(service, _ATTRIBUTE, None)
+    return large

@@ -1,0 +1,238 @@
+"""The entities that an executor waits for, and what it does when they are ready."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from rclpy.client import Client
+from rclpy.context import Context
+from rclpy.exceptions import InvalidHandle
+from rclpy.guard_condition import GuardCondition
+from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
+from rclpy.node import Node
+from rclpy.service import Service
+from rclpy.subscription import Subscription
+from rclpy.timer import Timer
+from rclpy.utilities import timeout_sec_to_nsec
+from rclpy.waitable import NumberOfEntities
+
+from edgetpu_driver.node_kit.executor.callback_guard import (
+    MOST_FOREIGN_ANSWERS,
+    UnreadableError,
+    answering,
+    read_request,
+    report,
+    source_of,
+)
+from edgetpu_driver.node_kit.executor.executor_calls import calls_of
+from edgetpu_driver.node_kit.executor.large_requests import large_requests_of
+
+Work = Callable[[], None]
+"""Takes the data of a ready entity and calls its callback."""
+
+ADDERS = "add_subscription", "add_guard_condition", "add_timer", "add_client", "add_service"
+"""Methods of rclpy's wait set."""
+
+
+class WaitSet:
+    """The entities of some nodes and what to do when each is ready; none is destroyed before `close`."""
+
+    def __init__(
+        self, nodes: Iterable[Node], guards: Mapping[GuardCondition, Work], context: Context
+    ) -> None:
+        """`guards`: the executor's own guard conditions, and what to do when they end a wait."""
+        nodes = list(nodes)
+        self._held = ExitStack()
+        self._works: dict[int, Work | None] = {}
+        """By the address of the entity; None: left to rclpy."""
+        conditions = []
+        for guard, work in guards.items():
+            self._held.enter_context(guard.handle)
+            conditions.append(guard.handle)
+            self._works[guard.handle.pointer] = work
+        conditions += self._hold(nodes, "guards", _call_guard)
+        held = {handle.pointer for handle in conditions}
+        self._calls = {
+            each: self._works[each.guard.handle.pointer]
+            for each in calls_of(nodes)
+            if each.guard.handle.pointer in held
+        }
+        subscriptions = self._hold(nodes, "subscriptions", _take_message)
+        timers = self._hold(nodes, "timers", _call_timer)
+        clients = self._hold(nodes, "clients", _take_response)
+        services = self._hold(nodes, "services", _take_request)
+        self._waitables = [each for node in nodes for each in node.waitables if self._holds(each)]
+        handles = subscriptions, conditions, timers, clients, services
+        counts = NumberOfEntities(*map(len, handles))
+        for waitable in self._waitables:
+            counts += waitable.get_num_entities()
+        self._held.enter_context(context.handle)
+        self._rcl = _rclpy.WaitSet(
+            counts.num_subscriptions,
+            counts.num_guard_conditions,
+            counts.num_timers,
+            counts.num_clients,
+            counts.num_services,
+            counts.num_events,
+            context.handle,
+        )
+        adders = [getattr(self._rcl, name) for name in ADDERS]
+        additions = [(add, each) for add, group in zip(adders, handles, strict=True) for each in group]
+        large = {each.handle: each for node in nodes for each in node.services if large_requests_of(each)}
+        self._additions = [each for each in additions if each[1] not in large]
+        self._postponable = [(add, each, large[each]) for add, each in additions if each in large]
+
+    def wait(self, timeout_sec: float | None) -> list[Work | None]:
+        """Wait, and return what is to be done; None stands for something left to rclpy."""
+        self._rcl.clear_entities()
+        for add, handle in self._additions:
+            add(handle)
+        for add, handle, service in self._postponable:
+            large = large_requests_of(service)
+            if large is None or service not in large.postponed:
+                add(handle)
+        for waitable in self._waitables:
+            waitable.add_to_wait_set(self._rcl)
+        self._rcl.wait(timeout_sec_to_nsec(timeout_sec))
+        works = [self._works.get(each) for kind in _KINDS for each in self._rcl.get_ready_entities(kind)]
+        if any(waitable.is_ready(self._rcl) for waitable in self._waitables):
+            works.append(None)
+        return works
+
+    @contextmanager
+    def awake(self) -> Iterator[Iterator[Work | None]]:
+        """A round in which the executor need not be woken for calls; what makes those that are added."""
+        for each in self._calls:
+            each.awake = True
+        try:
+            yield self._calls_waiting()
+        finally:
+            for each in self._calls:
+                each.fall_asleep()
+
+    def _calls_waiting(self) -> Iterator[Work | None]:
+        for _ in range(_MOST_AT_ONCE):  # calls may add calls
+            waiting = [each for each in self._calls if each]
+            if not waiting:
+                return
+            for each in waiting:
+                yield self._calls[each]
+
+    def close(self) -> None:
+        """Allow the entities to be destroyed."""
+        self._held.close()
+
+    def _hold(self, nodes: Iterable[Node], kind: str, act: Callable[[Any], None]) -> list[Any]:
+        """Return the handles of the entities that still exist, after noting what to do for each."""
+        handles = []
+        for node in nodes:
+            for each in getattr(node, kind):
+                if self._holds(each.handle):
+                    plain = not inspect.iscoroutinefunction(getattr(each, "callback", None))
+                    run = functools.partial(_run, act, each, node)
+                    self._works[each.handle.pointer] = run if plain else None
+                    handles.append(each.handle)
+        return handles
+
+    def _holds(self, destroyable: Any) -> bool:
+        try:
+            self._held.enter_context(destroyable)
+        except InvalidHandle:
+            return False
+        return True
+
+
+_MOST_AT_ONCE = 32
+"""Requests to one service, or answers to one client, that are taken before others have their turn."""
+
+_MISSES_AFTER_ANSWER = 3
+"""Takes without another answer after one: the queue is empty then, unless others ask much more often."""
+
+_CALLBACK_TYPES = getattr(Subscription, "CallbackType", None)
+_KINDS = ("guard_condition", "timer", "subscription", "client", "service")
+"""In order of handling. A wait resets guard conditions, so they come first: if a callback ends the spinning,
+the other entities are still ready in the next round."""
+
+
+def _run(act: Callable[[Any], None], entity: Any, node: Node) -> None:
+    """Call `act` unless a callback of the same round has destroyed the entity; report what it raises."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(entity.handle)
+        except InvalidHandle:
+            return
+        try:
+            act(entity)
+        except Exception as error:
+            report([node], source_of(entity), error)
+
+
+def _call_timer(timer: Timer) -> None:
+    if timer.handle.is_timer_ready():  # a callback of the same round may have cancelled it
+        timer.handle.call_timer()
+        timer.callback()
+
+
+def _take_message(subscription: Subscription) -> None:
+    try:
+        taken = subscription.handle.take_message(subscription.msg_type, subscription.raw)
+    except Exception as error:
+        raise UnreadableError(error) from error
+    if taken is not None:
+        message, info = taken
+        # Callbacks may take the info since Iron.
+        if getattr(subscription, "_callback_type", None) is getattr(_CALLBACK_TYPES, "WithMessageInfo", ...):
+            subscription.callback(message, info)
+        else:
+            subscription.callback(message)
+
+
+def _call_guard(guard: GuardCondition) -> None:
+    guard.callback()  # for a coroutine rclpy would find the condition no longer triggered
+
+
+def _take_response(client: Client) -> None:
+    """Take the answers that wait, one round for all.
+
+    With Fast DDS a client receives the answers to all clients of its service; taking another's gives nothing,
+    as does an empty queue.
+    """
+    answers, misses, most_misses = 0, 0, MOST_FOREIGN_ANSWERS
+    while answers < _MOST_AT_ONCE and misses < most_misses:
+        try:
+            header, response = client.handle.take_response(client.srv_type.Response)
+        except Exception as error:
+            raise UnreadableError(error) from error
+        if header is None:
+            misses += 1
+            continue
+        answers += 1
+        most_misses = min(misses + _MISSES_AFTER_ANSWER, MOST_FOREIGN_ANSWERS)
+        try:
+            future = client.get_pending_request(header.request_id.sequence_number)
+        except KeyError:
+            continue  # it was cancelled
+        future.set_result(response)
+
+
+def _take_request(service: Service) -> None:
+    """Answer all waiting requests in one round: a round costs more than most requests."""
+    large = large_requests_of(service)
+    if large is not None and not large.may_take(service):
+        return
+    for _ in range(_MOST_AT_ONCE):
+        begin = time.thread_time()
+        request, header = read_request(service)
+        if header is None:
+            return
+        was_large = large is not None and large.took(service, time.thread_time() - begin)
+        response = service.srv_type.Response()
+        with answering(service, header, request, response):
+            service.send_response(service.callback(request, response), header)
+        if was_large:
+            return

@@ -1,0 +1,1 @@
+"""What is generated from the installed nodes: interfaces, parameter file, security policies."""

@@ -1,0 +1,1 @@
+"""Conversions between messages and arrays, weights, errors and times."""

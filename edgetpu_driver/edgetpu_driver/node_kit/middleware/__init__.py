@@ -1,0 +1,1 @@
+"""Settings of the middleware: QoS, discovery, the profile of Fast DDS."""

@@ -1,0 +1,1 @@
+"""A process of nodes: start, signals, log, memory, end."""

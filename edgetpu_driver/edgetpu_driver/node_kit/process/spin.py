@@ -1,0 +1,197 @@
+"""Start, run and stop the nodes of a process; errors are reported in one line, without a traceback."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+import rclpy
+from rclpy.exceptions import NameValidationException, ParameterException
+from rclpy.executors import Executor
+from rclpy.logging import get_logger
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.node_kit.executor.executor import make_executor
+from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.printable_text import one_line
+from edgetpu_driver.node_kit.process.process_end import (
+    EXIT_FAILURE,
+    end_within,
+    exit_in_time,
+    failed_starts_told,
+    say,
+)
+from edgetpu_driver.node_kit.process.python_log import RosLogHandler, python_log_to_ros
+from edgetpu_driver.node_kit.process.stop_signals import stop_signals
+from edgetpu_driver.node_kit.process.unused_memory import UnusedMemory
+
+EXIT_USAGE = 2
+"""Wrong arguments, as argparse has it."""
+
+_EXPECTED = (FatalError, EdgeTpuError, ParameterException, NameValidationException)
+
+STOP_DEADLINE = 2.5
+"""Maximum duration of a stop, s. A hung USB transfer takes 6 s, too long to wait for after Ctrl-C."""
+
+
+def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
+    """Start ROS, spin the nodes in one single-threaded executor until a stop signal, and clean up.
+
+    For those see `stop_signals`. Returns the exit status: 0 after a signal, 1 if a node could not be made or
+    a callback raised, 2 if the ROS arguments, the parameter file, the directory of the log or
+    EDGETPU_EXECUTOR are invalid. Nodes are destroyed in reverse order. A stop that takes longer than
+    STOP_DEADLINE ends the process with status 1.
+    An unexpected exception is logged as one line at level fatal, its traceback at level debug. What Python's
+    `logging` gets goes to the log of the first node.
+    """
+    with python_log_to_ros(get_logger(os.path.basename(sys.argv[0]))) as log:
+        return _run(make_nodes, log)
+
+
+def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
+    stop = _StopSignal()
+    try:
+        rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
+    except RuntimeError as error:
+        return _complain(error, EXIT_USAGE)
+    nodes: list[Node] = []
+    reported: list[Exception] = []
+
+    def tell(error: Exception) -> None:
+        reported.append(error)
+        end_within(STOP_DEADLINE)
+        _report(error, nodes)
+
+    try:
+        executor = make_executor()
+    except FatalError as error:
+        rclpy.try_shutdown()
+        return _complain(error, EXIT_USAGE)
+    status = 0
+    try:
+        stop.wakes(executor)
+        with failed_starts_told(tell):
+            nodes.extend(make_nodes())
+        if nodes:
+            log.logger = nodes[0].get_logger()  # the driver's, if it is one of several
+        for node in nodes:
+            executor.add_node(node)
+        settle_memory()
+        unused = UnusedMemory()
+        while not stop.requested:
+            executor.spin_once()
+            unused.release_when_due()
+    except Exception as error:
+        status = EXIT_FAILURE if error in reported else _report(error, nodes)
+    finally:
+        end_within(STOP_DEADLINE)
+        stop.releases()
+        # In this order: an executor that outlives its nodes, or a node its context, prints tracebacks.
+        executor.shutdown()
+        for node in reversed(nodes):
+            status = _destroy(node) or status
+        rclpy.try_shutdown()
+        stop.ignore()
+        exit_in_time()
+    return status
+
+
+def settle_memory() -> None:
+    """Collect garbage, and leave what there is now out of later collections.
+
+    The objects made so far live as long as the process, or until something large is released by its owner,
+    who calls this again then; looking at them would take tens of milliseconds each time.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
+def _destroy(node: Node) -> int:
+    """Destroy a node; a failure is reported and does not keep the other nodes from being destroyed."""
+    try:
+        node.destroy_node()
+    except Exception as error:
+        return _report(error, [node])
+    return 0
+
+
+def _report(error: Exception, nodes: Sequence[Node]) -> int:
+    """Report an error in one line; an unexpected one is logged by the node it came from, if known."""
+    if isinstance(error, _EXPECTED):
+        return _complain(error, EXIT_FAILURE)
+    seen = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    culprits = [node for node in nodes if any(node is each for each in seen)] or list(nodes)
+    names = ", ".join(node.get_fully_qualified_name() for node in culprits) or "no node yet"
+    logger = culprits[0].get_logger() if culprits else get_logger(os.path.basename(sys.argv[0]))
+    logger.fatal(f"unexpected {type(error).__name__} in {names}: {one_line(error)}")
+    logger.debug("".join(traceback.format_exception(error)))
+    return EXIT_FAILURE
+
+
+def _complain(error: Exception, status: int) -> int:
+    """Print an error as one line on standard error."""
+    say(f"{os.path.basename(sys.argv[0])}: {one_line(error)}")
+    return status
+
+
+class _StopSignal:
+    """A flag that stop signals set, waking the executor; further ones are ignored.
+
+    Python runs signal handlers between two bytecodes of the main thread, which waits inside rcl. The wake-up
+    socket is written at once, in the thread in which the signal arrives.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._executor: Executor | None = None
+        self._lock = threading.Lock()
+        self._receiver, self._sender = socket.socketpair()
+        self._sender.setblocking(False)
+        signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
+        for number in stop_signals():
+            signal.signal(number, self._ignore)
+        threading.Thread(target=self._listen, name="stop_signal", daemon=True).start()
+
+    def wakes(self, executor: Executor) -> None:
+        """Set the executor to wake when a signal arrives."""
+        self._executor = executor
+        if self.requested:
+            executor.create_task(_nothing)
+
+    def releases(self) -> None:
+        """Stop waking the executor."""
+        with self._lock:
+            self._executor = None
+
+    def ignore(self) -> None:
+        """Ignore signals while the interpreter exits."""
+        for number in stop_signals():
+            signal.signal(number, signal.SIG_IGN)
+        signal.set_wakeup_fd(-1)
+
+    def _listen(self) -> None:
+        self._receiver.recv(1)
+        with self._lock:
+            self.requested = True
+            if self._executor is not None:
+                # rclpy's spin_once only returns after it has run something, so give it an empty task.
+                self._executor.create_task(_nothing)
+        end_within(STOP_DEADLINE)
+
+    @staticmethod
+    def _ignore(_number: int, _frame: FrameType | None) -> None:
+        """Do nothing: the wake-up socket has been written."""
+
+
+def _nothing() -> None:
+    pass

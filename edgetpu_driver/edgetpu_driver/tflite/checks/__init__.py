@@ -1,0 +1,1 @@
+"""Checks of untrusted .tflite files before LiteRT reads them."""

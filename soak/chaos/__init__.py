@@ -1,0 +1,1 @@
+"""Faults, restarts and malformed messages during a run."""

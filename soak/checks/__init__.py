@@ -1,0 +1,1 @@
+"""Checks of results and answers against what they have to be."""

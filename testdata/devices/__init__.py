@@ -1,0 +1,1 @@
+"""Fake and virtual devices, and hosts on them."""

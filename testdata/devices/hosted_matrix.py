@@ -1,0 +1,49 @@
+"""A host with one matrix, and what its results were computed with."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+
+from edgetpu_driver.backends.cpu import CpuBackend
+from edgetpu_driver.backends.virtual import VirtualStickBackend
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_driver.usb.firmware import FirmwareImage
+from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.weight_request import WeightRequest
+
+IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
+SIZE = 64
+ONES = {"x": np.full((1, SIZE), 255, np.uint8)}
+
+
+def corner(value: float) -> WeightRequest:
+    """A matrix with one value in it."""
+    return WeightRequest(np.array([[value]], np.float32))
+
+
+def effective(inference: InferenceResult) -> float:
+    """The weight value that a result was computed with, to the model's resolution."""
+    return float((int(inference.outputs["y"][0, 0]) - 128) * dense.output_scale(SIZE))
+
+
+def make_host(backend: str, stick: VirtualEdgeTpu, models: Path) -> ModelHost:
+    """A host on `backend` ("cpu", or the virtual `stick`) that has loaded the matrix."""
+    if backend == "cpu":
+        host = ModelHost(CpuBackend(), [models])
+    else:
+        device = VirtualStickBackend(
+            lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, on_phase=on_phase),
+            stick.register_model,
+            pack,
+        )
+        host = ModelHost(device, [models])
+    host.connect()
+    host.load("dense")
+    return host

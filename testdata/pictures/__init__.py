@@ -1,0 +1,1 @@
+"""Pictures made for tests, and the results expected for them."""

@@ -1,0 +1,1 @@
+"""Running nodes, and what tests send them and get from them."""

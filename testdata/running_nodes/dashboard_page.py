@@ -1,0 +1,239 @@
+"""The dashboard in a separate process, and its page in Chromium, driven by Selenium."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LIVE_TOOLS = Path(__file__).parents[2] / "build" / "live_tools"
+if LIVE_TOOLS.is_dir():
+    sys.path.append(str(LIVE_TOOLS))
+webdriver = pytest.importorskip(
+    "selenium.webdriver", reason="Selenium is not installed: tools/run.sh tools/install_extra.sh live"
+)
+if find_spec("nicegui") is None:  # importing it would cost every process of the tests a second
+    pytest.skip("NiceGUI is not installed: tools/run.sh tools/install_extra.sh live", allow_module_level=True)
+
+from selenium.common.exceptions import TimeoutException  # noqa: E402
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+PATIENCE = 60.0
+"""Seconds to wait for the page: the machine may be loaded."""
+SIZES = {"wide": (1500, 950), "phone": (390, 844)}
+"""Of the page, px."""
+
+needs_browser = pytest.mark.skipif(
+    not (BROWSER and DRIVER), reason="no browser: apt install chromium chromium-driver"
+)
+at_every_size = pytest.mark.parametrize("browser", SIZES.values(), ids=SIZES, indirect=True)
+"""For tests of layout, of places in the picture and of one control of each kind. The others need one size."""
+
+
+def free_port() -> int:
+    """A TCP port that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Dashboard:
+    """A dashboard in a separate process."""
+
+    def __init__(self, *parameters: str) -> None:
+        from ament_index_python.packages import get_package_prefix
+
+        self.port = free_port()
+        path = Path(get_package_prefix("edgetpu_dashboard")) / "lib/edgetpu_dashboard/dashboard"
+        settings = [part for each in (f"port:={self.port}", *parameters) for part in ("-p", each)]
+        paths = [os.environ.get("PYTHONPATH", ""), str(LIVE_TOOLS)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        self._command = [str(path), "--ros-args", *settings]
+        self._environment = environment
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (as long as the tests)
+        self.start()
+
+    def start(self) -> None:
+        """Start the process."""
+        self._process = subprocess.Popen(self._command, env=self._environment, stderr=self._log)
+
+    def stop(self) -> None:
+        """Stop the process, which must end in good order."""
+        self._process.send_signal(signal.SIGINT)
+        assert self._process.wait(10.0) == 0
+        self._log.seek(0)
+        sys.stderr.write(self._log.read())
+
+    def complaints(self) -> list[str]:
+        """Errors that it has logged so far."""
+        self._log.seek(0)
+        return [line for line in self._log if "[ERROR]" in line]
+
+    def await_page(self) -> None:
+        """Wait until the page is served."""
+        end = time.monotonic() + PATIENCE
+        while self.answers() != 200:
+            assert time.monotonic() < end, f"{self.address} does not answer"
+            time.sleep(0.1)
+
+    @property
+    def address(self) -> str:
+        """Of the page."""
+        return f"http://127.0.0.1:{self.port}/"
+
+    def answers(self, path: str = "", **headers: str) -> int | None:
+        """The status of a request; None if nobody listens yet."""
+        try:
+            request = urllib.request.Request(self.address + path, headers=headers)
+            with urllib.request.urlopen(request, timeout=20.0) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return None
+
+
+@contextmanager
+def running_dashboard(graph: Any, *parameters: str) -> Iterator[Dashboard]:
+    """A dashboard that answers, while the test's node spins."""
+    made = Dashboard(*parameters)
+    try:
+        graph.spin_until(lambda: made.answers() == 200)
+        yield made
+    finally:
+        made.stop()
+
+
+@contextmanager
+def page_of(dashboard: Dashboard, size: tuple[int, int]) -> Iterator[Any]:
+    """A browser that shows the page, so many px wide and high."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    try:
+        # A window cannot be as narrow as a phone.
+        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        browser.get(dashboard.address)
+        yield browser
+    finally:
+        browser.quit()
+
+
+def wait(browser: Any, condition: Callable[[], Any]) -> Any:
+    """Wait until a condition holds; return its value."""
+    try:
+        return WebDriverWait(browser, PATIENCE, 0.1).until(lambda _browser: condition())
+    except TimeoutException:
+        raise AssertionError(
+            f"the page still says: {browser.find_element(By.TAG_NAME, 'body').text}"
+        ) from None
+
+
+def pictures(browser: Any) -> int:
+    """The number of pictures that the page has shown."""
+    return int(browser.execute_script("return document.getElementById('live')?.dataset.count || 0"))
+
+
+def text(browser: Any, selector: str) -> str:
+    """The text of an element; empty if there is none."""
+    return str(browser.execute_script(f"return document.querySelector(`{selector}`)?.textContent || ''"))
+
+
+def press(browser: Any, selector: str) -> None:
+    """Click an element, which may come later, wherever it is."""
+    wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, selector))
+    browser.execute_script(f"document.querySelector(`{selector}`).click()")
+
+
+def show(browser: Any, node: str) -> None:
+    """Have the page show a node."""
+    press(browser, f"#node_{node}")
+    wait(browser, lambda: text(browser, ".stage .title") == node)
+
+
+def key(browser: Any, character: str) -> None:
+    """Press a key."""
+    ActionChains(browser).send_keys(character).perform()
+
+
+def fill(browser: Any, name: str, value: str) -> None:
+    """Replace the text of a field."""
+    field = wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, f"input[data-id={name}]"))[0]
+    field.send_keys(Keys.CONTROL, "a")
+    field.send_keys(value)
+
+
+def choose(browser: Any, name: str, option: str) -> None:
+    """Choose an option of a menu."""
+    press(browser, f"[data-id={name}]")
+
+    def found() -> list[Any]:  # an option has no text until the menu has opened
+        options = browser.find_elements(By.CSS_SELECTOR, ".q-menu .q-item")
+        return [each for each in options if each.text == option]
+
+    (element,) = wait(browser, found)
+    browser.execute_script("arguments[0].click()", element)  # a notice may lie over it
+
+
+def upload(browser: Any, name: str, path: Path) -> None:
+    """Give a file to an upload."""
+    chooser = browser.find_element(By.CSS_SELECTOR, f"[data-id={name}] input[type=file]")
+    chooser.send_keys(str(path))
+
+
+def show_actions(browser: Any, node: str) -> None:
+    """Have the page show the actions of a running node."""
+    show(browser, node)
+    wait(browser, lambda: text(browser, "#state") == "running")
+    press(browser, "[data-id=tab_actions]")
+
+
+def press_until(browser: Any, selector: str, words: str) -> None:
+    """Click until the page says something: the node may not be ready for the first click."""
+    repeat_until(browser, lambda: press(browser, selector), words)
+
+
+def repeat_until(browser: Any, action: Callable[[], None], words: str) -> None:
+    """Do something until the page says something."""
+
+    def said() -> bool:
+        if words in text(browser, "body"):
+            return True
+        action()
+        browser.execute_async_script("setTimeout(arguments[0], 300)")
+        return words in text(browser, "body")
+
+    wait(browser, said)
+
+
+def drag(browser: Any, start: tuple[int, int], end: tuple[int, int]) -> None:
+    """Drag a box in the picture, in px from its centre."""
+    actions = ActionChains(browser).move_to_element_with_offset(browser.find_element(By.ID, "live"), *start)
+    actions.click_and_hold().move_by_offset(end[0] - start[0], end[1] - start[1]).release().perform()
+
+
+def errors_in_console(browser: Any) -> list[str]:
+    """What the browser has complained of."""
+    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]

@@ -1,0 +1,30 @@
+"""A node in the executor under test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rclpy.callback_groups import ReentrantCallbackGroup
+from std_srvs.srv import Trigger
+
+from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor
+from testdata.running_nodes.spinning_node import SpinningNode
+
+
+class Bench(SpinningNode):
+    """A node in the executor under test."""
+
+    def __init__(self) -> None:
+        super().__init__(StaticSingleThreadedExecutor)
+
+    def settle(self) -> None:
+        """Work off everything that is ready now."""
+        for _ in range(20):
+            self.executor.spin_once(0.005)
+
+    def client_of(self, callback: Any, **options: Any) -> Any:
+        """A service with that callback, and a client of it that has found it."""
+        self.node.create_service(Trigger, "ask", callback, **options)
+        client = self.node.create_client(Trigger, "ask", callback_group=ReentrantCallbackGroup())
+        self.spin_until(client.service_is_ready)
+        return client

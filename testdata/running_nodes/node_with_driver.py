@@ -1,0 +1,116 @@
+"""A perception node with its own driver."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from testdata import ModelFolder
+from testdata.running_nodes.ros_graph import Graph, NodeProcess
+
+
+class NodeWithDriver:
+    """A perception node with its own driver, shown one image after the other.
+
+    golden: models that the driver has, too. executable: the node's; it publishes messages of the type `kind`
+    on ~/`topic`. models: where it and the driver have their models. parameters: of the node.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        start_node: Callable[..., NodeProcess],
+        golden: ModelFolder,
+        executable: str,
+        kind: Any,
+        topic: str,
+        *,
+        name: str,
+        backend: str,
+        models: Path,
+        **parameters: Any,
+    ) -> None:
+        from sensor_msgs.msg import Image
+
+        self._graph, self._start_node, self._name = graph, start_node, name
+        self._backend, self._model_dirs = backend, [str(models), str(golden.path)]
+        self._second = 100_000
+        self.start_driver()
+        self.results: list[Any] = graph.collect(kind, f"/{name}/{topic}")
+        self._images = graph.node.create_publisher(Image, f"/{name}_camera", 10)
+        self._executable = executable
+        self._parameters = {"driver": f"{name}_driver", "model_dir": models} | parameters
+        self.start_node_process()
+        graph.spin_until(lambda: self._images.get_subscription_count() == 1)
+
+    def start_node_process(self, **parameters: Any) -> None:
+        """Start the perception node, or restart it after it was killed, with these changes."""
+        self.process = self._start_node(
+            "edgetpu_perception",
+            self._executable,
+            *("-r", f"__node:={self._name}", "-r", f"image:=/{self._name}_camera"),
+            **self._parameters | parameters,
+        )
+
+    def start_driver(self) -> None:
+        """Start the driver, or restart it after it was killed."""
+        self.driver = self._start_node(
+            "edgetpu_driver",
+            "edgetpu_node",
+            *("-r", f"__node:={self._name}_driver"),
+            backend=self._backend,
+            model_dirs=self._model_dirs,
+        )
+
+    def call(self, kind: Any, service: str, **request: Any) -> Any:
+        """Call a service of the node."""
+        return self._graph.call(kind, f"/{self._name}/{service}", **request)
+
+    def call_at_once(self, kind: Any, service: str, requests: list[dict[str, Any]]) -> list[Any]:
+        """Send several requests to a service of the node before it answers the first."""
+        return self._graph.call_at_once(kind, f"/{self._name}/{service}", requests)
+
+    def look(self, image_of: Callable[[int], Any]) -> Any:
+        """What comes of the next image that the node works on; `image_of` makes it for a stamp, s."""
+        first = self._second = self._second + 1
+
+        def answered() -> bool:
+            self._second += 1
+            self._images.publish(image_of(self._second))
+            self._graph.spin_for(0.05)
+            return any(result.header.stamp.sec >= first for result in self.results)
+
+        self._graph.spin_until(answered)
+        return next(result for result in self.results if result.header.stamp.sec >= first)
+
+    @contextlib.contextmanager
+    def watching(self, image_of: Callable[[int], Any]) -> Iterator[None]:
+        """Show it images from another thread; `results` are theirs only."""
+        stop = threading.Event()
+
+        def publish() -> None:
+            while not stop.wait(0.005):
+                self._second += 1
+                self._images.publish(image_of(self._second))
+
+        self.results.clear()
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            publisher.join()
+
+    def next_result(self) -> Any:
+        """While it is watching: the first result of an image that is shown after this call."""
+        shown = self._second
+
+        def answers() -> list[Any]:
+            return [result for result in self.results if result.header.stamp.sec > shown]
+
+        self._graph.spin_until(lambda: bool(answers()))
+        return answers()[0]
