@@ -68,10 +68,10 @@ types: setup
 
 pytest: setup
 	@echo "[test] unit and graph tests (pytest)"
-	# Many tests wait for processes, so four at a time where pytest-xdist is there; a file stays together, and
+	# Many tests wait for processes, so three at a time where pytest-xdist is there; a file stays together, and
 	# the folder with the longest files comes first, so that none of them is left to the end. A process that
 	# crashes ends the run: with another in its place pytest-xdist may wait for ever.
-	parallel=$$($(RUN) python3 -c 'import xdist; print("-n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0")' 2>/dev/null || true)
+	parallel=$$($(RUN) python3 -c 'import xdist; print("-n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0")' 2>/dev/null || true)
 	$(RUN) python3 -m pytest $$parallel
 
 bench: setup ## measure the driver; results go to build/bench/results.json

@@ -135,9 +135,8 @@ class HeadingHold(Controller):
 
     def command(self, now: float) -> Velocity | None:
         """Return the velocity from now on; None while nothing is requested and the robot stands. now: s."""
-        if (
-            self._is_set_back(now) or self._stamp - now > self.timeout
-        ):  # a stamp far ahead hides all later ones
+        # A stamp far ahead hides all later ones.
+        if self._is_set_back(now) or self._stamp - now > self.timeout:
             self.target, self._asked, self._stamp = None, STANDSTILL, -math.inf
         seconds = self._advance(now)
         self._forget_what_is_old(now)

@@ -38,6 +38,14 @@ from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 PATIENCE = 60.0
 """Seconds to wait for the page: the machine may be loaded."""
+_PROGRAM = f"""
+import sys
+from edgetpu_driver.node_kit.process_entry import run_node
+from edgetpu_driver.node_kit.process import spin
+spin.STOP_DEADLINE = {PATIENCE}
+sys.exit(run_node("dashboard"))
+"""
+"""The dashboard, with time to stop: the tests are about its page."""
 SIZES = {"wide": (1500, 950), "phone": (390, 844)}
 """Of the page, px."""
 
@@ -59,14 +67,11 @@ class Dashboard:
     """A dashboard in a separate process."""
 
     def __init__(self, *parameters: str) -> None:
-        from ament_index_python.packages import get_package_prefix
-
         self.port = free_port()
-        path = Path(get_package_prefix("edgetpu_dashboard")) / "lib/edgetpu_dashboard/dashboard"
         settings = [part for each in (f"port:={self.port}", *parameters) for part in ("-p", each)]
         paths = [os.environ.get("PYTHONPATH", ""), str(LIVE_TOOLS)]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        self._command = [str(path), "--ros-args", *settings]
+        self._command = [sys.executable, "-c", _PROGRAM, "--ros-args", *settings]
         self._environment = environment
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (as long as the tests)
         self.start()
@@ -78,7 +83,7 @@ class Dashboard:
     def stop(self) -> None:
         """Stop the process, which must end in good order."""
         self._process.send_signal(signal.SIGINT)
-        assert self._process.wait(10.0) == 0
+        assert self._process.wait(PATIENCE) == 0
         self._log.seek(0)
         sys.stderr.write(self._log.read())
 
@@ -199,7 +204,8 @@ def choose(browser: Any, name: str, option: str) -> None:
 
 def upload(browser: Any, name: str, path: Path) -> None:
     """Give a file to an upload."""
-    chooser = browser.find_element(By.CSS_SELECTOR, f"[data-id={name}] input[type=file]")
+    field = f"[data-id={name}] input[type=file]"
+    (chooser,) = wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, field))
     chooser.send_keys(str(path))
 
 
