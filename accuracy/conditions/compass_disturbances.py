@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.conditions.moving_objects import TEXTURED
 from accuracy.plain_compass import lucas_kanade
 from accuracy.scenes import photographs
 from accuracy.scenes.compass_scenes import Clip, Crossing, HardTurn, static_camera
 from accuracy.scenes.panoramas import PHOTOGRAPHS, available
+from accuracy.scenes.photographs import TEXTURED
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from measured_figures.row import Row

@@ -13,14 +13,11 @@ from numpy.typing import NDArray
 
 from accuracy.scenes import photographs
 from accuracy.scenes.flow_scenes import interpolated
-from accuracy.scenes.photographs import as_pixels
+from accuracy.scenes.photographs import TEXTURED, as_pixels
 from edgetpu_perception.optical_flow.optical_flow import OpticalFlow
 from measured_figures.row import Row
 
 WIDTH, HEIGHT = 320, 240
-
-TEXTURED = tuple(name for name in photographs.DEVELOPMENT if name not in ("moon", "page", "rocket"))
-"""Photographs with texture everywhere. The others are mostly flat, so that an object would be most of it."""
 
 FINE = 3
 """Texels of a scene to a px of its picture, along each axis."""

@@ -12,10 +12,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.conditions.moving_objects import TEXTURED
 from accuracy.scenes import photographs
 from accuracy.scenes.panoramas import orientation, pinhole
-from accuracy.scenes.photographs import as_pixels
+from accuracy.scenes.photographs import TEXTURED, as_pixels
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.visual_compass.rotations import to_matrix, to_vector
 

@@ -28,6 +28,9 @@ DEVELOPMENT = (
 )
 """Names in skimage.data; constants of the algorithms were chosen on these."""
 
+TEXTURED = tuple(name for name in DEVELOPMENT if name not in ("moon", "page", "rocket"))
+"""Photographs with texture everywhere. The others are mostly flat, so that an object would be most of it."""
+
 HELD_OUT = ("cell", "clock", "hubble_deep_field", "immunohistochemistry", "text")
 """Names in skimage.data on which no constants were chosen, unless a protocol says so."""
 

@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from testdata.patience import PATIENCE
+
 LIVE_TOOLS = Path(__file__).parents[2] / "build" / "live_tools"
 if LIVE_TOOLS.is_dir():
     sys.path.append(str(LIVE_TOOLS))
@@ -36,8 +38,6 @@ from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-PATIENCE = 60.0
-"""Seconds to wait for the page: the machine may be loaded."""
 _PROGRAM = f"""
 import sys
 from edgetpu_driver.node_kit.process_entry import run_node
