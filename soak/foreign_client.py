@@ -20,6 +20,7 @@ from rclpy.qos import QoSProfile
 
 from edgetpu_msgs.msg import Priority, Tensor
 from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetWeights
+from soak.chaos.chaos_schedule import has_light_load
 from soak.checks.request_checks import judge_refusal
 from soak.outcome_journal import Journal, Judgement, Outcome
 
@@ -46,6 +47,15 @@ class ClientRun:
     seed: int
     period: float
     """Seconds after which requests that were answered are replaced by others."""
+    begin: float
+    """Monotonic time at which the run began."""
+    seconds: float
+    """Planned duration of the run, s."""
+
+    @property
+    def has_light_load(self) -> bool:
+        """See `chaos_schedule.has_light_load`."""
+        return has_light_load(time.monotonic() - self.begin, self.seconds)
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ class ForeignClient(Node):
         self.loaded = False
         self._loads = 0
         self._file = model
-        self._journal = run.journal
+        self._run, self._journal = run, run.journal
         self._pending: deque[_Pending] = deque()
         self._pause_until = 0.0
         self._depth = 2
@@ -120,7 +130,8 @@ class ForeignClient(Node):
         # Usually a few requests at once, sometimes many.
         if self.random.random() < 0.02:
             self._depth = int(self.random.choice([1, 2, 4, 8, 25]))
-        for _ in range(self._depth - len(self._pending)):
+        depth = 1 if self._run.has_light_load else self._depth
+        for _ in range(depth - len(self._pending)):
             self.next_request()
 
     def close(self) -> None:

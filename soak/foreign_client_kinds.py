@@ -218,9 +218,10 @@ CLIENTS: Mapping[str, Callable[[ClientRun], ForeignClient]] = {
 def main() -> int:
     """Run the client KIND until a signal; the other arguments are those of ClientRun, then ROS arguments."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the outcomes are to be written
-    kind, journal, models, seed, period = sys.argv[1:6]
-    rclpy.init(args=sys.argv[6:])
-    node = CLIENTS[kind](ClientRun(Journal(Path(journal)), Path(models), int(seed), float(period)))
+    kind, journal, models, seed = sys.argv[1:5]
+    period, begin, seconds = map(float, sys.argv[5:8])
+    rclpy.init(args=sys.argv[8:])
+    node = CLIENTS[kind](ClientRun(Journal(Path(journal)), Path(models), int(seed), period, begin, seconds))
     with contextlib.suppress(KeyboardInterrupt, ExternalShutdownException):
         rclpy.spin(node)
     node.close()

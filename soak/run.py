@@ -53,7 +53,7 @@ def run(options: Options) -> Findings:
     executor.add_node(node)
     processes = Processes(options.output / "logs", stage.environment)
     try:
-        for command in stage.commands():
+        for command in stage.commands(options.seconds):
             processes.start(command)
         return _Run(options, stage, processes, node, executor).result()
     finally:

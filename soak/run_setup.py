@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,12 +103,16 @@ class Stage:
     def _progress(self) -> Path:
         return self.output / "images_done"
 
-    def commands(self) -> list[Command]:
-        """All processes: the driver first, the sources of images last."""
+    def commands(self, seconds: float) -> list[Command]:
+        """All processes of a run that begins now: the driver first, the sources of images last.
+
+        seconds: planned duration of the run.
+        """
+        times = str(time.monotonic()), str(seconds)
         return [
             self._driver(),
             *(self._node(name) for name in (*CAMERAS, *MATRIX_TOPICS)),
-            *(self._client(kind, number) for number, kind in enumerate(CLIENTS)),
+            *(self._client(kind, number, times) for number, kind in enumerate(CLIENTS)),
             Command(
                 RESULT_CHECKER,
                 (*self._python("result_checker"), *self._stamps(RESULT_CHECKER)),
@@ -125,11 +129,12 @@ class Stage:
         path = find_executable(node_table()[name].package, name)
         return Command(name, (str(path), *self._ros(name)))
 
-    def _client(self, kind: str, number: int) -> Command:
+    def _client(self, kind: str, number: int, times: Sequence[str]) -> Command:
         period = str(_SIMULATED_CLIENT_PERIOD if self.images else _CLIENT_PERIOD)
         models = self.output / "ros_home" / "edgetpu" / "models"
-        arguments = (kind, str(self.journal(f"client_{kind}")), str(models), str(self.seed + number), period)
-        return Command(f"client_{kind}", (*self._as_node("foreign_client_kinds"), *arguments), is_node=False)
+        arguments = (kind, str(self.journal(f"client_{kind}")), str(models), str(self.seed + number))
+        command = (*self._as_node("foreign_client_kinds"), *arguments, period, *times)
+        return Command(f"client_{kind}", command, is_node=False)
 
     def _stamps(self, process: str) -> tuple[str, ...]:
         return str(self.journal(process)), str(self.start_ns), str(self.period_ns)

@@ -13,7 +13,7 @@ import pytest
 from edgetpu_driver.matrix.matmul import MatMul
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.weights.weight_request import WeightRequest
-from soak.chaos.chaos_schedule import Kind, is_quiet, make_schedule, quiet_ends
+from soak.chaos.chaos_schedule import Kind, has_light_load, is_quiet, make_schedule, quiet_ends
 from soak.checks.matrix_checks import (
     PEAK_BIN,
     SETTLED_STEPS,
@@ -335,6 +335,13 @@ def test_a_journal_gives_back_what_was_added(tmp_path: Path):
     assert notes == [Note(101.0, 102.0, Outcome.WRONG, "invoke: 1 of 4")]
 
 
+@pytest.mark.parametrize(
+    ("time", "light"), [(0.0, False), (52.0, False), (53.5, True), (65.0, True), (66.0, False), (295.0, True)]
+)
+def test_the_load_is_light_before_the_end_of_each_quiet_turn(time, light):
+    assert has_light_load(time, 300.0) is light
+
+
 def test_a_seed_gives_one_schedule_without_actions_in_the_quiet():
     nodes = ["edgetpu", "looming"]
     schedule = make_schedule(5, 300.0, 3, nodes, nodes)
@@ -350,7 +357,7 @@ def test_the_processes_of_a_run_are_modules_that_exist(tmp_path: Path) -> None:
     from soak.run_setup import Stage
 
     stage = Stage(tmp_path, tmp_path, sticks=1, seed=0, images=0, start_ns=0, environment={})
-    lines = [command.arguments for command in stage.commands()]
+    lines = [command.arguments for command in stage.commands(10.0)]
     modules = {line[2] for line in lines if line[1] == "-m"}
     modules |= {line[3] for line in lines if line[2] == "soak.node_settings"}
     assert len(modules) == 5

@@ -16,6 +16,10 @@ END_SECONDS = 20.0
 BUSY_SECONDS, QUIET_SECONDS = 30.0, 15.0
 """Lengths of alternating turns with and without actions, s; a failure in a quiet turn is not excused."""
 
+LIGHT_LOAD_SECONDS = 12.0
+"""Time at the end of a quiet turn with a light load, s: six in which the backlog of a saturated computer is
+done, and six in which every node has to publish."""
+
 
 class Kind(Enum):
     """What an action does; its arguments are in brackets."""
@@ -138,6 +142,14 @@ def is_quiet(time: float, seconds: float) -> bool:
     if not START_SECONDS <= time < seconds - END_SECONDS:
         return True
     return (time - START_SECONDS) % (BUSY_SECONDS + QUIET_SECONDS) >= BUSY_SECONDS
+
+
+def has_light_load(time: float, seconds: float) -> bool:
+    """Whether clients are to send one request at a time: shortly before the end of each quiet turn.
+
+    Otherwise they send more than the computer can do, and a node that is silent may only be waiting its turn.
+    """
+    return any(end - LIGHT_LOAD_SECONDS <= time for end in quiet_ends(seconds) if time <= end)
 
 
 def quiet_begins(seconds: float) -> list[float]:
