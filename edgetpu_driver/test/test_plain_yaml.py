@@ -15,6 +15,11 @@ def test_plain_values_are_read() -> None:
     }
 
 
+def test_values_may_be_nested() -> None:
+    assert parse_yaml("[" * 60 + "]" * 60 + "\n") is not None
+    assert parse_yaml("- " * 60 + "1") is not None
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -26,7 +31,9 @@ def test_plain_values_are_read() -> None:
         ('!!int ""', "string index out of range"),
         ("!!timestamp x", "'NoneType' object has no attribute 'groupdict'"),
         ("!!python/object:os.system x", "could not determine a constructor"),
-        ("[" * 10_000, "maximum recursion depth exceeded"),
+        ("[" * 10_000, "expected at most 64 levels"),
+        ("- " * 10_000, "expected at most 64 levels"),
+        ("{a: " * 10_000, "expected at most 64 levels"),
         ("[a", "while parsing a flow sequence"),
         (b"caf\xe9", "unacceptable character"),
     ],

@@ -16,8 +16,24 @@ _INTEGER_BITS = 64
 """Of unsigned integers, and of signed ones. Given by ROS: no field of a message takes more."""
 
 
+_MAX_LEVELS = 64
+"""Most values around a value. PyYAML takes time proportional to the square of the levels; files have a few."""
+
+
 class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
-    """SafeLoader without aliases and without integers that no field holds."""
+    """SafeLoader without aliases, deep nesting, and integers that no field holds."""
+
+    def fetch_flow_collection_start(self, token_class: Any) -> None:
+        self._check_levels()
+        super().fetch_flow_collection_start(token_class)
+
+    def add_indent(self, column: int) -> bool:
+        self._check_levels()
+        return bool(super().add_indent(column))
+
+    def _check_levels(self) -> None:
+        if self.flow_level + len(self.indents) >= _MAX_LEVELS:
+            raise yaml.YAMLError(f"expected at most {_MAX_LEVELS} levels")
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
