@@ -279,7 +279,7 @@ class Robot:
 
 STEP = 0.01
 """s."""
-SEEDS = 10
+SEEDS = 4
 """Drives of each kind; gaps of 100 of a kind have a standard deviation of at most 0.007 m."""
 
 

@@ -17,7 +17,7 @@ _INTEGER_BITS = 64
 
 
 _MAX_LEVELS = 64
-"""Most values around a value. PyYAML takes time proportional to the square of the levels; files have a few."""
+"""Most values around a value: PyYAML needs a time proportional to the square of it. Files have a few."""
 
 
 class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
