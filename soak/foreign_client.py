@@ -26,8 +26,8 @@ from soak.outcome_journal import Journal, Judgement, Outcome
 
 LOST_AFTER = 30.0
 """Seconds without an answer after which a request counts as lost."""
-_LOST_AT_THE_END = 10.0
-"""The same at the end of a run, which has no actions."""
+_LOST_AT_LIGHT_LOAD = 10.0
+"""The same at the end of a run, which has no actions and a light load unless it is interrupted."""
 _RESPONSES = 1000
 """Depth of the queues of responses: the middleware brings a client the answers to all clients of a service,
 and the default of 10 loses some."""
@@ -55,7 +55,7 @@ class ClientRun:
     @property
     def has_light_load(self) -> bool:
         """See `chaos_schedule.has_light_load`."""
-        return has_light_load(time.monotonic() - self.begin, self.seconds)
+        return has_light_load(min(time.monotonic() - self.begin, self.seconds), self.seconds)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class ForeignClient(Node):
 
     def close(self) -> None:
         """Count the requests without an answer."""
-        self._count_lost(_LOST_AT_THE_END)
+        self._count_lost(_LOST_AT_LIGHT_LOAD if self._run.has_light_load else LOST_AFTER)
         self._journal.flush(now=True)
 
     def _count_lost(self, seconds: float) -> None:

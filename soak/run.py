@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from rclpy.executors import ExternalShutdownException
 
 from soak.chaos.chaos import Chaos
 from soak.chaos.chaos_schedule import make_schedule
@@ -90,7 +93,19 @@ class _Run:
         self._begin = self._next_sample = time.monotonic()
 
     def result(self) -> Findings:
-        """Run to the end."""
+        """Run to the end, or until it is interrupted."""
+        with contextlib.suppress(KeyboardInterrupt, ExternalShutdownException):
+            self._run()
+        end = time.monotonic()
+        if end - self._begin < self._options.seconds and not self._is_over():
+            print(f"[soak] interrupted after {(end - self._begin) / 60:.1f} min", flush=True)
+        self._journal.flush(now=True)
+        self._processes.stop()
+        time_ = Interval(self._begin, end)
+        journals, planned = self._stage.journals(), self._options.seconds
+        return gather(journals, time_, planned, self._samples, self._chaos, self._processes)
+
+    def _run(self) -> None:
         while time.monotonic() - self._begin < self._options.seconds and not self._is_over():
             self._executor.spin_once(_STEP)
             self._chaos.step()
@@ -102,12 +117,6 @@ class _Run:
             if time.monotonic() >= self._next_sample:
                 self._next_sample += _SAMPLE_PERIOD
                 self._sample()
-        end = time.monotonic()
-        self._journal.flush(now=True)
-        self._processes.stop()
-        time_ = Interval(self._begin, end)
-        journals, planned = self._stage.journals(), self._options.seconds
-        return gather(journals, time_, planned, self._samples, self._chaos, self._processes)
 
     def _is_over(self) -> bool:
         """Whether the run is in simulated time."""

@@ -203,6 +203,14 @@ def test_a_compass_that_says_it_has_lost_its_bearing_is_not_judged():
     assert PerceptionChecks(STAMPS).judge("visual_compass", lost)[0] is Outcome.NOT_JUDGED
 
 
+def test_an_error_that_the_result_tells_is_not_wrong():
+    checks, off = PerceptionChecks(STAMPS), yaw(70) - yaw(20) + 0.03
+    assert checks.judge("visual_compass", result(70, earlier=20, yaw=off, yaw_sigma=0.01))[0] is Outcome.RIGHT
+    assert (
+        checks.judge("visual_compass", result(71, earlier=20, yaw=off, yaw_sigma=0.005))[0] is Outcome.WRONG
+    )
+
+
 def test_looming_is_judged_at_constant_speed_only():
     scene, checks = Driving(), PerceptionChecks(STAMPS)
     steady, turning = 15, 30
