@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import math
+import signal
 import sys
 import time
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import qos_profile_sensor_data
+from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
 
@@ -115,7 +117,8 @@ class Camera(Node):
 
 def main() -> int:
     """Publish as standard input requests, until that ends."""
-    rclpy.init()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its standard input
+    rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     camera = Camera()
     print("ready", flush=True)
     for line in sys.stdin:

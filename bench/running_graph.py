@@ -91,9 +91,10 @@ class Session:
     def __enter__(self) -> Session:
         import rclpy
         from rclpy.executors import SingleThreadedExecutor
+        from rclpy.signals import SignalHandlerOptions
 
         try:
-            rclpy.init()
+            rclpy.init(signal_handler_options=SignalHandlerOptions.NO)  # KeyboardInterrupt ends it
             self._node = rclpy.create_node("bench")
             self._executor = SingleThreadedExecutor()
             self._executor.add_node(self._node)

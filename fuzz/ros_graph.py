@@ -34,6 +34,7 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from rclpy.serialization import serialize_message
+from rclpy.signals import SignalHandlerOptions
 
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
 from fuzz.message_values import MessageValues, class_named
@@ -162,7 +163,7 @@ class GraphFuzzer:
             self._processes = {
                 name: self._held.enter_context(_Process(name, folder, self._backend)) for name in self._names
             }
-            rclpy.init()
+            rclpy.init(signal_handler_options=SignalHandlerOptions.NO)  # KeyboardInterrupt ends it
             self._held.callback(rclpy.try_shutdown)
             self._node: Node = rclpy.create_node("fuzz")
             self._held.callback(self._node.destroy_node)

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rclpy.executors import ExternalShutdownException
-
 from soak.chaos.chaos import Chaos
 from soak.chaos.chaos_schedule import make_schedule
 from soak.outcome_journal import Journal
@@ -45,12 +43,13 @@ def run(options: Options) -> Findings:
     stage = Stage.prepare(options.output, options.sticks, options.seed, options.simulated_hours)
     os.environ.update(stage.environment)
     import rclpy
+    from rclpy.signals import SignalHandlerOptions
 
     # It takes many answers in a round: the middleware brings a client those to all clients of a service, and
     # rclpy's executor takes one a round, so that its own are pushed out of the queue in between.
     from edgetpu_driver.node_kit.executor.executor import make_executor
 
-    rclpy.init()
+    rclpy.init(signal_handler_options=SignalHandlerOptions.NO)  # KeyboardInterrupt ends it
     node = rclpy.create_node("soak_chaos")
     executor = make_executor()
     executor.add_node(node)
@@ -94,7 +93,7 @@ class _Run:
 
     def result(self) -> Findings:
         """Run to the end, or until it is interrupted."""
-        with contextlib.suppress(KeyboardInterrupt, ExternalShutdownException):
+        with contextlib.suppress(KeyboardInterrupt):
             self._run()
         end = time.monotonic()
         if end - self._begin < self._options.seconds and not self._is_over():

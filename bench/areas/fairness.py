@@ -63,13 +63,14 @@ class _TimedClient:
 
     def __init__(self) -> None:
         import rclpy
+        from rclpy.signals import SignalHandlerOptions
         from std_srvs.srv import Trigger
 
         from edgetpu_driver.node_kit.executor.executor import make_executor
         from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
         from edgetpu_msgs.srv import Invoke, LoadModel
 
-        rclpy.init()
+        rclpy.init(signal_handler_options=SignalHandlerOptions.NO)  # KeyboardInterrupt ends it
         self._node = rclpy.create_node(TIMED_CLIENT)
         self._executor = make_executor()
         self._executor.add_node(self._node)
