@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -91,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if problem:
         print(f"[drive] {problem}", file=sys.stderr)
         return EXIT_ERROR
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _run(options)
     except (DriveError, GraphError) as error:

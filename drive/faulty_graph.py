@@ -25,9 +25,13 @@ class FaultyGraph:
         parameters = driver.command()[1:]  # after the executable
         runner = sys.executable, "-m", "soak.node_settings"
         on_virtual_stick = (*runner, "soak.driver_process", "1", *parameters)
-        self._running.start(Command(driver.name, on_virtual_stick, reads_input=True))
-        for node in nodes:
-            self._running.start(Command(node.name, tuple(node.command())))
+        try:
+            self._running.start(Command(driver.name, on_virtual_stick, reads_input=True))
+            for node in nodes:
+                self._running.start(Command(node.name, tuple(node.command())))
+        except BaseException:
+            self._running.stop()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -12,6 +12,7 @@ from geometry_msgs.msg import Twist
 from nav_msgs.msg import Odometry
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import qos_profile_sensor_data
+from rclpy.signals import SignalHandlerOptions
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
@@ -31,6 +32,8 @@ BASE_TIMEOUT = 0.5
 """Seconds; cmd_vel_timeout of ros2_control's diff_drive_controller."""
 START_SECONDS = 60.0
 """Real time that the nodes have for their first results."""
+TICK = 0.05
+"""Most seconds to wait in rclpy at a time: Python's signal handlers run only between two waits."""
 
 
 class DriveError(EdgeTpuError):
@@ -46,7 +49,8 @@ class SimulatedRobot:
 
     def __init__(self, cmd_vel: str) -> None:
         """cmd_vel: topic of the velocities that the robot obeys."""
-        rclpy.init()
+        # With rclpy's handlers a signal would end the context in the middle of a step.
+        rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
         self.node = rclpy.create_node("simulated_robot")
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(self.node)
@@ -86,7 +90,7 @@ class SimulatedRobot:
         """Leave the graph."""
         self._executor.shutdown()
         self.node.destroy_node()
-        rclpy.try_shutdown()  # a signal has done it already
+        rclpy.shutdown()
 
     @property
     def world(self) -> World:
@@ -203,7 +207,7 @@ class SimulatedRobot:
             left = end - time.monotonic()
             if left <= 0:
                 return False
-            self._executor.spin_once(timeout_sec=left)
+            self._executor.spin_once(timeout_sec=min(left, TICK))
         return True
 
     def _header(self) -> Header:

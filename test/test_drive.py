@@ -6,8 +6,10 @@ import base64
 import io
 import math
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from PIL import Image
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
-from drive.__main__ import EXIT_ERROR, SCENARIOS, main, usual
+from drive.__main__ import EXIT_ERROR, EXIT_INTERRUPTED, SCENARIOS, main, usual
 from drive.film import Film
 from drive.report import write_report
 from drive.scenario import Outcome
@@ -35,6 +37,7 @@ from edgetpu_control.velocity import VelocityLimits
 from edgetpu_control.visual_servo import ServoGains, Target, VisualServo
 from edgetpu_msgs.msg import Heading, TimeToContact
 from measured_figures.row import Row
+from testdata.patience import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 
@@ -300,6 +303,29 @@ class TestAWorld:
         world.step(0.1, 0.0, 0.0)
         assert world.gap(0) == pytest.approx(3.0 - 0.1 - worlds.HULL_RADIUS, abs=1e-3)
         world.close()
+
+
+@needs_mujoco
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_drive_in_a_line(number: signal.Signals, tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "ROS_DOMAIN_ID"}
+    command = [sys.executable, "-m", "drive", "wall", "--output", str(tmp_path)]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "[drive] wall: 5 worlds\n"
+        await_file(tmp_path / "logs" / "wall" / "edgetpu.log")
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, errors) == (EXIT_INTERRUPTED, "[drive] interrupted\n")
+
+
+def await_file(path: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not path.is_file():
+        assert time.monotonic() < deadline, f"no {path}"
+        time.sleep(0.1)
 
 
 @needs_mujoco
