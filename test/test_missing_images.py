@@ -230,6 +230,20 @@ def test_a_parameter_that_the_node_does_not_have_is_reported(
     ]
 
 
+def test_a_parameter_for_all_nodes_is_not_reported_if_another_node_has_a_section_with_it(
+    graph: Any, start_node: Callable[..., Any], models: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "parameters.yaml"
+    path.write_text(
+        "/**:\n  ros__parameters:\n    passes: 2\n"
+        "/**/reservoir:\n  ros__parameters:\n    passes: 4\n"
+        "/**/looming:\n  ros__parameters:\n    wheels: 4\n"
+    )
+    process = start_node(PERCEPTION, "looming", "--params-file", str(path), model_dir=models)
+    graph.spin_until(lambda: "'wheels'" in process.output.rpartition("\n")[0])  # the last warning
+    assert "'passes'" not in process.output
+
+
 def test_a_camera_with_compressed_images_only_is_named(
     graph: Any, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

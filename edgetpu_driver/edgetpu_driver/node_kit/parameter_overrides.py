@@ -37,7 +37,7 @@ def unknown_overrides(
     unknown = [name for name in unknown if not name.startswith("qos_overrides.")]
     if not unknown:
         return []
-    own = set(_names_of_own_sections([*sys.argv, *cli_args]))
+    own = set(_names_of_own_sections(node.get_name(), [*sys.argv, *cli_args]))
     lines = []
     for name in sorted(unknown):
         similar = difflib.get_close_matches(name, declared, 1, _SIMILAR)
@@ -48,8 +48,8 @@ def unknown_overrides(
     return lines
 
 
-def _names_of_own_sections(arguments: Sequence[str]) -> Iterator[str]:
-    """Names of parameters in those sections of the parameter files that are not for all nodes."""
+def _names_of_own_sections(node: str, arguments: Sequence[str]) -> Iterator[str]:
+    """Names of parameters in those sections of the parameter files that end in the name of the node."""
     for option, value in pairwise(arguments):
         if option != "--params-file":
             continue
@@ -57,14 +57,14 @@ def _names_of_own_sections(arguments: Sequence[str]) -> Iterator[str]:
             sections = parse_yaml(read_file(value))
         except (OSError, InputError):
             continue
-        yield from _names(sections)
+        yield from _names(node, sections)
 
 
-def _names(sections: Any) -> Iterator[str]:
+def _names(node: str, sections: Any) -> Iterator[str]:
     if not isinstance(sections, dict):
         return
     for key, section in sections.items():
-        if set(str(key)) <= {"/", "*"} or not isinstance(section, dict):
+        if str(key).rpartition("/")[2] != node or not isinstance(section, dict):
             continue
         parameters = section.get("ros__parameters", {})
         if isinstance(parameters, dict):
