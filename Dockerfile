@@ -25,4 +25,6 @@ RUN source /opt/ros/jazzy/setup.bash \
  && colcon build --cmake-args -DBUILD_TESTING=OFF \
  && sed -i '$i source /workspace/install/setup.bash' /ros_entrypoint.sh
 
+# On SIGTERM, the default, `ros2 launch` would end before its nodes, and the stick would not be shut down.
+STOPSIGNAL SIGINT
 CMD ["ros2", "launch", "edgetpu_ros", "bringup.launch.py", "backend:=virtual"]
