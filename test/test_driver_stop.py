@@ -92,7 +92,7 @@ def test_a_hanging_load_or_inference_does_not_keep_it(hanging: Start, where: str
     process.terminate()
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
-    assert errors.splitlines()[-1] == "did not stop in time; leaving without closing the device"
+    assert errors.splitlines()[-1] == "did not stop in time; ended without closing what was open"
     assert "Traceback" not in errors
 
 
@@ -104,7 +104,7 @@ def test_a_hanging_process_for_litert_ends_with_it(hanging: Start) -> None:
     process.terminate()
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
-    assert errors.splitlines()[-1] == "did not stop in time; leaving without closing the device"
+    assert errors.splitlines()[-1] == "did not stop in time; ended without closing what was open"
     assert ended.poll(10_000)
 
 

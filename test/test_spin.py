@@ -109,7 +109,7 @@ def test_a_callback_that_hangs_does_not_keep_the_process(ticking: Any) -> None:
     process = ticking("time.sleep(600)")
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, errors) == (1, "did not stop in time; leaving without closing the device\n")
+    assert (process.returncode, errors) == (1, "did not stop in time; ended without closing what was open\n")
 
 
 @pytest.mark.parametrize(

@@ -93,5 +93,5 @@ def say(line: str) -> None:
 
 def _give_up() -> None:
     _giving_up.acquire()  # two limits may pass at once: one of them reports it and ends the process
-    say("did not stop in time; leaving without closing the device")
+    say("did not stop in time; ended without closing what was open")
     os._exit(EXIT_FAILURE)
