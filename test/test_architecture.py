@@ -16,6 +16,7 @@ VISION = ROOT / "edgetpu_vision" / "edgetpu_vision"
 CONTROL = ROOT / "edgetpu_control" / "edgetpu_control"
 DASHBOARD = ROOT / "edgetpu_dashboard" / "edgetpu_dashboard"
 PACKAGES = DRIVER, PERCEPTION, MATRIX, VISION, CONTROL, DASHBOARD
+ACCURACY = ROOT / "accuracy"
 TOOLS = tuple(ROOT / name for name in ("accuracy", "bench", "demo", "drive", "fuzz", "soak"))
 
 ROS = (
@@ -114,6 +115,8 @@ FORBIDDEN = {
         "edgetpu_control",
         "edgetpu_dashboard",
     ),
+    ACCURACY / "scenes": ("accuracy.areas", "accuracy.conditions"),
+    ACCURACY / "conditions": ("accuracy.areas",),
 }
 
 ROS_PARTS = (DRIVER / "node_kit", *(package / "nodes" for package in PACKAGES))

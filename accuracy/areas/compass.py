@@ -12,9 +12,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.areas.flow import GABOR, ExactFeatures
+from accuracy.areas.flow import GABOR
 from accuracy.conditions import compass_disturbances, compass_drone, compass_swings, compass_walk
 from accuracy.engines import open_engine
+from accuracy.exact_features import ExactFeatures
 from accuracy.plain_compass import lucas_kanade
 from accuracy.scenes.compass_scenes import SETTLED
 from accuracy.scenes.panoramas import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from accuracy.conditions import moving_objects
 from accuracy.engines import open_engine
+from accuracy.exact_features import ExactFeatures
 from accuracy.scenes import flow_scenes as scenes
 from accuracy.scenes.flow_scenes import POOLED, Pair
 from accuracy.scenes.photographs import DEVELOPMENT
-from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
 from measured_figures.row import Row
@@ -28,30 +28,6 @@ HIT = 0.25
 """Largest error of a hit along each axis, in pooled px."""
 
 CHANGED_LIGHT = scenes.Disturbance(noise=4.0, gain=0.2, offset=20.0)
-
-
-class ExactFeatures:
-    """The graph of features in float64, without rounding and clipping."""
-
-    _WIDE = 1000.0
-    """Factor on the steps of the graph, so that none reaches the end of the range."""
-
-    def __init__(self) -> None:
-        side = scenes.WINDOW
-        inner = side - 2 * features.BORDER
-        self.inputs = (TensorSpec("image", (1, side, side, 1), np.dtype(np.uint8), 1.0, 0),)
-        scale = features.SCALE * self._WIDE
-        self.outputs = (TensorSpec("features", (1, inner, inner, 3), np.dtype(np.int8), scale, 0),)
-        self._band, self._derivatives = features.kernels()
-
-    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Features of one image, in fractional steps."""
-        image = inputs["image"][0, :, :, 0].astype(np.float64)
-        band = cv2.filter2D(image, -1, self._band)
-        planes = [cv2.filter2D(band, -1, kernel) for kernel in self._derivatives]
-        inside = slice(features.BORDER, -features.BORDER)
-        steps = np.stack(planes, axis=-1)[inside, inside] * np.array(features.GAINS[:3])
-        return {"features": steps[np.newaxis] / self.outputs[0].scale}
 
 
 @dataclass(frozen=True)

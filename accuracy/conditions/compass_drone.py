@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.areas.flow import ExactFeatures
 from accuracy.engines import open_engine
+from accuracy.exact_features import ExactFeatures
 from accuracy.plain_compass import dense_flow, lucas_kanade
 from accuracy.scenes.compass_scenes import SETTLED
 from accuracy.scenes.drone_scenes import FRAME_RATE, Flight, FlightClip

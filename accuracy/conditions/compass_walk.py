@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.areas.flow import ExactFeatures
+from accuracy.exact_features import ExactFeatures
 from accuracy.plain_compass import lucas_kanade
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_perception.images.pinhole import Pinhole
