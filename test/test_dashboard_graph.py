@@ -177,6 +177,7 @@ def test_a_parameter_is_shown_with_description_limits_and_value(graph: Any, call
 def test_a_parameter_is_set_as_it_was_typed(graph: Any, calls: GraphCalls) -> None:
     assert result_of(graph, calls.set_parameter("camera", "frame_rate", "20", 30.0)) == 20.0
     assert parameter(graph, calls, "camera", "frame_rate").value == 20.0
+    assert result_of(graph, calls.set_parameter("camera", "frame_rate", "30", 20.0)) == 30.0
 
 
 def test_what_a_node_refuses_is_told_in_its_words(graph: Any, calls: GraphCalls) -> None:
@@ -224,9 +225,15 @@ def test_a_dashboard_that_stops_says_so(graph: Any) -> None:  # noqa: ARG001 - r
             asyncio.run(GraphCalls(SimpleNamespace(executor=executor), str).in_executor(list))
 
 
-def test_a_colour_is_set(graph: Any, calls: GraphCalls) -> None:
+def test_a_colour_is_set(graph: Any, view: GraphView, calls: GraphCalls) -> None:
+    await_nodes(graph, view)
+    # A tracker refuses colours until its model is loaded, which its first result shows.
+    refresh_until(graph, view, lambda: bool(view.nodes["spot_tracker"].log.count))
     assert result_of(graph, calls.set_color("spot_tracker", (200, 20, 20))) == (
         "tracks the colour (200, 20, 20)"
+    )
+    assert result_of(graph, calls.set_color("spot_tracker", (255, 255, 255))) == (
+        "tracks what is bright, as (255, 255, 255) is grey"
     )
 
 
