@@ -7,14 +7,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from edgetpu_control.distance_filter import SLOWEST, Contact, DistanceFilter
-from edgetpu_control.velocity import (
-    STANDSTILL,
-    Deadband,
-    Velocity,
-    VelocityHistory,
-    VelocityLimits,
-    VelocityRamp,
-)
+from edgetpu_control.robot_motion import RobotMotion
+from edgetpu_control.velocity import STANDSTILL, Deadband, Velocity, VelocityLimits, VelocityRamp
 from edgetpu_driver.errors import InputError
 
 MEASURED_OVER = 0.2
@@ -23,9 +17,6 @@ MEASURED_OVER = 0.2
 _RUNAWAY = 2.0
 """Share of the limits beyond which odometry is wrong: the robot is told to stay within them, and overshoots
 less."""
-
-_WIDTH_IN_SIGMAS = math.sqrt(12)
-"""Width of a uniform distribution over its standard deviation."""
 
 
 class Restriction(Enum):
@@ -80,6 +71,30 @@ SIZE_RELEASE = 0.9
 """Share of `stop_size` below which a robot that a detection stopped drives on; exceeds the noise of boxes."""
 
 
+class _Input(Enum):
+    """What the guard hears of, each at its own times."""
+
+    REQUEST = "a requested velocity"
+    IMAGE = "a measured growth"
+    APPROACH = "a growth that a standing robot sees, of something that moves"
+    DETECTION = "the height of the largest detected object"
+    ODOMETRY = "a measured velocity"
+
+
+@dataclass(frozen=True)
+class _Detection:
+    """The largest detected object, and what it led to."""
+
+    height: float = 0.0
+    """As a share of the image's; 0: there is none."""
+    stops: bool = False
+    """Whether the robot stands because of it."""
+
+    def judged(self, stop_size: float) -> _Detection:
+        """The same object, with whether the robot stands: it stays until the object is clearly smaller."""
+        return replace(self, stops=self.height >= stop_size * (SIZE_RELEASE if self.stops else 1))
+
+
 class ContactGuard:
     """Passes on a velocity with its forward speed limited so that the robot can stop in time.
 
@@ -101,67 +116,64 @@ class ContactGuard:
         self.settings = settings
         self.limits = limits
         self.deadband = Deadband()
-        """The latest returned velocity."""
         self.timeout = timeout
         self.restriction = Restriction.NO_COMMAND
         self.distance = DistanceFilter()
         """From the camera; see DistanceFilter."""
         self._needs_detections, self._needs_odometry = detections, odometry
         self._ramp = VelocityRamp()
-        self._told, self._braking = VelocityHistory(), VelocityHistory()
-        """Velocities of a robot that obeys at once, and of one that brakes as slowly as it may."""
-        self._lag = 0.0
-        """Delay, s, of the second one at most."""
+        """At the velocity that was returned last."""
+        self._motion = RobotMotion()
         self._asked = STANDSTILL
-        self._asked_at = self._seen_at = self._detected_at = self._approached_at = -math.inf
-        self._driven_at = self._given_at = -math.inf
+        self._detection = _Detection()
+        self._latest = dict.fromkeys(_Input, -math.inf)
+        """When each input came last, s; of images and detections, the stamp."""
+        self._given_at = -math.inf
         self._now = -math.inf
-        self._size = 0.0
+        """Time up to which the way driven has been subtracted from the distance, s."""
         self._turned = 0.0
-        self._stopped = self._stopped_by_detection = False
+        """Angle since something approached last, rad."""
+        self._stopped = False
+        """Whether the robot stands because of the distance."""
 
     def ask(self, velocity: Velocity, now: float) -> None:
         """Take the requested velocity; one that is not plausible is ignored. now: s."""
         if velocity.is_plausible:
-            self._asked, self._asked_at = velocity, now
+            self._asked, self._latest[_Input.REQUEST] = velocity, now
 
     def drive(self, velocity: Velocity, now: float) -> bool:
         """Take the velocity that the robot's odometry measured; False: far beyond the limits, so ignored."""
         linear, angular = _RUNAWAY * self.limits.linear, _RUNAWAY * self.limits.angular
         if not (abs(velocity.linear) <= linear and abs(velocity.angular) <= angular):  # NaN is neither
             return False
-        self._lag, self._driven_at = 0.0, now
-        self._told.add(now, velocity)
-        self._braking.add(now, velocity)
+        self._latest[_Input.ODOMETRY] = now
+        self._motion.measured(velocity, now)
         return True
 
     def follow(self, velocity: Velocity, now: float) -> None:
-        """Take the velocity that the robot was given; it counts while there is no recent odometry.
-
-        The robot reacts at any time within its reaction time, and brakes with its deceleration, or harder.
-        """
-        if now - self._driven_at <= self.timeout or not velocity.is_plausible:
+        """Take the velocity that the robot was given; it counts while there is no recent odometry."""
+        if self._is_recent(_Input.ODOMETRY, now) or not velocity.is_plausible:
             return
-        self._lag = self.settings.reaction_time
-        since, before = self._braking.latest
-        if since == self._driven_at:  # measured, when it did not brake yet
-            since = now
-        braked = before.linear - self.settings.deceleration * max(now - since, 0.0)
-        self._told.add(now, velocity)
-        self._braking.add(now, replace(velocity, linear=max(velocity.linear, braked)))
+        self._motion.given(
+            velocity,
+            now,
+            measured_at=self._latest[_Input.ODOMETRY],
+            reaction_time=self.settings.reaction_time,
+            deceleration=self.settings.deceleration,
+        )
 
     def measure(self, contact: Contact, stamp: float, now: float) -> None:
         """Take the measurement of an image with this stamp, s; one ahead of the clock counts as now."""
         stamp = min(stamp, now)
-        if not contact.is_plausible or stamp <= self._seen_at:
+        if not contact.is_plausible or stamp <= self._latest[_Input.IMAGE]:
             return
         self._advance(now)
-        self._seen_at = stamp
-        speed, sigma = self._speed(stamp)
-        self.distance.measure(contact, stamp, speed, sigma, self._driven(stamp, now)[0])
+        self._latest[_Input.IMAGE] = stamp
+        speed, sigma = self._motion.speed(stamp - MEASURED_OVER, stamp)
+        self.distance.measure(contact, stamp, speed, sigma, self._motion.driven(stamp, now)[0])
         # Growth that a standing robot sees comes from something that moves.
         if contact.approaching and speed < SLOWEST and self._contact_is_near(contact):
-            self._approached_at = stamp
+            self._latest[_Input.APPROACH] = stamp
         if contact.approaching and math.isfinite(self.distance.distance):
             self._turned = 0.0
 
@@ -171,13 +183,14 @@ class ContactGuard:
         NaN is no measurement. stamp: of the image, s; one ahead of the clock counts as now.
         """
         stamp = min(stamp, now)
-        if height >= 0 and stamp > self._detected_at:
-            self._size, self._detected_at = height, stamp
+        if height >= 0 and stamp > self._latest[_Input.DETECTION]:
+            self._detection = replace(self._detection, height=height)
+            self._latest[_Input.DETECTION] = stamp
 
     def release(self) -> None:
         """Forget what lay ahead; for callers who know that it is gone."""
         self.distance.forget()
-        self._approached_at = -math.inf
+        self._latest[_Input.APPROACH] = -math.inf
         self._stopped = False
 
     def command(self, now: float) -> Velocity | None:
@@ -185,7 +198,7 @@ class ContactGuard:
         seconds = min(max(now - self._given_at, 0.0), self.timeout)
         self._given_at = now
         self._advance(now)
-        if not 0 <= now - self._asked_at <= self.timeout:
+        if not 0 <= now - self._latest[_Input.REQUEST] <= self.timeout:
             given = self.restriction is Restriction.NO_COMMAND
             self.restriction, self._asked = Restriction.NO_COMMAND, STANDSTILL
             self._ramp.velocity = STANDSTILL
@@ -200,34 +213,22 @@ class ContactGuard:
     def _advance(self, now: float) -> None:
         """Reduce the distance by the way driven since the last call."""
         if now < self._now - self.timeout:  # the clock was set back
-            self._seen_at = self._detected_at = self._approached_at = self._driven_at = -math.inf
+            requested = {_Input.REQUEST: self._latest[_Input.REQUEST]}
+            self._latest = dict.fromkeys(_Input, -math.inf) | requested
             self.distance.forget()
         elif now < self._now:  # a correction of the clock: the robot is where it was
-            self._asked_at, self._seen_at = min(self._asked_at, now), min(self._seen_at, now)
-            self._detected_at, self._driven_at = min(self._detected_at, now), min(self._driven_at, now)
-            self._approached_at = min(self._approached_at, now)
+            self._latest = {each: min(at, now) for each, at in self._latest.items()}
         elif math.isfinite(self._now):
-            self.distance.drive(*self._driven(self._now, now), now - self._now)
-            self._turned += self._told.travelled(self._now - self._lag, now - self._lag).angular
+            self.distance.drive(*self._motion.driven(self._now, now), now - self._now)
+            self._turned += self._motion.turned(self._now, now)
             if abs(self._turned) > self.settings.release_angle:
                 self.release()
                 self._turned = 0.0
         self._now = now
 
-    def _speed(self, stamp: float) -> tuple[float, float]:
-        """Return the robot's speed during a measurement of growth, m/s, and its standard deviation."""
-        before = self._braking.at(stamp - MEASURED_OVER - self._lag).linear
-        after = self._told.at(stamp).linear
-        return (before + after) / 2, abs(before - after) / _WIDTH_IN_SIGMAS
-
-    def _driven(self, since: float, until: float) -> tuple[float, float]:
-        """Return the way driven between two times, m, and its standard deviation.
-
-        It lies between the ways of a robot that obeys at once and of one that obeys as late as it may.
-        """
-        one = self._told.travelled(since, until).linear
-        other = self._braking.travelled(since - self._lag, until - self._lag).linear
-        return (one + other) / 2, abs(one - other) / _WIDTH_IN_SIGMAS
+    def _is_recent(self, kind: _Input, now: float) -> bool:
+        """Whether an input came within `timeout`; one of the future, after a jump of the clock, counts."""
+        return now - self._latest[kind] <= self.timeout
 
     def _contact_is_near(self, contact: Contact) -> bool:
         certain = contact.expansion_rate - contact.expansion_rate_sigma
@@ -236,11 +237,11 @@ class ContactGuard:
     def _limit(self, now: float) -> tuple[float, Restriction]:
         """Return the highest forward speed, m/s, and its reason."""
         limits = [(self._speed_before_contact(), Restriction.DISTANCE)]
-        if now - self._seen_at > self.timeout:
+        if not self._is_recent(_Input.IMAGE, now):
             limits.append((self.settings.blind_speed, Restriction.BLIND))
-        if self._needs_odometry and now - self._driven_at > self.timeout:
+        if self._needs_odometry and not self._is_recent(_Input.ODOMETRY, now):
             limits.append((self.settings.blind_speed, Restriction.NO_ODOMETRY))
-        if now - self._approached_at <= self.timeout:
+        if self._is_recent(_Input.APPROACH, now):
             limits.append((0.0, Restriction.APPROACHED))
         if self._needs_detections:
             limits.append((self._speed_before_detection(now), Restriction.DETECTION))
@@ -263,10 +264,10 @@ class ContactGuard:
     def _speed_before_detection(self, now: float) -> float:
         """Speed, m/s, that the latest detections allow, a share of the requested one."""
         settings, asked = self.settings, max(self._asked.linear, 0.0)
-        if now - self._detected_at > self.timeout:
+        if not self._is_recent(_Input.DETECTION, now):
             return settings.blind_speed
-        slow, stop = settings.slow_size, settings.stop_size
-        self._stopped_by_detection = self._size >= stop * (SIZE_RELEASE if self._stopped_by_detection else 1)
-        if self._stopped_by_detection:
+        self._detection = self._detection.judged(settings.stop_size)
+        if self._detection.stops:
             return 0.0
-        return asked * min((stop - self._size) / (stop - slow), 1.0)
+        left = settings.stop_size - self._detection.height
+        return asked * min(left / (settings.stop_size - settings.slow_size), 1.0)

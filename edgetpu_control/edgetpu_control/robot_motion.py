@@ -1,0 +1,63 @@
+"""The speed of a robot and the way it has come, from its odometry or from the velocities it was given."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from edgetpu_control.velocity import Velocity, VelocityHistory
+
+_WIDTH_IN_SIGMAS = math.sqrt(12)
+"""Width of a uniform distribution over its standard deviation."""
+
+
+class RobotMotion:
+    """The motion of a robot of which it is known between which two motions it lies.
+
+    Without odometry they are those of a robot that obeys at once, and of one that obeys as late and brakes as
+    slowly as it may. Odometry measures the motion, so both are the same. Times are in s, one clock for all.
+    """
+
+    def __init__(self) -> None:
+        self._prompt, self._braking = VelocityHistory(), VelocityHistory()
+        """Velocities of the two, the second one delayed by `_lag`."""
+        self._lag = 0.0
+        """Seconds after which the second one obeys."""
+
+    def measured(self, velocity: Velocity, now: float) -> None:
+        """Take the velocity that odometry measured."""
+        self._lag = 0.0
+        self._prompt.add(now, velocity)
+        self._braking.add(now, velocity)
+
+    def given(
+        self, velocity: Velocity, now: float, *, measured_at: float, reaction_time: float, deceleration: float
+    ) -> None:
+        """Take the velocity that the robot was given.
+
+        measured_at: when odometry came last. The robot reacts at any time within `reaction_time`, s, and
+        brakes with its deceleration, m/s^2, or harder.
+        """
+        self._lag = reaction_time
+        since, before = self._braking.latest
+        if since == measured_at:  # when it did not brake yet
+            since = now
+        braked = before.linear - deceleration * max(now - since, 0.0)
+        self._prompt.add(now, velocity)
+        self._braking.add(now, replace(velocity, linear=max(velocity.linear, braked)))
+
+    def speed(self, since: float, until: float) -> tuple[float, float]:
+        """Return the speed between two times, m/s, and its standard deviation."""
+        before = self._braking.at(since - self._lag).linear
+        after = self._prompt.at(until).linear
+        return (before + after) / 2, abs(before - after) / _WIDTH_IN_SIGMAS
+
+    def driven(self, since: float, until: float) -> tuple[float, float]:
+        """Return the way driven between two times, m, and its standard deviation."""
+        one = self._prompt.travelled(since, until).linear
+        other = self._braking.travelled(since - self._lag, until - self._lag).linear
+        return (one + other) / 2, abs(one - other) / _WIDTH_IN_SIGMAS
+
+    def turned(self, since: float, until: float) -> float:
+        """Return the angle, rad, by which the robot has surely turned between two times."""
+        return self._prompt.travelled(since - self._lag, until - self._lag).angular
