@@ -6,7 +6,7 @@ from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder, mo
 from edgetpu_driver.darwinn.programs.dense_program import DenseProgram
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.usb.framing import HEADER, Tag
-from edgetpu_driver.virtual.processor import Processor
+from edgetpu_driver.virtual.processor.processor import Processor
 from edgetpu_driver.virtual.program_library import ProgramLibrary
 from fuzz.corpus import Sample
 

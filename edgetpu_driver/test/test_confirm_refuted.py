@@ -14,8 +14,8 @@ from edgetpu_driver.usb.registers import Register
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.matrix_programs.product import MatrixProduct
-from edgetpu_driver.virtual.processor import Processor
-from edgetpu_driver.virtual.tile_memory import TileMemory
+from edgetpu_driver.virtual.processor.parameter_memory import ParameterMemory
+from edgetpu_driver.virtual.processor.tile_memory import TileMemory
 from testdata.devices.confirmed_sticks import (
     NAMES,
     AlwaysWarns,
@@ -164,15 +164,15 @@ def test_a_stick_that_keeps_its_first_parameters_is_refuted(
 def test_a_network_that_keeps_its_first_weights_is_refuted(
     monkeypatch: pytest.MonkeyPatch, compiled_together: list[Path], name: str
 ) -> None:
-    right, kept = Processor._keep_parameters, set()
+    right, kept = ParameterMemory.keep, set()
 
-    def keep(self: Processor, program: Any) -> None:
+    def keep(self: ParameterMemory, program: Any, parameters: bytearray) -> None:
         if program.type.name == "PARAMETER_CACHING" and id(program) in kept:
             return
         kept.add(id(program))
-        right(self, program)
+        right(self, program, parameters)
 
-    monkeypatch.setattr(Processor, "_keep_parameters", keep)
+    monkeypatch.setattr(ParameterMemory, "keep", keep)
     found = outcome(VirtualEdgeTpu(), name, compiled_together)
     assert found.outcome == "refuted"
     assert found.detail == "with_a_layer gives the same outputs with other weights of 'embedding/weights'"
@@ -182,14 +182,14 @@ def test_a_network_that_keeps_its_first_weights_is_refuted(
 def test_models_that_displace_each_other_are_refuted(
     monkeypatch: pytest.MonkeyPatch, compiled_together: list[Path], name: str
 ) -> None:
-    right = Processor._keep_parameters
+    right = ParameterMemory.keep
 
-    def keep(self: Processor, program: Any) -> None:
+    def keep(self: ParameterMemory, program: Any, parameters: bytearray) -> None:
         if program.type.name == "PARAMETER_CACHING":
-            self._parameters.clear()
-        right(self, program)
+            self._uploaded.clear()
+        right(self, program, parameters)
 
-    monkeypatch.setattr(Processor, "_keep_parameters", keep)
+    monkeypatch.setattr(ParameterMemory, "keep", keep)
     found = outcome(VirtualEdgeTpu(), name, compiled_together)
     assert found.outcome == "refuted"
     assert found.detail.endswith("gives other outputs once the other model has run")

@@ -15,7 +15,6 @@ from edgetpu_driver.darwinn.instructions.operations import Operation, cut_by_len
 from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.darwinn.programs.dense_program import SIZES, DenseProgram, known_operations
 from edgetpu_driver.darwinn.requantisation import Requantisation
-from edgetpu_driver.virtual.core_execution import CodeProgram, read_matrix_program
 from edgetpu_driver.virtual.matrix_programs.fields import EXECUTION, UPLOAD
 from edgetpu_driver.virtual.matrix_programs.product import MatrixProduct, read_product
 from edgetpu_driver.virtual.matrix_programs.roles import (
@@ -26,7 +25,8 @@ from edgetpu_driver.virtual.matrix_programs.roles import (
     upload_roles,
 )
 from edgetpu_driver.virtual.matrix_programs.upload import MatrixUpload, read_upload
-from edgetpu_driver.virtual.tile_memory import TileMemory
+from edgetpu_driver.virtual.processor.core_execution import CodeProgram, read_matrix_program
+from edgetpu_driver.virtual.processor.tile_memory import TileMemory
 
 READS = Requantisation(1.0, -100.0, 101.0, 126, 0, 130)
 """Every number that a program may hold differs from the one in the list of operations."""

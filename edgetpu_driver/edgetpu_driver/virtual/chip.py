@@ -7,7 +7,7 @@ from collections import deque
 from edgetpu_driver.usb.fault_diagnosis import Interrupt
 from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register, register_width
 from edgetpu_driver.virtual.boot_loader import BootLoader
-from edgetpu_driver.virtual.processor import Processor, QueuedEvent
+from edgetpu_driver.virtual.processor.processor import Processor, QueuedEvent
 from edgetpu_driver.virtual.program_library import ProgramLibrary
 from edgetpu_driver.virtual.simulated_registers import RegisterFile
 from edgetpu_driver.virtual.simulated_timing import compute_seconds

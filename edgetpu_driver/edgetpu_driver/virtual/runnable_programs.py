@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.virtual.core_execution import CodeProgram, read_matrix_program
 from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError
+from edgetpu_driver.virtual.processor.core_execution import CodeProgram, read_matrix_program
 
 
 def runs_from_bytes(model: CompiledModel) -> bool:

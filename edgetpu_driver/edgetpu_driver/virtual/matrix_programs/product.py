@@ -18,7 +18,7 @@ from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisa
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError, RoleOperation, Roles
 from edgetpu_driver.virtual.matrix_programs.upload import tiles_of
-from edgetpu_driver.virtual.tile_memory import TileMemory
+from edgetpu_driver.virtual.processor.tile_memory import TileMemory
 
 _OF_A_TILE, _OF_A_ROW = 64, 256
 """Largest input, bytes."""

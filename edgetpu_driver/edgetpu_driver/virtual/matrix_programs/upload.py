@@ -14,7 +14,7 @@ from edgetpu_driver.darwinn.chip_geometry import TILES
 from edgetpu_driver.darwinn.instructions.parameter_region import ROW_BYTES, ROWS
 from edgetpu_driver.darwinn.parameters.dense_layout import HEADER_BYTES
 from edgetpu_driver.virtual.matrix_programs.roles import RoleOperation, Roles
-from edgetpu_driver.virtual.tile_memory import Content, TileMemory
+from edgetpu_driver.virtual.processor.tile_memory import Content, TileMemory
 
 _UNIT = 64
 """Number of bytes that many fields count as one."""

@@ -14,15 +14,15 @@ from edgetpu_driver.darwinn.executable import (
     InstructionHint,
     InterruptHint,
 )
-from edgetpu_driver.darwinn.instructions.parameter_region import Region
 from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer
 from edgetpu_driver.darwinn.instructions.scalar_core import ScalarCore
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.usb.framing import EVENT, HEADER, MAX_BULK_WRITE, Tag
-from edgetpu_driver.virtual.core_execution import CodeProgram, CoreExecution
 from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError
-from edgetpu_driver.virtual.program_library import Program, ProgramLibrary, Step, noise
-from edgetpu_driver.virtual.tile_memory import TileMemory
+from edgetpu_driver.virtual.processor.core_execution import CodeProgram, CoreExecution
+from edgetpu_driver.virtual.processor.parameter_memory import ParameterMemory
+from edgetpu_driver.virtual.processor.program_run import ProgramRun
+from edgetpu_driver.virtual.program_library import ProgramLibrary, noise
 
 MAX_CREDIT = 0x1FFFFF
 """Limit of the credits, which are counters of 21 bits."""
@@ -31,12 +31,6 @@ _RUN, _SINGLE_STEP = 1, 3
 """Values of the register scalarCoreRunControl."""
 _CREDIT_BYTES = 8
 """Length of the words that credits count, bytes."""
-_TAG_OF = {
-    Description.INPUT: Tag.INPUT_ACTIVATIONS,
-    Description.PARAMETER: Tag.PARAMETERS,
-    Description.SCRATCH: Tag.INPUT_ACTIVATIONS,
-    Description.OUTPUT: Tag.OUTPUT_ACTIVATIONS,
-}
 
 
 @dataclass(frozen=True)
@@ -67,13 +61,7 @@ class Processor:
         self.cycles = 0
         """Cycles of the main clock since this was last set to 0."""
         self._stream = bytearray()
-        self._parameters: dict[bytes, bytes] = {}
-        """Parameters in memory, by the digest of the program that uploaded them."""
-        self._regions: dict[bytes, Region] = {}
-        """The rows of memory that each of them fills."""
-        self._tokens: set[int] = set()
-        self._tiles = TileMemory()
-        """Parameters of matrices, for programs that are run from their bytes."""
+        self._memory = ParameterMemory()
         self.core = ScalarCore()
         self.word = 0
         """Position of the scalar core in the program it ran last, in words."""
@@ -84,15 +72,10 @@ class Processor:
         self._finish()
 
     def _finish(self) -> None:
-        self._program: Program | None = None
+        self._run: ProgramRun | None = None
+        """The present program if it is known by its transfers."""
         self._execution: CoreExecution | None = None
-        self._frames: deque[tuple[int, bytes]] = deque()
-        """Inputs and parameters received for the execution that the program has not taken yet."""
-        self._steps: deque[Step] = deque()
-        self._inputs: dict[str, bytearray] = {}
-        self._streamed = bytearray()
-        self._scratch = bytearray()
-        self._results: dict[str, bytes] | None = None
+        """The present program if it is run from its bytes."""
 
     def _abort(self) -> None:
         """Stop the running program, because the computation of its results failed, as on no real chip."""
@@ -108,7 +91,7 @@ class Processor:
     @property
     def idle(self) -> bool:
         """Whether the next bytes are the start of a program."""
-        return self._program is None and self._execution is None and not self._stream
+        return self._run is None and self._execution is None and not self._stream
 
     @property
     def credits(self) -> tuple[int, int, int]:
@@ -117,10 +100,10 @@ class Processor:
             return 0, 0, 0
         if self._execution is not None:
             tag, size = _described(self._execution.wanted)
-        elif self._program is None:
+        elif self._run is None:
             return MAX_CREDIT, 0, 0
         else:
-            tag, size = self._wanted(self._program)
+            tag, size = self._run.wanted
         return tuple(  # type: ignore[return-value]
             min(MAX_CREDIT, -(-size // _CREDIT_BYTES)) if tag == each else 0 for each in Tag if each < 3
         )
@@ -148,25 +131,17 @@ class Processor:
             del self._stream[:end]
             self._take_frame(tag & 0xF, payload, event_tags)
 
-    def _wanted(self, program: Program) -> tuple[int, int]:
-        """Tag and size of the frame the running program waits for."""
-        step = self._steps[0]
-        if isinstance(step, InstructionHint):
-            return Tag.INSTRUCTIONS, len(program.executable.bitstreams[step.chunk].data)
-        assert isinstance(step, DmaHint)  # no frame is expected
-        return _TAG_OF[step.description], step.size
-
     def _fits(self, tag: int, length: int) -> bool:
         """Whether a frame with that header is accepted now; any other frame makes the chip hang."""
         if self._execution is not None:
             self._check_wanted(self._execution, tag, length)
-        elif self._program is None:
+        elif self._run is None:
             if tag != Tag.INSTRUCTIONS:
                 self.hang(f"no known program starts with a frame with tag {tag} of {length} bytes")
                 if self._scalar_program:  # a packed program, which has no other words
                     self._refuse_unknown(self._scalar_program)
-        elif (tag, length) != self._wanted(self._program):
-            self.hang(f"expected {self._steps[0]}; a frame with tag {tag} of {length} bytes came")
+        elif (tag, length) != self._run.wanted:
+            self.hang(f"expected {self._run.steps[0]}; a frame with tag {tag} of {length} bytes came")
         return not self.hang_reason
 
     def _check_wanted(self, execution: CoreExecution, tag: int, length: int) -> None:
@@ -177,26 +152,27 @@ class Processor:
 
     def _take_frame(self, tag: int, payload: bytes, event_tags: int) -> None:
         if self._execution is not None:
-            self._frames.append((tag, payload))
+            self._execution.received.append((tag, payload))
             self._advance(self._execution, event_tags)
             return
-        if self._program is None:
+        if self._run is None:
             self._start(payload)
         if self._execution is not None:
             self._report(event_tags, tag, len(payload))
             self._advance(self._execution, event_tags)
             return
-        step, program = (self._steps[0] if self._steps else None), self._program
-        if program is None:
+        run = self._run
+        if run is None:
             return
+        step = run.steps[0] if run.steps else None
         if isinstance(step, DmaHint):
-            self._keep(step, payload)
-        elif not isinstance(step, InstructionHint) or not program.is_bitstream(step.chunk, payload):
+            run.receive(step, payload)
+        elif not isinstance(step, InstructionHint) or not run.program.is_bitstream(step.chunk, payload):
             self.hang(f"expected {step}; other instructions came")
             return
         self._report(event_tags, tag, len(payload))
-        self._steps.popleft()
-        self._proceed(program, event_tags)
+        run.steps.popleft()
+        self._proceed(run, event_tags)
 
     def _start(self, payload: bytes) -> None:
         try:
@@ -219,9 +195,7 @@ class Processor:
             )
             self._refuse_unknown(payload)
             return
-        self._program = program
-        self._steps = deque(program.steps)
-        self._scratch = bytearray(program.executable.scratch_size_bytes)
+        self._run = ProgramRun(program)
 
     def _refuse_unknown(self, instructions: bytes) -> None:
         """Raise ModelUnsupportedError if the host repeats instructions: they are intact but not known.
@@ -249,9 +223,9 @@ class Processor:
         """Run a program on the scalar core until it waits or halts, or for one operation."""
         while (self.running or single) and not self.hang_reason and not execution.halted:
             if execution.wanted is not None:
-                if not self._frames:
+                if not execution.received:
                     return
-                tag, execution.streamed = self._frames.popleft()
+                tag, execution.streamed = execution.received.popleft()
                 self._check_wanted(execution, tag, len(execution.streamed))
                 self._report(event_tags, tag, len(execution.streamed))
                 execution.wanted = None
@@ -274,7 +248,7 @@ class Processor:
             ends = transfer.tag == Tag.INTERRUPT_0 and product is not None
             self._report(event_tags, transfer.tag, 0, ends_inference=ends)
         elif product is not None:
-            outputs = product.multiply(execution.streamed, self._tiles)
+            outputs = product.multiply(execution.streamed, self._memory.tiles)
             if outputs is None:
                 outputs = noise(transfer.size, "output", execution.streamed)
             self.cycles += product.cycles
@@ -282,40 +256,28 @@ class Processor:
             self._report(event_tags, transfer.tag, transfer.size)
 
     def _end(self, execution: CoreExecution) -> None:
-        if self._frames:
-            tag, payload = self._frames[0]
+        if execution.received:
+            tag, payload = execution.received[0]
             self.hang(f"the program ended; a frame with tag {tag} of {len(payload)} bytes is left")
             return
         if execution.program.upload is not None:
-            self._parameters.clear()
-            execution.program.upload.place(execution.streamed, self._tiles)
+            self._memory.place(execution.program.upload, execution.streamed)
         self._finish()
 
-    def _keep(self, step: DmaHint, payload: bytes) -> None:
-        if step.description is Description.INPUT:
-            target = self._inputs.setdefault(step.name, bytearray())
-        elif step.description is Description.PARAMETER:
-            target = self._streamed
-        else:
-            target = self._scratch
-        end = step.offset + step.size
-        target.extend(bytes(max(0, end - len(target))))
-        target[step.offset : end] = payload
-
-    def _proceed(self, program: Program, event_tags: int) -> None:
+    def _proceed(self, run: ProgramRun, event_tags: int) -> None:
         """Run the program until it needs another frame."""
-        while self._steps:
-            step = self._steps[0]
+        while run.steps:
+            step = run.steps[0]
             if isinstance(step, InterruptHint):
-                last = len(self._steps) == 1 and program.type is not ExecutableType.PARAMETER_CACHING
+                last = len(run.steps) == 1 and run.program.type is not ExecutableType.PARAMETER_CACHING
                 self._report(event_tags, Tag.INTERRUPT_0 + step.number, 0, ends_inference=last)
             elif isinstance(step, DmaHint) and step.direction is Direction.OUTFEED:
-                self.outputs.append(memoryview(self._outgoing(program, step)))
+                self.outputs.append(memoryview(self._outgoing(run, step)))
                 self._report(event_tags, Tag.OUTPUT_ACTIVATIONS, step.size)
             else:
                 return
-            self._steps.popleft()
-        self._keep_parameters(program)
+            run.steps.popleft()
+        self._memory.keep(run.program, run.parameters)
         self._finish()
 
     def _report(self, event_tags: int, tag: int, size: int, ends_inference: bool = False) -> None:
@@ -323,38 +285,15 @@ class Processor:
         if event_tags >> tag & 1:
             self.events.append(QueuedEvent(EVENT.pack(0, size, tag), ends_inference))
 
-    def _outgoing(self, program: Program, step: DmaHint) -> bytes:
-        end = step.offset + step.size
-        if step.description is Description.SCRATCH:
-            return bytes(self._scratch[step.offset : end])
-        if self._results is None:
-            cached = self._parameters.get(program.cached_parameters)
+    def _outgoing(self, run: ProgramRun, step: DmaHint) -> bytes:
+        if step.description is not Description.SCRATCH and run.results is None:
             try:
-                self._results = program.evaluate(self._inputs, cached, bytes(self._streamed))
+                run.compute(self._memory.uploaded_by(run.program.cached_parameters))
             except EdgeTpuError:
                 self._abort()
                 raise
-            self.cycles += program.cycles
-        return self._results[step.name][step.offset : end].ljust(step.size, b"\0")
-
-    def _keep_parameters(self, program: Program) -> None:
-        """Update the parameter memory, which keeps parameters of one caching token until overwritten."""
-        if program.type is ExecutableType.PARAMETER_CACHING:
-            common = self._tokens & program.tokens - {0}
-            if not common:
-                self._parameters.clear()
-                self._tiles.clear()
-            self._tokens = common or set(program.tokens)
-            for digest in [each for each in self._parameters if self._regions[each] & program.region]:
-                del self._parameters[digest]
-            self._regions[program.digest] = program.region
-            self._parameters[program.digest] = bytes(self._streamed)
-            self._tiles.erase(program.region)
-            if program.upload is not None:
-                program.upload.place(bytes(self._streamed), self._tiles)
-        elif program.type is ExecutableType.STAND_ALONE and self._streamed:
-            self._parameters.clear()
-            self._tiles.clear()
+            self.cycles += run.program.cycles
+        return run.outgoing(step)
 
 
 def _described(transfer: Transfer | None) -> tuple[int, int]:

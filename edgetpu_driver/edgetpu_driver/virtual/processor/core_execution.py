@@ -6,6 +6,7 @@ matrices; in any other program they make it hang, as do words whose meaning is n
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from edgetpu_driver.darwinn.instructions.instruction_fields import Branch, VectorOp
@@ -83,8 +84,10 @@ class CoreExecution:
         self.halted = False
         self.wanted: Transfer | None = None
         """The transfer to the chip that it waits for."""
+        self.received: deque[tuple[int, bytes]] = deque()
+        """Frames that it has not taken yet, by their tag: inputs and parameters."""
         self.streamed = b""
-        """The inputs or the parameters that were received last."""
+        """The inputs or the parameters that it took last."""
         self._core = core
         self._descriptor = [0] * DESCRIPTOR_WORDS
         self._next = 0

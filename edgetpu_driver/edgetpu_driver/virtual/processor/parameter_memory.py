@@ -1,0 +1,57 @@
+"""The chip's memory of parameters, which keeps them until others overwrite them."""
+
+from __future__ import annotations
+
+from edgetpu_driver.darwinn.executable import ExecutableType
+from edgetpu_driver.darwinn.instructions.parameter_region import Region
+from edgetpu_driver.virtual.matrix_programs.upload import MatrixUpload
+from edgetpu_driver.virtual.processor.tile_memory import TileMemory
+from edgetpu_driver.virtual.program_library import Program
+
+
+class ParameterMemory:
+    """The parameters that programs have uploaded. Those of one caching token are resident together."""
+
+    def __init__(self) -> None:
+        self.tiles = TileMemory()
+        """Parameters of matrices, for programs that are run from their bytes."""
+        self._uploaded: dict[bytes, bytes] = {}
+        """Parameters by the digest of the program that uploaded them."""
+        self._regions: dict[bytes, Region] = {}
+        """The rows of memory that each of them fills."""
+        self._tokens: set[int] = set()
+        """The caching tokens that all of them share."""
+
+    def uploaded_by(self, program: bytes) -> bytes | None:
+        """The parameters that the program with this digest has uploaded; None if they were overwritten."""
+        return self._uploaded.get(program)
+
+    def place(self, upload: MatrixUpload, parameters: bytes) -> None:
+        """Take what a program that is run from its bytes uploads."""
+        self._uploaded.clear()
+        upload.place(parameters, self.tiles)
+
+    def keep(self, program: Program, parameters: bytearray) -> None:
+        """Take what has been received for a program that is known by its transfers."""
+        if program.type is ExecutableType.PARAMETER_CACHING:
+            self._cache(program, bytes(parameters))
+        elif program.type is ExecutableType.STAND_ALONE and parameters:
+            self.clear()
+
+    def clear(self) -> None:
+        """Forget all parameters."""
+        self._uploaded.clear()
+        self.tiles.clear()
+
+    def _cache(self, program: Program, parameters: bytes) -> None:
+        common = self._tokens & program.tokens - {0}
+        if not common:
+            self.clear()
+        self._tokens = common or set(program.tokens)
+        for digest in [each for each in self._uploaded if self._regions[each] & program.region]:
+            del self._uploaded[digest]
+        self._regions[program.digest] = program.region
+        self._uploaded[program.digest] = parameters
+        self.tiles.erase(program.region)
+        if program.upload is not None:
+            program.upload.place(parameters, self.tiles)
