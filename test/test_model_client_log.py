@@ -13,7 +13,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.models.inference_result import InferenceResult
-from edgetpu_driver.node_kit.clients import model_client
+from edgetpu_driver.node_kit.clients import client_problem, model_client
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
 from edgetpu_driver.node_kit.clients.remote_model import LoadResult
 from testdata.devices.fake_timers import Clock
@@ -76,7 +76,8 @@ def test_a_driver_that_answers_late_is_no_warning_until_the_start_should_be_over
     )
     monkeypatch.setattr(graph.node, "get_logger", lambda: logger)
     monkeypatch.setattr(model_client, "ServiceTransport", SilentDriver)
-    monkeypatch.setattr(model_client, "time", clock)
+    for module in (client_problem, model_client):
+        monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(model_client, "create_steady_timer", lambda _node, _period, step: steps.append(step))
     monkeypatch.setattr(graph.node, "destroy_timer", steps.remove)
     ModelClient(graph.node, "sums", request_timeout=2.0)

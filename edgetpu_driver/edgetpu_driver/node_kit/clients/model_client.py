@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, TypeAlias
@@ -15,6 +16,7 @@ from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNo
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
 from edgetpu_driver.node_kit.clients import local_drivers
+from edgetpu_driver.node_kit.clients.client_problem import ClientProblem
 from edgetpu_driver.node_kit.clients.driver_choice import driver_choice
 from edgetpu_driver.node_kit.clients.driver_transports import DirectTransport, ServiceTransport, Transport
 from edgetpu_driver.node_kit.clients.remote_model import InvokeOptions, LoadResult, ModelFile
@@ -32,9 +34,6 @@ RETRY_PERIOD = 1.0
 DEADLINE_SHARE = 0.8
 """Share of the time that a request may take after which the driver, if it has not begun, answers EXPIRED."""
 
-START_UP = 5.0
-"""Seconds in which a driver without its device is usual: nodes of one launch start together."""
-
 _Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 _Invoked: TypeAlias = Callable[[InferenceResult], None]
 _Replaced: TypeAlias = Callable[["WeightResult | EdgeTpuError"], None]
@@ -47,6 +46,16 @@ class ClientState(Enum):
     LOADING = "the driver is loading the model"
     READY = "the model is loaded, no request is under way"
     BUSY = "a request is under way"
+
+
+@dataclass
+class _Request:
+    """The request under way."""
+
+    fail: Callable[[EdgeTpuError], None]
+    """Answers it with an error."""
+    again: tuple[float, Callable[[], None]] | None = None
+    """When, monotonic s, and how to send it once more, if the driver was too busy for it."""
 
 
 class ModelClient:
@@ -88,8 +97,6 @@ class ModelClient:
     ) -> None:
         self._node = node
         self._model = model
-        self._title = model if isinstance(model, str) else ", ".join(model)
-        """Name of the model in messages."""
         self._name = name
         self._choice = driver_choice(node, driver)
         self._driver = self._choice.name
@@ -102,26 +109,25 @@ class ModelClient:
         self._transport: Transport | None = None
         self._state = ClientState.UNLOADED
         self._loaded = LoadResult()
-        self._fail: Callable[[EdgeTpuError], None] = _ignore
-        """Answers the request under way with an error, while BUSY."""
-        self._again: tuple[float, Callable[[], None]] | None = None
-        """While BUSY: when to send the request that the driver was too busy for, and how."""
         self._weights_version: int | None = None
         """Version of the weights that this client has set; None if none since the model was loaded."""
-        self._unconfirmed = False
-        """Whether `problem` stays until a request succeeds: that the model is loaded does not disprove it."""
-        self._untold = False
-        """Whether the log has yet to say that the model is loaded, which the pending request will show."""
+        self._request: _Request | None = None
+        """The request under way, while BUSY."""
         self._deadline = time.monotonic() + request_timeout
+        """When what the client waits for counts as lost, monotonic s."""
         self._next_load = 0.0
-        self._start_up_end = time.monotonic() + START_UP
-        self._warning_due = False
-        """Whether `problem` was logged without a warning, because it is usual during start-up."""
-        self.problem = "looking for the driver"
-        """Why no results are to be expected, one line; empty if they are."""
-        self.needs_user = False
-        """Whether `problem` remains until a user changes something: a file, a parameter."""
+        self._problem = ClientProblem(node, model if isinstance(model, str) else ", ".join(model), name)
         self._timer = create_steady_timer(node, STEP_PERIOD, self._step)
+
+    @property
+    def problem(self) -> str:
+        """Why no results are to be expected, one line; empty if they are."""
+        return self._problem.text
+
+    @property
+    def needs_user(self) -> bool:
+        """Whether `problem` remains until a user changes something: a file, a parameter."""
+        return self._problem.needs_user
 
     @property
     def ready(self) -> bool:
@@ -231,7 +237,7 @@ class ModelClient:
     def close(self) -> None:
         """Stop looking for the driver; a request under way ends with an error."""
         self._node.destroy_timer(self._timer)
-        self.problem = "the client is closed"
+        self._problem.text = "the client is closed"
         self._leave(self.problem)
         if self._transport is not None:
             self._transport.close()
@@ -253,7 +259,8 @@ class ModelClient:
             send()
             return True
         if isinstance(error, BusyError) and now + error.retry_after <= end and still_wanted():
-            self._again = now + error.retry_after, send
+            assert self._request is not None
+            self._request.again = now + error.retry_after, send
             return True
         return False
 
@@ -272,25 +279,25 @@ class ModelClient:
 
     def _begin(self, fail: Callable[[EdgeTpuError], None]) -> None:
         """Start a request; `fail` answers it if it is abandoned."""
-        self._state, self._fail = ClientState.BUSY, fail
+        self._state, self._request = ClientState.BUSY, _Request(fail)
         self._deadline = time.monotonic() + self._request_timeout
 
     def _finish(self, error: EdgeTpuError | None) -> None:
         """End the request under way, which the driver has answered."""
+        self._request = None
         if isinstance(error, UnavailableError):
             # A driver without a device answers load requests too, so only a result shows that it has
             # recovered.
-            self._unconfirmed = True
+            self._problem.persists = True
             self._next_load = time.monotonic() + RETRY_PERIOD
             self._choice.failed(self._driver)
         if isinstance(error, (ModelNotFoundError, UnavailableError)):
             self._unload(str(error), usual_at_start=isinstance(error, UnavailableError))
             return
         self._state = ClientState.READY
-        if error is None and self._unconfirmed:
-            self._unconfirmed = False
-            self._report("")
-        self._tell_loaded()
+        if error is None:
+            self._problem.request_succeeded()
+        self._problem.tell_loaded(self._driver)
 
     def _step(self) -> None:
         """Find the driver, load the model, drop an overdue request, and repeat one that is due."""
@@ -304,13 +311,17 @@ class ModelClient:
         elif self._state in (ClientState.LOADING, ClientState.BUSY):
             if overdue:
                 self._give_up(f"no answer from {self._driver} for {self._request_timeout:g} s")
-            elif self._again is not None and now >= self._again[0]:
-                (_, send), self._again = self._again, None
-                send()
+            elif self._request is not None:
+                self._send_again_if_due(self._request, now)
         elif idle and now >= self._next_load:
             self._state = ClientState.LOADING
             self._deadline = now + self._request_timeout
             transport.load(self._model, self._name, self._on_loaded)
+
+    def _send_again_if_due(self, request: _Request, now: float) -> None:
+        if request.again is not None and now >= request.again[0]:
+            (_, send), request.again = request.again, None
+            send()
 
     def _connect(self) -> Transport:
         """Return the transport to use now: to the chosen driver, and direct while that is in this process.
@@ -345,15 +356,11 @@ class ModelClient:
             self._unload(str(result.error), needs_user=is_lasting(result.error))
             return
         self._state, self._loaded = ClientState.READY, result
-        if result.problem:
-            self._unconfirmed = True
-            self._report(result.problem, needs_user=True)
-        elif not self._unconfirmed:
-            self.problem, self.needs_user, self._warning_due, self._untold = "", False, False, True
+        self._problem.model_loaded(result.problem)
         if self._on_ready is not None:
             self._on_ready()
         if not self.busy:
-            self._tell_loaded()
+            self._problem.tell_loaded(self._driver)
 
     def _give_up(self, problem: str) -> None:
         """Start over because the driver does not answer."""
@@ -364,37 +371,13 @@ class ModelClient:
         """Forget the loaded model and answer the request under way with an error."""
         if self._transport is not None:
             self._transport.cancel()
-        fail = self._fail if self._state is ClientState.BUSY else _ignore
-        self._unconfirmed = False
+        request, self._request = self._request, None
+        self._problem.persists = False
         self._unload(problem, usual_at_start=usual_at_start)
-        fail(UnavailableError(problem))
+        if request is not None:
+            request.fail(UnavailableError(problem))
 
     def _unload(self, problem: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
         self._state, self._loaded = ClientState.UNLOADED, LoadResult()
-        self._again, self._weights_version, self._untold = None, None, False
-        self._report(problem, usual_at_start=usual_at_start, needs_user=needs_user)
-
-    def _report(self, problem: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
-        """Log a problem, or that it is gone, when it changes; a warning unless it is usual at this time."""
-        self.needs_user = needs_user
-        usual = usual_at_start and time.monotonic() < self._start_up_end
-        if problem == self.problem and (usual or not self._warning_due):
-            return
-        self.problem, self._warning_due = problem, usual
-        if usual:
-            self._node.get_logger().info(f"model '{self._title}': {problem}")
-        elif problem:
-            self._node.get_logger().warning(f"model '{self._title}': {problem}")
-        else:
-            self._untold = True
-            self._tell_loaded()
-
-    def _tell_loaded(self) -> None:
-        if self._untold:
-            self._untold = False
-            own = f" as '{self._name}'" if self._name else ""
-            self._node.get_logger().info(f"model '{self._title}' is loaded on {self._driver}{own}")
-
-
-def _ignore(_error: EdgeTpuError) -> None:
-    """Answer nothing: no request is under way."""
+        self._weights_version = None
+        self._problem.model_lost(problem, usual_at_start=usual_at_start, needs_user=needs_user)

@@ -1,0 +1,69 @@
+"""Why a model client has no results: for others to read, and in the log whenever it changes."""
+
+from __future__ import annotations
+
+import time
+
+from rclpy.node import Node
+
+START_UP = 5.0
+"""Seconds in which a driver without its device is usual: nodes of one launch start together."""
+
+
+class ClientProblem:
+    """The present problem of a client. The log also tells when it is gone: that the model is loaded."""
+
+    def __init__(self, node: Node, title: str, name: str) -> None:
+        """title: of the model, in messages. name: the model's own name on the driver; empty: none."""
+        self._log, self._title = node.get_logger(), title
+        self._own_name = f" as '{name}'" if name else ""
+        self.text = "looking for the driver"
+        """One line; empty if results are to be expected."""
+        self.needs_user = False
+        """Whether it remains until a user changes something: a file, a parameter."""
+        self.persists = False
+        """Whether it stays until a request succeeds: that the model is loaded does not disprove it."""
+        self._untold = False
+        """Whether the log has yet to say that the model is loaded, which the pending request will show."""
+        self._warning_due = False
+        """Whether `text` was logged without a warning, because it is usual during start-up."""
+        self._start_up_end = time.monotonic() + START_UP
+
+    def model_lost(self, text: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
+        """The model is not loaded, or no longer. usual_at_start: no reason for a warning during start-up."""
+        self._untold = False
+        self._report(text, usual_at_start=usual_at_start, needs_user=needs_user)
+
+    def model_loaded(self, reservation: str) -> None:
+        """The model is loaded. reservation: why it cannot run all the same; empty if it can."""
+        if reservation:
+            self.persists = True
+            self._report(reservation, needs_user=True)
+        elif not self.persists:
+            self.text, self.needs_user, self._warning_due, self._untold = "", False, False, True
+
+    def request_succeeded(self) -> None:
+        """A result has come, so there is no problem."""
+        if self.persists:
+            self.persists = False
+            self._report("")
+
+    def tell_loaded(self, driver: str) -> None:
+        """Log that the model is loaded, unless the log says so already."""
+        if self._untold:
+            self._untold = False
+            self._log.info(f"model '{self._title}' is loaded on {driver}{self._own_name}")
+
+    def _report(self, text: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
+        """Log the problem if it changes; a warning unless it is usual at this time."""
+        self.needs_user = needs_user
+        usual = usual_at_start and time.monotonic() < self._start_up_end
+        if text == self.text and (usual or not self._warning_due):
+            return
+        self.text, self._warning_due = text, usual
+        if usual:
+            self._log.info(f"model '{self._title}': {text}")
+        elif text:
+            self._log.warning(f"model '{self._title}': {text}")
+        else:
+            self._untold = True
