@@ -96,7 +96,7 @@ class TestSticks:
             slow.delay = 1.0
             model.replicas = {at: each for at, each in model.replicas.items() if at != slow.number}
             host._scheduler.refuse()
-            stage.until(lambda: not model.pending, 10.0)
+            stage.until(lambda: not model.requests.unanswered, 10.0)
             assert host.status().waiting == 0
 
         stage.run(work)

@@ -22,7 +22,7 @@ def model(resident_on: Collection[int], placement: Placement = Placement.CACHED)
     return SimpleNamespace(
         placement=placement,
         parameter_bytes=(UPLOAD - UPLOAD_SECONDS) * UPLOAD_RATE,
-        seconds=SECONDS,
+        expected=SimpleNamespace(engine=SECONDS),
         replicas={number: SimpleNamespace(resident=number in resident_on) for number in range(3)},
     )
 

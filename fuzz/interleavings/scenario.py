@@ -361,8 +361,9 @@ class Scenario:
                 for number, replica in model.replicas.items()
             }
             lines.append(
-                f"model {model.name}: {model.state.name}, unloaded {model.unloaded}, pending {model.pending},"
-                f" swapping {model.swapping}, version {model.weights_version}, replicas {replicas}"
+                f"model {model.name}: {model.state.name}, unloaded {model.unloaded}, "
+                f"pending {model.requests.unanswered}, swapping {model.requests.swapping}, "
+                f"version {model.weights_version}, replicas {replicas}"
             )
         lines += [
             f"waiting: {each.kind.value} of {each.model.name}, stick {each.stick}, begun {each.lane.begun}"

@@ -29,7 +29,7 @@ from edgetpu_driver.host.sticks.device_wait import DeviceWait
 from edgetpu_driver.host.sticks.model_assignment import Spreading
 from edgetpu_driver.host.sticks.scheduler import Scheduler
 from edgetpu_driver.host.sticks.stick_pool import StickPool, all_registers
-from edgetpu_driver.host.sticks.stick_worker import StickWorker
+from edgetpu_driver.host.sticks.stick_worker import StickWorker, Upkeep
 from edgetpu_driver.host.submission import Submission
 from edgetpu_driver.host.whole_models.cpu_worker import CpuWorker
 from edgetpu_driver.host.whole_models.whole_models import WholeModels, device_part, numbered, only_device_part
@@ -148,7 +148,7 @@ class ModelHost:
 
         def keep_open(worker: StickWorker) -> None:
             attempted = partial(wait.attempted, worker.slot.number)
-            worker.keep_open(refresh_period, retry_period, self._self_check_period, attempted)
+            worker.keep_open(Upkeep(refresh_period, retry_period, self._self_check_period, attempted))
 
         def add(backend: Backend) -> None:
             self._table.add_backend(backend, self._keep_open_if_started)

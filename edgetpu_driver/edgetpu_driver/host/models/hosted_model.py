@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
 from edgetpu_driver.backends.backend import ParsedModel, Placement
 from edgetpu_driver.engines.whole_model.plan import ModelPlan
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError
+from edgetpu_driver.host.models.expected_time import ExpectedTime
 from edgetpu_driver.host.models.model_parts import ReadModel
 from edgetpu_driver.host.models.model_replica import ModelReplica
 from edgetpu_driver.host.models.weight_history import WeightHistory
 from edgetpu_driver.tflite.tensor import TensorSpec
-
-_FIRST_ESTIMATE = 0.001
-"""Expected engine time, s, of a model that has not run yet."""
-_NEW_SHARE = 0.2  # weight of the last measurement in the estimate
 
 
 class ModelState(IntEnum):
@@ -25,6 +23,17 @@ class ModelState(IntEnum):
     LOADED = 0
     QUEUED = 1
     FAILED = 2
+
+
+@dataclass
+class RequestCounts:
+    """The requests for a model that a scheduler knows of."""
+
+    unanswered: int = 0
+    swaps_waiting: int = 0
+    """Swaps of its weights that have not begun."""
+    swapping: bool = False
+    """Whether a swap has begun."""
 
 
 class HostedModel:
@@ -65,15 +74,8 @@ class HostedModel:
         # The following fields belong to the scheduler.
         self.replicas: dict[int, ModelReplica] = {}
         """Its replicas by the number of the stick."""
-        self.pending = 0
-        """Number of requests that have not been answered."""
-        self.swapping = False
-        """Whether a swap of its weights has begun."""
-        self.swaps_waiting = 0
-        self.seconds = _FIRST_ESTIMATE
-        """Expected engine time of one inference, s."""
-        self.device_seconds = 0.0
-        """Expected time of one inference on the clock of a simulated device, s."""
+        self.requests = RequestCounts()
+        self.expected = ExpectedTime()
 
     @property
     def path(self) -> Path:
@@ -186,12 +188,6 @@ class HostedModel:
         """Bus paths of the sticks that it is assigned to, as far as they are known."""
         replicas = (replica for part in self.device_parts for replica in tuple(part.replicas.values()))
         return tuple(dict.fromkeys(replica.bus_path for replica in replicas if replica.bus_path))
-
-    def learn(self, seconds: float, device_seconds: float) -> None:
-        """Update the expected engine time with a measured one, s."""
-        self.seconds += _NEW_SHARE * (seconds - self.seconds)
-        if device_seconds >= 0:  # not NaN
-            self.device_seconds += _NEW_SHARE * (device_seconds - self.device_seconds)
 
     def is_free_to(self, client: str) -> bool:
         """Whether a client may replace its weights and unload it."""

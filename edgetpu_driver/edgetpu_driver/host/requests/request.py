@@ -92,7 +92,7 @@ class Request:
     """Expected remaining engine time, s."""
 
     def __post_init__(self) -> None:
-        self.cost = self.inferences * self.model.seconds
+        self.cost = self.inferences * self.model.expected.engine
         self.due = min(self.due, self.deadline)
 
     @classmethod

@@ -22,17 +22,17 @@ class WeightAccess:
     def enqueue(self, request: Request) -> None:
         """Note that a request waits."""
         if request.kind is Kind.SWAP and request.pieces is None:
-            request.model.swaps_waiting += 1
+            request.model.requests.swaps_waiting += 1
 
     def dequeue(self, request: Request) -> None:
         """Note that a request no longer waits."""
         if request.kind is Kind.SWAP and request.pieces is None:
-            request.model.swaps_waiting -= 1
+            request.model.requests.swaps_waiting -= 1
 
     def begin(self, request: Request, replica: ModelReplica) -> None:
         """Start a request on a replica."""
         if request.kind is Kind.SWAP:
-            request.model.swapping, self._swaps[request.model] = True, request
+            request.model.requests.swapping, self._swaps[request.model] = True, request
         if request.kind is Kind.MULTIPLY:
             replica.readers[request.client] += 1
         elif request.kind is not Kind.INVOKE:
@@ -44,7 +44,7 @@ class WeightAccess:
         model, replica = request.model, request.replica
         if self._swaps.get(model) is request:
             del self._swaps[model]
-            model.swapping = False
+            model.requests.swapping = False
         if replica is None or request.pieces is None:
             return
         if request.kind is Kind.MULTIPLY:

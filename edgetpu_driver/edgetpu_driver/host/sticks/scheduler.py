@@ -79,7 +79,7 @@ class Scheduler:
                 sticks = sum(slot.serving for slot in self.slots)
                 self._queue.admit(request.client, sticks, [each._queue for each in self.peers])
             request.sequence = next(self._sequence)
-            model.pending += 1
+            model.requests.unanswered += 1
             if slot is None:
                 self._queue.push(request)
                 return
@@ -154,7 +154,7 @@ class Scheduler:
         slot.idle = False
         slot.running, slot.began = request, time.monotonic()
         if slot.simulated_time is not None:
-            slot.expected = slot.simulated_time() + model.device_seconds
+            slot.expected = slot.simulated_time() + model.expected.device
         if request.pieces is None:
             request.stick = slot.number
             self._weights.begin(request, model.replicas[slot.number])
@@ -246,7 +246,8 @@ class Scheduler:
                 elif request.kind is not Kind.UPDATE:
                     latency = None if request.of_whole else time.monotonic() - request.arrived
                     slot.statistics.add(latency, resident)
-                    model.learn(request.served / request.inferences, getattr(answer, "device_duration", nan))
+                    device = getattr(answer, "device_duration", nan)
+                    model.expected.learn(request.served / request.inferences, device)
             self._settle(request)
             answers = self._refuse() if request.kind is Kind.UPDATE else []
             if len(self._queue):
@@ -268,14 +269,14 @@ class Scheduler:
             model, Kind.UPDATE, lambda held: held.updating(), _ignore, "", int(Priority.REAL_TIME), 0.0
         )
         request.stick, request.sequence = slot.number, next(self._sequence)
-        model.pending += 1
+        model.requests.unanswered += 1
         self._queue.push(request)
 
     def _settle(self, request: Request) -> None:
         """A request of a model is answered; a model that was unloaded is released with its last one."""
         model = request.model
-        model.pending -= 1
-        if model.unloaded and not model.pending:
+        model.requests.unanswered -= 1
+        if model.unloaded and not model.requests.unanswered:
             self._release_model(model)
 
     def _release_model(self, model: HostedModel) -> None:
@@ -289,13 +290,13 @@ class Scheduler:
     def unload(self, model: HostedModel) -> None:
         """Take no more requests for a model. Must be called with the lock held."""
         model.unloaded = True
-        if not model.pending:
+        if not model.requests.unanswered:
             self._release_model(model)
 
     def withdraw(self, model: HostedModel) -> list[Request]:
         """Take out the requests for a model, which others answer. Must be called with the lock held."""
         requests = self._queue.remove(lambda each: each.model is model)
-        model.pending -= len(requests)
+        model.requests.unanswered -= len(requests)
         return requests
 
     # Joining and leaving sticks.

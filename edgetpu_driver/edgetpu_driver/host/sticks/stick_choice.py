@@ -39,7 +39,7 @@ def may_take(slot: StickSlot, model: HostedModel, candidates: Sequence[StickSlot
             if other.load() + other.upload_seconds(model) < slot.load() + upload:
                 return False
         elif upload and other.running is not None and not other.upload_seconds(model):
-            wait = other.remaining(queued.now) + (queued.requests - 1) * model.seconds
+            wait = other.remaining(queued.now) + (queued.requests - 1) * model.expected.engine
             if wait < upload:
                 return False
     return True

@@ -35,11 +35,11 @@ def can_run(slot: StickSlot, lane: Lane) -> bool:
     if lane.kind is not Kind.INVOKE and replica.writing:
         return False
     if lane.kind is Kind.SWAP:
-        return not replica.reading and not model.swapping
+        return not replica.reading and not model.requests.swapping
     if lane.kind is Kind.MULTIPLY:
         if replica.preparing or replica.readers[lane.client] >= PRODUCTS_AT_ONCE:
             return False
-        return not (replica.reading and model.swaps_waiting)
+        return not (replica.reading and model.requests.swaps_waiting)
     return True
 
 

@@ -77,7 +77,9 @@ class StickSlot:
 
     def remaining(self, now: float) -> float:
         """Expected time until its present work is done."""
-        return 0.0 if self.running is None else max(0.0, self.began + self.running.model.seconds - now)
+        return (
+            0.0 if self.running is None else max(0.0, self.began + self.running.model.expected.engine - now)
+        )
 
     def is_stuck(self, now: float) -> bool:
         """Whether its present work takes longer than other requests should wait."""

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -29,6 +29,20 @@ _log = logging.getLogger(__name__)
 
 _PAUSE = 0.01
 """Seconds of rest after an unexpected error, so that a persistent one does not use up the processor."""
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """How a device is kept open."""
+
+    period: float
+    """Seconds between two readings of the open device."""
+    retry_period: float
+    """Seconds between two attempts to open it."""
+    check_period: float
+    """Seconds between two self-checks; 0: none."""
+    on_attempt: Callable[[bool], None]
+    """Called by the thread after each attempt to open it, with whether it is open."""
 
 
 class StickWorker:
@@ -60,14 +74,13 @@ class StickWorker:
         """Whether the last piece of work was a command, so that a request is next."""
         self._told = ""
         """The unexpected error that was logged last."""
-        self._period: float | None = None
-        self._retry_period = 1.0
-        self._check_period = self._check_due = 0.0
+        self._upkeep: Upkeep | None = None
+        """How the device is kept open; None if it is not."""
+        self._due = self._check_due = 0.0
+        """When the next reading or attempt is due, and the next self-check, monotonic s."""
         self._self_check = SelfCheck()
         self._out_of_service = False
-        self._due = 0.0
         self._resets = ResetPace()
-        self._on_attempt: Callable[[bool], None] = _ignore
         scheduler.slots.append(self.slot)
 
     # May be called from any thread.
@@ -95,24 +108,13 @@ class StickWorker:
         self.post(work)
         return answer
 
-    def keep_open(
-        self,
-        period: float,
-        retry_period: float,
-        check_period: float,
-        on_attempt: Callable[[bool], None],
-    ) -> None:
-        """Open the device and keep it so, reading it every `period` seconds.
-
-        retry_period: seconds between two attempts to open it. check_period: between two self-checks; 0: none.
-        on_attempt: called by the thread after each attempt to open it, with whether it is open.
-        """
+    def keep_open(self, upkeep: Upkeep) -> None:
+        """Open the device and keep it so."""
 
         def begin() -> None:
             self._closing = False
-            self._period, self._retry_period, self._check_period = period, retry_period, check_period
-            self._check_due = time.monotonic() + check_period
-            self._on_attempt, self._due = on_attempt, 0.0
+            self._upkeep, self._due = upkeep, 0.0
+            self._check_due = time.monotonic() + upkeep.check_period
 
         self.post(begin)
 
@@ -176,7 +178,7 @@ class StickWorker:
 
     def reset(self) -> None:
         """Close the device, so that it is brought up from scratch; if it is kept open, see ResetPace."""
-        if self._period is not None and not self._resets.begin(time.monotonic()):
+        if self._upkeep is not None and not self._resets.begin(time.monotonic()):
             self._due = min(self._due, self._resets.due)
             return
         message = "reset on request"
@@ -286,7 +288,7 @@ class StickWorker:
         self._scheduler.leave(self.slot, error)
 
     def _close(self) -> None:
-        self._period, self._closing, self._is_to_close = None, True, False
+        self._upkeep, self._closing, self._is_to_close = None, True, False
         self._resets.waits = False
         self._scheduler.leave(self.slot, UnavailableError("no device: the driver is being shut down"))
         self.connection.close()
@@ -316,9 +318,9 @@ class StickWorker:
         if self._closing and self._end():
             return True
         item: Request | Command | None = None
-        if self._period is not None and time.monotonic() >= self._due:
+        if self._upkeep is not None and time.monotonic() >= self._due:
             self._scheduler.set_busy(self.slot)
-            self._keep()
+            self._keep(self._upkeep)
         if self._mailbox.empty() or self._commanded:
             item = self._scheduler.next(self.slot) or self._wait()
         else:
@@ -333,7 +335,7 @@ class StickWorker:
         return False
 
     def _wait(self) -> Request | Command | None:
-        timeout = None if self._period is None else max(0.0, self._due - time.monotonic())
+        timeout = None if self._upkeep is None else max(0.0, self._due - time.monotonic())
         if self._scheduler.waiting:  # for a stick that is free earlier in simulated time
             timeout = STUCK_SECONDS if timeout is None else min(timeout, STUCK_SECONDS)
         try:
@@ -348,21 +350,20 @@ class StickWorker:
             self._closing, self._thread = False, None
             return True
 
-    def _keep(self) -> None:
+    def _keep(self, upkeep: Upkeep) -> None:
         """Read the device, or open it; called when one of these is due."""
-        assert self._period is not None
         if self.connection.is_open:
             self.refresh()
-            if self._check_period and time.monotonic() >= self._check_due:
-                self._check_due = time.monotonic() + self._check_period
+            if upkeep.check_period and time.monotonic() >= self._check_due:
+                self._check_due = time.monotonic() + upkeep.check_period
                 self.check()
         if self._resets.waits:
             self.reset()
         if not (self.connection.is_open or self._out_of_service):
             self.open()
-            self._on_attempt(self.connection.is_open)
+            upkeep.on_attempt(self.connection.is_open)
             self._resets.opened(time.monotonic())
-        period = self._period if self.connection.is_open else self._retry_period
+        period = upkeep.period if self.connection.is_open else upkeep.retry_period
         self._due = min(time.monotonic() + period, self._resets.due)
 
     def _serve(self, request: Request) -> None:

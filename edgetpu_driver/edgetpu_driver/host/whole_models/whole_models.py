@@ -52,7 +52,7 @@ class WholeModels:
     def unload(self, model: HostedModel) -> None:
         """Take no more requests for a model. Must be called with the scheduler's lock held."""
         model.unloaded = True
-        if not model.pending:
+        if not model.requests.unanswered:
             self._release(model)
 
     def _release(self, model: HostedModel) -> None:
@@ -90,7 +90,7 @@ class WholeModels:
             if error is not None:
                 self._sticks.dropped += 1
                 raise error
-            model.pending += 1
+            model.requests.unanswered += 1
         try:
             run.start()
         except BaseException:
@@ -143,8 +143,8 @@ class WholeModels:
 
     def _settle(self, model: HostedModel) -> None:
         with self._sticks.lock:
-            model.pending -= 1
-            if model.unloaded and not model.pending:
+            model.requests.unanswered -= 1
+            if model.unloaded and not model.requests.unanswered:
                 self._release(model)
 
 
