@@ -13,9 +13,9 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 from builtin_interfaces.msg import Time
 from std_msgs.msg import Header
 
-from edgetpu_matrix.nodes.place_recognition_node import COMPARED, PlaceRecognitionNode, is_sure
+from edgetpu_matrix.nodes.place_recognition_node import COMPARED, PlaceRecognitionNode
+from edgetpu_matrix.place_recognition.place_confidence import ScoreWindow, is_sure
 from edgetpu_matrix.place_recognition.place_search import Place
-from edgetpu_matrix.place_recognition.score_window import ScoreWindow
 
 PLACES = (Place("kitchen", 0.875), Place("hall", 0.75))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from edgetpu_matrix.place_recognition.place_confidence import ScoreWindow
 from edgetpu_matrix.place_recognition.place_search import Place
-from edgetpu_matrix.place_recognition.score_window import ScoreWindow
 
 
 def answer(**scores: float) -> tuple[Place, ...]:

@@ -30,9 +30,9 @@ from edgetpu_matrix.nodes.matrix_parameters import (
     matrix_settings,
 )
 from edgetpu_matrix.nodes.result_rows import match_row
+from edgetpu_matrix.place_recognition.place_confidence import ScoreWindow, is_sure
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase, signed_root
 from edgetpu_matrix.place_recognition.place_search import HEADROOM, Place, PlaceSearch
-from edgetpu_matrix.place_recognition.score_window import ScoreWindow
 from edgetpu_msgs.msg import PlaceMatch
 from edgetpu_msgs.srv import AddPlace, FindPlace, ListPlaces, LoadFile, RemovePlace, SaveFile
 
@@ -308,10 +308,3 @@ class PlaceRecognitionNode(MatrixNode):
         self._window.clear()
         response.path = str(path)
         return fill_answer(response, None, counted(len(self._database), "embedding"))
-
-
-def is_sure(places: tuple[Place, ...], min_score: float, min_margin: float) -> bool:
-    """Whether the first place is similar enough, and enough more so than the second."""
-    if not places or places[0].score < min_score:
-        return False
-    return bool(len(places) == 1 or places[0].score - places[1].score >= min_margin)

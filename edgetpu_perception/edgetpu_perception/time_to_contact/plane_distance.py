@@ -2,8 +2,8 @@
 
 A camera that moves parallel to a slanted plane also sees it grow. An approach is told from this by the
 stretch of the picture. Two directions matter: that of the plane's normal (`slant`) and that of the motion
-(`course`), both as complex numbers right + i down, tangents of the angle to the optical axis. The homography
-does not tell which is which, and the distance does not depend on it.
+(`course`, the focus of expansion), both as complex numbers right + i down, tangents of the angle to the
+optical axis. The homography does not tell which is which, and the distance does not depend on it.
 """
 
 from __future__ import annotations

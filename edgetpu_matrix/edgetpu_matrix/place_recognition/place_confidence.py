@@ -1,4 +1,7 @@
-"""Scores of places averaged over the last seconds, so that one unusual view does not name a place."""
+"""How sure it is that a place is recognised: its mean score over the last seconds, and its lead.
+
+The mean prevents that one unusual view names a place.
+"""
 
 from __future__ import annotations
 
@@ -40,3 +43,10 @@ class ScoreWindow:
 
     def _mean(self, label: str) -> float:
         return sum(scores.get(label, least) for _, scores, least in self._answers) / len(self._answers)
+
+
+def is_sure(places: Sequence[Place], min_score: float, min_margin: float) -> bool:
+    """Whether the first place is similar enough, and enough more so than the second; places: best first."""
+    if not places or places[0].score < min_score:
+        return False
+    return bool(len(places) == 1 or places[0].score - places[1].score >= min_margin)
