@@ -6,7 +6,6 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from edgetpu_driver.errors import ExpiredError
 from edgetpu_driver.host.requests.request import Request
 
 Answers = list[tuple[Request, Any]]
@@ -17,14 +16,6 @@ def answer_all(answers: Answers) -> None:
     """Give the answers; no lock may be held."""
     for request, answer in answers:
         request.answer(answer)
-
-
-def expiry(request: Request) -> ExpiredError:
-    """The error for a request whose deadline has passed."""
-    return ExpiredError(
-        f"the deadline, {request.deadline - request.arrived:g} s after its arrival, passed before the "
-        "request could be run"
-    )
 
 
 def waited(submit: Callable[[Callable[[Any], None]], object]) -> Any:

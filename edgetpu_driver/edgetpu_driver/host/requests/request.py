@@ -117,11 +117,6 @@ class Request:
         """See Lane."""
         return Lane(self.model, self.kind, self.stick, self.pieces is not None, self.client)
 
-    @property
-    def may_be_refused(self) -> bool:
-        """Whether it may be answered BUSY: it has no deadline, and none of its work has begun."""
-        return not (self.follows or self.pieces or self.kind is Kind.UPDATE) and self.deadline == inf
-
     def restart(self) -> None:
         """Discard the work done so far."""
         pieces, self.pieces, self.value = self.pieces, None, None

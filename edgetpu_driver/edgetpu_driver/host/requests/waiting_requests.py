@@ -9,6 +9,7 @@ from edgetpu_driver.host.requests.answers import Answers
 from edgetpu_driver.host.requests.priority_queue import RequestQueue, Staying
 from edgetpu_driver.host.requests.request import Kind, Request
 from edgetpu_driver.host.requests.request_terms import Priority
+from edgetpu_driver.host.requests.waiting_time import is_overdue
 from edgetpu_driver.host.requests.weight_access import WeightAccess
 
 LOOK_PERIOD = 0.25
@@ -79,8 +80,8 @@ class WaitingRequests:
         """
         if now - self._looked < LOOK_PERIOD:
             return []
-        self._looked, latest = now, now - self._admission.limits.wait
-        requests = self.remove(lambda each: each.may_be_refused and each.arrived <= latest)
+        self._looked, limits = now, self._admission.limits
+        requests = self.remove(lambda each: is_overdue(each, limits, now))
         backlog = Backlog.of([self._queue], "", sticks)
         return [(request, self._admission.overdue(backlog)) for request in requests]
 

@@ -16,11 +16,12 @@ from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.model_replica import ModelReplica
 from edgetpu_driver.host.requests.admission import Admission
-from edgetpu_driver.host.requests.answers import Answers, answer_all, expiry
+from edgetpu_driver.host.requests.answers import Answers, answer_all
 from edgetpu_driver.host.requests.priority_queue import Staying
 from edgetpu_driver.host.requests.request import Kind, Lane, Request
 from edgetpu_driver.host.requests.request_terms import Priority
 from edgetpu_driver.host.requests.waiting_requests import WaitingRequests
+from edgetpu_driver.host.requests.waiting_time import expiry
 from edgetpu_driver.host.requests.weight_access import WeightAccess, record
 from edgetpu_driver.host.sticks.stick_choice import Queued, best_of, may_take
 from edgetpu_driver.host.sticks.stick_eligibility import can_run, is_pointless, refusal

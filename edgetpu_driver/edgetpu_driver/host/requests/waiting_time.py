@@ -1,0 +1,28 @@
+"""How long a request may wait for its turn: until its deadline, or for ClientLimits.wait without one."""
+
+from __future__ import annotations
+
+from math import inf
+
+from edgetpu_driver.errors import ExpiredError
+from edgetpu_driver.host.client_limits import ClientLimits
+from edgetpu_driver.host.requests.request import Kind, Request
+
+
+def is_overdue(request: Request, limits: ClientLimits, now: float) -> bool:
+    """Whether a request without a deadline has waited too long; it is then answered BUSY.
+
+    What has begun, or sets weights that are in effect already, is never refused. The queue itself takes out
+    the requests whose deadline has passed.
+    """
+    if request.follows or request.pieces or request.kind is Kind.UPDATE or request.deadline != inf:
+        return False
+    return request.arrived <= now - limits.wait
+
+
+def expiry(request: Request) -> ExpiredError:
+    """The error for a request whose deadline has passed."""
+    return ExpiredError(
+        f"the deadline, {request.deadline - request.arrived:g} s after its arrival, passed before the "
+        "request could be run"
+    )
