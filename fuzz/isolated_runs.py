@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 
-from edgetpu_driver.engines.graph_process import GraphProcess
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.engines.graph_runner import GraphOperands
 from edgetpu_driver.engines.litert_interpreter import refuse_fatal_scales
+from edgetpu_driver.engines.litert_process import LiteRtProcess
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.errors import GraphProcessError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite.checks.graph_checks import check_graph
 
@@ -21,7 +21,7 @@ class IsolatedRuns:
 
     def __init__(self, outcomes: Counter[str]) -> None:
         self._outcomes = outcomes
-        self._process: GraphProcess | None = None
+        self._process: LiteRtProcess | None = None
 
     def run(self, data: bytes) -> None:
         """Check, load and run one graph on zeros. Raises ModelFormatError, ModelUnsupportedError."""
@@ -32,7 +32,7 @@ class IsolatedRuns:
             self._outcomes["refused by the checks"] += 1
             raise
         if self._process is None:
-            self._process = GraphProcess("the graph", _LIMITS)
+            self._process = LiteRtProcess("the graph", _LIMITS)
         try:
             self._process.load(data, GraphOperands.of(graph))
             self._process.run({spec.name: np.zeros(spec.shape, spec.dtype) for spec in graph.input_specs})

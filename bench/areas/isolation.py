@@ -17,9 +17,9 @@ import numpy as np
 
 from bench.timing import compare
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.engines.graph_process import GraphProcess
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.engines.isolated_graph import IsolatedGraph
+from edgetpu_driver.engines.litert_process import LiteRtProcess
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.tflite.checks.graph_checks import check_graph
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph
@@ -76,7 +76,7 @@ def _start() -> Row:
     """Measure the start of a process until it accepts a graph / that of a Python that imports NumPy."""
 
     def start() -> None:
-        GraphProcess("the model", ProcessLimits()).close()
+        LiteRtProcess("the model", ProcessLimits()).close()
 
     def start_python() -> None:
         subprocess.run([sys.executable, "-c", "import numpy"], check=True)
@@ -87,7 +87,7 @@ def _start() -> Row:
 
 def _memory() -> Row:
     """Measure the memory of a process that waits for a graph."""
-    process = GraphProcess("the model", ProcessLimits())
+    process = LiteRtProcess("the model", ProcessLimits())
     lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
     size = next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     process.close()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
 from edgetpu_driver.backends.factory import make_backend
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.model import Model
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.tflite.tensor import TensorSpec

@@ -19,11 +19,11 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.factory import make_backend
-from edgetpu_driver.engines import graph_process, isolated_graph
+from edgetpu_driver.engines import isolated_graph, litert_process
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.engines.graph_runner import GraphOperands
 from edgetpu_driver.engines.isolated_graph import IsolatedGraph
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.errors import DependencyMissingError, GraphProcessError, ModelUnsupportedError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -239,7 +239,7 @@ class FakeProcess:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, to be set; and processes that are fakes."""
     now = [1000.0]
-    monkeypatch.setattr(isolated_graph, "GraphProcess", FakeProcess)
+    monkeypatch.setattr(isolated_graph, "LiteRtProcess", FakeProcess)
     monkeypatch.setattr(isolated_graph, "_running", weakref.WeakSet())
     monkeypatch.setattr(isolated_graph.time, "monotonic", lambda: now[0])
     for name, value in (("started", 0), ("fatal_starts", 0), ("fatal_load", False), ("fatal_run", False)):
@@ -374,7 +374,7 @@ def test_without_descriptors_a_graph_is_refused_and_none_is_lost(monkeypatch: py
         return [str(error) for error in errors]
 
     CpuEngine(doubling(), isolated=True).close()  # starts the launching thread
-    monkeypatch.setattr(graph_process, "launch", refuse)
+    monkeypatch.setattr(litert_process, "launch", refuse)
     assert all("cannot start a process for LiteRT: Too many open files" in text for text in refused())
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend, ParsedModel, Placement
 from edgetpu_driver.backends.cpu_parts import CpuPartsBackend
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.plan import ModelPlan, Operand, Step
 from edgetpu_driver.errors import GraphProcessError
 from edgetpu_driver.host.models.model_parts import ModelPart, ReadModel, read_model

@@ -13,7 +13,7 @@ from edgetpu_driver.backends.backend import ParsedModel, Placement
 from edgetpu_driver.backends.host_processor import HostProcessor
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.engines.whole_model.execution import StepEngine, cpu_engine
 from edgetpu_driver.engines.whole_model.plan import LiteRtStep, Step

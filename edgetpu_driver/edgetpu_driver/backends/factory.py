@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edgetpu_driver.backends.backend import Backend
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.files.file_access import user_path
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edgetpu_driver.backends.backend import ParsedModel, Readings, RegisterValue
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 
 if TYPE_CHECKING:
     from edgetpu_driver.usb.connector import OnPhase

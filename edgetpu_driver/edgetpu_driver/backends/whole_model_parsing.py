@@ -8,7 +8,7 @@ from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend, ParsedModel
 from edgetpu_driver.backends.retargeted_files import retargeted
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.engines.whole_model.model import LONGEST_GAP, Model
 from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Step

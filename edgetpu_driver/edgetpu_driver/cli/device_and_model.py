@@ -10,7 +10,7 @@ from pathlib import Path
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.backends.whole_model_parsing import ParsedPlan, parse_whole
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep
 from edgetpu_driver.errors import InputError, ModelNotFoundError
 from edgetpu_driver.files.default_paths import firmware_path

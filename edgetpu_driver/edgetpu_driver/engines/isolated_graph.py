@@ -11,9 +11,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.graph_process import START_SECONDS, GraphProcess
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
 from edgetpu_driver.engines.graph_runner import GraphOperands
+from edgetpu_driver.engines.litert_process import START_SECONDS, LiteRtProcess
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.errors import GraphProcessError
 
 _STABLE_SECONDS = 60.0
@@ -30,7 +30,7 @@ _running_lock = threading.Lock()
 
 
 class IsolatedGraph:
-    """Runs a graph in a GraphProcess. A crash fails the current request; the next one restarts the process.
+    """Runs a graph in a LiteRtProcess. A crash fails the current request; the next one restarts the process.
 
     After two crashes in a row, each within a minute of the start, requests are refused for 1 s, then 2 s,
     4 s, .. 60 s, with the reason of the last crash. If a process was ended to make room for another graph,
@@ -40,7 +40,7 @@ class IsolatedGraph:
     def __init__(self, name: str, operands: GraphOperands, limits: ProcessLimits) -> None:
         """name: of the model, for messages."""
         self._name, self._operands, self._limits = name, operands, limits
-        self._process: GraphProcess | None = None
+        self._process: LiteRtProcess | None = None
         self._data = b""
         self._started = self._used = 0.0
         self._deaths = 0
@@ -89,7 +89,7 @@ class IsolatedGraph:
         if process is not None:
             process.close()
 
-    def _ready(self) -> GraphProcess:
+    def _ready(self) -> LiteRtProcess:
         """The process with the graph loaded; a new one if the last has died."""
         process = self._process
         if process is not None and process.is_alive:
@@ -113,15 +113,15 @@ class IsolatedGraph:
         self._process = process
         return process
 
-    def _start(self) -> GraphProcess:
+    def _start(self) -> LiteRtProcess:
         """Start a process; retries once if it ends before the graph is loaded."""
         begun = time.monotonic()
         try:
-            return GraphProcess(self._name, self._limits)
+            return LiteRtProcess(self._name, self._limits)
         except GraphProcessError:
             if time.monotonic() - begun >= START_SECONDS:
                 raise
-            return GraphProcess(self._name, self._limits)
+            return LiteRtProcess(self._name, self._limits)
 
     def _make_room(self) -> None:
         """Reserve a slot for a process; ends the process of another graph if none is free."""

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend, RegisterValue
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.host_status import HostStatus, State

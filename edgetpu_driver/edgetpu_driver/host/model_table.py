@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.plan_builder import common_name
 from edgetpu_driver.errors import (
     EdgeTpuError,

@@ -15,7 +15,7 @@ from rclpy.qos import QoSProfile
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.factory import ALL_DEVICES, MoreSticks, make_backend, make_backends
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
 from edgetpu_driver.host.model_host import ModelHost

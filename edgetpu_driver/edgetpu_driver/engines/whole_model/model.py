@@ -18,7 +18,7 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 
 if TYPE_CHECKING:
-    from edgetpu_driver.engines.graph_process_limits import ProcessLimits
+    from edgetpu_driver.engines.litert_process_limits import ProcessLimits
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
 
 LONGEST_GAP = 1.0

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.graph_process_limits import ProcessLimits
-from edgetpu_driver.engines.graph_process_messages import Kind, receive, send
 from edgetpu_driver.engines.graph_runner import GraphOperands, aligned_offsets
-from edgetpu_driver.engines.process_launcher import launch
+from edgetpu_driver.engines.launching_thread import launch
+from edgetpu_driver.engines.litert_process_limits import ProcessLimits
+from edgetpu_driver.engines.litert_process_messages import Kind, receive, send
 from edgetpu_driver.errors import (
     DependencyMissingError,
     GraphProcessError,
@@ -39,7 +39,7 @@ _LONGEST_REASON = 200
 """Maximum length of LiteRT's last line quoted in an error, characters."""
 
 
-class GraphProcess:
+class LiteRtProcess:
     """A child process with a LiteRT interpreter; inputs and outputs are in shared memory.
 
     The first error of the process itself (it died, timed out or sent an invalid message) ends it: the call
@@ -242,7 +242,7 @@ def _start(theirs: socket.socket, stderr: int, memory: int) -> subprocess.Popen[
     """
     paths = json.dumps([path for path in sys.path if path])
     numbers = [str(number) for number in (theirs.fileno(), os.getpid(), memory)]
-    main = _MAIN.format("edgetpu_driver.engines.graph_process_main")
+    main = _MAIN.format("edgetpu_driver.engines.litert_process_main")
     command = [sys.executable, "-I", "-S", "-c", main, paths, *numbers]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     return launch(

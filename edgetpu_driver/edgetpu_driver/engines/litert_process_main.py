@@ -1,6 +1,6 @@
 """Entry point of the process that runs one graph with LiteRT, so that a crash ends no other process.
 
-`GraphProcess` starts it. It imports little more than NumPy and LiteRT, to start quickly.
+`LiteRtProcess` starts it. It imports little more than NumPy and LiteRT, to start quickly.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.graph_process_messages import Kind, receive, send
 from edgetpu_driver.engines.litert_interpreter import first_line, interpreter_class, make_interpreter
+from edgetpu_driver.engines.litert_process_messages import Kind, receive, send
 from edgetpu_driver.errors import DependencyMissingError, ModelFormatError, ModelUnsupportedError
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
