@@ -22,7 +22,7 @@ from rclpy.node import Node
 from edgetpu_driver import CompiledModel, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_locations import weight_locations
+from edgetpu_driver.weights.weight_locations import WeightLocations
 from edgetpu_perception.nodes import looming_node
 from testdata import GOLDEN
 from testdata.graphs.color_embedding_graph import color_embedding_graph, colored
@@ -93,7 +93,7 @@ def network_on_a_stick(patch: pytest.MonkeyPatch) -> Names:
     model, graph = CompiledModel.load("mobilenet_edgetpu.tflite"), Path("mobilenet.tflite").read_bytes()
     stick = VirtualEdgeTpu().register_model(model, model.source_part(graph))
     patch.setattr(EdgeTpu, "open", partial(EdgeTpu.open, usb_backend=stick))
-    known = (place.tensor for place in weight_locations(model, SidecarFiles(graph)).known)
+    known = (place.tensor for place in WeightLocations(model, SidecarFiles(graph)).known)
     layer = next(tensor for tensor in known if "Logits" in tensor.name)
     return {"layer": layer.name, "weights": np.zeros(layer.shape), "bias": np.zeros(layer.scales.size)}
 

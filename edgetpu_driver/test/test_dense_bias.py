@@ -11,7 +11,7 @@ from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout, PaddedDe
 from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.toolchain.compiled_file_writer import write_compiled_file
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_locations import weight_locations
+from edgetpu_driver.weights.weight_locations import WeightLocations
 from testdata.graphs.dense_graphs import chip_product, compiled, difference, litert_product, matrix_graph
 
 
@@ -100,7 +100,7 @@ def test_a_bias_that_leaves_no_input_free_takes_the_next_size() -> None:
 def test_rows_with_a_bias_on_inputs_keep_their_scales() -> None:
     graph = matrix_graph(100, 100, bias=np.full(100, 1000, np.int32))
     for sidecars in (SidecarFiles(graph), SidecarFiles()):
-        (location,) = weight_locations(compiled(graph), sidecars).known
+        (location,) = WeightLocations(compiled(graph), sidecars).known
         assert location.requantisation is None
         assert not location.tensor.is_pure_matmul
 

@@ -18,7 +18,7 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.toolchain.dense_compiler import compile_dense, dense_model, is_dense
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_locations import weight_locations
+from edgetpu_driver.weights.weight_locations import WeightLocations
 from testdata import ModelFolder
 from testdata.graphs.dense_graphs import (
     chip_product,
@@ -172,8 +172,8 @@ def test_other_graphs_are_refused_with_the_reason(graph: bytes, reason: str) -> 
 def test_weights_of_a_padded_matrix_are_found_with_and_without_the_graph() -> None:
     graph = matrix_graph(100, 300)
     model = compiled(graph)
-    (named,) = weight_locations(model, SidecarFiles(graph)).known
-    (unnamed,) = weight_locations(model, SidecarFiles()).known
+    (named,) = WeightLocations(model, SidecarFiles(graph)).known
+    (unnamed,) = WeightLocations(model, SidecarFiles()).known
     assert (named.tensor.name, unnamed.tensor.name) == ("product/weights", "weights")
     assert named.tensor.shape == unnamed.tensor.shape == (100, 300)
     np.testing.assert_allclose(unnamed.tensor.scales, named.tensor.scales, rtol=1e-6)
@@ -185,5 +185,5 @@ def test_weights_of_a_padded_matrix_are_found_with_and_without_the_graph() -> No
 def test_a_program_with_an_activation_is_no_pure_product(activation: str, pure: bool) -> None:
     """Without the graph the clamps in the program tell."""
     model = compiled(matrix_graph(256, 256, activation=activation))
-    (location,) = weight_locations(model, SidecarFiles()).known
+    (location,) = WeightLocations(model, SidecarFiles()).known
     assert location.tensor.is_pure_matmul == pure

@@ -27,7 +27,7 @@ from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_locations import weight_locations
+from edgetpu_driver.weights.weight_locations import WeightLocations
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
 from testdata import ModelFolder
@@ -225,5 +225,5 @@ def test_multipliers_are_those_of_the_graph_to_the_last_bit(
     DenseLayout(256).encode_multipliers(multipliers, blob)
     sidecars = SidecarFiles(golden.model("dense_256.tflite").read_bytes())
     changed = replace(model, caching=replace(model.caching, parameters=blob.tobytes()))
-    (location,) = weight_locations(changed, sidecars).known
+    (location,) = WeightLocations(changed, sidecars).known
     assert location.tensor.name == name

@@ -27,7 +27,7 @@ from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.network_weights import NetworkWeights
 from edgetpu_driver.weights.section_search import locate_sections
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_locations import WeightLocations, weight_locations
+from edgetpu_driver.weights.weight_locations import WeightLocations
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 from testdata import GOLDEN
@@ -62,7 +62,7 @@ def network(name: str) -> Network:
 
 @cache
 def locations(model: CompiledModel, graph: bytes) -> WeightLocations:
-    return weight_locations(model, SidecarFiles(graph))
+    return WeightLocations(model, SidecarFiles(graph))
 
 
 def stick_engine(name: str, stick: VirtualEdgeTpu) -> StickEngine:
@@ -287,7 +287,7 @@ def test_a_layer_compiled_without_a_bias_takes_none() -> None:
 
 def test_a_layer_outside_the_part_of_the_edge_tpu_is_refused_by_name() -> None:
     part = CompiledModel.parse_parts(compiled_graph(2))[0]
-    found = weight_locations(part, SidecarFiles(source_graph(2)))
+    found = WeightLocations(part, SidecarFiles(source_graph(2)))
     (elsewhere,) = found.refused
     assert [each.tensor.name for each in found.known] != [elsewhere]
     with pytest.raises(ModelUnsupportedError, match=r"the part .* that the Edge TPU runs has no such"):
@@ -299,7 +299,7 @@ def test_a_layer_that_the_parameters_do_not_hold_is_refused_by_name() -> None:
     each = network(MOBILENET)
     tensor = next(iter(each.tensors().values()))
     other = patched(each.graph, tensor, drawn(tensor))
-    found = weight_locations(each.model, SidecarFiles(other))
+    found = WeightLocations(each.model, SidecarFiles(other))
     assert len(found.known) == 27
     with pytest.raises(ModelUnsupportedError, match="do not contain its weights in this layout"):
         found.select(tensor.name, "mobilenet")

@@ -24,7 +24,7 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.weights.quantisation import WeightQuantiser
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_locations import WeightLocation, weight_locations
+from edgetpu_driver.weights.weight_locations import WeightLocation, WeightLocations
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 from testdata import GOLDEN
@@ -53,7 +53,7 @@ class Network:
 def movenet() -> Network:
     model = CompiledModel.load(GOLDEN.path(NAMES[f"{MOVENET}_edgetpu.tflite"]))
     sidecars = SidecarFiles(GOLDEN.path(NAMES[f"{MOVENET}.tflite"]).read_bytes())
-    found = weight_locations(model, sidecars).known
+    found = WeightLocations(model, sidecars).known
     return Network(model, sidecars, model.source_part(sidecars.graph), found)
 
 

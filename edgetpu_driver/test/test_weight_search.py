@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.virtual.usb_port import Handle
 from edgetpu_driver.weights import weight_locations
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_locations import WeightLocations, WeightSearch
+from edgetpu_driver.weights.weight_locations import WeightLocations
 from edgetpu_driver.weights.weight_request import WeightRequest
 
 pytestmark = pytest.mark.usefixtures("graphs_in_this_process")
@@ -61,13 +62,13 @@ def swap_four_tiles() -> list[bytes]:
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the models whose graphs were searched for their weights."""
     names: list[str] = []
-    original = weight_locations.weight_locations
+    original = weight_locations.search
 
-    def counted(model: CompiledModel, sidecars: SidecarFiles) -> WeightLocations:
+    def counted(model: CompiledModel, sidecars: SidecarFiles) -> Any:
         names.append(model.name)
         return original(model, sidecars)
 
-    monkeypatch.setattr(weight_locations, "weight_locations", counted)
+    monkeypatch.setattr(weight_locations, "search", counted)
     return names
 
 
@@ -80,7 +81,7 @@ def test_the_wire_is_that_of_a_search_for_every_tile(
     monkeypatch: pytest.MonkeyPatch, searched: list[str]
 ) -> None:
     shared = swap_four_tiles()
-    monkeypatch.setattr(WeightSearch, "holds_for", lambda *_: False)
+    monkeypatch.setattr(WeightLocations, "holds_for", lambda *_: False)
     assert swap_four_tiles() == shared
     assert len(searched) == 1 + 5  # the first engine is that of the file
 
@@ -89,5 +90,5 @@ def test_a_search_does_not_hold_for_a_model_with_other_parameters() -> None:
     model, other = (
         CompiledModel.parse(pack(dense.build(size), name="dense"), "dense") for size in (SIZE, 2 * SIZE)
     )
-    assert WeightSearch(model).holds_for(model)
-    assert not WeightSearch(model).holds_for(other)
+    assert WeightLocations(model).holds_for(model)
+    assert not WeightLocations(model).holds_for(other)

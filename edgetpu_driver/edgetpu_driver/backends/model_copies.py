@@ -9,7 +9,7 @@ from threading import Lock
 
 from edgetpu_driver.backends.backend import ParsedModel
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.weights.weight_locations import WeightSearch
+from edgetpu_driver.weights.weight_locations import WeightLocations
 
 FindCopy = Callable[[int], CompiledModel | None]
 """Gives the copy of a number from 1, or None if there is none."""
@@ -26,8 +26,8 @@ class ModelCopies:
         self._found: dict[int, CompiledModel] = {}
         self._used: set[int] = set()
         self._users = 0
-        self._search: tuple[ParsedModel, WeightSearch] | None = None
-        """The model that was attached last, and the search for its weights."""
+        self._locations: tuple[ParsedModel, WeightLocations] | None = None
+        """The model that was attached last, and the locations of its weights."""
         self._lock = Lock()
 
     def take(self, model: CompiledModel, find: FindCopy) -> tuple[CompiledModel, Callable[[], bool]]:
@@ -46,12 +46,12 @@ class ModelCopies:
             self._used.add(number)
         return copy, partial(self._release, number)
 
-    def search(self, model: ParsedModel) -> WeightSearch:
-        """The search for the weights of a model, the same for all engines that are made of it in a row."""
+    def locations(self, model: ParsedModel) -> WeightLocations:
+        """The locations of a model's weights, the same for all engines that are made of it in a row."""
         with self._lock:
-            if self._search is None or self._search[0] is not model:
-                self._search = model, WeightSearch(model.source, model.sidecars)
-            return self._search[1]
+            if self._locations is None or self._locations[0] is not model:
+                self._locations = model, WeightLocations(model.source, model.sidecars)
+            return self._locations[1]
 
     def found(self) -> tuple[CompiledModel, ...]:
         """The copies that were found so far, without the model itself."""

@@ -110,9 +110,9 @@ class StickBackend:
                     self._rest(each)
 
         try:
-            search = copies.search(model)
-            shared = search if search.holds_for(copy) else None
-            return StickEngine(tpu, copy, model.sidecars, on_close=closed, search=shared)
+            locations = copies.locations(model)
+            shared = locations if locations.holds_for(copy) else None
+            return StickEngine(tpu, copy, model.sidecars, on_close=closed, locations=shared)
         except BaseException:
             release()
             raise

@@ -10,7 +10,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.tflite.model_reader import Model
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_locations import NOT_IN_PART, weight_locations
+from edgetpu_driver.weights.weight_locations import NOT_IN_PART, WeightLocations
 from edgetpu_driver.weights.weight_tensors import WeightTensor, weight_tensors
 
 
@@ -26,13 +26,14 @@ def weights_of_parts(models: Sequence[CompiledModel]) -> dict[str, Any]:
     reasons = []
     for model in models:
         try:
-            found = weight_locations(model, SidecarFiles.next_to(model.path))
+            locations = WeightLocations(model, SidecarFiles.next_to(model.path))
+            known, not_settable = locations.known, locations.refused
         except EdgeTpuError as error:
             reasons.append(str(error))
             continue
-        settable |= {each.tensor.name: _settable(each.tensor) for each in found.known}
+        settable |= {each.tensor.name: _settable(each.tensor) for each in known}
         # The reason of the part that has the tensor takes precedence over those of other parts.
-        refused = {**found.refused, **{name: why for name, why in refused.items() if why != NOT_IN_PART}}
+        refused = {**not_settable, **{name: why for name, why in refused.items() if why != NOT_IN_PART}}
     tensors = list(settable.values())
     tensors += [
         {"tensor": name, "settable": False, "reason": why}

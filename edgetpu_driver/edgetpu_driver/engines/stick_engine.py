@@ -17,7 +17,7 @@ from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_locations import WeightLocation, WeightSearch
+from edgetpu_driver.weights.weight_locations import WeightLocation, WeightLocations
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 
@@ -34,16 +34,16 @@ class StickEngine:
         model: CompiledModel,
         sidecars: SidecarFiles | None = None,
         on_close: Callable[[], None] | None = None,
-        search: WeightSearch | None = None,
+        locations: WeightLocations | None = None,
     ) -> None:
         """sidecars: give the location of the weights; by default, the files next to the model.
 
-        on_close: called once when the engine is closed. search: for the weights, in place of the sidecars, to
-        share with other engines. ModelUnsupportedError if the model cannot run over USB.
+        on_close: called once when the engine is closed. locations: of the weights, in place of the sidecars,
+        to share with other engines. ModelUnsupportedError if the model cannot run over USB.
         """
         self.model = model
         self._loaded = tpu.load(model)
-        self._search = search or WeightSearch(model, sidecars)
+        self._locations = locations or WeightLocations(model, sidecars)
         self._on_close = on_close
         self._lock = threading.RLock()
         self._version = 0
@@ -171,4 +171,4 @@ class StickEngine:
             return replace(result, version=self._version)
 
     def _location(self, tensor: str) -> WeightLocation:
-        return self._search.locations.select(tensor, self.model.name)
+        return self._locations.select(tensor, self.model.name)

@@ -24,7 +24,7 @@ from edgetpu_driver.weights.network_weights import NetworkWeights
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
 from edgetpu_driver.weights.parameter_layout import ParameterLayout
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_locations import WeightLocation, weight_locations
+from edgetpu_driver.weights.weight_locations import WeightLocation, WeightLocations
 from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
 
 
@@ -185,7 +185,7 @@ class ReferenceModel:
         """The weight locations listed in a sidecar file, by the tensor of the graph."""
         try:
             sidecars = replace(SidecarFiles.next_to(compiled.path), graph=b"")
-            (location,) = weight_locations(compiled, sidecars).known
+            (location,) = WeightLocations(compiled, sidecars).known
             tensor = select_tensor(weight_tensors(self._model), "")
         except (EdgeTpuError, ValueError):
             return ()

@@ -74,13 +74,28 @@ class WeightLocation:
         self.section.encode_multipliers(of_rows, section)
 
 
-@dataclass(frozen=True, eq=False)
 class WeightLocations:
-    """The weight tensors of a model, by whether it is known where they are."""
+    """The weight tensors of a model and where they are, looked for once, when that is needed.
 
-    known: tuple[WeightLocation, ...]
-    refused: Mapping[str, str]
-    """Names of weight tensors of the graph that cannot be replaced, and the reason."""
+    The engines of one model share them: there may be hundreds, one for each tile of a matrix. All but
+    `holds_for` raise ModelUnsupportedError if no location is known. Errors are not kept: a file that was
+    missing may be there later.
+    """
+
+    def __init__(self, model: CompiledModel, sidecars: SidecarFiles | None = None) -> None:
+        """sidecars: by default, the files next to the model, read when they are needed."""
+        self._model = model
+        self._sidecars = sidecars
+
+    @property
+    def known(self) -> tuple[WeightLocation, ...]:
+        """The tensors of which it is known where they are."""
+        return self._found[0]
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """Names of weight tensors of the graph that cannot be replaced, and the reason."""
+        return self._found[1]
 
     def select(self, tensor: str, model: str) -> WeightLocation:
         """The location of the tensor of that name; of "" as `select_tensor`.
@@ -93,35 +108,24 @@ class WeightLocations:
         chosen = select_tensor([each.tensor for each in self.known], tensor)
         return next(each for each in self.known if each.tensor is chosen)
 
-
-class WeightSearch:
-    """The weight locations of a model, looked for once, when they are needed.
-
-    The engines of one model share a search: there may be hundreds, one for each tile of a matrix.
-    """
-
-    def __init__(self, model: CompiledModel, sidecars: SidecarFiles | None = None) -> None:
-        """sidecars: by default, the files next to the model, read when they are needed."""
-        self._model = model
-        self._sidecars = sidecars
-
-    @cached_property
-    def locations(self) -> WeightLocations:
-        """See `weight_locations`, whose errors are not kept: a file that was missing may be there later."""
-        return weight_locations(self._model, self._sidecars or SidecarFiles.next_to(self._model.path))
-
     def holds_for(self, model: CompiledModel) -> bool:
         """Whether another model, as a copy that was compiled with this one, has the same parameters."""
         return model.parameters == self._model.parameters
 
+    @cached_property
+    def _found(self) -> tuple[tuple[WeightLocation, ...], Mapping[str, str]]:
+        return search(self._model, self._sidecars or SidecarFiles.next_to(self._model.path))
 
-def weight_locations(model: CompiledModel, sidecars: SidecarFiles) -> WeightLocations:
-    """Every weight tensor, if it is known where one is; else ModelUnsupportedError."""
+
+def search(
+    model: CompiledModel, sidecars: SidecarFiles
+) -> tuple[tuple[WeightLocation, ...], Mapping[str, str]]:
+    """The known locations, and the reasons why others are refused; see WeightLocations."""
     refused: dict[str, str] = {}
     found = _from_graph(model, sidecars.graph, refused) if sidecars.graph else ()
     found = found or _dense(model) or _from_sidecar(model, sidecars.sidecar or {})
     if found:
-        return WeightLocations(found, refused)
+        return found, refused
     raise ModelUnsupportedError(
         f"it is not known where '{model.name}' keeps its weights: expected a Dense model, the graph it was "
         "compiled from next to it with a layout that is known, or a sidecar with the offsets of its weights"

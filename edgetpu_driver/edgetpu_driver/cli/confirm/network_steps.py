@@ -18,7 +18,7 @@ from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import DependencyMissingError, EdgeTpuError
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_locations import weight_locations
+from edgetpu_driver.weights.weight_locations import WeightLocations
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 
@@ -46,7 +46,7 @@ def _settable_layer(model: CompiledModel, path: Path) -> tuple[SidecarFiles, Wei
     """The last layer of a network whose weights can be set; None if there is no such layer."""
     try:
         sidecars = SidecarFiles.next_to(path)
-        known = weight_locations(model, sidecars).known if sidecars.graph else ()
+        known = WeightLocations(model, sidecars).known if sidecars.graph else ()
     except EdgeTpuError:
         return SidecarFiles(), None
     layers = [each.tensor for each in known if not each.tensor.is_pure_matmul]
