@@ -26,7 +26,8 @@ from drive.scenarios.samples_scenario import SlalomSamples, SwingUpSamples
 from drive.scenarios.slalom_scenario import Slalom
 from drive.scenarios.swing_up_scenario import SwingUp
 from drive.scenarios.turn_scenario import Turn
-from drive.simulated_robot import DriveError, SimulatedRobot
+from drive.simulated_robot import SimulatedRobot
+from drive.suite_connection import DriveError
 from drive.worlds.world import World, renderer_problem
 from edgetpu_driver.node_kit.node_table import all_nodes
 from measured_figures.row import Row, line, write_rows

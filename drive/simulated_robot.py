@@ -4,40 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
-import rclpy
+import numpy as np
 from geometry_msgs.msg import Twist
-from nav_msgs.msg import Odometry
-from rclpy.executors import SingleThreadedExecutor
-from rclpy.qos import qos_profile_sensor_data
-from rclpy.signals import SignalHandlerOptions
-from rosgraph_msgs.msg import Clock
-from sensor_msgs.msg import CameraInfo, Image
-from std_msgs.msg import Header
+from numpy.typing import NDArray
+from sensor_msgs.msg import Image
 
+from drive.awaited_results import AwaitedResults
 from drive.film import Film
+from drive.robot_topics import FIRST_SECOND, RobotTopics, header_at, image_message
+from drive.suite_connection import START_SECONDS, DriveError, SuiteConnection
 from drive.truth import Record, Truth
-from drive.worlds.world import FOCAL_LENGTH, HEIGHT, PERIOD, WIDTH, World
-from edgetpu_dashboard.camera.calibration import pinhole_calibration
-from edgetpu_dashboard.nodes.camera_info_messages import camera_info
-from edgetpu_driver.errors import EdgeTpuError
+from drive.worlds.world import PERIOD, World
 
 LATENCY = 2
 """Periods from an image to its arrival, 67 ms: exposure, readout and transport of a webcam."""
-FIRST_SECOND = 1000
-"""Of simulated time; 0 means "no time" in ROS."""
 BASE_TIMEOUT = 0.5
 """Seconds; cmd_vel_timeout of ros2_control's diff_drive_controller."""
-START_SECONDS = 60.0
-"""Real time that the nodes have for their first results."""
-TICK = 0.05
-"""Most seconds to wait in rclpy at a time: Python's signal handlers run only between two waits."""
-
-
-class DriveError(EdgeTpuError):
-    """The nodes publish no results, or rendering fails."""
 
 
 class SimulatedRobot:
@@ -49,29 +33,17 @@ class SimulatedRobot:
 
     def __init__(self, cmd_vel: str) -> None:
         """cmd_vel: topic of the velocities that the robot obeys."""
-        # With rclpy's handlers a signal would end the context in the middle of a step.
-        rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
-        self.node = rclpy.create_node("simulated_robot")
-        self._executor = SingleThreadedExecutor()
-        self._executor.add_node(self.node)
-        make = self.node.create_publisher
-        self._images = make(Image, "camera/image_raw", qos_profile_sensor_data)
-        self._infos = make(CameraInfo, "camera/camera_info", qos_profile_sensor_data)
-        self._odometry = make(Odometry, "odom", 10)
-        self._clock = make(Clock, "/clock", 10)
-        self.node.create_subscription(Twist, cmd_vel, self._on_velocity, 1)
-        self._publishers: dict[str, Any] = {}
+        self._suite = SuiteConnection("simulated_robot")
+        self._suite.node.create_subscription(Twist, cmd_vel, self._on_velocity, 1)
+        self._topics = RobotTopics(self._suite.node)
+        self._awaited = AwaitedResults()
         self._velocity = (0.0, 0.0)
         self._ticks = self._told_at = 0
-        self._waiting: deque[tuple[int, Header, Image]] = deque()
-        """Images on their way: tick, header, image."""
-        self._clients: dict[str, Any] = {}
+        self._waiting: deque[tuple[int, Image]] = deque()
+        """Images on their way, with the tick at which they were taken."""
         self._world: World | None = None
-        self._answered: dict[str, int] = {}
         self.images = self.missing = 0
         """Images whose results were awaited, and those whose results were not all in time."""
-        self.results: dict[str, Any] = {}
-        """The latest result, by topic."""
         self.real_time = False
         """Whether the world runs no faster than real time. It then waits for no result, and the base stops
         after BASE_TIMEOUT without a velocity."""
@@ -88,9 +60,7 @@ class SimulatedRobot:
 
     def close(self) -> None:
         """Leave the graph."""
-        self._executor.shutdown()
-        self.node.destroy_node()
-        rclpy.shutdown()
+        self._suite.close()
 
     @property
     def world(self) -> World:
@@ -106,7 +76,12 @@ class SimulatedRobot:
     @property
     def results_age(self) -> float:
         """Seconds since the image whose results were all there last."""
-        return FIRST_SECOND + self._ticks * PERIOD - min(self._answered.values()) / 1e9
+        return FIRST_SECOND + self._ticks * PERIOD - self._awaited.oldest / 1e9
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """The latest result, by topic."""
+        return self._awaited.latest
 
     def drive(self, linear: float, angular: float) -> None:
         """Obey these velocities, m/s and rad/s, until the next ones."""
@@ -114,15 +89,19 @@ class SimulatedRobot:
 
     def watch(self, message_type: type[Any], topic: str) -> None:
         """Wait for a result on this topic after each image."""
-        self._answered[topic] = -1
 
-        def on_result(message: Any) -> None:
-            stamp = message.header.stamp
-            self.results[topic] = message
-            self._answered[topic] = stamp.sec * 10**9 + stamp.nanosec
-            self.record.measure(message, self._answered[topic] / 1e9 - FIRST_SECOND - self._entered * PERIOD)
+        def measure(message: Any, stamp: int) -> None:
+            self.record.measure(message, stamp / 1e9 - FIRST_SECOND - self._entered * PERIOD)
 
-        self.node.create_subscription(message_type, topic, on_result, 10)
+        self._awaited.watch(self._suite.node, message_type, topic, measure)
+
+    def publish(self, topic: str, message: Any) -> None:
+        """See SuiteConnection."""
+        self._suite.publish(topic, message)
+
+    def call(self, service_type: type[Any], service: str, request: Any = None) -> Any:
+        """See SuiteConnection."""
+        return self._suite.call(service_type, service, request)
 
     def enter(self, world: World) -> None:
         """Be in another world from now on, at rest."""
@@ -133,14 +112,13 @@ class SimulatedRobot:
     def await_results(self) -> None:
         """Step until every watched topic has had a result; DriveError after START_SECONDS."""
         end = time.monotonic() + START_SECONDS
-        while min(self._answered.values()) < 0:
+        while silent := self._awaited.silent:
             if time.monotonic() > end:
-                silent = ", ".join(topic for topic, stamp in self._answered.items() if stamp < 0)
                 raise DriveError(
-                    f"no result on {silent} within {START_SECONDS:g} s; see the logs of the nodes"
+                    f"no result on {', '.join(silent)} within {START_SECONDS:g} s; see the logs of the nodes"
                 )
             self.advance()
-            self._spin(0.1, lambda: False)
+            self._suite.spin(0.1)
         self.images = self.missing = 0
 
     def advance(self) -> None:
@@ -150,83 +128,37 @@ class SimulatedRobot:
             self._velocity = 0.0, 0.0
         world.step(PERIOD, *self._velocity)
         self._ticks += 1
-        header = self._header()
+        header = header_at(self._ticks)
         self.record.truths.append(Truth.of(world, (self._ticks - self._entered) * PERIOD))
         if self._ticks % self.image_every == 0:
-            self._waiting.append((self._ticks, header, self._image(header)))
-        self._clock.publish(Clock(clock=header.stamp))
-        self._publish_odometry(header)
+            self._waiting.append((self._ticks, image_message(header, self._pixels())))
+        self._topics.publish_clock(header)
+        self._topics.publish_odometry(header, world)
         if not self._waiting or self._ticks - self._waiting[0][0] < LATENCY:
             return
-        _, late, image = self._waiting.popleft()
+        _, image = self._waiting.popleft()
         if not self.stalled:
-            self._give(late, image)
+            self._give(image)
         if self.real_time:
             self._due = max(self._due + PERIOD, time.monotonic())
-            self._spin(self._due - time.monotonic(), lambda: False)
+            self._suite.spin(self._due - time.monotonic())
 
-    def _give(self, late: Header, image: Image) -> None:
+    def _give(self, image: Image) -> None:
         """Publish an image that has arrived, and wait for its results, unless in real time."""
-        self._infos.publish(camera_info(late, pinhole_calibration(WIDTH, HEIGHT, FOCAL_LENGTH)))
-        self._images.publish(image)
-        stamp = late.stamp.sec * 10**9 + late.stamp.nanosec
+        self._topics.publish_image(image)
+        stamp = image.header.stamp.sec * 10**9 + image.header.stamp.nanosec
         self.images += 1
         if self.real_time:
-            self.missing += min(self._answered.values()) < stamp - round(1e9 * PERIOD)
+            self.missing += self._awaited.oldest < stamp - round(1e9 * PERIOD)
             return
         period = self.image_every * PERIOD
-        self.missing += not self._spin(period, lambda: min(self._answered.values()) >= stamp)
-
-    def publish(self, topic: str, message: Any) -> None:
-        """Publish a message to the nodes; DriveError if none of them subscribes."""
-        if topic not in self._publishers:
-            publisher = self._publishers[topic] = self.node.create_publisher(type(message), topic, 10)
-            if not self._spin(START_SECONDS, lambda: publisher.get_subscription_count() > 0):
-                raise DriveError(f"nobody subscribes to {topic}")
-        self._publishers[topic].publish(message)
-
-    def call(self, service_type: type[Any], service: str, request: Any = None) -> Any:
-        """Call a service, by default without arguments; return its response. DriveError without one."""
-        if service not in self._clients:
-            self._clients[service] = self.node.create_client(service_type, service)
-        client = self._clients[service]
-        if not self._spin(START_SECONDS, client.service_is_ready):
-            raise DriveError(f"nobody offers {service}")
-        future = client.call_async(service_type.Request() if request is None else request)
-        if not self._spin(START_SECONDS, future.done):
-            raise DriveError(f"no answer from {service}")
-        return future.result()
+        self.missing += not self._suite.spin(period, lambda: self._awaited.oldest >= stamp)
 
     def _on_velocity(self, message: Twist) -> None:
         self.drive(message.linear.x, message.angular.z)
 
-    def _spin(self, seconds: float, done: Callable[[], bool]) -> bool:
-        """Run callbacks until the condition holds, at most for `seconds`; return whether it holds."""
-        end = time.monotonic() + seconds
-        while not done():
-            left = end - time.monotonic()
-            if left <= 0:
-                return False
-            self._executor.spin_once(timeout_sec=min(left, TICK))
-        return True
-
-    def _header(self) -> Header:
-        nanoseconds = FIRST_SECOND * 10**9 + round(self._ticks * PERIOD * 1e9)
-        header = Header(frame_id="camera_optical_frame")
-        header.stamp.sec, header.stamp.nanosec = divmod(nanoseconds, 10**9)
-        return header
-
-    def _image(self, header: Header) -> Image:
+    def _pixels(self) -> NDArray[np.uint8]:
         pixels = self.world.image()
         if self.film is not None:
             self.film.add(pixels, self.world)
-        return Image(
-            header=header, height=HEIGHT, width=WIDTH, encoding="rgb8", step=3 * WIDTH, data=pixels.tobytes()
-        )
-
-    def _publish_odometry(self, header: Header) -> None:
-        message = Odometry(header=Header(stamp=header.stamp, frame_id="odom"), child_frame_id="base_link")
-        twist = message.twist.twist
-        twist.linear.x, twist.angular.z = self.world.velocity
-        message.pose.pose.position.x, message.pose.pose.position.y, _ = self.world.pose
-        self._odometry.publish(message)
+        return pixels

@@ -12,7 +12,8 @@ import numpy as np
 
 from demo.processes import Process
 from drive.scenario import Outcome, Scenario, values
-from drive.simulated_robot import DriveError, SimulatedRobot
+from drive.simulated_robot import SimulatedRobot
+from drive.suite_connection import DriveError
 from drive.worlds.world import CAMERA_X, PERIOD, Box, World
 from edgetpu_control.learned.servo_teacher import SOURCES
 from edgetpu_control.learned.train_policy import VISUAL_SERVO

@@ -12,7 +12,8 @@ import numpy as np
 
 from drive.scenario import Outcome, Scenario, values
 from drive.scene_network import NAME, scene_network
-from drive.simulated_robot import DriveError, SimulatedRobot
+from drive.simulated_robot import SimulatedRobot
+from drive.suite_connection import DriveError
 from drive.worlds.rooms import Flat, Room, make_flat
 from drive.worlds.world import PERIOD, Box, World
 from edgetpu_driver.files.default_paths import default_model_dir

@@ -1,0 +1,72 @@
+"""The connection of a drive to the nodes of the suite: messages, service calls and callbacks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.signals import SignalHandlerOptions
+
+from edgetpu_driver.errors import EdgeTpuError
+
+START_SECONDS = 60.0
+"""Real time that the nodes have for their first results."""
+TICK = 0.05
+"""Most seconds to wait in rclpy at a time: Python's signal handlers run only between two waits."""
+
+
+class DriveError(EdgeTpuError):
+    """The nodes publish no results, or rendering fails."""
+
+
+class SuiteConnection:
+    """A ROS node that publishes to the nodes of the suite and calls their services, one thing at a time."""
+
+    def __init__(self, name: str) -> None:
+        """name: of the node."""
+        # With rclpy's handlers a signal would end the context in the middle of a step.
+        rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
+        self.node = rclpy.create_node(name)
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self.node)
+        self._publishers: dict[str, Any] = {}
+        self._clients: dict[str, Any] = {}
+
+    def close(self) -> None:
+        """Leave the graph."""
+        self._executor.shutdown()
+        self.node.destroy_node()
+        rclpy.shutdown()
+
+    def publish(self, topic: str, message: Any) -> None:
+        """Publish a message to the nodes; DriveError if none of them subscribes."""
+        if topic not in self._publishers:
+            publisher = self._publishers[topic] = self.node.create_publisher(type(message), topic, 10)
+            if not self.spin(START_SECONDS, lambda: publisher.get_subscription_count() > 0):
+                raise DriveError(f"nobody subscribes to {topic}")
+        self._publishers[topic].publish(message)
+
+    def call(self, service_type: type[Any], service: str, request: Any = None) -> Any:
+        """Call a service, by default without arguments; return its response. DriveError without one."""
+        if service not in self._clients:
+            self._clients[service] = self.node.create_client(service_type, service)
+        client = self._clients[service]
+        if not self.spin(START_SECONDS, client.service_is_ready):
+            raise DriveError(f"nobody offers {service}")
+        future = client.call_async(service_type.Request() if request is None else request)
+        if not self.spin(START_SECONDS, future.done):
+            raise DriveError(f"no answer from {service}")
+        return future.result()
+
+    def spin(self, seconds: float, done: Callable[[], bool] = lambda: False) -> bool:
+        """Run callbacks until the condition holds, at most for `seconds`; return whether it holds."""
+        end = time.monotonic() + seconds
+        while not done():
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            self._executor.spin_once(timeout_sec=min(left, TICK))
+        return True
