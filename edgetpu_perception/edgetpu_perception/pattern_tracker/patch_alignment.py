@@ -15,6 +15,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.pattern_tracker.clipped_patch import ClippedPatch
+
 TURN_SIGMA = math.radians(4.0)
 """Expected rotation, one standard deviation. Derived: rounded from the 5 degrees that a pattern may turn."""
 
@@ -34,12 +36,6 @@ FINE_REACH_PX = 1.5
 """How far the alignment on pooled px may be off, px.
 
 Rows: pattern, 128/32, accepted, changed, within 2 px.
-"""
-
-MIN_UNCLIPPED_SHARE = 0.25
-"""Share of a patch that must be neither black nor white to estimate how the rest is clipped.
-
-Rows: pattern, accepted, changed, present: valid.
 """
 
 MAX_STEPS = 8
@@ -185,9 +181,7 @@ class Aligner:
         self.norm = max(float(np.linalg.norm(deviation)), 1e-6)
         """Euclidean norm of the patch without its mean, grey levels."""
         direction = deviation.ravel() / self.norm
-        self._counting = np.flatnonzero(mask)
-        self._deviation = deviation[mask].astype(np.float32)
-        self._black, self._white = -float(self._mean), 255.0 - float(self._mean)
+        self._clipped_patch = ClippedPatch(deviation, mask, float(self._mean))
         jacobian = self._jacobian(patch, mask, direction)
         prior = (PRIOR_NOISE / self.norm) ** 2 * np.array([0, 0, TURN_SIGMA**-2, GROWTH_SIGMA**-2])
         information = jacobian.T @ jacobian
@@ -315,26 +309,12 @@ class Aligner:
 
     def clipped(self, levels: Sequence[NDArray[np.float32]], match: Alignment) -> Alignment:
         """The same match, scored with the patch clipped like the image there, if that is higher."""
-        score = self._score_of_clipped(levels[0], _Map(match.x, match.y, match.cosine, match.sine))
+        self._compare(levels[0], _Map(match.x, match.y, match.cosine, match.sine))
+        score = self._clipped_patch.score(self._window.ravel())
         if score <= match.score:
             return match
         x_sigma, y_sigma, growth_sigma = self._sigmas(score)
         return match._replace(score=score, x_sigma=x_sigma, y_sigma=y_sigma, growth_sigma=growth_sigma)
-
-    def _score_of_clipped(self, image: NDArray[np.float32], here: _Map) -> float:
-        """-1 if nothing is clipped, or too much."""
-        self._compare(image, here)
-        window, patch = self._window.ravel()[self._counting], self._deviation
-        whole = (window > self._black + 1.0) & (window < self._white - 1.0)
-        if not MIN_UNCLIPPED_SHARE * self._count <= np.count_nonzero(whole) < self._count:
-            return -1.0
-        patch_mean, window_mean = patch[whole].mean(), window[whole].mean()
-        slope = patch[whole] - patch_mean
-        gain = float(slope @ window[whole]) / max(float(slope @ slope), 1e-6)
-        expected = np.clip(gain * (patch - patch_mean) + window_mean, self._black, self._white)
-        expected, window = expected - expected.mean(), window - window.mean()
-        power = float(expected @ expected) * float(window @ window)
-        return float(expected @ window) / math.sqrt(power) if gain > 0.0 and power > 1e-6 else -1.0
 
     def _sigmas(self, score: float) -> tuple[float, float, float]:
         """Standard deviations of x and y, px, and of the logarithm of the scale."""
