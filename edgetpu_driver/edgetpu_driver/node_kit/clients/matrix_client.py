@@ -83,6 +83,15 @@ class _Change:
     """Rows that differ from the planned matrix; None for all."""
 
 
+@dataclass(frozen=True)
+class _Refusal:
+    """The answer of a driver, or of the plan, that setting the matrix again at once would not change."""
+
+    error: EdgeTpuError
+    until: float = inf
+    """When the matrix is sent again, monotonic s."""
+
+
 class MatrixClient:
     """One matrix on one driver: a copy of a Dense model, with its own name, for each of its tiles.
 
@@ -119,10 +128,7 @@ class MatrixClient:
         self._product: ProductInProgress | None = None
         self._finished: Callable[[], None] | None = None
         """Passes the result of a product that has just ended to the caller."""
-        self.refusal: EdgeTpuError | None = None
-        """Why the model or the matrix was refused; setting it again at once would not help."""
-        self._refused_until = inf
-        """Time at which a refused matrix is sent again, monotonic s."""
+        self._refusal: _Refusal | None = None
         self._told = ""
         """The refusal that was logged last."""
         self._stepping = False
@@ -137,10 +143,15 @@ class MatrixClient:
         return self.state is MatrixState.READY and self._next_state() is MatrixState.READY
 
     @property
+    def refusal(self) -> EdgeTpuError | None:
+        """Why the model or the matrix was refused; setting it again at once would not help."""
+        return None if self._refusal is None else self._refusal.error
+
+    @property
     def problem(self) -> str:
         """Why the matrix cannot be set at present, in one line; else empty."""
-        if self.refusal is not None:
-            return str(self.refusal)
+        if self._refusal is not None:
+            return str(self._refusal.error)
         return next((copy.problem for copy in self._copies if copy.problem), "")
 
     @property
@@ -158,7 +169,7 @@ class MatrixClient:
             rows = None if rows is None or self._change.rows is None else rows | self._change.rows
         self._matrix, self._change = matrix, _Change(matrix, rows)
         if self._dense is not None:
-            self.refusal = None
+            self._refusal = None
         self._step()
 
     def multiply(self, vector: ArrayLike, done: Callable[[ProductResult], None]) -> bool:
@@ -187,8 +198,8 @@ class MatrixClient:
 
     def _step(self) -> None:
         """Act on the present state until nothing more can be done, and make the callbacks that are due."""
-        if time.monotonic() >= self._refused_until:
-            self.refusal, self._refused_until = None, inf
+        if self._refusal is not None and time.monotonic() >= self._refusal.until:
+            self._refusal = None
         while not self._stepping and (callback := self._advance()) is not None:
             callback()
 
@@ -223,7 +234,7 @@ class MatrixClient:
             return MatrixState.CLOSED
         if self._product is not None:
             return MatrixState.MULTIPLYING
-        if self.refusal is not None:
+        if self._refusal is not None:
             return MatrixState.REFUSED
         if not self._copies[0].client.ready:
             return MatrixState.LOADING
@@ -256,7 +267,7 @@ class MatrixClient:
         copy = self._copies[index]
         copy.tile = None
         if index == 0:
-            self.refusal, self._probed = None, False
+            self._refusal, self._probed = None, False
             try:
                 check_tensors(copy.client.inputs, copy.client.outputs)
             except ModelUnsupportedError as error:
@@ -338,11 +349,10 @@ class MatrixClient:
     def _on_error(self, copy: _Copy, error: EdgeTpuError) -> None:
         """Wait before repeating what was refused; after other errors, repeat it soon."""
         if copy.client.ready and isinstance(error, (InputError, ModelUnsupportedError)):
-            self._refuse(error)
-            self._refused_until = time.monotonic() + REFUSAL_PERIOD
+            self._refuse(error, time.monotonic() + REFUSAL_PERIOD)
 
-    def _refuse(self, error: EdgeTpuError) -> None:
-        self.refusal, self._refused_until = error, inf
+    def _refuse(self, error: EdgeTpuError, until: float = inf) -> None:
+        self._refusal = _Refusal(error, until)
         if str(error) != self._told:
             self._told = str(error)
             self._node.get_logger().error(f"the matrix cannot be set: {error}")
