@@ -46,11 +46,7 @@ from edgetpu_perception.visual_compass.heading_filter_state import (
     PossibleReturn,
     TrackedPose,
 )
-from edgetpu_perception.visual_compass.keyframes import (
-    Keyframe,
-    KeyframeRule,
-    Keyframes,
-)
+from edgetpu_perception.visual_compass.keyframes import Keyframe, KeyframeRule, Keyframes
 from edgetpu_perception.visual_compass.measured_turn import (
     DirectComparison,
     MeasuredTurn,
@@ -76,6 +72,7 @@ from edgetpu_perception.visual_compass.rotations import (
     trace,
     twist_angle,
 )
+from edgetpu_perception.visual_compass.sideways_motion import SidewaysMotion
 from edgetpu_perception.visual_compass.steady_course import SteadyCourse
 
 
@@ -90,6 +87,7 @@ class HeadingFilter:
         self._direct = DirectComparison(aligner)
         self._course = SteadyCourse(aligner)
         self._foreground = ForegroundPull((DISAGREEMENT_CELLS / aligner.cells_per_radian) ** 2)
+        self._sideways = SidewaysMotion(aligner)
         self._keyframes = Keyframes()
         self._next_try = -math.inf
         self._chain = 0
@@ -126,6 +124,7 @@ class HeadingFilter:
         if confidence := self._confidence(alignment):
             if math.isnan(keyframe.similarity):
                 keyframe.similarity = alignment.similarity
+            self._sideways.update(alignment, keyframe, stamp)
             found = self._pose_of(stamp, keyframe, alignment)
             turn = self._direct.improve(by_keyframe(last.pose, found), last, view, alignment)
             accepted = self._renew_keyframe(view, found, alignment)
@@ -168,6 +167,7 @@ class HeadingFilter:
     def _start(self, view: View, stamp: float) -> None:
         """Restart with this view as the reference."""
         first = Keyframe(self._aligner.key(view), stamp, np.eye(3), np.zeros((3, 3)))
+        self._sideways = SidewaysMotion(self._aligner)
         self._keyframes = Keyframes()
         self._keyframes.add(first)
         self._last = self._last_seen = TrackedPose(self._pose_at(first), 0.0, np.zeros(3))
@@ -195,6 +195,7 @@ class HeadingFilter:
         self._chain += 1
         root = Keyframe(self._aligner.key(view), stamp, orientation, covariance, chain=self._chain)
         root.root_variance, root.pull = root.variance, seen.pose.all_pulls
+        root.sideways_variance = self._sideways.turn_variance
         self._keyframes.add(root)
         return TrackedPose(self._pose_at(root), seen.yaw + float(turn @ self._up), seen.measured_velocity)
 
@@ -287,7 +288,7 @@ class HeadingFilter:
         orientation, covariance = orthonormal(found.orientation), self._covariance_of(found)
         new = Keyframe(self._aligner.key(view, alignment), found.stamp, orientation, covariance)
         new.chain, new.root_variance = keyframe.chain, keyframe.root_variance
-        new.pull = found.all_pulls
+        new.pull, new.sideways_variance = found.all_pulls, self._sideways.turn_variance
         self._keyframes.add(new)
         return self._pose_at(new)
 
@@ -350,15 +351,15 @@ class HeadingFilter:
         velocity = motion.velocity
         systematic = SYSTEMATIC_RATE_ERROR * found.keyframe.unevenness * velocity
         velocity_covariance = motion.covariance(noise) + turn.near_covariance / interval**2
-        velocity_covariance += systematic * systematic[:, np.newaxis]
-        covariance = self._covariance_of(accepted)
+        velocity_covariance += systematic * systematic[:, np.newaxis] + self._sideways.rate_covariance
+        covariance, added = self._covariance_of(accepted), accepted.all_pulls.variance
         near = last.yaw + float(turn.vector.dot(axis))
         return Heading(
             confidence=confidence,
             previous_stamp=before.stamp,
             # The full turn nearest to the expected yaw.
             yaw=near + math.remainder(twist_angle(accepted.orientation, up) - near, 2.0 * math.pi),
-            yaw_sigma=math.sqrt(float(up.dot(covariance).dot(up)) + accepted.all_pulls.variance),
+            yaw_sigma=math.sqrt(float(up.dot(covariance).dot(up)) + added + self._sideways.turn_variance),
             yaw_rate=float(velocity.dot(axis)),
             yaw_rate_sigma=math.sqrt(float(axis.dot(velocity_covariance).dot(axis))),
             velocity=velocity,

@@ -65,6 +65,8 @@ class Keyframe:
     """Variance of the first keyframe of its chain, rad^2, which is common to all of them."""
     pull: AddedPull = NO_PULL
     """Errors that a foreground causes; not in the covariance, by which keyframes are chosen."""
+    sideways_variance: float = 0.0
+    """Variance of the turn that moves sideways looked like, rad^2; not in the covariance either."""
 
     @property
     def variance(self) -> float:
@@ -188,6 +190,8 @@ class Keyframes:
             # Both ends of the chain are known now, as in a Brownian bridge.
             keyframe.covariance = known.covariance + (1.0 - share) * added
             keyframe.pull = keyframe.pull.between(known.pull, 1.0 - share)
+            sideways = max(keyframe.sideways_variance - known.sideways_variance, 0.0)
+            keyframe.sideways_variance = known.sideways_variance + (1.0 - share) * sideways
         self._index()
 
     def _index(self) -> None:

@@ -179,7 +179,10 @@ class RotationAligner:
         self._index = y * self._columns + x
         self._starts = np.flatnonzero(np.diff(block, prepend=-1))
         self._rays = self._projection.rays(x, y)
-        self._motion = self._motion_of_rays()
+        motion = self._motion_of_rays()
+        self._motion = motion[:3]
+        self.motion_ahead = motion[3]
+        """Image motion of each point for a move ahead by its distance, cells: [2, 1, points]."""
         # One column for each point: NumPy compares arrays of equal shape in a third of the time.
         self._ends = np.repeat(np.array([[grid.columns], [grid.rows]], np.float32), len(x), axis=1)
         self.little_moves = True
@@ -362,16 +365,18 @@ class RotationAligner:
         return inside
 
     def _motion_of_rays(self) -> Floats:
-        """Image motion of each point for a turn about x, y and z, cells/rad: [3, 2, 1, points].
+        """Image motion of each point: [4, 2, 1, points].
 
+        For a turn about x, y and z, cells/rad, and for a move ahead, cells over a share of the distance.
         Numerical derivatives of the projection, which include the distortion.
         """
         small = 1e-3
-        motion = np.empty((3, 2, 1, self._rays.shape[1]), np.float32)
-        for axis, vector in enumerate(np.eye(3) * small):
-            ahead = self._projection.cells(to_matrix(vector), self._rays, np.float64)
-            behind = self._projection.cells(to_matrix(-vector), self._rays, np.float64)
-            motion[axis, :, 0] = (ahead - behind) / (2 * small)
+        pairs = [(to_matrix(vector), to_matrix(-vector)) for vector in np.eye(3) * small]
+        pairs.append((np.diag((1.0, 1.0, 1.0 - small)), np.diag((1.0, 1.0, 1.0 + small))))
+        motion = np.empty((4, 2, 1, self._rays.shape[1]), np.float32)
+        for number, pair in enumerate(pairs):
+            ahead, behind = (self._projection.cells(each, self._rays, np.float64) for each in pair)
+            motion[number, :, 0] = (ahead - behind) / (2 * small)
         return motion
 
 

@@ -1,0 +1,125 @@
+"""How far a camera that moves sideways seems to turn, told by how the picture grows as it moves ahead.
+
+Before a scene far away a move sideways looks like a turn: keyframes give both apart only to several times
+their noise, so that an estimate of it makes most headings worse. A move ahead makes the picture grow, which
+no turn does. A camera is taken to move sideways as fast as ahead, and the apparent turn is added to sigmas.
+"""
+
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+
+from edgetpu_perception.visual_compass.keyframes import Keyframe
+from edgetpu_perception.visual_compass.rotation_alignment import Alignment, RotationAligner
+from edgetpu_perception.visual_compass.rotations import Matrix
+
+VELOCITY_MEMORY_S = 1.0
+"""Time, s, over which a velocity persists: a drone turns back after about a second.
+
+Rows: compass, drone, yaws within one sigma.
+"""
+
+MEMORY_S = 5.0
+"""Time, s, over which the squared velocity is averaged: the motion ahead shows it only now and then.
+
+Uncritical from 2 to 5.
+"""
+
+MEASURING_INTERVAL_S = 0.1
+"""Shortest time, s, between two measurements; limits the time."""
+
+EXPLAINED_SIGMAS = 2.5
+"""Growth, in standard deviations of what the residuals explain, that a camera at rest sees as well: errors of
+features are alike in neighbouring cells. Rows: compass, full turns, yaws within one sigma, at most."""
+
+OUTLIER_DEVIATIONS = 3.0
+"""Residual, in deviations, that has a quarter of the weight, as in an alignment. Uncritical."""
+
+RIDGE_SHARE = 1e-6
+"""Share of the information added to all unknowns, so that they can be solved for. Derived: rounding."""
+
+REST = 0.2
+"""Evidence that the camera only turns, s^3: `_square_of_path` times its time.
+
+Keyframes of a fast turn last too short to show a velocity. Rows: compass, full turns, yaws within one sigma,
+at most. Uncritical from 0.1 to 0.5.
+"""
+
+
+class SidewaysMotion:
+    """Velocity of the camera over the distance of the scene, and the apparent turn since the reference."""
+
+    def __init__(self, aligner: RotationAligner) -> None:
+        self._ahead = aligner.motion_ahead
+        self._squares = self._paths = 0.0
+        self._keyframe: Keyframe | None = None
+        self._first = self._stamp = self._measured = math.nan
+        self.rate_variance = 0.0
+        """Variance of the apparent angular velocity about the horizontal and vertical axis, rad^2/s^2."""
+        self.turn_variance = 0.0
+        """Variance of the apparent turn since the first view, rad^2."""
+
+    @property
+    def rate_covariance(self) -> Matrix:
+        """Covariance of the apparent angular velocity about the optical axes, rad^2/s^2.
+
+        No move looks like a roll.
+        """
+        return np.diag((self.rate_variance, self.rate_variance, 0.0))
+
+    def update(self, alignment: Alignment, keyframe: Keyframe, stamp: float) -> None:
+        """Add a view taken at `stamp`, s, that is aligned to a keyframe."""
+        if self._keyframe is None:
+            self._keyframe = keyframe
+            self._first = self._stamp = self._measured = keyframe.stamp
+        returned = keyframe.stamp < self._keyframe.stamp
+        self._keyframe = keyframe
+        if returned or stamp - self._measured >= MEASURING_INTERVAL_S:
+            growth, variance = self._growth(alignment, keyframe)
+            self._add(growth, variance, stamp, stamp - keyframe.stamp)
+            if returned:  # the camera is where it was, but for a way as far as the one ahead
+                way = growth * growth + EXPLAINED_SIGMAS**2 * variance
+                way = min(way, self.rate_variance * _square_of_path(stamp - keyframe.stamp))
+                self.turn_variance = keyframe.sideways_variance + way
+        before, now = (_square_of_path(each - self._first) for each in (self._stamp, stamp))
+        self.turn_variance += self.rate_variance * (now - before)
+        self._stamp = stamp
+
+    def _add(self, growth: float, variance: float, stamp: float, age: float) -> None:
+        """Compare the growth since a keyframe with the one that a velocity of 1/s causes at its age, s."""
+        interval = min(stamp - self._measured, MEMORY_S)
+        self._measured = stamp
+        kept = math.exp(-interval / MEMORY_S)
+        self._squares *= kept
+        self._squares += interval * (growth * growth - EXPLAINED_SIGMAS**2 * variance)
+        self._paths = kept * self._paths + interval * _square_of_path(age)
+        self.rate_variance = max(self._squares, 0.0) / (self._paths + REST)
+
+    def _growth(self, alignment: Alignment, keyframe: Keyframe) -> tuple[float, float]:
+        """Way ahead since a keyframe over the distance of the scene, and its variance by the residuals."""
+        key, agreement = keyframe.key, alignment.agreement
+        residual = agreement.key - agreement.view
+        weight = residual * residual
+        weight /= np.float32((OUTLIER_DEVIATIONS * agreement.noise) ** 2 + 1e-2)
+        weight += np.float32(1.0)
+        weight = agreement.used / (weight * weight)
+        slope = self._ahead[0] * key.points[1] + self._ahead[1] * key.points[2]
+        slopes = np.vstack((key.jacobian, slope.reshape(1, -1)))
+        weighted = slopes * weight.ravel()
+        information = weighted.dot(slopes.T).astype(np.float64)
+        information.ravel()[::6] += RIDGE_SHARE * float(np.trace(information)) + 1e-9
+        covariance = np.asarray(cv2.invert(information)[1])[4]
+        growth = float(covariance.dot(weighted.dot(residual.ravel())))
+        return growth, float(covariance[4]) * agreement.noise**2
+
+
+def _square_of_path(seconds: float) -> float:
+    """Mean square of the way in some time over that of the velocity, s^2.
+
+    The velocity persists for VELOCITY_MEMORY_S.
+    """
+    memories = seconds / VELOCITY_MEMORY_S
+    return 2.0 * VELOCITY_MEMORY_S**2 * (memories - 1.0 + math.exp(-memories))
