@@ -63,7 +63,7 @@ SIGMA_RANGE_CELLS = (0.05, 0.3)
 Rows: compass, turns past a blank wall, yaw error past the wall.
 """
 
-SYSTEMATIC_TURN_ERROR = 0.0037
+SYSTEMATIC_TURN_ERROR = 0.0032
 """Standard deviation of a turn between two views as a share of it, in addition to that of the residuals:
 focal length and `FeatureGrid.blur` are not known better. Rows: compass, full turns, yaws within one sigma."""
 
