@@ -129,3 +129,11 @@ def test_sigmas_contain_the_turn_that_a_move_looks_like() -> None:
     result = [compass.update(wall.photo(VELOCITY * time), time) for time in [0.0, *times(2.0)]][-1]
     assert result.yaw_rate_sigma == pytest.approx(VELOCITY, rel=0.25)
     assert result.yaw_sigma == pytest.approx(2.0 * VELOCITY, rel=0.4)
+
+
+@pytest.mark.parametrize("velocity", [0.03, 0.1])
+def test_a_compass_stays_valid_while_it_moves_ahead(velocity: float) -> None:
+    wall, compass = Wall(), VisualCompass(camera=CAMERA)
+    results = [compass.update(wall.photo(velocity * time), time) for time in [0.0, *times(2.0)]]
+    assert [result.valid for result in results[1:]] == [True] * 20
+    assert abs(results[-1].yaw) < 2.0 * results[-1].yaw_sigma

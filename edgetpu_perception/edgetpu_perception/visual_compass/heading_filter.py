@@ -9,20 +9,19 @@ import dataclasses
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.foreground_pull import DISAGREEMENT_CELLS, ForegroundPull
 from edgetpu_perception.visual_compass.heading_filter_limits import (
     CERTAIN_SIMILARITY_SHARE,
+    GROWN_CONFIDENCE,
     KNOWN_SIMILARITY_SHARE,
     LITTLE_MOVES,
     LOST_AFTER_S,
     LOST_RATE_SIGMA,
     MAX_CORRECTION_SIGMAS,
     MAX_EXTRAPOLATION_S,
-    MAX_LATE_VIEWS,
     MIN_AGREEING_VIEWS,
     MIN_TEXTURE,
     MIN_UNAMBIGUOUS_SPREAD,
@@ -41,6 +40,7 @@ from edgetpu_perception.visual_compass.heading_filter_limits import (
 )
 from edgetpu_perception.visual_compass.heading_filter_state import (
     Heading,
+    LateViews,
     Loss,
     Pose,
     PossibleReturn,
@@ -97,7 +97,7 @@ class HeadingFilter:
         self._mean_yaw_rate = 0.0
         self._last: TrackedPose | None = None
         self._last_seen: TrackedPose | None = None
-        self._late: list[float] = []
+        self._late = LateViews()
         self.reference_stamp = math.nan
         """When the first view was taken, s."""
 
@@ -110,7 +110,7 @@ class HeadingFilter:
         if view.texture < MIN_TEXTURE:
             return None
         last = self._last
-        if last is None or self._is_clock_set_back(stamp, last.pose.stamp):
+        if last is None or self._late.show_clock_set_back(stamp, last.pose.stamp):
             self._start(view, stamp)
             return None
         if stamp <= last.pose.stamp:
@@ -121,7 +121,13 @@ class HeadingFilter:
         followed = last.alignment.following if last.alignment else 1.0
         self._aligner.little_moves = keyframe.key.standing is None and followed > LITTLE_MOVES
         alignment = self._track(view, last, stamp)
-        if confidence := self._confidence(alignment):
+        confidence = self._confidence(alignment)
+        if confidence < GROWN_CONFIDENCE and (nearer := self._with_its_own_keyframe(last)) is not None:
+            again = self._track(view, nearer, stamp)
+            if (improved := self._confidence(again)) > confidence:
+                last, alignment, confidence = nearer, again, improved
+                self._keyframes.add(keyframe := nearer.pose.keyframe)
+        if confidence:
             if math.isnan(keyframe.similarity):
                 keyframe.similarity = alignment.similarity
             self._sideways.update(alignment, keyframe, stamp)
@@ -130,9 +136,8 @@ class HeadingFilter:
             accepted = self._renew_keyframe(view, found, alignment)
             heading = self._accept(last, found, accepted, confidence, turn)
             interval = stamp - last.pose.stamp
-            if (
-                astray := self._course.update(turn.by_keyframe / interval, found, alignment, interval)
-            ) is not None:
+            astray = self._course.update(turn.by_keyframe / interval, found, alignment, interval)
+            if astray is not None:
                 self._correct(astray)
             if self._course.is_quiet:
                 self._foreground.learn_noise(alignment.agreement.noise, interval)
@@ -153,16 +158,6 @@ class HeadingFilter:
             return None
         assert self._last_seen is not None
         return self._accept(self._last_seen, known, known, 1.0, by_keyframe(self._last_seen.pose, known))
-
-    def _is_clock_set_back(self, stamp: float, last: float) -> bool:
-        """Whether the clock was set back, as when a bag is played again."""
-        if stamp > last:
-            self._late.clear()
-            return False
-        if self._late and stamp <= self._late[-1]:
-            self._late.clear()
-        self._late.append(stamp)
-        return stamp < last - LOST_AFTER_S or len(self._late) == MAX_LATE_VIEWS
 
     def _start(self, view: View, stamp: float) -> None:
         """Restart with this view as the reference."""
@@ -240,17 +235,15 @@ class HeadingFilter:
     def _recognise(self, view: View, found: Pose, tries: int) -> Pose | None:
         """Compare a view with keyframes from before the camera was lost; None if none is recognised."""
         chain = self._loss.chain + 1 if self._loss else found.keyframe.chain
-        reach = (
-            MAX_CORRECTION_SIGMAS * math.sqrt(trace(self._covariance_of(found))) + self._aligner.field_of_view
-        )
+        sigma = math.sqrt(trace(self._covariance_of(found)))
+        reach = MAX_CORRECTION_SIGMAS * sigma + self._aligner.field_of_view
         if self._possible_return and self._possible_return.known not in self._keyframes:
             self._possible_return = None  # its keyframe was discarded
         others = self._keyframes.older(chain, found.orientation, reach)
         for _ in range(min(tries, len(others))):
             self._tries += 1
-            known = (
-                self._possible_return.known if self._possible_return else others[self._tries % len(others)]
-            )
+            possible_return = self._possible_return
+            known = possible_return.known if possible_return else others[self._tries % len(others)]
             pose = self._return_to(known, view, found)
             if pose is not None:
                 return pose
@@ -285,12 +278,25 @@ class HeadingFilter:
                 self._keyframes.discard(known)  # the scene has changed there
         if not due:
             return found
-        orientation, covariance = orthonormal(found.orientation), self._covariance_of(found)
-        new = Keyframe(self._aligner.key(view, alignment), found.stamp, orientation, covariance)
-        new.chain, new.root_variance = keyframe.chain, keyframe.root_variance
-        new.pull, new.sideways_variance = found.all_pulls, self._sideways.turn_variance
+        new = self._keyframe_of(view, found, alignment)
         self._keyframes.add(new)
         return self._pose_at(new)
+
+    def _keyframe_of(self, view: View, found: Pose, alignment: Alignment) -> Keyframe:
+        """A keyframe of a view that was measured."""
+        orientation, covariance = orthonormal(found.orientation), self._covariance_of(found)
+        new = Keyframe(self._aligner.key(view, alignment), found.stamp, orientation, covariance)
+        new.chain, new.root_variance = found.keyframe.chain, found.keyframe.root_variance
+        new.pull, new.sideways_variance = found.all_pulls, self._sideways.turn_variance
+        return new
+
+    def _with_its_own_keyframe(self, last: TrackedPose) -> TrackedPose | None:
+        """The last view as a keyframe, if the picture has grown since the present one; else None."""
+        pose, view, alignment = last.pose, last.view, last.alignment
+        if view is None or alignment is None or not self._sideways.has_grown(alignment, pose.keyframe):
+            return None
+        pose = self._pose_at(self._keyframe_of(view, pose, alignment))
+        return dataclasses.replace(last, pose=pose, view=None, alignment=None)
 
     def _return_to(self, known: Keyframe, view: View, found: Pose) -> Pose | None:
         """Measure a view against an earlier keyframe; None if the view does not show it."""
@@ -376,21 +382,15 @@ class HeadingFilter:
         return Pose(stamp, orientation, keyframe, turn, influence, alignment.similarity, pull)
 
     def _pose_at(self, keyframe: Keyframe) -> Pose:
-        influence = np.zeros((3, self._aligner.blocks))
-        return Pose(
-            keyframe.stamp, keyframe.orientation, keyframe, np.zeros(3), influence, TYPICAL_SIMILARITY
-        )
-
-    def _covariance(self, influence: NDArray[np.float64], turn: Vector, keyframe: Keyframe) -> Matrix:
-        """Covariance of a measured turn, rad^2, from the influence of residuals and from its size."""
-        systematic = SYSTEMATIC_TURN_ERROR * keyframe.unevenness * turn
-        covariance: Matrix = self._aligner.covariance(influence) + systematic * systematic[:, np.newaxis]
-        return covariance
+        still, influence = np.zeros(3), np.zeros((3, self._aligner.blocks))
+        return Pose(keyframe.stamp, keyframe.orientation, keyframe, still, influence, TYPICAL_SIMILARITY)
 
     def _covariance_of(self, pose: Pose) -> Matrix:
         """Covariance of a pose's orientation about the world's axes, rad^2."""
         keyframe = pose.keyframe
-        covariance: Matrix = keyframe.covariance + self._covariance(pose.influence, pose.turn, keyframe)
+        systematic = SYSTEMATIC_TURN_ERROR * keyframe.unevenness * pose.turn
+        measured = self._aligner.covariance(pose.influence) + systematic * systematic[:, np.newaxis]
+        covariance: Matrix = keyframe.covariance + measured
         return covariance
 
     def _confidence(self, alignment: Alignment) -> float:

@@ -63,6 +63,13 @@ SIGMA_RANGE_CELLS = (0.05, 0.3)
 Rows: compass, turns past a blank wall, yaw error past the wall.
 """
 
+GROWN_CONFIDENCE = 0.3
+"""Confidence below which the last view becomes the keyframe if the picture has grown since the present one.
+
+No turn explains how views differ then. It is above `min_confidence`, 0.2 by default. Rows: compass, walking
+camera, yaw RMSE, which 0.5 doubles; test_a_compass_stays_valid_while_it_moves_ahead.
+"""
+
 SYSTEMATIC_TURN_ERROR = 0.0032
 """Standard deviation of a turn between two views as a share of it, in addition to that of the residuals:
 focal length and `FeatureGrid.blur` are not known better. Rows: compass, full turns, yaws within one sigma."""

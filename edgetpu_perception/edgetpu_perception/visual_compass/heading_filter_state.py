@@ -9,7 +9,11 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.foreground_pull import AddedPull
-from edgetpu_perception.visual_compass.heading_filter_limits import MAX_EXTRAPOLATION_S
+from edgetpu_perception.visual_compass.heading_filter_limits import (
+    LOST_AFTER_S,
+    MAX_EXTRAPOLATION_S,
+    MAX_LATE_VIEWS,
+)
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.rotation_alignment import Alignment, View
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix
@@ -106,3 +110,24 @@ class PossibleReturn:
     """Rotation from the present orientation to the one measured against it, in the world."""
     agreeing_views: int
     """Number of successive views with the same correction."""
+
+
+class LateViews:
+    """Views earlier than the last one: a few have come late, a series shows that the clock was set back."""
+
+    def __init__(self) -> None:
+        self._stamps: list[float] = []
+
+    def show_clock_set_back(self, stamp: float, last: float) -> bool:
+        """Whether the clock was set back, as when a bag is played again; times in s."""
+        if stamp > last:
+            self._stamps.clear()
+            return False
+        if self._stamps and stamp <= self._stamps[-1]:
+            self._stamps.clear()
+        self._stamps.append(stamp)
+        return stamp < last - LOST_AFTER_S or len(self._stamps) == MAX_LATE_VIEWS
+
+    def clear(self) -> None:
+        """Start a new series."""
+        self._stamps.clear()

@@ -35,6 +35,9 @@ EXPLAINED_SIGMAS = 2.5
 """Growth, in standard deviations of what the residuals explain, that a camera at rest sees as well: errors of
 features are alike in neighbouring cells. Rows: compass, full turns, yaws within one sigma, at most."""
 
+CERTAIN_SIGMAS = 5.0
+"""Growth, in the same standard deviations, that is certain. Derived: twice what a camera at rest sees."""
+
 OUTLIER_DEVIATIONS = 3.0
 """Residual, in deviations, that has a quarter of the weight, as in an alignment. Uncritical."""
 
@@ -69,6 +72,11 @@ class SidewaysMotion:
         No move looks like a roll.
         """
         return np.diag((self.rate_variance, self.rate_variance, 0.0))
+
+    def has_grown(self, alignment: Alignment, keyframe: Keyframe) -> bool:
+        """Whether the picture has certainly grown or shrunk since a keyframe."""
+        growth, variance = self._growth(alignment, keyframe)
+        return growth * growth > CERTAIN_SIGMAS**2 * variance
 
     def update(self, alignment: Alignment, keyframe: Keyframe, stamp: float) -> None:
         """Add a view taken at `stamp`, s, that is aligned to a keyframe."""
