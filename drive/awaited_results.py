@@ -7,6 +7,8 @@ from typing import Any
 
 from rclpy.node import Node
 
+from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
+
 
 class AwaitedResults:
     """The latest message on each of some topics, and whether all of them are as new as an image."""
@@ -24,9 +26,8 @@ class AwaitedResults:
         self._stamps[topic] = -1
 
         def receive(message: Any) -> None:
-            stamp = message.header.stamp
             self.latest[topic] = message
-            self._stamps[topic] = stamp.sec * 10**9 + stamp.nanosec
+            self._stamps[topic] = nanoseconds_of(message.header.stamp)
             on_result(message, self._stamps[topic])
 
         node.create_subscription(message_type, topic, receive, 10)

@@ -17,6 +17,7 @@ from drive.robot_topics import FIRST_SECOND, RobotTopics, header_at, image_messa
 from drive.suite_connection import START_SECONDS, DriveError, SuiteConnection
 from drive.truth import Record, Truth
 from drive.worlds.world import PERIOD, World
+from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 
 LATENCY = 2
 """Periods from an image to its arrival, 67 ms: exposure, readout and transport of a webcam."""
@@ -146,7 +147,7 @@ class SimulatedRobot:
     def _give(self, image: Image) -> None:
         """Publish an image that has arrived, and wait for its results, unless in real time."""
         self._topics.publish_image(image)
-        stamp = image.header.stamp.sec * 10**9 + image.header.stamp.nanosec
+        stamp = nanoseconds_of(image.header.stamp)
         self.images += 1
         if self.real_time:
             self.missing += self._awaited.oldest < stamp - round(1e9 * PERIOD)

@@ -13,12 +13,13 @@ from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
+from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 from edgetpu_msgs.srv import TrainReadout
 from soak.checks.matrix_checks import PlaceCheck, PredictionCheck, judge_spectrum
 from soak.checks.perception_checks import CAMERAS, PerceptionChecks
 from soak.checks.seen_stamps import SeenStamps
 from soak.outcome_journal import Journal, Judgement, Outcome
-from soak.result_messages import MATRIX_TOPICS, perception_result, result_topics, spectrum_result, stamp_ns
+from soak.result_messages import MATRIX_TOPICS, perception_result, result_topics, spectrum_result
 from soak.scenes import Stamps
 
 _DEPTH = 500
@@ -61,7 +62,7 @@ class ResultChecker(Node):
         return self._perception.judge(name, perception_result(message))
 
     def _judge_matrix(self, name: str, message: Any) -> Judgement:
-        stamp = stamp_ns(message.header.stamp)
+        stamp = nanoseconds_of(message.header.stamp)
         index = self._stamps.index(stamp)
         if index is None:
             return Outcome.WRONG, f"no sample has the stamp {stamp}"

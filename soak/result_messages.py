@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 from edgetpu_driver.node_kit.node_table import node_table
 from edgetpu_msgs.msg import (
     Flow,
@@ -45,20 +46,15 @@ def result_topics(nodes: Iterable[str]) -> dict[str, tuple[Any, str]]:
     return found
 
 
-def stamp_ns(stamp: Any) -> int:
-    """A stamp in ns."""
-    return int(stamp.sec) * 10**9 + int(stamp.nanosec)
-
-
 def perception_result(message: Any) -> Result:
     """A result message of a perception node as plain values."""
     earlier = getattr(message, "previous_stamp", None) or getattr(message, "reference_stamp", None)
     return Result(
-        stamp_ns=stamp_ns(message.header.stamp),
+        stamp_ns=nanoseconds_of(message.header.stamp),
         frame_id=message.header.frame_id,
         valid=message.valid,
         values={field: float(getattr(message, field)) for field in _FIELDS[type(message)]},
-        earlier_ns=stamp_ns(earlier) if earlier is not None else 0,
+        earlier_ns=nanoseconds_of(earlier) if earlier is not None else 0,
     )
 
 

@@ -20,6 +20,7 @@ from edgetpu_driver.node_kit.base_node import fill_answer
 from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
 from edgetpu_driver.node_kit.executor.work_queue import WorkQueue
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
@@ -179,7 +180,7 @@ class ReservoirNode(MatrixNode):
     def _on_input(self, header: Header, inputs: NDArray[np.float64]) -> None:
         self._watch_size(len(inputs))
         self._signal_scale.check(self._network.check(inputs))
-        stamp = _nanoseconds(header)
+        stamp = nanoseconds_of(header.stamp)
         if stamp < self._last_stamp:
             self.get_logger().info("time jumped back; the reservoir is reset")
             self._reset()
@@ -214,8 +215,8 @@ class ReservoirNode(MatrixNode):
             raise InputError(f"expected a target of {self._readout.outputs} values; got {len(target)}")
         self._target_scale.check(target)
         if self._targets.has_header:
-            stamp = _nanoseconds(header)
-            recent = (each for each in reversed(self._recent) if _nanoseconds(each.header) == stamp)
+            stamp = nanoseconds_of(header.stamp)
+            recent = (each for each in reversed(self._recent) if nanoseconds_of(each.header.stamp) == stamp)
             step = next(recent, None)
             if step is None:
                 # The middleware keeps no order between two topics.
@@ -388,7 +389,3 @@ def _explained(residual_rms: NDArray[np.float64], target_sigma: NDArray[np.float
     """Explained share of the variance of the targets, 0..1, the mean over the outputs."""
     shares = 1.0 - residual_rms**2 / np.maximum(target_sigma**2, np.finfo(float).tiny)
     return float(np.clip(shares, 0.0, 1.0).mean())
-
-
-def _nanoseconds(header: Header) -> int:
-    return int(header.stamp.sec) * 1_000_000_000 + int(header.stamp.nanosec)

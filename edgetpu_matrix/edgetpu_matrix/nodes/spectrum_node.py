@@ -16,6 +16,7 @@ from edgetpu_driver.matrix.products import RealProduct
 from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
 from edgetpu_driver.node_kit.executor.work_queue import WorkQueue
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.messages.message_stamps import seconds_of
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
@@ -117,7 +118,7 @@ class SpectrumNode(MatrixNode):
         return status
 
     def _on_samples(self, header: Header, samples: NDArray[np.float64]) -> None:
-        stamp = header.stamp.sec + 1e-9 * header.stamp.nanosec
+        stamp = seconds_of(header)
         for block in self._blocks.add(samples, stamp):
             self._report_timing(block)
             self._queue.offer(_Work(header, block))
