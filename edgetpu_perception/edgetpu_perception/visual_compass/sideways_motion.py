@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 
 from edgetpu_perception.visual_compass.keyframes import Keyframe
+from edgetpu_perception.visual_compass.robust_residuals import OUTLIER_DEVIATIONS
 from edgetpu_perception.visual_compass.rotation_alignment import Alignment, RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix
 
@@ -37,9 +38,6 @@ features are alike in neighbouring cells. Rows: compass, full turns, yaws within
 
 CERTAIN_SIGMAS = 5.0
 """Growth, in the same standard deviations, that is certain. Derived: twice what a camera at rest sees."""
-
-OUTLIER_DEVIATIONS = 3.0
-"""Residual, in deviations, that has a quarter of the weight, as in an alignment. Uncritical."""
 
 RIDGE_SHARE = 1e-6
 """Share of the information added to all unknowns, so that they can be solved for. Derived: rounding."""
@@ -111,7 +109,7 @@ class SidewaysMotion:
         key, agreement = keyframe.key, alignment.agreement
         residual = agreement.key - agreement.view
         weight = residual * residual
-        weight /= np.float32((OUTLIER_DEVIATIONS * agreement.noise) ** 2 + 1e-2)
+        weight /= np.float32((OUTLIER_DEVIATIONS[0] * agreement.noise) ** 2 + 1e-2)
         weight += np.float32(1.0)
         weight = agreement.used / (weight * weight)
         slope = self._ahead[0] * key.points[1] + self._ahead[1] * key.points[2]
