@@ -91,7 +91,9 @@ class ResultChecker(Node):
 
     def _on_trained(self, future: Any) -> None:
         answer, self._training = future.result(), None
-        self._is_trained = bool(answer.success and max(answer.residual_rms) < _LARGEST_RESIDUAL)
+        # A request that was repeated too early is answered with a readout of the few samples since the first.
+        enough = answer.success and answer.samples >= _ENOUGH_SAMPLES
+        self._is_trained = bool(enough and max(answer.residual_rms) < _LARGEST_RESIDUAL)
 
 
 def main() -> int:
