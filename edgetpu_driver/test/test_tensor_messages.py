@@ -15,6 +15,7 @@ from edgetpu_driver.node_kit.messages.tensor_messages import (
     spec_to_message,
     to_message,
 )
+from edgetpu_driver.tflite.schema.tflite_enums_generated import TensorType
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_msgs.msg import Tensor
 
@@ -32,9 +33,15 @@ SPEC = TensorSpec("in", (2, 3), np.dtype(np.int16), 0.25, -7)
         (np.bool_, Tensor.BOOL),
         (np.int16, Tensor.INT16),
         (np.int8, Tensor.INT8),
+        (np.float64, TensorType.FLOAT64),
+        (np.uint16, TensorType.UINT16),
+        (np.uint32, TensorType.UINT32),
+        (np.uint64, TensorType.UINT64),
+        (np.complex64, TensorType.COMPLEX64),
+        (np.complex128, TensorType.COMPLEX128),
     ],
 )
-def test_every_dtype_of_the_message_survives_the_round_trip(dtype: type, code: int) -> None:
+def test_every_dtype_of_a_model_survives_the_round_trip(dtype: type, code: int) -> None:
     values = np.array([[0, 1, 0], [1, 1, 0]], dtype)
     message = to_message(TensorSpec("in", (2, 3), values.dtype, 0.0, 0), values)
     back = from_message(message)
@@ -95,8 +102,8 @@ def test_an_unknown_dtype_is_refused() -> None:
 
 
 def test_an_array_that_no_message_can_carry_is_refused() -> None:
-    with pytest.raises(InputError, match="got complex64"):
-        to_message(SPEC, np.zeros(3, np.complex64))
+    with pytest.raises(InputError, match=r"got \|S4"):
+        to_message(SPEC, np.zeros(3, "S4"))
 
 
 def test_the_only_input_may_be_unnamed() -> None:

@@ -47,7 +47,7 @@ _BUFFER = table_fields("data")
 
 _EMPTY = memoryview(b"")
 _OPERATOR_NAMES = {number: name for name, number in vars(enums.BuiltinOperator).items() if name.isupper()}
-_DTYPES: dict[int, np.dtype[Any]] = {
+DTYPES: dict[int, np.dtype[Any]] = {
     enums.TensorType.FLOAT32: np.dtype(np.float32),
     enums.TensorType.FLOAT16: np.dtype(np.float16),
     enums.TensorType.FLOAT64: np.dtype(np.float64),
@@ -63,6 +63,7 @@ _DTYPES: dict[int, np.dtype[Any]] = {
     enums.TensorType.COMPLEX64: np.dtype(np.complex64),
     enums.TensorType.COMPLEX128: np.dtype(np.complex128),
 }
+"""The NumPy dtypes of tensors that hold numbers, by the enum TensorType."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +238,7 @@ def _tensor_indices(table: Table, field: str, lowest: int, tensor_count: int) ->
 def _tensor(table: Table, buffers: list[tuple[bytes, int]]) -> Tensor:
     name, path = table.string("name"), table.path
     number = table.scalar("type", np.int8)
-    dtype = _DTYPES.get(number)
+    dtype = DTYPES.get(number)
     if dtype is None:
         raise ModelFormatError(f"{path}.type: tensor '{name}' has type {number}; expected a type of numbers")
     shape = table.integers("shape")

@@ -11,22 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
+from edgetpu_driver.tflite.model_reader import DTYPES
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_msgs.msg import Tensor, TensorInfo
 
 LARGEST_RANK = 32
 """Largest number of dimensions that every version of NumPy takes; models have 8 at most."""
 
-_DTYPES: dict[int, np.dtype[Any]] = {
-    Tensor.FLOAT32: np.dtype("<f4"),
-    Tensor.FLOAT16: np.dtype("<f2"),
-    Tensor.INT32: np.dtype("<i4"),
-    Tensor.UINT8: np.dtype(np.uint8),
-    Tensor.INT64: np.dtype("<i8"),
-    Tensor.BOOL: np.dtype(np.bool_),
-    Tensor.INT16: np.dtype("<i2"),
-    Tensor.INT8: np.dtype(np.int8),
-}
+# The codes of Tensor are those of the format. All are needed: ~/list_models describes any model that runs.
+_DTYPES = {code: dtype.newbyteorder("<") for code, dtype in DTYPES.items()}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 
 
