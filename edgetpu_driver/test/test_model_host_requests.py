@@ -124,6 +124,45 @@ class TestAdmission:
             host.load("plus", "again")
         host.unload("other")
 
+    def test_models_that_are_being_loaded_count_for_the_limit_of_size(
+        self, backend: FakeBackend, models: Path
+    ) -> None:
+        host = ModelHost(backend, [models], limits=ClientLimits(model_bytes=len(b"other_edgetpu") + 1))
+        backend.parsing.clear()
+        host.submit_load("plus")
+        with pytest.raises(BusyError, match="with this one they have 25"):
+            host.submit_load("other")
+        backend.parsing.set()
+
+    def test_a_model_that_could_not_be_loaded_does_not_count_for_the_limit_of_size(
+        self, backend: FakeBackend, models: Path
+    ) -> None:
+        host = ModelHost(backend, [models], limits=ClientLimits(model_bytes=len(b"plus_edgetpu")))
+        with pytest.raises(ModelFormatError):
+            host.load("broken")
+        assert host.load("plus").state is ModelState.LOADED
+
+    def test_a_model_that_replaces_a_smaller_one_is_limited_in_size(
+        self, backend: FakeBackend, models: Path
+    ) -> None:
+        host = ModelHost(backend, [models], limits=ClientLimits(model_bytes=len(b"plus_edgetpu")))
+        host.load("plus", "mine")
+        with pytest.raises(BusyError, match="with this one they have 13"):
+            host.load("other", "mine")
+        assert host.model("mine").path.name == "plus_edgetpu.tflite"
+
+    def test_a_file_that_has_grown_while_it_was_queued_is_limited_in_size(
+        self, backend: FakeBackend, models: Path
+    ) -> None:
+        host = ModelHost(backend, [models], limits=ClientLimits(model_bytes=2 * len(b"other_edgetpu")))
+        backend.parsing.clear()
+        host.submit_load("plus")
+        outcome: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        host.submit_load("other", done=outcome.put)
+        (models / "other_edgetpu.tflite").write_bytes(bytes(100))
+        backend.parsing.set()
+        assert isinstance(outcome.get(timeout=PATIENCE), BusyError)
+
     def test_large_products_are_refused(self, host: ModelHost) -> None:
         host.load("plus")
         with pytest.raises(InputError, match="a batch of at most 65536"):

@@ -91,14 +91,14 @@ class ModelTable:
         name = name or common_name([plain_stem(path) for path in paths])
         self._admission.check_loading(self._loader.pending)
         fresh = HostedModel(name, paths, client, shared)
+        fresh.file_bytes = _size_of(paths)
         with self._lock:
-            if self._usable(name) is None:
-                self._check_limits(paths, name)  # before the file is read
+            self._check_limits(fresh)  # before the file is read
         fresh.tensors_of_file = _tensors_of(paths)
         with self._lock:
+            self._check_limits(fresh)
             present = self._usable(name)
             if present is None:
-                self._check_limits(paths, name)
                 self._models[name] = fresh
             elif present.paths != paths:
                 self._check_owner(present, client)
@@ -162,13 +162,10 @@ class ModelTable:
         """Take no more requests for a model. Must be called with the lock held."""
         (self._whole if model.parts else self._scheduler).unload(model)
 
-    def _check_limits(self, paths: Sequence[Path], name: str) -> None:
-        others = [each for each in self._models.values() if each.name != name]
-        try:
-            size = sum(path.stat().st_size for path in paths)
-        except OSError:
-            size = 0  # the error of reading the file says more
-        self._admission.check_loaded(len(others), sum(each.file_bytes for each in others), size)
+    def _check_limits(self, fresh: HostedModel) -> None:
+        """Raise BusyError if a model cannot be loaded next to those of other names, loaded or queued."""
+        others = [each.file_bytes for each in self._models.values() if each.name != fresh.name]
+        self._admission.check_loaded(len(others), sum(others), fresh.file_bytes)
 
     # In the loader's thread.
 
@@ -193,7 +190,9 @@ class ModelTable:
             raise fresh.gone()
         files = [(path, read_graph(path)) for path in fresh.paths]
         digest = hashlib.sha256(b"".join(data for _, data in files)).hexdigest()
+        fresh.file_bytes = sum(len(data) for _, data in files)
         with self._lock:
+            self._check_limits(fresh)  # a file may have grown, and other names may have got larger ones
             present = self._models.get(fresh.name)
         if present is not None and present is not fresh and present.state is ModelState.LOADED:
             same = (present.paths, present.sha256) == (fresh.paths, digest)
@@ -215,7 +214,7 @@ class ModelTable:
                 raise fresh.gone()
             if present is not fresh and present is not None:
                 self._retire(present)
-            fresh.set_read(digest, sum(len(data) for _, data in files), read, said)
+            fresh.set_read(digest, fresh.file_bytes, read, said)
             fresh.head_name = name
             self._models[fresh.name] = fresh
             if fresh.parts:
@@ -269,6 +268,14 @@ class ModelTable:
         for backend in others:
             read.adopt(backend)
         return read
+
+
+def _size_of(paths: Sequence[Path]) -> int:
+    """Size of the files, bytes; 0 if it is not known: the error of reading them says more."""
+    try:
+        return sum(path.stat().st_size for path in paths)
+    except OSError:
+        return 0
 
 
 def _tensors_of(paths: Sequence[Path]) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:

@@ -53,6 +53,7 @@ class HostedModel:
         self.sha256 = ""
         """SHA-256 of the file, or of all segments concatenated, in hexadecimal; empty until it is loaded."""
         self.file_bytes = 0
+        """Size of its files, while it is queued as far as known; 0 if it could not be loaded."""
         self.files_without_weights = b""
         """Labels, anchors and other metadata in the files; see `without_weights`."""
         self.parsed: ParsedModel | None = None
@@ -107,7 +108,7 @@ class HostedModel:
 
     def set_failed(self, error: EdgeTpuError) -> None:
         """Set the state to FAILED."""
-        self.failure, self.state = error, ModelState.FAILED
+        self.failure, self.state, self.file_bytes = error, ModelState.FAILED, 0
 
     @property
     def weights_version(self) -> int:
