@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from edgetpu_driver.backends.backend import ParsedModel
+from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.errors import (
     DeviceAccessError,
     DeviceLostError,
@@ -29,6 +31,7 @@ from edgetpu_driver.host.models.hosted_model import ModelState
 from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.host.sticks import reset_pace
 from testdata.devices.fake_device import ONES, FakeBackend, PlusOneEngine
+from testdata.graphs.recurrent_cell import recurrent_cell
 from testdata.patience import PATIENCE
 
 
@@ -351,3 +354,16 @@ class TestADeviceThatBlocks:
         blocked.close(timeout=0.0)
         backend.release.set()
         assert isinstance(answers.get(timeout=PATIENCE), UnavailableError)
+
+
+@pytest.mark.usefixtures("graphs_in_this_process")
+def test_a_self_check_leaves_a_graph_with_a_state_alone(tmp_path: Path) -> None:
+    (tmp_path / "cell.tflite").write_bytes(recurrent_cell())
+    host = ModelHost(make_backend("cpu"), [tmp_path])
+    host.connect()
+    host.load("cell")
+    host.invoke("cell", {"x": np.ones((1, 1), np.float32)})
+    host.check()
+    assert host.state is State.READY
+    assert host.invoke("cell", {"x": np.ones((1, 1), np.float32)}).outputs["y"].tolist() == [[2.0]]
+    host.close()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.backends.backend import Placement
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.host.models.model_replica import ModelReplica
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -21,10 +22,11 @@ class SelfCheckError(EdgeTpuError):
 
 
 class SelfCheck:
-    """The known answers of one stick, one for each model and the present weights of its engine.
+    """The known answers of one stick, one for each compiled model and the present weights of its engine.
 
-    An answer is learned from two inferences that agree, the first time a model is checked with its present
-    weights. It is not computed by LiteRT: that may differ from the chip in the last bit.
+    Graphs that LiteRT runs are left out: they may keep a state or draw random numbers, and no stick runs
+    them. An answer is learned from two inferences that agree, the first time a model is checked with its
+    present weights. It is not computed by LiteRT: that may differ from the chip in the last bit.
     """
 
     def __init__(self) -> None:
@@ -34,7 +36,8 @@ class SelfCheck:
 
     def choose(self, replicas: list[ModelReplica]) -> ModelReplica | None:
         """The model to check: of those in the memory, the one checked longest ago."""
-        able = [replica for replica in replicas if replica.engine is not None]
+        compiled = [replica for replica in replicas if replica.parsed.placement is not Placement.HOST]
+        able = [replica for replica in compiled if replica.engine is not None]
         self._answers = {replica: answer for replica, answer in self._answers.items() if replica in able}
         self._checked = [replica for replica in self._checked if replica in able]
         if not able:
