@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend, RegisterValue
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
-from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.host_status import HostStatus, State
 from edgetpu_driver.host.model_table import ModelTable
@@ -224,8 +224,11 @@ class ModelHost:
     def status(self) -> HostStatus:
         """The present state, the figures of the last period, and the counters."""
         uploads = {model.name: model.uploads for model in self.models()}
+        status = self._whole.status(self._pool.status())
         return replace(
-            self._whole.status(self._pool.status()),
+            status,
+            expired=status.expired + self._shared.expired,
+            refused=status.refused + self._shared.refused,
             uploads={name: count for name, count in uploads.items() if count},
         )
 
@@ -305,14 +308,12 @@ class ModelHost:
         model, later = self._table.model(name), part
         if part and model.state is ModelState.LOADED:
             model, later = device_part(model, part), 0
-        if model.state is ModelState.LOADED and not model.parts:
-            try:
-                check_inputs(model.inputs, inputs)
-            except InputError:
-                if not model.unsupported_reason:  # which is what the scheduler raises then
-                    raise
+        refused = bool(model.unsupported_reason)  # by the scheduler, whatever the inputs
+        if model.state is ModelState.LOADED and not (model.parts or refused):
+            check_inputs(model.inputs, inputs)
         done = numbered(done, part) if part else done
-        if not (part or reset) and self._share_inferences and self._shared.can_share(model, terms):
+        alone = part or reset or refused or not self._share_inferences
+        if not alone and self._shared.can_share(model, terms):
             self._shared.ask(model, inputs, done, terms)
         else:
             self._submission.invoke(model, inputs, done, terms, later, reset)

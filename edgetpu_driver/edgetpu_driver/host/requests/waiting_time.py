@@ -22,7 +22,11 @@ def is_overdue(request: Request, limits: ClientLimits, now: float) -> bool:
 
 def expiry(request: Request) -> ExpiredError:
     """The error for a request whose deadline has passed."""
+    return expired_after(request.deadline - request.arrived)
+
+
+def expired_after(seconds: float) -> ExpiredError:
+    """The error for a request whose deadline, this long after its arrival, has passed."""
     return ExpiredError(
-        f"the deadline, {request.deadline - request.arrived:g} s after its arrival, passed before the "
-        "request could be run"
+        f"the deadline, {seconds:g} s after its arrival, passed before the request could be run"
     )

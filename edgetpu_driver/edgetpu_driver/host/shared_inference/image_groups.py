@@ -114,8 +114,9 @@ class ImageGroups:
         asker = self._asker(client, model)
         asker.group.last = now
         images = self._images.setdefault(model.inputs[0], deque())
-        while images and (len(images) >= KEPT or now - images[0].arrived > WINDOW):
+        while len(images) >= KEPT:
             self._close(images.popleft())
+        self._close_old(images, now)
         for image in images:
             if image.data == data and asker not in image.askers:
                 break
@@ -139,6 +140,10 @@ class ImageGroups:
             asker = self._askers[key] = Asker(client, model, group)
             group.members.append(asker)
         return asker
+
+    def _close_old(self, images: deque[ImageInUse], now: float) -> None:
+        while images and now - images[0].arrived > WINDOW:
+            self._close(images.popleft())
 
     def _close(self, image: ImageInUse) -> None:
         """Adjust the groups to the clients that requested inferences on an image; no others will."""
@@ -195,6 +200,10 @@ class ImageGroups:
         if now < self._next_purge:
             return
         self._next_purge = now + 1.0
+        for spec, images in list(self._images.items()):  # those of unloaded models, too
+            self._close_old(images, now)
+            if not images:
+                del self._images[spec]
         for group in self.groups:
             if now - group.last > FORGET or not group.models:
                 for member in group.members:

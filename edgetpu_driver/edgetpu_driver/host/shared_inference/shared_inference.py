@@ -6,13 +6,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import (
+    BusyError,
     DeviceError,
     EdgeTpuError,
     ExpiredError,
@@ -22,6 +24,7 @@ from edgetpu_driver.errors import (
 from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests.request_terms import RequestTerms
+from edgetpu_driver.host.requests.waiting_time import expired_after
 from edgetpu_driver.host.shared_inference.image_groups import ImageGroup, ImageGroups, ImageInUse
 from edgetpu_driver.host.shared_inference.joint_model import JointModel
 from edgetpu_driver.toolchain.graph_family import joint_name
@@ -54,6 +57,8 @@ class _Waiting:
     inputs: Inputs
     done: Done
     terms: RequestTerms
+    deadline: float
+    """Steady time by which the inference must begin, s; infinite without a deadline."""
 
 
 @dataclass(eq=False)
@@ -63,16 +68,19 @@ class _Run:
     model: HostedModel
     joint: JointModel | None
     priority: int
+    deadline: float
+    """Steady time by which it begins or fails, s."""
     versions: dict[HostedModel, int]
     """The models whose results it gives, each with the version of its weights when it was begun."""
     result: InferenceResult | None = None
     waiting: list[_Waiting] = field(default_factory=list)
 
-    def serves(self, model: HostedModel, priority: int) -> bool:
+    def serves(self, waiting: _Waiting) -> bool:
         """Whether its result is valid for a request: right model, weights in effect, not too late."""
-        if self.versions.get(model) != model.weights_version:
+        if self.versions.get(waiting.model) != waiting.model.weights_version:
             return False
-        return self.result is not None or self.priority <= priority
+        in_time = self.priority <= waiting.terms.priority and self.deadline <= waiting.deadline
+        return in_time or self.result is not None
 
     def result_of(self, model: HostedModel, result: InferenceResult) -> InferenceResult | None:
         """The result of a model; None if the version of its weights is unknown."""
@@ -106,6 +114,8 @@ class SharedInference:
         self._invoke, self._swap, self._load, self._unload = invoke, swap, load, unload
         self._models = models
         self._tell = tell
+        self.expired = self.refused = 0
+        """Requests answered EXPIRED and BUSY that waited for the inference of another."""
         self._lock = threading.Lock()
         """Never held while requests are answered."""
         self._groups = ImageGroups(self._changed)
@@ -125,10 +135,11 @@ class SharedInference:
         Raises what `invoke` raises; see ModelHost.submit_invoke.
         """
         data = inputs[model.inputs[0].name].tobytes()
-        waiting = _Waiting(model, model.weights_version, inputs, done, terms)
+        deadline = time.monotonic() + terms.deadline if terms.deadline > 0 else inf
+        waiting = _Waiting(model, model.weights_version, inputs, done, terms, deadline)
         with self._lock:
             asker, image = self._groups.ask(terms.client, model, data)
-            run = next((each for each in image.runs if each.serves(model, terms.priority)), None)
+            run = next((each for each in image.runs if each.serves(waiting)), None)
             if run is not None and run.result is None:
                 run.waiting.append(waiting)
                 return
@@ -152,7 +163,7 @@ class SharedInference:
 
     def _begin(self, joint: JointModel | None, waiting: _Waiting, image: ImageInUse) -> _Run:
         """A new inference on an image, of the joint graph if that can run now."""
-        model = waiting.model
+        model, terms = waiting.model, (int(waiting.terms.priority), waiting.deadline)
         if joint is not None and (reason := joint.reason_against(self._models())):
             self._tell_once(joint.heads, ModelUnsupportedError(reason))
             joint = None
@@ -160,10 +171,10 @@ class SharedInference:
             self._send_weights(joint, model)
             joint = None
         if joint is None or model not in joint.heads:
-            run = _Run(model, None, waiting.terms.priority, {model: waiting.version})
+            run = _Run(model, None, *terms, {model: waiting.version})
         else:
             versions = {head: head.weights_version for head in joint.heads if joint.can_run(head)}
-            run = _Run(joint.model, joint, waiting.terms.priority, versions)
+            run = _Run(joint.model, joint, *terms, versions)
         run.waiting.append(waiting)
         image.runs.append(run)
         return run
@@ -182,6 +193,11 @@ class SharedInference:
     def _finish(self, run: _Run, image: ImageInUse, answer: InferenceResult | EdgeTpuError) -> None:
         if isinstance(answer, EdgeTpuError):
             first, *others = self._fail(run, image)
+            if isinstance(answer, BusyError):  # all of them have waited for too long
+                self.refused += len(others)
+                for waiting in (first, *others):
+                    _hand_over(waiting, answer)
+                return
             if run.joint is None or isinstance(answer, (DeviceError, ExpiredError, UnavailableError)):
                 _hand_over(first, answer)
             else:
@@ -213,8 +229,15 @@ class SharedInference:
             _hand_over(waiting, own)
 
     def _run_alone(self, waiting: _Waiting) -> None:
+        terms = waiting.terms
+        if waiting.deadline < inf:
+            remaining = waiting.deadline - time.monotonic()
+            if remaining <= 0:
+                self.expired += 1
+                return _hand_over(waiting, expired_after(terms.deadline))
+            terms = replace(terms, deadline=remaining)
         try:
-            self._invoke(waiting.model, waiting.inputs, waiting.done, waiting.terms)
+            self._invoke(waiting.model, waiting.inputs, waiting.done, terms)
         except EdgeTpuError as error:
             _hand_over(waiting, error)
 
@@ -288,7 +311,7 @@ class SharedInference:
                 joint.hold(head, version, outcome.version)
 
     def _not_set(self, joint: JointModel, head: HostedModel, error: EdgeTpuError) -> None:
-        if isinstance(error, (DeviceError, UnavailableError, ExpiredError)):
+        if isinstance(error, (BusyError, DeviceError, ExpiredError, UnavailableError)):
             joint.send_again(head)
             self._next_try[joint] = time.monotonic() + _RETRY_SECONDS
         else:
