@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
+from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs, named_inputs
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,13 @@ X = TensorSpec("x", (1, 4), np.dtype(np.uint8), 0.5, 0)
 def test_inputs_that_are_no_arrays_by_name_are_refused(given: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_inputs([X], given)
+
+
+def test_the_only_input_may_be_unnamed() -> None:
+    array = np.zeros((1, 4), np.uint8)
+    assert named_inputs([X], {"": array}) == {"x": array}
+
+
+def test_one_of_several_inputs_must_be_named() -> None:
+    given = {"": np.zeros((1, 4), np.uint8)}
+    assert named_inputs([X, X], given) is given

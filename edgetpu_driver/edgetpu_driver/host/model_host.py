@@ -35,7 +35,7 @@ from edgetpu_driver.host.whole_models.cpu_worker import CpuWorker
 from edgetpu_driver.host.whole_models.whole_models import WholeModels, device_part, numbered, only_device_part
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
-from edgetpu_driver.tflite.tensor import check_inputs
+from edgetpu_driver.tflite.tensor import check_inputs, named_inputs
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
@@ -223,13 +223,12 @@ class ModelHost:
 
     def status(self) -> HostStatus:
         """The present state, the figures of the last period, and the counters."""
-        uploads = {model.name: model.uploads for model in self.models()}
         status = self._whole.status(self._pool.status())
         return replace(
             status,
             expired=status.expired + self._shared.expired,
             refused=status.refused + self._shared.refused,
-            uploads={name: count for name, count in uploads.items() if count},
+            uploads={model.name: count for model in self.models() if (count := model.uploads)},
         )
 
     # Models.
@@ -296,9 +295,9 @@ class ModelHost:
     ) -> None:
         """Run a loaded model once, without waiting.
 
-        part: 0 for the whole model, with the graph's own inputs and outputs; n for its n-th part for the Edge
-        TPU alone. State that is an output is handed back by the caller as an input; reset: whether state that
-        operators keep by themselves, for all callers together, is set to zero before.
+        inputs: by name; "" is the only one. part: 0 for the whole model, with the graph's own inputs and
+        outputs; n for its n-th part for the Edge TPU alone. State that is an output is handed back by the
+        caller; reset: whether state that operators keep, for all callers together, is set to zero before.
 
         done: called once with the result, or with ExpiredError, UnavailableError when the device is lost
         meanwhile and no other has the model, or the DeviceError that the device did not recover from. What
@@ -310,6 +309,7 @@ class ModelHost:
             model, later = device_part(model, part), 0
         refused = bool(model.unsupported_reason)  # by the scheduler, whatever the inputs
         if model.state is ModelState.LOADED and not (model.parts or refused):
+            inputs = named_inputs(model.inputs, inputs)
             check_inputs(model.inputs, inputs)
         done = numbered(done, part) if part else done
         alone = part or reset or refused or not self._share_inferences

@@ -178,10 +178,10 @@ class DriverServices:
 
     def _invoke(self, request: Invoke.Request, reply: _Reply) -> None:
         host = self._driver.active_host()
-        model = host.model(request.model)
-        part = device_part(model, request.part) if request.part else model
+        model = host.model(request.model)  # which may still be queued: its parts are not known then
 
         def fill(response: Invoke.Response, result: InferenceResult) -> None:
+            part = device_part(model, result.part) if result.part else model
             response.outputs = [to_message(spec, result.outputs[spec.name]) for spec in part.outputs]
             response.part = result.part
             response.weights_version = result.weights_version
@@ -189,8 +189,7 @@ class DriverServices:
             response.duration = result.engine_duration
             response.device_duration = result.device_duration
 
-        inputs = inputs_from_messages(request.inputs, part.inputs)
-        terms = _terms(request)
+        inputs, terms = inputs_from_messages(request.inputs), _terms(request)
         done = functools.partial(reply.finish, fill)
         host.submit_invoke(model.name, inputs, done, terms, part=request.part, reset=request.reset)
 

@@ -57,6 +57,15 @@ class TensorSpec:
         return f"'{self.name}' {self.dtype.name}{list(self.shape)}"
 
 
+def named_inputs(
+    specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]
+) -> Mapping[str, NDArray[Any]]:
+    """The arrays, where a single one named "" is the input of a model with a single input."""
+    if len(specs) == 1 and isinstance(arrays, Mapping) and arrays.keys() == {""}:
+        return {specs[0].name: arrays[""]}
+    return arrays
+
+
 def check_inputs(specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raise InputError unless `arrays` has exactly the specified names, shapes and dtypes."""
     if not isinstance(arrays, Mapping):

@@ -30,6 +30,7 @@ from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.models.weight_history import WeightHistory
 from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, ProductRequest, needs_tiles, refuse_tiles
 from edgetpu_driver.matrix.matmul import Product
+from edgetpu_driver.tflite.tensor import named_inputs
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 _log = logging.getLogger(__name__)
@@ -131,7 +132,7 @@ class ModelReplica:
         start = perf_counter()
         if reset:
             engine.reset()
-        outputs = engine.run(inputs)
+        outputs = engine.run(named_inputs(engine.inputs, inputs))
         return InferenceResult(
             outputs,
             engine_duration=perf_counter() - start,

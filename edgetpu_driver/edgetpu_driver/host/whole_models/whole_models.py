@@ -26,7 +26,7 @@ from edgetpu_driver.host.sticks.stick_eligibility import unsupported
 from edgetpu_driver.host.sticks.stick_pool import StickPool
 from edgetpu_driver.host.whole_models.cpu_worker import CpuWorker
 from edgetpu_driver.host.whole_models.whole_run import WholeRun
-from edgetpu_driver.tflite.tensor import check_inputs
+from edgetpu_driver.tflite.tensor import check_inputs, named_inputs
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 
@@ -78,6 +78,7 @@ class WholeModels:
 
     def _run(self, request: Request, inputs: Mapping[str, NDArray[Any]]) -> None:
         model = request.model
+        inputs = named_inputs(model.inputs, inputs)
         self._check(model, inputs)
         run = WholeRun(
             model, inputs, request, self._submit_step, lambda answer: self._finish(run, request, answer)

@@ -83,14 +83,12 @@ def from_message(message: Tensor) -> NDArray[Any]:
         ) from error
 
 
-def inputs_from_messages(messages: Sequence[Tensor], specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a request by name; a single tensor may be unnamed if the model has a single input.
+def inputs_from_messages(messages: Sequence[Tensor]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a request by name, which is "" for an unnamed one.
 
     Raises InputError for a malformed tensor or a name that occurs twice. Whether names, shapes and dtypes
     are those of the model is checked by `tensor.check_inputs`.
     """
-    if len(messages) == 1 and len(specs) == 1 and not messages[0].name:
-        return {specs[0].name: from_message(messages[0])}
     arrays: dict[str, NDArray[Any]] = {}
     for message in messages:
         if message.name in arrays:
