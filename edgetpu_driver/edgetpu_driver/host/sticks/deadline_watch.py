@@ -23,9 +23,9 @@ class DeadlineWatch:
 
     def arm(self) -> None:
         """Start checking; called when a request has been queued."""
-        if self._watching or not self._scheduler.waiting:
+        if not self._scheduler.waiting:
             return
-        with self._lock:
+        with self._lock:  # also to see that it is watching: it may just have seen that nothing waits
             if self._watching:
                 return
             with suppress(RuntimeError):  # no thread can be started: the workers check the queue as well
