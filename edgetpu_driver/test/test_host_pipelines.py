@@ -126,6 +126,10 @@ class TestStages:
     def test_work_is_divided(self, sizes: list[int], sticks: list[int], expected: list[list[int]]) -> None:
         assert stages(sizes, sticks) == expected
 
+    def test_a_long_pipeline_is_divided_without_trying_every_division(self) -> None:
+        """There are C(63, 7), half a billion, and all requests wait meanwhile."""
+        assert stages([5] * 64, range(8)) == [[stage // 8] for stage in range(64)]
+
     def test_models_of_one_token_are_resident_together_unless_they_overlap(self) -> None:
         models = [("a", 7, 0b0011), ("b", 7, 0b0110), ("c", 7, 0b1000), ("d", 0, 0), ("e", 8, 0b1)]
         assert resident_together(models) == [["a", "c"], ["b"], ["d"], ["e"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import Enum
-from itertools import accumulate, combinations, pairwise
+from itertools import accumulate
 from typing import TypeVar
 
 _Group = TypeVar("_Group", bound=Hashable)
@@ -64,15 +64,27 @@ def stages(sizes: Sequence[int], sticks: Sequence[int]) -> list[list[int]]:
             counts[largest] += 1
         ends = accumulate(counts)
         return [list(sticks[end - count : end]) for count, end in zip(counts, ends, strict=True)]
-    possible = combinations(range(1, len(sizes)), len(sticks) - 1)
-    cuts = min(possible, key=lambda cuts: _loads(sizes, cuts))
+    cuts = _cuts([size + 1 for size in sizes], len(sticks))
     return [[sticks[bisect(cuts, stage)]] for stage in range(len(sizes))]
 
 
-def _loads(sizes: Sequence[int], cuts: Sequence[int]) -> list[int]:
-    """The work of each stick if the stages are divided before those in `cuts`, the largest first."""
-    parts = pairwise((0, *cuts, len(sizes)))
-    return sorted((sum(size + 1 for size in sizes[first:last]) for first, last in parts), reverse=True)
+def _cuts(work: Sequence[int], parts: int) -> tuple[int, ...]:
+    """Before which stages to divide them into parts, so that the largest part has as little work as possible.
+
+    Of such divisions, the one whose next largest part has least, and so on; else the one that cuts first.
+    """
+    before, count = [0, *accumulate(work)], len(work)
+    # The work of each part, the most first, and the cuts, if the stages from one on are one part; then two..
+    best: list[tuple[list[int], tuple[int, ...]]] = [([before[-1] - each], ()) for each in before[:-1]]
+    for rest in range(1, parts):
+        best = [
+            min(
+                (sorted([before[cut] - before[first], *best[cut][0]], reverse=True), (cut, *best[cut][1]))
+                for cut in range(first + 1, count - rest + 1)
+            )
+            for first in range(count - rest)
+        ]
+    return best[0][1]
 
 
 def resident_together(models: Iterable[tuple[_Group, int, int]]) -> list[list[_Group]]:
