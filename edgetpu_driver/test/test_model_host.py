@@ -17,6 +17,7 @@ from edgetpu_driver.errors import (
     PathRefusedError,
 )
 from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.models.hosted_model import ModelState
 from testdata.devices.fake_device import ONES, FakeBackend
 
 
@@ -97,6 +98,14 @@ class TestLoading:
         host.load("plus")
         host.load("plus", "again")
         assert [model.name for model in host.models()] == ["plus", "again"]
+
+    def test_a_file_that_is_to_replace_another_is_queued(self, host: ModelHost, backend: FakeBackend) -> None:
+        host.load("plus", "mine")
+        backend.parsing.clear()
+        model = host.submit_load("other", "mine")
+        assert (model.state, model.path.name) == (ModelState.QUEUED, "other_edgetpu.tflite")
+        assert host.model("mine").path.name == "plus_edgetpu.tflite"
+        backend.parsing.set()
 
     def test_a_broken_file_leaves_the_loaded_ones_alone(self, host: ModelHost) -> None:
         host.load("plus")

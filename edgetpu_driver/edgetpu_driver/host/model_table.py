@@ -103,7 +103,7 @@ class ModelTable:
             elif present.paths != paths:
                 self._check_owner(present, client)
         self._loader.submit(lambda: self._load(fresh, done))
-        return fresh if present is None else present
+        return fresh if present is None or present.paths != paths else present
 
     def _usable(self, name: str) -> HostedModel | None:
         """The model of that name; None if there is none or it could not be loaded."""
