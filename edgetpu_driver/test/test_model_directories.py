@@ -6,13 +6,16 @@ import errno
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edgetpu_driver.errors import ModelNotFoundError
 from edgetpu_driver.files import default_paths
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
-from edgetpu_driver.toolchain import dense_graph, model_directories
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.toolchain import compiled_file_names, dense_graph, model_directories
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
+from edgetpu_driver.toolchain.retargeting import compiled_sources
 
 _UNUSABLE = ["absent", "file", "file/below", "n" * 300, "circle", "~nobody-has-this-name/x"]
 
@@ -96,3 +99,25 @@ def test_a_name_longer_than_any_path_is_refused_at_once(tmp_path: Path) -> None:
     directories = ModelDirectories([tmp_path], compiled=False, uncompiled=True)
     with pytest.raises(ModelNotFoundError, match=r"path of at most 4096 characters; got 10000000$"):
         directories.find("n" * 10_000_000)
+
+
+def test_a_listing_looks_once_for_the_graph_of_each_compiled_file(
+    good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not once for each graph that may be made from it: with 75 graphs and 150 files that took seconds."""
+    graph = GraphBuilder()
+    x = graph.input("x", (1, 4), np.int8, scale=1, zero_point=0)
+    graph.output(graph.add(x, x, scale=1, zero_point=0, name="y"))
+    compiled = [good / f"{name}_edgetpu.tflite" for name in "abc"]
+    for path in (*compiled, good / "a.tflite", good / "sums.tflite", good / "more.tflite"):
+        path.write_bytes(graph.build())
+    looked: list[Path] = []
+
+    def source_graph(path: Path) -> Path | None:
+        looked.append(path)
+        return compiled_file_names.source_graph(path)
+
+    monkeypatch.setattr(compiled_sources, "source_graph", source_graph)
+    listed = ModelDirectories([good], compiled=True, uncompiled=False).available()
+    assert listed == [*compiled, good / "more.tflite", good / "sums.tflite"]
+    assert looked == compiled

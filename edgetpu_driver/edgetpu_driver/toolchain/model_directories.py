@@ -27,7 +27,7 @@ from edgetpu_driver.toolchain.compiled_file_names import (
 )
 from edgetpu_driver.toolchain.dense_compiler import is_dense
 from edgetpu_driver.toolchain.graph_catalogue import named_graph
-from edgetpu_driver.toolchain.retargeting.compiled_sources import templates
+from edgetpu_driver.toolchain.retargeting.compiled_sources import forms_served, is_served, templates
 
 _log = logging.getLogger(__name__)
 
@@ -143,17 +143,20 @@ class ModelDirectories:
 
         Files whose name is not UTF-8 are left out: no request can name them.
         """
-        return [
-            path
-            for directory in self.directories
-            for path in _model_files(directory)
-            if _is_text(path.name) and is_file(path) and self._is_usable(path)
-        ]
+        return [path for directory in self.directories for path in self._available_in(directory)]
 
-    def _is_usable(self, path: Path) -> bool:
-        if is_compiled(path):
-            return self._compiled
-        return self._uncompiled or (not is_file(compiled_path(path)) and _is_made_here(path))
+    def _available_in(self, directory: Path) -> list[Path]:
+        served = functools.cache(lambda: forms_served(directory))  # once for all graphs, if there are any
+
+        def is_usable(path: Path) -> bool:
+            if is_compiled(path):
+                return self._compiled
+            if self._uncompiled or is_file(compiled_path(path)):
+                return self._uncompiled
+            return _is_dense_file(path) or is_served(path, served())
+
+        files = (path for path in _model_files(directory) if _is_text(path.name) and is_file(path))
+        return [path for path in files if is_usable(path)]
 
     def _find(self, model: str) -> Path:
         if Path(model).is_absolute():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +31,8 @@ RETARGETED_FROM = "retargeted_from"
 
 _WEIGHT_SCALES = ("color_weight_scale", "gabor_weight_scale", "conv_weight_scale", "weight_scale")
 _OUTDATED = ("param_overhead",)
+_MOST_KNOWN_FORMS = 10_000
+"""Number of graphs whose form is cached: to find one out takes milliseconds, at every listing."""
 _SIZE = re.compile(r"(_\d+x\d+)+$")
 
 
@@ -79,7 +81,21 @@ def templates(graph: Path) -> tuple[Path, ...]:
     wanted = _form_of(graph)
     if not wanted:
         return ()
-    return tuple(path for path, own in _compiled_beside(graph) if own != graph and _form_of(own) == wanted)
+    return tuple(path for path, own in _compiled_in(graph.parent) if own != graph and _form_of(own) == wanted)
+
+
+def forms_served(directory: Path) -> dict[str, set[Path]]:
+    """The graphs of the compiled files in a directory, by their forms; for `is_served`."""
+    served: dict[str, set[Path]] = {}
+    for _, own in _compiled_in(directory):
+        served.setdefault(_form_of(own), set()).add(own)
+    return served
+
+
+def is_served(graph: Path, served: Mapping[str, set[Path]]) -> bool:
+    """Whether a graph has any `templates` among the compiled files next to it, whose graphs are `served`."""
+    form = _form_of(graph)
+    return bool(form) and any(own != graph for own in served.get(form, ()))
 
 
 def retarget_beside(path: Path, graph: bytes) -> RetargetedFiles:
@@ -103,10 +119,10 @@ def _made_from(compiled: Path, name: str, graph: bytes) -> RetargetedFiles | Edg
         return error
 
 
-def _compiled_beside(graph: Path) -> Iterator[tuple[Path, Path]]:
-    """The compiled files in the directory of a graph, each with its own graph."""
+def _compiled_in(directory: Path) -> Iterator[tuple[Path, Path]]:
+    """The compiled files in a directory, each with its own graph."""
     try:
-        paths = sorted(graph.parent.glob(f"*{COMPILED_SUFFIX}.tflite"))
+        paths = sorted(directory.glob(f"*{COMPILED_SUFFIX}.tflite"))
     except OSError:
         return
     for path in paths:
@@ -117,9 +133,10 @@ def _compiled_beside(graph: Path) -> Iterator[tuple[Path, Path]]:
 
 def _own_graph(compiled: Path) -> Path | None:
     """Path where the graph of a compiled file is, or where the catalogue's graph would be; else None."""
-    path = compiled.with_name(f"{plain_stem(compiled)}.tflite")
-    named = path if named_graph(path.stem) is not None else None
-    return source_graph(compiled) or named
+    own = source_graph(compiled)
+    if own is None and _form_of_name(plain_stem(compiled)):
+        own = compiled.with_name(f"{plain_stem(compiled)}.tflite")
+    return own
 
 
 def _form_of(path: Path) -> str:
@@ -133,7 +150,7 @@ def _form_of(path: Path) -> str:
         return ""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_MOST_KNOWN_FORMS)
 def _known_form(path: Path, _time: int, _size: int) -> str:
     try:
         data = read_model_file(path)
@@ -142,7 +159,7 @@ def _known_form(path: Path, _time: int, _size: int) -> str:
         return ""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_MOST_KNOWN_FORMS)
 def _form_of_name(name: str) -> str:
     data = named_graph(name)
     return "" if data is None else form_digest(data, parse_model(data))
