@@ -105,6 +105,20 @@ def test_another_model_or_driver_gets_its_own_request(image: SharedImage, other:
     assert (len(first.asked), len(other.asked)) == (1, 1)
 
 
+def test_a_node_that_fails_with_a_result_keeps_it_from_no_other(image: SharedImage) -> None:
+    client, got = Client("model"), []
+
+    def fail(_result: InferenceResult) -> None:
+        raise RuntimeError("cannot decode the next image")
+
+    image.invoke(client, inputs(image), fail)  # type: ignore[arg-type]
+    image.invoke(Client("model"), inputs(image), got.append)  # type: ignore[arg-type]
+    result = InferenceResult()
+    with pytest.raises(RuntimeError, match="cannot decode the next image"):
+        client.answer(result)
+    assert got == [result]
+
+
 def test_another_input_is_another_inference(image: SharedImage) -> None:
     first, second = Client("features"), Client("features")
     image.invoke(first, inputs(image), lambda _: None)

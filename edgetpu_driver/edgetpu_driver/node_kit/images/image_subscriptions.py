@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -110,8 +111,9 @@ class SharedImage:
             for output in result.outputs.values():
                 output.flags.writeable = False
             waiting, answer.waiting = answer.waiting, []
-            for done in waiting:
-                done(result)
+            with ExitStack() as calls:  # which makes all of them, and raises what one raises
+                for done in reversed(waiting):
+                    calls.callback(done, result)
 
         self._answers.append(answer)
         try:
