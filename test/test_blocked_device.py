@@ -19,6 +19,7 @@ from rclpy.parameter import Parameter
 from edgetpu_driver.backends.backend import Backend, ParsedModel, Readings
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.engines.protocol import AttachedEngine
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode, ModelInfo, Tensor
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel
@@ -120,6 +121,21 @@ class TestWhileTheDeviceHangs:
     def test_the_last_readings_are_given(self, graph: Any) -> None:
         answer = graph.call(GetDeviceInfo, "/edgetpu/get_device_info")
         assert (answer.success, answer.status.backend) == (True, "cpu")
+
+    def test_many_who_ask_for_readings_take_no_thread_each(self, graph: Any) -> None:
+        """Each has a stack of 8 MiB, and the process a limit of memory."""
+        before, most = threading.active_count(), 0
+        client = graph.node.create_client(GetDeviceInfo, "/edgetpu/get_device_info", qos_profile=QOS_SERVICE)
+        graph.spin_until(client.service_is_ready)
+        answers = [client.call_async(GetDeviceInfo.Request()) for _ in range(100)]
+
+        def answered() -> bool:
+            nonlocal most
+            most = max(most, threading.active_count())
+            return all(answer.done() for answer in answers)
+
+        graph.spin_until(answered)
+        assert most <= before + 1
 
     def test_status_is_published(self, graph: Any) -> None:
         states = graph.collect(DeviceStatus, "/edgetpu/status")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from std_srvs.srv import Trigger
 
 from edgetpu_driver.backends.backend import RegisterValue
 from edgetpu_driver.errors import BusyError, ClippingError, EdgeTpuError, InputError
+from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests.admission import LOADING
@@ -78,6 +78,7 @@ class DriverServices:
         self._registers: tuple[RegisterValue, ...] = ()
         self._loads: list[tuple[float, _Reply]] = []
         """Requests that wait for a model to be loaded, with the times at which they came."""
+        self._delayed = BackgroundThread("edgetpu delayed answers")
         self._intake = RequestIntake(node)
         self._large = LargeRequests(node)
         for kind, name, handle in (
@@ -144,7 +145,7 @@ class DriverServices:
         if request.wait:
             self._loads.append((time.monotonic(), reply))
         else:
-            reply.finish_by(QUICK, fill, lambda: model)
+            reply.finish_soon(self._delayed, fill, lambda: model)
 
     def _unload_model(self, request: UnloadModel.Request, reply: _Reply) -> None:
         self._driver.active_host().unload(request.name, _client(request))
@@ -167,7 +168,7 @@ class DriverServices:
             response.registers = register_messages(registers)
 
         self._driver.active_host().submit_registers(functools.partial(reply.finish, fill))
-        reply.finish_by(QUICK, fill, lambda: self._registers)
+        reply.finish_soon(self._delayed, fill, lambda: self._registers)
 
     def _reset(self, _request: Trigger.Request, reply: _Reply) -> None:
         def fill(response: Trigger.Response, _: None) -> None:
@@ -242,13 +243,23 @@ class _Reply:
             response.success = True
             self._send(response)
 
-    def finish_by(self, seconds: float, fill: Callable[[Any, Any], None], known: Callable[[], Any]) -> None:
-        """Answer with what is known after this time unless there is an answer by then."""
+    def finish_soon(
+        self, delayed: BackgroundThread, fill: Callable[[Any, Any], None], known: Callable[[], Any]
+    ) -> None:
+        """Answer after QUICK with what is known then, unless there is an answer by then.
+
+        delayed: the thread for that. One serves all requests, since all have the same delay.
+        """
+        due = time.monotonic() + QUICK
+
+        def finish() -> None:
+            if not self.sent:
+                time.sleep(max(due - time.monotonic(), 0.0))
+                self.finish(fill, known())
+
         if not self.sent:
-            timer = threading.Timer(seconds, lambda: self.finish(fill, known()))
-            timer.daemon = True
             try:
-                timer.start()
+                delayed.submit(finish)
             except RuntimeError:  # no thread can be started
                 self.finish(fill, known())
 
