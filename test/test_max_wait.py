@@ -201,7 +201,7 @@ def test_requests_are_answered_while_no_stick_takes_any(stage: Stage) -> None:
         host.submit_invoke("a", INPUTS, waits.done())  # which the stick takes, and does not end
         host.submit_invoke("a", INPUTS, waits.done())
         stage.controller.sleep(LIMIT + 1.0)
-        host.end_period()  # as the node does with each status
+        host.answer_overdue()  # as the node does once a second
 
     stage.run(work)
     assert [type(answer) for answer in waits.answers] == [BusyError]

@@ -209,13 +209,13 @@ class ModelHost:
         """Read state and registers of all devices, without waiting."""
         self._pool.submit_registers(done)
 
-    def end_period(self) -> None:
-        """End the period over which latencies, utilisation and throughput are taken.
-
-        Requests that have waited too long are answered, also while every stick hangs.
-        """
+    def answer_overdue(self) -> None:
+        """Answer the requests that have waited too long, also while every stick hangs."""
         self._scheduler.expire()
         self._whole.cpu.scheduler.expire()
+
+    def end_period(self) -> None:
+        """End the period over which latencies, utilisation and throughput are taken."""
         with self._scheduler.lock:
             for worker in self._pool.workers:
                 worker.slot.statistics.end_period()

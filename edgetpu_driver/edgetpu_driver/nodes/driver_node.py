@@ -37,6 +37,10 @@ from edgetpu_msgs.msg import DeviceStatus
 CLOSE_SECONDS = 10.0
 """Time that devices have to end their work when the node is cleaned up; a USB transfer may take 6 s."""
 
+OVERDUE_PERIOD = 1.0
+"""Seconds by which the answer to what has waited for `max_wait` may be late while the device hangs. That of
+`status_period` by default, so that one round of the executor serves both timers."""
+
 Transition = Callable[["DriverNode", LifecycleState], TransitionCallbackReturn]
 
 
@@ -80,7 +84,9 @@ class DriverNode(BaseNode, LifecycleNode):
     def _create_interfaces(self) -> None:
         self._status_publisher = self.create_publisher(DeviceStatus, "~/status", QOS_LATCHED)
         self._interface = DriverServices(self, self, QoSProfile(depth=self.values["service_depth"]))
-        self.create_steady_timer(self.values["status_period"], self._on_status_timer)
+        period = self.values["status_period"]
+        self.create_steady_timer(period, self._on_status_timer)
+        self.create_steady_timer(min(period, OVERDUE_PERIOD), self._on_overdue_timer)
         self.start_diagnostics()
         # Brings what other threads notice into the executor.
         self._changed = self.create_guard_condition(self._on_changed)
@@ -275,8 +281,12 @@ class DriverNode(BaseNode, LifecycleNode):
     def _on_status_timer(self) -> None:
         if self._host is not None:
             self._host.end_period()
-        self._interface.answer_overdue(self.values["max_wait"])
         self.publish_status()
+
+    def _on_overdue_timer(self) -> None:
+        if self._host is not None:
+            self._host.answer_overdue()
+        self._interface.answer_overdue(self.values["max_wait"])
 
     def status(self) -> DeviceStatus:
         """Make the message of ~/status."""
