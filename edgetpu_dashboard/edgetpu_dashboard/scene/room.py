@@ -38,8 +38,8 @@ class Room:
         walls = [_wall(random) for _ in range(6)]
         _put_poster(walls[_WALL_AHEAD], random)
         self._dark = np.concatenate(walls)
-        _put_lamp(walls[_WALL_AHEAD])
-        self._lit = np.concatenate(walls)
+        self._lit = self._dark.copy()
+        _put_lamp(self._lit[_TEXELS * _WALL_AHEAD :])
 
     def render(
         self,
@@ -99,7 +99,8 @@ def _wall(random: np.random.Generator) -> Floats:
         width, height = random.integers(40, 220, size=2)
         grey[top : top + height, left : left + width] += random.choice([-28.0, 28.0])
     tint = 1 + random.uniform(-0.05, 0.05, size=3).astype(np.float32)
-    return np.clip(grey, 15, 165)[..., None] * tint
+    clipped = np.clip(grey, 15, 165)
+    return np.asarray(cv2.merge([clipped * each for each in tint]), np.float32)
 
 
 def _texel(x: float, y: float) -> tuple[float, float]:
@@ -122,8 +123,13 @@ def _put_poster(wall: Floats, random: np.random.Generator) -> None:
 
 def _put_lamp(wall: Floats) -> None:
     column, row = _texel(*LAMP)
-    columns, rows = np.meshgrid(np.arange(_TEXELS) - column, np.arange(_TEXELS) - row)
     per_metre = (_TEXELS - 1) / (HIGH - LOW)[:2]
-    distance = np.hypot(columns / per_metre[0], rows / per_metre[1])
-    light = np.clip((LAMP_RADIUS - distance) / 0.02 + 0.5, 0, 1)[..., None]
-    wall[:] = wall * (1 - light) + np.array(LAMP_COLOR, np.float32) * light
+    reach = (LAMP_RADIUS + 0.02) * per_metre
+    across, down = (
+        np.arange(int(middle - each), int(middle + each) + 2)
+        for middle, each in zip((column, row), reach, strict=True)
+    )
+    columns, rows = np.meshgrid((across - column) / per_metre[0], (down - row) / per_metre[1])
+    light = np.clip((LAMP_RADIUS - np.hypot(columns, rows)) / 0.02 + 0.5, 0, 1)[..., None]
+    around = wall[down[0] : down[-1] + 1, across[0] : across[-1] + 1]
+    around[:] = around * (1 - light) + np.array(LAMP_COLOR, np.float32) * light
