@@ -9,6 +9,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from demo.bag.truth import load_truth
 from demo.scene.scene_bag import write_scene
@@ -17,6 +18,14 @@ from edgetpu_dashboard.scene.scene import RAMP, Scene, camera_from_world, render
 
 QUIET = Scene(frames=25, noise=0.0)
 WHOLE = Scene()
+
+
+Picture = NDArray[np.uint8]
+
+
+@pytest.fixture(scope="module")
+def quiet_pictures() -> list[Picture]:
+    return list(render(QUIET))
 
 
 def frame_at(time: float) -> int:
@@ -33,10 +42,10 @@ def test_tilting_up_moves_what_is_ahead_down() -> None:
     assert (right, down, ahead) == pytest.approx((0.0, 0.5, math.sqrt(3) / 2))
 
 
-def test_the_lamp_is_where_the_truth_says() -> None:
+def test_the_lamp_is_where_the_truth_says(quiet_pictures: list[Picture]) -> None:
     truth = truth_of(QUIET)["spot_tracker"]
     rows, columns = np.mgrid[: QUIET.height, : QUIET.width]
-    for frame, picture in enumerate(render(QUIET)):
+    for frame, picture in enumerate(quiet_pictures):
         red, green, _ = np.moveaxis(picture.astype(float), -1, 0)
         light = np.clip(red - green - 60.0, 0.0, None)
         x = (light * columns).sum() / light.sum() / QUIET.centre[0] - 1.0
@@ -68,13 +77,12 @@ def test_the_lamp_and_the_poster_go_out_of_view_and_come_back() -> None:
         assert [truth[node]["valid"][frame] for frame in (0, behind, back)] == [True, False, True]
 
 
-def test_the_pattern_is_found_where_the_truth_says() -> None:
+def test_the_pattern_is_found_where_the_truth_says(quiet_pictures: list[Picture]) -> None:
     truth = truth_of(QUIET)["pattern_tracker"]
     left, top, width, height = QUIET.pattern_box()
-    pictures = list(render(QUIET))
-    pattern = pictures[0][top : top + height, left : left + width]
+    pattern = quiet_pictures[0][top : top + height, left : left + width]
     for frame in (0, 8, 16):
-        scores = cv2.matchTemplate(pictures[frame], pattern, cv2.TM_CCOEFF_NORMED)
+        scores = cv2.matchTemplate(quiet_pictures[frame], pattern, cv2.TM_CCOEFF_NORMED)
         _, best, _, (column, row) = cv2.minMaxLoc(scores)
         assert best > 0.9
         found = (column + (width - 1) / 2, row + (height - 1) / 2)
@@ -89,9 +97,9 @@ def test_the_camera_turns_once_about_itself() -> None:
     assert yaw[frame_at(WHOLE.drive)] is None  # not what a visual compass is made for
 
 
-def test_flow_is_the_shift_between_two_pictures() -> None:
+def test_flow_is_the_shift_between_two_pictures(quiet_pictures: list[Picture]) -> None:
     truth = truth_of(QUIET)["optical_flow"]
-    pictures = [cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY).astype(np.float32) for picture in render(QUIET)]
+    pictures = [cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY).astype(np.float32) for picture in quiet_pictures]
     window = cv2.createHanningWindow((QUIET.width, QUIET.height), cv2.CV_32F)
     for frame in (1, 10, 20):
         shift, _ = cv2.phaseCorrelate(pictures[frame - 1], pictures[frame], window)
