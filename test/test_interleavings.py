@@ -29,7 +29,7 @@ from fuzz.interleavings.scenario import FILES, host_modules, run_seed
 from fuzz.interleavings.thread_controller import InterleavingError, ThreadController
 from testdata.devices.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 
-SEEDS = 80
+SEEDS = 30
 """`make fuzz` runs thousands."""
 
 

@@ -130,7 +130,7 @@ def test_changed_bytes_raise_only_format_errors() -> None:
     data = encode(VALUES[-1] | {"4": bytes(20), "list": [1, 2.5, b"abc", True, None]})
     rng = random.Random(1)
     refused = 0
-    for _ in range(4000):
+    for _ in range(400):
         changed = bytearray(data)
         for _ in range(rng.randrange(1, 4)):
             changed[rng.randrange(len(data))] = rng.choice([0, 1, 40, 255, rng.randrange(256)])
@@ -138,4 +138,4 @@ def test_changed_bytes_raise_only_format_errors() -> None:
             decode(bytes(changed[rng.choice([0, 0, 0, 1, 7]) :]))
         except ModelFormatError:
             refused += 1
-    assert 1000 < refused < 4000
+    assert 100 < refused < 400

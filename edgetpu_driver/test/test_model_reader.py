@@ -142,7 +142,7 @@ def test_a_file_with_changed_bytes_gives_nothing_but_format_errors() -> None:
     file = small_graph()
     rng = random.Random(1)
     refused = 0
-    for _ in range(4000):
+    for _ in range(400):
         changed = bytearray(file)
         for _ in range(rng.randrange(1, 4)):
             changed[rng.randrange(len(file))] = rng.choice([0, 1, 127, 128, 255, rng.randrange(256)])
@@ -150,7 +150,7 @@ def test_a_file_with_changed_bytes_gives_nothing_but_format_errors() -> None:
             parse_model(bytes(changed))
         except ModelFormatError:
             refused += 1
-    assert 1000 < refused < 4000
+    assert 100 < refused < 400
 
 
 def test_an_error_names_the_place() -> None:
