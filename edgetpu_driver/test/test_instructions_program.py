@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate
+from typing import Any
 
 import pytest
 
@@ -27,13 +28,21 @@ TAGS = {Description.INPUT: 1, Description.PARAMETER: 2, Description.OUTPUT: 3}
 INTERRUPT_TAG = 4
 
 
-def golden_executables(golden: ModelFolder) -> list[Executable]:
-    """Programs of every golden model whose transfers are fully described."""
-    found = []
+Program = list[Instruction]
+
+
+@pytest.fixture(scope="module")
+def golden_programs(golden: ModelFolder) -> list[tuple[Executable, list[Program]]]:
+    """Those of every golden model whose transfers are fully described, with their instructions."""
+    found: list[tuple[Executable, list[Program]]] = []
     for path in golden.models("_edgetpu.tflite"):
         model = CompiledModel.load(path)
         executables = [model.execution] if model.caching is None else [model.caching, model.execution]
-        found += [each for each in executables if each.fully_deterministic]
+        found += [
+            (each, [disassemble(bitstream.data) for bitstream in each.bitstreams])
+            for each in executables
+            if each.fully_deterministic
+        ]
     return found
 
 
@@ -80,21 +89,18 @@ def test_transfers_obey_predicates() -> None:
     assert [each.instruction for each in transfers(disassemble(builder.build()))] == [2]
 
 
-def test_every_golden_bitstream_has_the_frame_of_a_program(golden: ModelFolder) -> None:
-    for executable in golden_executables(golden):
-        programs = [disassemble(bitstream.data) for bitstream in executable.bitstreams]
+def test_every_golden_bitstream_has_the_frame_of_a_program(golden_programs: Any) -> None:
+    for _, programs in golden_programs:
         for program in programs:
             check_frame(program)
         kinds = [program[-6].vs_reg_v1 for program in programs]
         assert kinds == [HALT_CHUNK] * (len(programs) - 1) + [HALT_LAST]
 
 
-def test_golden_programs_ask_for_the_transfers_of_their_hints(golden: ModelFolder) -> None:
+def test_golden_programs_ask_for_the_transfers_of_their_hints(golden_programs: Any) -> None:
     """Tags, sizes and offsets read from the code, which may split an output."""
-    for executable in golden_executables(golden):
-        pieces = [
-            each for bitstream in executable.bitstreams for each in transfers(disassemble(bitstream.data))
-        ]
+    for executable, programs in golden_programs:
+        pieces = [each for program in programs for each in transfers(program)]
         for hint in executable.hints:
             if isinstance(hint, InterruptHint):
                 assert (pieces[0].tag, pieces[0].size) == (INTERRUPT_TAG + hint.number, 0)
