@@ -1,4 +1,4 @@
-"""Every fault in every phase, followed by two hundred correct inferences from one thread and from four.
+"""Every fault in every phase, followed by forty correct inferences from one thread and from four.
 
 Faults apply where they can occur: a wrong event needs an event, a bit error in a register needs a control
 transfer. Waits are simulated. A fault ends when its transfer has timed out or the stick is on the bus again;
@@ -26,7 +26,7 @@ from edgetpu_driver.virtual.fault_injection import SLOW_SECONDS, Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.virtual.simulated_clock import SimulatedClock
 
-INFERENCES = 200
+INFERENCES = 40
 THREADS = 4
 BACK_AT_WORK_SECONDS = 2.0
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
@@ -195,7 +195,7 @@ def test_a_fault_at_any_control_transfer_of_bring_up_is_survived(
             if robot.stick.faults.waiting:
                 break
             struck += 1
-            for number in range(20):
+            for number in range(4):
                 robot.infer(tpu, number)
         assert robot.wrong == []
     assert struck == 56
