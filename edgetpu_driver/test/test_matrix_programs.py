@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -117,16 +118,19 @@ def variants(part: RoleOperation, name: str) -> Iterator[int]:
     return iter(sorted(others - {value}))
 
 
-def unnoticed(case: Case, role: str, copies: int | None) -> set[str]:
-    """The fields of a role in which a change neither makes the chip hang nor changes the result."""
+def unnoticed(case: Case, role: str, copies: int | None = None) -> set[str]:
+    """The fields of a role in which a change neither makes the chip hang nor changes the result.
+
+    Every change is made to the first operation of the role, every fifth to the others, or the last only.
+    """
     expected = case.run(join(case.operations))
     assert expected not in (None, b"noise")
     found = set()
     parts = case.roles.all(role)
-    for part in parts if copies is None else parts[:1] + parts[-1:]:
+    for copy, part in enumerate(parts if copies is None else parts[:1] + parts[-1:]):
         position = next(i for i, each in enumerate(case.operations) if each is part.operation)
         for name in part.fields:
-            for value in variants(part, name):
+            for value in islice(variants(part, name), 0, None, 5 if copy else 1):
                 changed = list(case.operations)
                 changed[position] = part.operation.with_field(*part.fields[name], value)
                 if case.run(join(changed)) == expected:
@@ -136,13 +140,13 @@ def unnoticed(case: Case, role: str, copies: int | None) -> set[str]:
 
 @pytest.mark.parametrize("role", UPLOAD)
 def test_every_changed_field_of_an_upload_is_found(role: str) -> None:
-    assert unnoticed(case_of(256, "upload"), role, None) == set(UPLOAD[role]) & set(HARMLESS)
+    assert unnoticed(case_of(256, "upload"), role) == set(UPLOAD[role]) & set(HARMLESS)
 
 
 @pytest.mark.parametrize("role", EXECUTION)
 def test_every_changed_field_of_an_execution_is_found(role: str) -> None:
     harmless = set(EXECUTION[role]) & (set(HARMLESS) | set(SOMETIMES_HARMLESS))
-    assert unnoticed(case_of(256, "execution"), role, None) == harmless
+    assert unnoticed(case_of(256, "execution"), role) == harmless
 
 
 @pytest.mark.parametrize("role", ["c11", "c06", "pre-14"])
