@@ -20,6 +20,8 @@ MOST = 100
 SIZES = [(160, 160), (96, 256), (320, 224)]
 """Height and width of the input, px."""
 CLASSES = [1, 3, 20, 80]
+SIZES_AND_CLASSES = [*zip(SIZES, CLASSES[:3], strict=True), (SIZES[0], CLASSES[3])]
+"""Each size and each number of classes: neither changes what the other does."""
 DTYPES = [np.int8, np.uint8]
 Quantised = tuple[NDArray[Any], float, int]
 
@@ -95,8 +97,7 @@ def cells_of(size: tuple[int, int]) -> int:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("transposed", [False, True], ids=["channels last", "channels first"])
 @pytest.mark.parametrize("objectness", [True, False], ids=["yolov5", "yolov8"])
-@pytest.mark.parametrize("classes", CLASSES)
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(("size", "classes"), SIZES_AND_CLASSES, ids=str)
 def test_rows_with_boxes_as_parts_of_the_image(
     size: tuple[int, int], classes: int, objectness: bool, transposed: bool, dtype: Any
 ) -> None:
@@ -111,8 +112,7 @@ def test_rows_with_boxes_as_parts_of_the_image(
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("transposed", [False, True], ids=["channels last", "channels first"])
 @pytest.mark.parametrize("in_px", [False, True], ids=["normalised", "px"])
-@pytest.mark.parametrize("classes", [1, 20, 80])
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(("size", "classes"), zip(SIZES, [80, 20, 1], strict=True), ids=str)
 def test_boxes_and_probabilities_in_two_outputs(
     size: tuple[int, int], classes: int, in_px: bool, transposed: bool, dtype: Any
 ) -> None:
@@ -150,8 +150,7 @@ def test_rows_in_float_are_decoded_as_by_the_definition(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("channels_first", [False, True])
-@pytest.mark.parametrize("classes", CLASSES)
-@pytest.mark.parametrize("size", SIZES[:2], ids=str)
+@pytest.mark.parametrize(("size", "classes"), zip(2 * SIZES[:2], CLASSES, strict=True), ids=str)
 def test_maps_of_anchors_are_decoded_as_by_the_definition(
     size: tuple[int, int], classes: int, channels_first: bool, dtype: Any
 ) -> None:
@@ -172,8 +171,7 @@ def test_maps_of_anchors_are_decoded_as_by_the_definition(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("channels_first", [False, True])
-@pytest.mark.parametrize("classes", CLASSES)
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(("size", "classes"), SIZES_AND_CLASSES, ids=str)
 def test_maps_of_distributions_are_decoded_as_by_the_definition(
     size: tuple[int, int], classes: int, channels_first: bool, dtype: Any
 ) -> None:
