@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetpu_control.learned.network import load_network
-from edgetpu_control.learned.quantised_network import quantise
+from edgetpu_control.learned.quantised_network import QuantisedNetwork, quantise
 from edgetpu_control.learned.servo_teacher import PERIOD, SOURCES, lessons
 from edgetpu_control.learned.train_policy import VISUAL_SERVO, main
+from edgetpu_control.learned.training import TrainingPlan, train
 from edgetpu_control.observation import parse_fields
 
 DELAY = 3
@@ -19,10 +19,8 @@ DELAY = 3
 
 
 @pytest.fixture(scope="module")
-def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("policy") / "follow.npz"
-    assert main([VISUAL_SERVO, str(file), "--epochs", "10"]) == 0
-    return file
+def policy() -> QuantisedNetwork:
+    return quantise(train(*lessons(), TrainingPlan(epochs=10)), width=256)
 
 
 def test_lessons_are_of_the_sources_that_it_names() -> None:
@@ -44,14 +42,15 @@ def test_lessons_of_a_seed_are_the_same_again() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.12, -0.12])
-def test_a_policy_in_8_bits_that_learned_from_it_follows_a_target(policy: Path, rate: float) -> None:
-    network = quantise(load_network(policy), width=256)
+def test_a_policy_in_8_bits_that_learned_from_it_follows_a_target(
+    policy: QuantisedNetwork, rate: float
+) -> None:
     turning = yaw = 0.0
     target, bearings = 0.4, []
     for _ in range(200):
         bearings.append(yaw - target)
         seen = bearings[max(len(bearings) - 1 - DELAY, 0)]
-        wanted = float(network.reference(np.array([[seen, turning]]))[0, 1])
+        wanted = float(policy.reference(np.array([[seen, turning]]))[0, 1])
         turning += (wanted - turning) * (1 - math.exp(-PERIOD / 0.1))
         yaw += turning * PERIOD
         target += rate * PERIOD
@@ -61,7 +60,7 @@ def test_a_policy_in_8_bits_that_learned_from_it_follows_a_target(policy: Path, 
 def test_the_command_tells_the_observations_of_the_policy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([VISUAL_SERVO, str(tmp_path / "follow.npz"), "--epochs", "1", "--hidden", "8"]) == 0
+    assert main([VISUAL_SERVO, str(tmp_path / "follow.npz"), "--epochs=1", "--hidden=8", "--width=8"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("deviation from the teacher, relative to the RMS of its commands: always 0, ")
     layers = [line.partition(":")[0] for line in lines[1:3]]
