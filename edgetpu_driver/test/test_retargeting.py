@@ -62,6 +62,13 @@ def of_graph(name: str, graph: bytes) -> RetargetedModel:
     return retarget(file(f"{name}_edgetpu"), file(name), graph, name)
 
 
+@cache
+def retrained(name: str) -> tuple[bytes, RetargetedModel]:
+    """The graph of a golden model with other weights, scales and zero points; the model retargeted to it."""
+    graph = GraphVariant(file(name), seed=3).build()
+    return graph, of_graph(name, graph)
+
+
 def without_token(data: bytes) -> bytes:
     """The file with zeros where its caching token is."""
     token = CompiledModel.parse(data).parameter_caching_token
@@ -100,8 +107,7 @@ def test_the_same_graph_gives_the_file_itself(name: str) -> None:
 
 @pytest.mark.parametrize("name", RETRAINED)
 def test_a_retrained_graph_is_in_the_file(name: str) -> None:
-    graph = GraphVariant(file(name), seed=1).build()
-    made = of_graph(name, graph)
+    graph, made = retrained(name)
     assert made.requantised == ()
     before, after = CompiledModel.parse(file(f"{name}_edgetpu")), CompiledModel.parse(made.file)
     old, new = locate_sections(before, file(name)), locate_sections(after, graph)
@@ -120,20 +126,19 @@ def test_a_retrained_graph_is_in_the_file(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*RETRAINED, MOVENET, "deeplabv3_mnv2_pascal_quant", "split_concat"])
 def test_the_way_back_gives_the_bytes_of_the_compiler(name: str) -> None:
-    graph = GraphVariant(file(name), seed=3).build()
-    there = of_graph(name, graph).file
-    back = retarget(there, graph, file(name), name).file
+    graph, there = retrained(name)
+    back = retarget(there.file, graph, file(name), name).file
     assert without_token(back) == without_token(file(f"{name}_edgetpu"))
 
 
 def test_the_calibration_of_the_file_counts_and_not_that_of_the_graph_next_to_it() -> None:
-    graph, variant = file(MOBILENET), GraphVariant(file(MOBILENET), seed=3).build()
+    graph, (variant, wanted) = file(MOBILENET), retrained(MOBILENET)
     tensors = parse_model(graph).subgraphs[0]
     within = (tensors.tensors[tensors.operators[each].outputs[0]].name for each in (4, 5, 20))
     output = tensors.tensors[tensors.outputs[0]].name
     others = with_quantization(graph, {**dict.fromkeys(within, (0.031, 0)), output: (0.0045, 0)})
-    wanted, made = (retarget(file(f"{MOBILENET}_edgetpu"), each, variant).file for each in (graph, others))
-    assert without_token(made) == without_token(wanted)
+    made = retarget(file(f"{MOBILENET}_edgetpu"), others, variant).file
+    assert without_token(made) == without_token(wanted.file)
 
 
 def test_only_the_operations_of_a_layer_change_with_its_weights_scale() -> None:
