@@ -94,9 +94,7 @@ def packed(size: int, as_trained: bool = False) -> Dense:
     return Dense(CompiledModel.parse(pack(graph, name="dense"), "dense"), graph, size)
 
 
-@pytest.fixture(
-    params=["golden 256", "golden 256 in pieces", 64, 192, 512, 1024, "trained 512", "trained 1024"]
-)
+@pytest.fixture(params=["golden 256", "golden 256 in pieces", 64, 192, "trained 512", "trained 1024"])
 def compiled(request: pytest.FixtureRequest) -> Dense:
     if isinstance(request.param, int):
         return packed(request.param)
