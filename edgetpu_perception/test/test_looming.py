@@ -90,7 +90,7 @@ class TestApproach:
         assert found[:5].max() < 0.10
 
     def test_does_not_depend_on_the_shape_of_the_image(self, looming: Looming) -> None:
-        wall = Wall(6, size=256)
+        wall = Wall(6, size=128)
         found = errors(watch(looming, lambda t: cv2.resize(wall.seen(t), (320, 240)), 3.0))
         assert np.median(found) < 0.02
 

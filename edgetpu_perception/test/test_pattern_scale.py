@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import cv2
 import numpy as np
@@ -25,6 +26,7 @@ SCANNED = 8
 """Scales from a half to two, beside that of the template."""
 
 
+@cache
 def seen(scale: float) -> Image:
     """What the camera sees with the middle of the scene at its own middle."""
     matrix = np.array(

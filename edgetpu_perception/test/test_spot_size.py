@@ -22,9 +22,13 @@ _FINE = 8
 
 def disc(diameter: float, rgb: tuple[int, int, int], u: float = 170.6, v: float = 110.2) -> NDArray[np.uint8]:
     """A disc on grey, 240 px high and 320 px wide, with noise as a camera has it."""
-    y, x = (np.mgrid[: 240 * _FINE, : 320 * _FINE] + 0.5) / _FINE - 0.5
-    covered = (np.hypot(x - u, y - v) < diameter / 2).astype(np.float32)
-    share = cv2.resize(covered, (320, 240), interpolation=cv2.INTER_AREA)[:, :, np.newaxis]
+    left, top = (max(0, int(middle - diameter / 2) - 1) for middle in (u, v))
+    right, bottom = (int(middle + diameter / 2) + 2 for middle in (u, v))
+    y, x = (np.mgrid[top * _FINE : bottom * _FINE, left * _FINE : right * _FINE] + 0.5) / _FINE - 0.5
+    covered = np.hypot(x - u, y - v) < diameter / 2
+    shares = covered.reshape(bottom - top, _FINE, right - left, _FINE).mean(axis=(1, 3))
+    share = np.zeros((240, 320, 1))
+    share[top:bottom, left:right, 0] = shares[: 240 - top, : 320 - left]
     noise = np.random.default_rng(0).normal(0, 2, (240, 320, 3))
     return np.clip(60 * (1 - share) + np.array(rgb) * share + noise, 0, 255).astype(np.uint8)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
+from functools import cache
 
 import cv2
 import numpy as np
@@ -16,20 +18,36 @@ FOCAL = 45.0
 Image = NDArray[np.uint8]
 
 
+TEXELS = 1024
+"""Of 1 cm, the width and height of a texture; its middle is at x = y = 0."""
+EVERYWHERE = np.ones((TEXELS, TEXELS), np.float32)
+SQUARE = np.zeros((TEXELS, TEXELS), np.float32)
+SQUARE[TEXELS // 2 - 150 : TEXELS // 2 + 150, TEXELS // 2 - 150 : TEXELS // 2 + 150] = 1
+Texture = NDArray[np.float32]
+
+
+@cache
+def _drawn(seed: int) -> tuple[list[Texture], np.random.Generator]:
+    """The textures of two walls, and the numbers that follow those they were drawn from."""
+    random = np.random.default_rng(seed)
+    return [_texture(random), _texture(random)], random
+
+
+def _texture(random: np.random.Generator) -> Texture:
+    picture = np.zeros((TEXELS, TEXELS), np.float32)
+    for octave in range(3, 10):
+        grain = random.normal(0, 1, (2**octave, 2**octave)).astype(np.float32)
+        picture += cv2.resize(grain, (TEXELS, TEXELS), interpolation=cv2.INTER_CUBIC)
+    return np.clip(110 + 25 * picture, 0, 255).astype(np.float32)
+
+
 class Wall:
     """A wall at z = 4 m with texture of all sizes, or a square of it in front of another wall."""
 
     def __init__(self, seed: int = 1, size: int = 64, noise: float = 4.0) -> None:
-        self.random = np.random.default_rng(seed)
+        textures, random = _drawn(seed)
+        self.textures, self.random = list(textures), copy.deepcopy(random)
         self.size, self.noise = size, noise
-        self.textures = [self._texture(), self._texture()]
-
-    def _texture(self) -> NDArray[np.float32]:
-        picture = np.zeros((1024, 1024), np.float32)
-        for octave in range(3, 10):
-            grain = self.random.normal(0, 1, (2**octave, 2**octave)).astype(np.float32)
-            picture += cv2.resize(grain, (1024, 1024), interpolation=cv2.INTER_CUBIC)
-        return np.clip(110 + 25 * picture, 0, 255).astype(np.float32)
 
     def seen(
         self,
@@ -45,18 +63,17 @@ class Wall:
         axes = cv2.Rodrigues(np.array(turn))[0]
         picture = np.zeros((fine, fine), np.float32)
         for layer, distance in ((1, 4.0 + behind), (0, 4.0)) if behind else ((0, 4.0),):
-            # From texels of 1 cm, the middle of the texture at x = y = 0, to pixels.
-            texel = 0.01
-            to_wall = np.array([[texel, 0, -512 * texel - x], [0, texel, -512 * texel], [0, 0, distance - z]])
+            # From texels to pixels.
+            texel, middle = 0.01, TEXELS // 2 * 0.01
+            to_wall = np.array([[texel, 0, -middle - x], [0, texel, -middle], [0, 0, distance - z]])
             warp = camera @ axes.T @ to_wall
             look = {"flags": cv2.INTER_LINEAR, "borderMode": cv2.BORDER_REFLECT}
             shown = cv2.warpPerspective(self.textures[layer], warp, (fine, fine), **look)
-            mask = np.ones_like(self.textures[0])
-            if behind and layer == 0:
-                mask[:] = 0
-                mask[512 - 150 : 512 + 150, 512 - 150 : 512 + 150] = 1
-            inside = cv2.warpPerspective(mask, warp, (fine, fine), borderMode=cv2.BORDER_CONSTANT)
-            picture = np.where(inside > 0.5, shown, picture) if behind else shown
+            if behind:
+                mask = EVERYWHERE if layer else SQUARE
+                inside = cv2.warpPerspective(mask, warp, (fine, fine), borderMode=cv2.BORDER_CONSTANT)
+                shown = np.where(inside > 0.5, shown, picture)
+            picture = shown
         small = cv2.resize(picture, (self.size, self.size), interpolation=cv2.INTER_AREA)
         noisy = small + self.random.normal(0, self.noise, small.shape)
         image: Image = np.clip(np.rint(noisy), 0, 255).astype(np.uint8)

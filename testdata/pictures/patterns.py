@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import cv2
 import numpy as np
@@ -64,12 +65,15 @@ class Photograph:
 
 def photographs(search: int) -> list[Photograph]:
     """Four photographs reduced to this side, px."""
+    images = (_reduced(name, search) for name in ("camera", "coins", "chelsea", "gravel"))
+    return [Photograph(image, np.random.default_rng(index)) for index, image in enumerate(images)]
+
+
+@cache
+def _reduced(name: str, search: int) -> Image:
     data = pytest.importorskip("skimage.data", reason="needs scikit-image for photographs")
-    reduced = []
-    for index, name in enumerate(("camera", "coins", "chelsea", "gravel")):
-        photo = getattr(data, name)()
-        grey = photo if photo.ndim == 2 else cv2.cvtColor(photo, cv2.COLOR_RGB2GRAY)
-        side = min(grey.shape)
-        image = cv2.resize(grey[:side, :side], (search, search), interpolation=cv2.INTER_AREA)
-        reduced.append(Photograph(image, np.random.default_rng(index)))
-    return reduced
+    photo = getattr(data, name)()
+    grey = photo if photo.ndim == 2 else cv2.cvtColor(photo, cv2.COLOR_RGB2GRAY)
+    side = min(grey.shape)
+    image: Image = cv2.resize(grey[:side, :side], (search, search), interpolation=cv2.INTER_AREA)
+    return image

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import cv2
 import numpy as np
@@ -38,17 +39,20 @@ class World:
         rays = np.column_stack([plane, np.ones(len(plane))])
         self.rays = rays / np.linalg.norm(rays, axis=1, keepdims=True)
         self.shape = (camera.height, camera.width)
+        self._grey = cache(self._rendered)
 
     def image(self, yaw: float, pitch: float = 0.0, roll: float = 0.0, noise: float = 2.0) -> IMAGE:
         """Image of a camera turned left, then up, then clockwise about its axis, deg."""
+        noisy = self._grey(yaw, pitch, roll) + self.random.normal(0, noise, self.shape)
+        image: IMAGE = np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
+        return image
+
+    def _rendered(self, yaw: float, pitch: float, roll: float) -> NDArray[np.float32]:
         turns = ([0.0, -yaw, 0.0], [pitch, 0.0, 0.0], [0.0, 0.0, roll])
         left, up, around = (cv2.Rodrigues(np.radians(turn))[0] for turn in turns)
         rays = (self.rays @ (left @ up @ around).T).astype(np.float32)
-        grey = 128 + 8 * np.cos(rays @ self.waves + self.phases).sum(axis=1).reshape(self.shape)
-        image: IMAGE = np.clip(np.rint(grey + self.random.normal(0, noise, grey.shape)), 0, 255).astype(
-            np.uint8
-        )
-        return image
+        waves = np.cos(rays @ self.waves + self.phases)
+        return np.asarray(128 + 8 * waves.sum(axis=1).reshape(self.shape), np.float32)
 
 
 def play(
