@@ -108,7 +108,7 @@ def test_patches_of_one_photograph_are_not_seen_in_another(search: int, side: in
     photos = photographs(search)
     refused = []
     for photo, other in zip(photos, photos[1:] + photos[:1], strict=True):
-        for patch, _, _ in photo.patches(side, 25):
+        for patch, _, _ in photo.patches(side, 12):
             if tracker.set_template(patch, view=photo.image).accepted:
                 refused.append(not tracker.update(other.image).valid)
     assert np.mean(refused) >= 0.95
