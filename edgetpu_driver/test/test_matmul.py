@@ -86,7 +86,7 @@ def product(request: pytest.FixtureRequest) -> MatMul:
 
 @pytest.mark.parametrize(
     ("size", "seed", "rescale_rows"),
-    [(256, 0, False), (256, 3, True), (512, 0, False), (512, 0, True), (1024, 2, True)],
+    [(256, 0, False), (256, 3, True), (512, 0, False), (1024, 2, True)],
 )
 def test_it_is_as_exact_as_eight_bits_allow(size: int, seed: int, rescale_rows: bool) -> None:
     matrix, vectors = gaussian(size, size, seed=seed), gaussian(20, size, seed=100 + seed)
