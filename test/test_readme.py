@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,10 +65,15 @@ def services_of(section: str) -> str:
     return text.partition("\n| service |")[2]
 
 
+@functools.cache
+def config() -> dict[str, Any]:
+    """The file of parameters; reading it takes a second."""
+    return dict(yaml.safe_load((ROOT / "config" / "edgetpu.yaml").read_text()))
+
+
 def parameters_of_config(node: str) -> dict[str, Any]:
     """What the file states for the parameters that the node has."""
-    config = yaml.safe_load((ROOT / "config" / "edgetpu.yaml").read_text())
-    stated = config["/**/*"]["ros__parameters"] | config[f"/**/{node}"]["ros__parameters"]
+    stated = config()["/**/*"]["ros__parameters"] | config()[f"/**/{node}"]["ros__parameters"]
     declared = {setting.name for setting in all_nodes()[node].load().settings}
     return {name: value for name, value in stated.items() if name in declared}
 
