@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,17 @@ from demo.scene.scene_bag import write_scene
 from edgetpu_dashboard.scene.scene import Scene
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
+
+
+@pytest.fixture(scope="module")
+def rendered_scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_scene(tmp_path_factory.mktemp("rendered") / "scene", Scene(frames=3))
+
+
+@pytest.fixture
+def scene(rendered_scene: Path, tmp_path: Path) -> Path:
+    """A bag of three pictures."""
+    return shutil.copytree(rendered_scene, tmp_path / "scene")
 
 
 def write(path: Path, topics: dict[str, str], plugin: StoragePlugin = StoragePlugin.SQLITE3) -> Path:
@@ -57,8 +69,8 @@ def test_a_single_storage_file_is_a_bag_too(tmp_path: Path) -> None:
         assert len(list(bag.records())) == 1
 
 
-def test_camera_info_is_in_the_namespace_of_the_image_topic(tmp_path: Path) -> None:
-    with ImageBag(write_scene(tmp_path / "scene", Scene(frames=3))) as bag:
+def test_camera_info_is_in_the_namespace_of_the_image_topic(scene: Path) -> None:
+    with ImageBag(scene) as bag:
         assert bag.topic.camera_info == "/camera/camera_info"
         assert [record.type for record in bag.records()] == [CAMERA_INFO, IMAGE] * 3
 
@@ -103,47 +115,40 @@ def test_a_file_that_is_not_a_bag_is_refused_in_one_line(tmp_path: Path) -> None
         assert "\n" not in str(caught.value)
 
 
-def broken_scene(path: Path, metadata: bool, share: float = 1.0) -> Path:
-    """A rendered bag without its metadata.yaml, or with only a share of the bytes of its file."""
-    write_scene(path, Scene(frames=3))
-    if not metadata:
-        (path / "metadata.yaml").unlink()
-    file = path / f"{path.name}.mcap"
-    file.write_bytes(file.read_bytes()[: round(share * file.stat().st_size)])
-    return path
-
-
-def test_a_bag_without_metadata_is_read_by_its_only_file(tmp_path: Path) -> None:
-    with ImageBag(broken_scene(tmp_path / "scene", metadata=False)) as bag:
+def test_a_bag_without_metadata_is_read_by_its_only_file(scene: Path) -> None:
+    (scene / "metadata.yaml").unlink()
+    with ImageBag(scene) as bag:
         assert len(list(bag.records())) == 6
 
 
-def test_a_bag_with_damaged_metadata_is_read_by_its_only_file(tmp_path: Path) -> None:
-    path = write_scene(tmp_path / "scene", Scene(frames=3))
-    (path / "metadata.yaml").write_text("rosbag2_bagfile_information: 3")
-    with ImageBag(path) as bag:
+def test_a_bag_with_damaged_metadata_is_read_by_its_only_file(scene: Path) -> None:
+    (scene / "metadata.yaml").write_text("rosbag2_bagfile_information: 3")
+    with ImageBag(scene) as bag:
         assert len(list(bag.records())) == 6
 
 
-def test_of_several_files_without_metadata_one_has_to_be_named(tmp_path: Path) -> None:
-    path = broken_scene(tmp_path / "scene", metadata=False)
-    (path / "scene_1.mcap").write_bytes((path / "scene.mcap").read_bytes())
+def test_of_several_files_without_metadata_one_has_to_be_named(scene: Path) -> None:
+    (scene / "metadata.yaml").unlink()
+    (scene / "scene_1.mcap").write_bytes((scene / "scene.mcap").read_bytes())
     with pytest.raises(BagError) as caught:
-        ImageBag(path)
+        ImageBag(scene)
     assert str(caught.value) == (
-        f"{path} has no metadata.yaml: write it with `ros2 bag reindex {path}`, or name one of its files: "
+        f"{scene} has no metadata.yaml: write it with `ros2 bag reindex {scene}`, or name one of its files: "
         "scene.mcap, scene_1.mcap"
     )
 
 
 @pytest.mark.parametrize("metadata", [True, False])
 @pytest.mark.parametrize("name", ["scene", "scene/scene.mcap"])
-def test_the_remedies_for_a_truncated_file_are_named(tmp_path: Path, metadata: bool, name: str) -> None:
-    path = broken_scene(tmp_path / "scene", metadata, share=0.5)
+def test_the_remedies_for_a_truncated_file_are_named(scene: Path, metadata: bool, name: str) -> None:
+    if not metadata:
+        (scene / "metadata.yaml").unlink()
+    file = scene / "scene.mcap"
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     with pytest.raises(BagError) as caught:
-        ImageBag(tmp_path / name)
-    assert f"`mcap recover {path / 'scene.mcap'} -o recovered.mcap`" in str(caught.value)
-    assert f"`ros2 bag reindex {path}`" in str(caught.value)
+        ImageBag(scene.parent / name)
+    assert f"`mcap recover {file} -o recovered.mcap`" in str(caught.value)
+    assert f"`ros2 bag reindex {scene}`" in str(caught.value)
 
 
 def test_a_header_stamp_is_read_in_either_byte_order() -> None:
@@ -169,9 +174,8 @@ def test_recorded_bags_are_read(
     assert stamps[:2] == [1_600_000_000_000_000_000, 1_600_000_000_033_369_999]
 
 
-def test_a_count_in_the_metadata_that_is_no_number_is_damage(tmp_path: Path) -> None:
-    path = write_scene(tmp_path / "scene", Scene(frames=3))
-    metadata = path / "metadata.yaml"
+def test_a_count_in_the_metadata_that_is_no_number_is_damage(scene: Path) -> None:
+    metadata = scene / "metadata.yaml"
     metadata.write_text(metadata.read_text().replace("message_count: 3", "message_count: [3]"))
     with pytest.raises(BagError, match="is damaged"):
-        ImageBag(path)
+        ImageBag(scene)
