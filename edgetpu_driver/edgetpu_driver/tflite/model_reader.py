@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -184,8 +186,30 @@ def read_model_table(data: bytes | bytearray) -> Table:
     return read_root(memoryview(data), b"TFL3", "model", MODEL)
 
 
+_PARSED: ContextVar[dict[bytes, Model] | None] = ContextVar("_PARSED", default=None)
+
+
+@contextmanager
+def each_parsed_once() -> Iterator[None]:
+    """Parse equal files once within the context, in this thread; what is parsed must not be changed."""
+    token = _PARSED.set({})
+    try:
+        yield
+    finally:
+        _PARSED.reset(token)
+
+
 def parse_model(data: bytes) -> Model:
     """Parse a .tflite file; ModelFormatError, naming the field, if it is malformed."""
+    parsed = _PARSED.get()
+    if parsed is None:
+        return _parse(data)
+    if data not in parsed:
+        parsed[data] = _parse(data)
+    return parsed[data]
+
+
+def _parse(data: bytes) -> Model:
     root = read_model_table(data)
     version = root.scalar("version", np.uint32)
     if version != FORMAT_VERSION:

@@ -15,7 +15,7 @@ from edgetpu_driver.errors import GraphError, ModelUnsupportedError
 from edgetpu_driver.tflite.checks.graph_checks import check_graph
 from edgetpu_driver.tflite.graph_edit import TensorChange
 from edgetpu_driver.tflite.graph_matching import match_tensors
-from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph, Tensor, parse_model
+from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph, Tensor, each_parsed_once, parse_model
 from edgetpu_driver.tflite.shared_quantisation import CHOOSING, MOVING, quantised
 from edgetpu_driver.tflite.subgraph_extraction import extract_between
 from edgetpu_driver.toolchain.retargeting.file_rewriting import PartChange, rewrite_file
@@ -61,6 +61,11 @@ def retarget(compiled: bytes, old_graph: bytes, new_graph: bytes, name: str = ""
     messages. The same graph gives the file itself. Raises ModelFormatError for malformed files,
     ModelUnsupportedError, with the name of the layer, for what cannot be made.
     """
+    with each_parsed_once():
+        return _retarget(compiled, old_graph, new_graph, name)
+
+
+def _retarget(compiled: bytes, old_graph: bytes, new_graph: bytes, name: str) -> RetargetedModel:
     for graph in (old_graph, new_graph):
         check_graph(graph)
     pair_graphs(old_graph, new_graph)
