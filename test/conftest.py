@@ -120,6 +120,15 @@ def bench() -> Iterator[Any]:
     bench.close()
 
 
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A browser for the pages of dashboards."""
+    from testdata.running_nodes import dashboard_page
+
+    with dashboard_page.empty_browser() as browser:
+        yield browser
+
+
 @pytest.fixture(scope="module")
 def fake_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of models for fake sticks."""

@@ -54,7 +54,7 @@ def bags(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def dashboard(start_node: Any, graph: Any, bags: Path, matrix_home: Path) -> Iterator[Dashboard]:
     start_node("edgetpu_driver", "edgetpu_node", backend="cpu", model_dirs=f"['{matrix_home}']")
-    start_node("edgetpu_dashboard", "camera", width=WIDTH, height=HEIGHT, frame_rate=10.0)
+    start_node("edgetpu_dashboard", "camera", width=WIDTH, height=HEIGHT, frame_rate=5.0)
     for name in ("spot_tracker", "pattern_tracker", "visual_compass"):
         start_node("edgetpu_perception", name, keep_state="false", model_dir=str(matrix_home))
     start_node("edgetpu_matrix", "place_recognition", model_dir=str(matrix_home))
@@ -65,8 +65,8 @@ def dashboard(start_node: Any, graph: Any, bags: Path, matrix_home: Path) -> Ite
 
 
 @pytest.fixture(scope="module", params=[SIZES["wide"]], ids=["wide"])
-def browser(dashboard: Dashboard, request: pytest.FixtureRequest) -> Iterator[Any]:
-    with page_of(dashboard, request.param) as made:
+def browser(dashboard: Dashboard, request: pytest.FixtureRequest, chromium: Any) -> Iterator[Any]:
+    with page_of(dashboard, request.param, chromium) as made:
         yield made
 
 

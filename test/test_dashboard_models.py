@@ -54,8 +54,8 @@ def dashboard(start_node: Any, graph: Any, models: Path) -> Iterator[Dashboard]:
 
 
 @pytest.fixture(scope="module")
-def browser(dashboard: Dashboard) -> Iterator[Any]:
-    with page_of(dashboard, SIZES["wide"]) as made:
+def browser(dashboard: Dashboard, chromium: Any) -> Iterator[Any]:
+    with page_of(dashboard, SIZES["wide"], chromium) as made:
         press(made, "[data-id=tab_models]")
         yield made
 

@@ -13,7 +13,17 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from testdata.running_nodes.dashboard_page import SIZES, Dashboard, page_of, pictures, press, show, text, wait  # noqa: E402
+from testdata.running_nodes.dashboard_page import (  # noqa: E402
+    SIZES,
+    Dashboard,
+    empty_browser,
+    page_of,
+    pictures,
+    press,
+    show,
+    text,
+    wait,
+)
 
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402  # isort: skip
 from selenium.webdriver.common.by import By  # noqa: E402  # isort: skip
@@ -53,13 +63,13 @@ def main() -> int:
     live = _Live()
     try:
         live.await_page()
-        with page_of(live, SIZES["wide"]) as browser:
+        with empty_browser() as other, page_of(live, SIZES["wide"], other) as browser:
             _track_ball(browser)
             _save(browser, "dashboard")
             press(browser, "#node_overview")
             wait(browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, "#tiles img[data-count]")) >= 6)
             _save(browser, "dashboard_overview")
-        with page_of(live, SIZES["phone"]) as browser:
+        with empty_browser() as other, page_of(live, SIZES["phone"], other) as browser:
             show(browser, "visual_compass")
             wait(browser, lambda: pictures(browser) > 3 and "confidence 0." in text(browser, "#numbers"))
             _save(browser, "dashboard_phone")

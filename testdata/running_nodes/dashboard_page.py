@@ -128,8 +128,8 @@ def running_dashboard(graph: Any, *parameters: str) -> Iterator[Dashboard]:
 
 
 @contextmanager
-def page_of(dashboard: Dashboard, size: tuple[int, int]) -> Iterator[Any]:
-    """A browser that shows the page, so many px wide and high."""
+def empty_browser() -> Iterator[Any]:
+    """A browser that shows nothing."""
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
@@ -137,13 +137,21 @@ def page_of(dashboard: Dashboard, size: tuple[int, int]) -> Iterator[Any]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
     try:
-        # A window cannot be as narrow as a phone.
-        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        browser.get(dashboard.address)
         yield browser
     finally:
         browser.quit()
+
+
+@contextmanager
+def page_of(dashboard: Dashboard, size: tuple[int, int], browser: Any) -> Iterator[Any]:
+    """The browser showing the page, so many px wide and high, and nothing afterwards."""
+    # A window cannot be as narrow as a phone.
+    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    errors_in_console(browser)  # of an earlier page
+    browser.get(dashboard.address)
+    yield browser
+    browser.get("about:blank")
 
 
 def wait(browser: Any, condition: Callable[[], Any]) -> Any:
