@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -135,16 +134,13 @@ def test_a_graph_added_later_is_found_by_loading_again(models: Path) -> None:
     host.close()
 
 
-plan_of = cache(load_plan)
-
-
 @pytest.mark.parametrize("name", ["usb", "virtual"])
 def test_every_model_of_the_vendors_compiler_loads_with_its_tensors(name: str, golden: ModelFolder) -> None:
     files = golden.models("_edgetpu.tflite")
     host = ModelHost(make_backend(name), [golden.path])
     for path in files:
         loaded = host.load(str(path))
-        plan = plan_of(path)
+        plan = load_plan(path)
         assert (loaded.inputs, loaded.outputs) == (plan.inputs, plan.outputs)
     assert len(host.models()) == len(files)
 

@@ -177,7 +177,7 @@ def test_results_carry_the_weights_version_through_failed_swaps_and_lost_sticks(
     threads = [threading.Thread(target=keep_asking, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for number in range(30):
+    for number in range(60):
         fault, on = STRIKES[number % len(STRIKES)]
         stick.fail(fault, on, int(RNG.integers(6)))
         new = bool(number % 2)
