@@ -93,6 +93,24 @@ def test_sequences_without_a_finite_cost_are_left_out() -> None:
     assert solve_with(mpc, [-1.0, 0.0], cart).action <= 0
 
 
+@pytest.mark.parametrize("method", ["mppi", "cem"])
+def test_sequences_of_infinite_cost_are_left_out_even_if_few_others_remain(method: str) -> None:
+    def narrow(states: Array, actions: Array) -> Array:
+        return np.where(np.abs(actions[:, 0]) > 0.02, np.inf, near_zero(states, actions))
+
+    mpc = SamplingMpc(replace(SETTINGS, horizon=1, iterations=1, method=method), narrow)  # type: ignore[arg-type]
+    assert abs(solve_with(mpc, [1.0, 0.0], cart).action[0]) <= 0.02
+
+
+def test_costs_whose_squares_overflow_make_a_plan_of_the_cheapest() -> None:
+    def steep(_states: Array, actions: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return np.exp(800 * actions[:, 0])
+
+    mpc = SamplingMpc(replace(SETTINGS, horizon=1), steep)
+    assert -1 <= solve_with(mpc, [1.0, 0.0], cart).action[0] < 0.4
+
+
 def test_a_plan_stays_where_every_cost_is_infinite() -> None:
     mpc = SamplingMpc(SETTINGS, lambda states, _: np.full(len(states), np.inf))
     assert solve_with(mpc, [1.0, 0.0], cart).action == 0

@@ -19,6 +19,8 @@ Questions = Generator[Array, Array, None]
 Cost = Callable[[Array, Array], Array]
 """Costs, float64[samples], of states, float64[samples, n], and the actions that led there, [samples, m]."""
 
+_LARGEST_COST = 1e100
+"""Costs are scaled down to this before they are squared, which would overflow."""
 _SMALLEST_DEVIATION = 0.02
 """Least share of the given deviation that CEM keeps, so that it continues to explore."""
 
@@ -97,12 +99,20 @@ class SamplingMpc:
         self._deviation = np.tile(settings.deviation, (settings.horizon, 1))
         self._completed, self._lowest = 0, np.inf
         self._fresh = True
+        self._continued = 0
+        """Periods since the plan was last improved."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all actions of the last improved plan have been used; its last one is repeated then."""
+        return self._continued >= self.settings.horizon
 
     def begin(self) -> None:
         """Start the next period: drop the plan's first action and repeat its last one."""
         if not self._fresh:
             self.plan = np.concatenate([self.plan[1:], self.plan[-1:]])
         self._fresh = False
+        self._continued += 1
         self._deviation[:] = self.settings.deviation
         self._completed, self._lowest = 0, np.inf
 
@@ -143,16 +153,21 @@ class SamplingMpc:
         self._lowest = min(self._lowest, float(costs.min()))
         if not np.isfinite(costs.min()):
             return
+        self._continued = 0
+        finite = np.isfinite(costs)
         if self.settings.method == "cem":
-            self._take_elites(actions, costs)
-            return
-        finite = costs[np.isfinite(costs)]
-        spread = max(float(finite.std()), 1e-12)
+            self._take_elites(actions[finite], costs[finite])
+        else:
+            self._take_mean(actions[finite], costs[finite])
+
+    def _take_mean(self, actions: Array, costs: Array) -> None:
+        costs = costs / max(float(np.abs(costs).max()) / _LARGEST_COST, 1.0)
+        spread = max(float(costs.std()), 1e-12)
         weights = np.exp(-(costs - costs.min()) / (self.settings.temperature * spread))
         self.plan = np.tensordot(weights / weights.sum(), actions, axes=1)
 
     def _take_elites(self, actions: Array, costs: Array) -> None:
-        count = max(2, round(self.settings.elites * len(costs)))
+        count = max(2, round(self.settings.elites * self.settings.samples))
         best = actions[np.argsort(costs)[:count]]
         self.plan = best.mean(axis=0)
         self._deviation = np.maximum(best.std(axis=0), _SMALLEST_DEVIATION * self.settings.deviation)
