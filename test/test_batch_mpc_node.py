@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -151,6 +151,77 @@ def test_takes_the_next_observation_after_a_cost_that_raised(
         assert node.free
     finally:
         node.destroy_node()
+
+
+class _SlowServer:
+    """A network on a driver that answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.ready = True
+        self.problem = ""
+        self.network = None
+        self.questions: list[tuple[Any, Callable[..., None]]] = []
+
+    def run(self, inputs: Any, done: Callable[..., None]) -> bool:
+        self.ready = False
+        self.questions.append((inputs, done))
+        return True
+
+    def answer(self) -> None:
+        """Answer the question that waits: nothing changes."""
+        inputs, done = self.questions.pop()
+        self.ready = True
+        done(np.zeros((len(inputs), 2)), SimpleNamespace(error=None))
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def node(graph: Any) -> Iterator[Any]:
+    """A node with a server that answers when the test says so, and plans of two actions."""
+    parameters = PROBLEM | {"horizon": 2, "iterations": 1, "samples": 4, "timeout": 10.0}
+    node = batch_mpc_node.BatchMpcNode(
+        parameter_overrides=[Parameter(name, value=value) for name, value in parameters.items()]
+    )
+    node.server = _SlowServer()
+    graph.add_node(node)
+    yield node
+    graph.remove_node(node)
+    node.destroy_node()
+
+
+def test_commands_when_time_is_up_although_the_driver_does_not_answer(graph: Any, node: Any) -> None:
+    commands = graph.collect(Float64MultiArray, "/batch_mpc/command")
+    graph.meet("/batch_mpc")
+    node.set_parameters([Parameter("time_limit", value=0.01)])
+    node.command(np.zeros(2))
+    graph.spin_until(lambda: bool(commands))
+    assert len(node.server.questions) == 1
+    assert not node.free
+
+
+def test_an_answer_that_comes_too_late_lets_the_next_observation_begin(graph: Any, node: Any) -> None:
+    node.set_parameters([Parameter("time_limit", value=0.01)])
+    node.command(np.zeros(2))
+    graph.spin_until(lambda: node.counters.results == 1)
+    observations = graph.node.create_publisher(Float32MultiArray, "observation", 10)
+
+    def waits() -> bool:
+        observations.publish(Float32MultiArray(data=[1.5, 0.0]))
+        return node.counters.received > 0
+
+    graph.spin_until(waits)
+    node.server.answer()
+    (inputs, _done) = node.server.questions.pop()
+    assert inputs[0, 0] == 1.5
+
+
+def test_commands_nothing_once_a_plan_that_was_not_improved_has_ended(node: Any) -> None:
+    node.set_parameters([Parameter("time_limit", value=1e-9)])
+    for _ in range(3):
+        node.command(np.zeros(2))
+    assert (node.counters.results, node.counters.failed) == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
-from geometry_msgs.msg import TwistStamped
+from geometry_msgs.msg import Twist, TwistStamped
 from nav_msgs.msg import Odometry
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
@@ -230,6 +231,97 @@ def test_observes_only_what_is_valid_and_recent(
 
     graph.spin_until(commanded)
     assert [each.data[0] for each in commands] == pytest.approx([0.4] * len(commands), abs=0.02)
+
+
+class _Server:
+    """A network of one input and two outputs on a driver that is ready when the test says so."""
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.problem = ""
+        self.network = SimpleNamespace(network=SimpleNamespace(sizes=(1, 2)), layer_errors=())
+        self.asked: list[float] = []
+
+    def run(self, inputs: Any, done: Callable[..., None]) -> bool:
+        del done
+        self.asked.append(inputs[0, 0])
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def alone(graph: Any) -> Any:
+    """A policy without a driver, whose network is ready when the test says so."""
+    overrides = [Parameter("timeout", value=0.5), Parameter("twist", value=True)]
+    node = policy_node.PolicyNode(namespace="alone", parameter_overrides=overrides)
+    node.server = _Server()
+    graph.add_node(node)
+    yield node
+    graph.remove_node(node)
+    node.destroy_node()
+
+
+def observed(graph: Any, node: Any) -> None:
+    """Send an observation until the node has got one."""
+    publisher = graph.node.create_publisher(Float32MultiArray, "/alone/observation", 10)
+
+    def came() -> bool:
+        publisher.publish(Float32MultiArray(data=[0.5]))
+        return node._waits
+
+    graph.spin_until(came)
+
+
+def test_uses_an_observation_that_waited_for_the_driver(graph: Any, alone: Any) -> None:
+    observed(graph, alone)
+    alone.server.ready = True
+    alone.advance()
+    assert alone.server.asked == [0.5]
+
+
+def test_uses_no_observation_that_has_become_old_while_it_waited(
+    graph: Any, alone: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed(graph, alone)
+    later = alone.now + 0.6
+    monkeypatch.setattr(policy_node.PolicyNode, "now", later)
+    alone.server.ready = True
+    alone.advance()
+    assert alone.server.asked == []
+
+
+def test_stops_the_robot_when_it_ends(graph: Any) -> None:
+    overrides = [Parameter("twist", value=True)]
+    node = policy_node.PolicyNode(namespace="ending", parameter_overrides=overrides)
+    velocities = graph.collect(Twist, "/ending/policy/cmd_vel")
+    graph.add_node(node)
+    try:
+
+        def moves() -> bool:
+            node.publish_command(np.array([0.5, 0.0]))
+            return any(each.linear.x > 0 for each in velocities)
+
+        graph.spin_until(moves)
+    finally:
+        graph.remove_node(node)
+        node.destroy_node()
+    graph.spin_until(lambda: velocities[-1] == Twist())
+
+
+def test_without_a_file_there_is_no_network_any_more(partner: Partner, folder: Path) -> None:
+    assert partner.set_policy(policy(folder, "full", 1.0)) == ""
+    partner.command(0.5, 0.5)
+    assert partner.set_policy("") == ""
+    partner.graph.spin_for(0.1)
+    partner.commands.clear()
+    for _ in range(10):
+        partner.observe(0.5)
+        partner.graph.spin_for(0.02)
+    assert partner.commands == []
+    assert partner.set_policy(policy(folder, "half", 0.5)) == ""
+    partner.command(0.5, 0.25)
 
 
 @pytest.mark.parametrize(

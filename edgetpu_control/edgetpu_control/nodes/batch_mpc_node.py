@@ -16,13 +16,18 @@ from edgetpu_control.mpc.problem_description import Actions, States, parse_actio
 from edgetpu_control.mpc.sampling_mpc import Cost, MpcSettings, Questions, SamplingMpc
 from edgetpu_control.nodes.control_parameters import live
 from edgetpu_control.nodes.network_control_node import NetworkControlNode, network_control_settings
-from edgetpu_driver.errors import InputError
+from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
 
 COSTS = "edgetpu.costs"
 """Entry-point group of costs in Python: functions of states and actions, as `Cost`."""
+
+_NO_PLAN = (
+    "the plan has ended, and none of the last observations has improved it: time_limit is too short for an "
+    "iteration, or no sequence has a finite cost"
+)
 
 
 @dataclass(eq=False)
@@ -117,6 +122,9 @@ class BatchMpcNode(NetworkControlNode):
             raise FatalError(f"parameters of {self.full_name}: expected 2 actions, a velocity, with twist")
         self._actions = actions
         self._period: _Period | None = None
+        # Ends a period whose question the driver does not answer in time.
+        self._alarm = self.create_timer(1.0, self._on_time_up)
+        self._alarm.cancel()
         self.start()
 
     @property
@@ -149,6 +157,9 @@ class BatchMpcNode(NetworkControlNode):
         questions = self._mpc.solve(observation)
         within: float = self.values["time_limit"]
         self._period = _Period(questions, next(questions), self.now + (within or np.inf))
+        if within:
+            self._alarm.timer_period_ns = max(round(1e9 * within), 1)
+            self._alarm.reset()
         self._ask()
 
     def _ask(self) -> None:
@@ -162,11 +173,12 @@ class BatchMpcNode(NetworkControlNode):
 
     def _on_changes(self, changes: Array | None, result: InferenceResult) -> None:
         period = self._period
-        if period is None:
+        if period is None:  # its time was up
+            self.advance()
             return
         if changes is None:
             self.fail(result.error)
-            self._period = None
+            self._forget()
             self.advance()
             return
         try:
@@ -175,16 +187,28 @@ class BatchMpcNode(NetworkControlNode):
             self._end()
             return
         except Exception:  # of a cost in Python
-            self._period = None  # otherwise no other observation would be taken
+            self._forget()  # otherwise no other observation would be taken
             raise
         self._ask()
+
+    def _on_time_up(self) -> None:
+        self._alarm.cancel()
+        if self._period is not None:
+            self._end()
 
     def _end(self) -> None:
         assert self._period is not None
         self._period.questions.close()
-        self._period = None
-        self.publish_command(self._mpc.decide().action)
+        self._forget()
+        if self._mpc.has_ended:
+            self.fail(EdgeTpuError(_NO_PLAN))
+        else:
+            self.publish_command(self._mpc.decide().action)
         self.advance()
+
+    def _forget(self) -> None:
+        self._alarm.cancel()
+        self._period = None
 
 
 def _cost(text: str, states: States, actions: Actions) -> Cost:

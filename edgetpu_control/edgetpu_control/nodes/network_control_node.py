@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
-from numpy.typing import NDArray
 from std_msgs.msg import Float64MultiArray
 
 from edgetpu_control.learned.network import Array, Network, load_network
@@ -24,7 +23,7 @@ from edgetpu_control.nodes.message_age import is_timely, stamp_of
 from edgetpu_control.nodes.network_on_driver import NetworkOnDriver
 from edgetpu_control.nodes.velocity_publisher import QOS_COMMANDS, VelocityPublisher
 from edgetpu_control.observation import ObservationBuffer, ObservedFields, parse_fields
-from edgetpu_control.velocity import Velocity
+from edgetpu_control.velocity import STANDSTILL, Velocity
 from edgetpu_control.velocity_follower import VelocityFollower
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import user_path
@@ -88,7 +87,8 @@ class NetworkControlNode(BaseNode):
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
         self.server = NetworkOnDriver(self, self.quantised, self.advance)
-        self._waiting: NDArray[Any] | None = None
+        self._waits = False
+        """Whether an observation came from which no command was made yet."""
         self._velocities: VelocityPublisher | None = None
         self._follower = VelocityFollower(velocity_limits(self.values), self.values["timeout"])
 
@@ -152,8 +152,11 @@ class NetworkControlNode(BaseNode):
     def on_parameter(self, name: str, value: Any) -> None:
         """Apply a new value; a new network is used once the driver has loaded it."""
         super().on_parameter(name, value)
-        if name == self.file_parameter and value:
-            self._replace(value)  # refused if the file has changed since it was checked
+        if name == self.file_parameter:
+            if value:
+                self._replace(value)  # refused if the file has changed since it was checked
+            else:
+                self.server.remove()
         if name == "timeout":
             self._buffer.timeout = self._follower.timeout = value
         self._follower.limits = velocity_limits(self.values)
@@ -181,15 +184,21 @@ class NetworkControlNode(BaseNode):
         return status
 
     def destroy_node(self) -> None:
-        """Abandon the pending request and leave the graph."""
+        """Stop the robot, which may keep its last velocity, abandon the pending request, leave the graph."""
+        if self._velocities is not None and self._follower.velocity != STANDSTILL:
+            self._velocities.send(STANDSTILL)
         self.server.close()
         super().destroy_node()
 
     def advance(self) -> None:
-        """Make a command from the waiting observation, if none is being made."""
-        if self._waiting is None or not self.free:
+        """Make a command from the newest observation, if one waits and no command is being made."""
+        if not self._waits or not self.free:
             return
-        observation, self._waiting = self._waiting, None
+        self._waits = False
+        observation = self._buffer.observation(self.now)
+        if observation is None:  # it has become too old
+            self.counters.dropped += 1
+            return
         expected = self.observation_size()
         if observation.size == expected:
             self.command(observation)
@@ -242,12 +251,11 @@ class NetworkControlNode(BaseNode):
         self.create_subscription(kind, source.topic, on_message, subscription_qos(self.values))
 
     def _observe(self) -> None:
-        observation = self._buffer.observation(self.now)
-        if observation is None:
+        if self._buffer.missing(self.now):
             self.counters.dropped += 1
             return
-        self.counters.dropped += self._waiting is not None  # only the newest counts
-        self._waiting = observation
+        self.counters.dropped += self._waits  # only the newest counts
+        self._waits = True
         self.advance()
 
     def _follow(self, velocity: Velocity) -> None:

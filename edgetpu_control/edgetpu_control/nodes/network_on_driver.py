@@ -26,6 +26,8 @@ from edgetpu_msgs.srv import Invoke, LoadModel
 Done = Callable[[Array | None, InferenceResult], None]
 """Called with the outputs, or None and the error in the result."""
 
+_NONE_GIVEN = "no network was given yet"
+
 
 class _Served(NamedTuple):
     """A network and its client."""
@@ -60,7 +62,7 @@ class NetworkOnDriver:
         self._written: set[Path] = set()
         """Files of graphs that were made here."""
         self._number = 0
-        self._problem = "no network was given yet"
+        self._problem = _NONE_GIVEN
 
     def create_clients(self) -> None:
         """Create the service clients, which must exist before a network is given.
@@ -106,15 +108,19 @@ class NetworkOnDriver:
 
         return client.invoke({INPUT: network.encode(inputs)}, finish, still_wanted=lambda: False)
 
+    def remove(self) -> None:
+        """Use no network until one is given; a pending request ends with an error."""
+        self.close()
+        self._problem = _NONE_GIVEN
+
     def close(self) -> None:
-        """Stop looking for the driver."""
+        """Stop looking for the driver; a pending request ends with an error."""
         self._number += 1
-        for client in (
-            *self._retired,
-            *(each.client for each in (self._present, self._next) if each is not None),
-        ):
-            client.close()
+        served = (each for each in (self._present, self._next) if each is not None)
+        clients = (*self._retired, *(each.client for each in served))
         self._retired, self._present, self._next = [], None, None
+        for client in clients:
+            client.close()
 
     def _prepare(self, network: Network, number: int) -> None:
         """In the thread: quantise, and write the graph under a name derived from its content."""
