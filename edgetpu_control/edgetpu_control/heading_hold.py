@@ -63,6 +63,8 @@ class HeadingHold(Controller):
         self.turns_against = False
         """Whether the robot turned against its commands, which ended the hold; none begins by itself then."""
         self._against = 0.0
+        self._is_for_straight = False
+        """Whether the heading is held because straight on was requested, and only as long."""
 
     @property
     def state(self) -> HoldState:
@@ -121,8 +123,9 @@ class HeadingHold(Controller):
         self._hold(yaw)
         return True
 
-    def _hold(self, target: float) -> None:
+    def _hold(self, target: float, *, is_for_straight: bool = False) -> None:
         self.target, self.turns_against, self._against = target, False, 0.0
+        self._is_for_straight = is_for_straight
 
     def release(self) -> None:
         """Hold no heading until one, or straight on, is requested."""
@@ -152,13 +155,19 @@ class HeadingHold(Controller):
             self.target = None
 
     def _hold_while_straight(self, now: float) -> None:
-        """Hold the present heading once the robot is to drive straight on and no longer turns."""
+        """Hold the present heading once the robot is to drive straight on and no longer turns.
+
+        It is released when the robot stands and is not to drive on.
+        """
         straight = self._asked.linear != 0 and abs(self._asked.angular) <= self.gains.steering_deadband
         turning = abs(self.velocity.angular) > self.gains.steering_deadband
         wanted = self.gains.hold_when_straight and not self.turns_against
         heading = self.heading(now)
         if self.target is None and heading is not None and wanted and straight and not turning:
-            self._hold(heading)
+            self._hold(heading, is_for_straight=True)
+        stands = not straight and self.velocity.linear == 0
+        if self.target is not None and self._is_for_straight and (stands or not wanted):
+            self.target = None
 
     def _turning(self, now: float) -> float:
         error = self.error(now)

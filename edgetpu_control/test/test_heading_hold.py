@@ -48,6 +48,41 @@ class TestSteering:
         hold.command(1.0)
         assert hold.target is None
 
+    def test_straight_on_keeps_no_heading_of_a_robot_that_was_asked_to_stop(self, hold: HeadingHold) -> None:
+        hold.ask(Velocity(0.5, 0.0), 1.0)
+        hold.command(1.0)
+        hold.ask(STANDSTILL, 1.0625)
+        assert hold.command(1.0625) == STANDSTILL
+        hold.measure(1.5, "first", 1.125)  # somebody turns it
+        assert hold.command(1.125) is None
+        assert hold.state is HoldState.IDLE
+
+    def test_straight_on_keeps_the_heading_while_the_robot_brakes(self) -> None:
+        hold = HeadingHold(HoldGains(turn=2.0), VelocityLimits(1.0, 10.0, 1.0, 1e6), TIMEOUT)
+        hold.command(0.875)
+        hold.measure(1.0, "first", 1.0)
+        hold.ask(Velocity(0.5, 0.0), 1.0)
+        assert hold.command(1.0) == Velocity(0.125, 0.0)
+        hold.ask(STANDSTILL, 1.0)
+        hold.measure(0.875, "first", 1.0625)
+        assert hold.command(1.0625) == Velocity(0.0625, 0.25)
+
+    def test_straight_on_keeps_no_heading_once_that_is_switched_off(self, hold: HeadingHold) -> None:
+        hold.ask(Velocity(0.5, 0.0), 1.0)
+        hold.command(1.0)
+        hold.gains = HoldGains(hold_when_straight=False)
+        hold.command(1.0625)
+        assert hold.target is None
+
+    def test_a_turn_is_held_although_nobody_steers(self, hold: HeadingHold) -> None:
+        hold.ask(Velocity(0.5, 0.0), 1.0)
+        hold.command(1.0)
+        hold.turn_by(0.5, 1.0)
+        hold.ask(STANDSTILL, 1.0)
+        hold.command(1.0625)
+        hold.command(1.125)
+        assert hold.target == 1.5
+
     def test_is_given_up_when_nobody_steers_any_more(self, hold: HeadingHold) -> None:
         hold.ask(Velocity(0.0, 0.5), 1.0)
         assert hold.command(1.0) == Velocity(0.0, 0.5)
