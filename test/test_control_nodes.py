@@ -21,6 +21,9 @@ from std_srvs.srv import Trigger
 from vision_msgs.msg import BoundingBox2D, Detection2D, Detection2DArray, ObjectHypothesis, Point2D, Pose2D
 from vision_msgs.msg import ObjectHypothesisWithPose as Hypothesis
 
+from edgetpu_control.contact_guard import Restriction
+from edgetpu_control.distance_filter import Contact
+from edgetpu_control.nodes.contact_guard_node import ContactGuardNode
 from edgetpu_control.nodes.control_node import ControlNode
 from edgetpu_control.velocity import Velocity
 from edgetpu_msgs.msg import Heading, PatternMatch, ServoError, TimeToContact
@@ -261,6 +264,21 @@ class TestContactGuard:
 
         partner.send_until(world, lambda each: each.linear.x == 0.125)
         assert max(each.linear.x for each in partner.velocities) == 0.125
+
+    @pytest.mark.parametrize("ago", [60.0, -60.0])
+    def test_takes_no_odometry_of_another_time(self, graph: Any, ago: float) -> None:
+        node = ContactGuardNode(
+            namespace="odometry", parameter_overrides=[Parameter("use_odometry", value=True)]
+        )
+        try:
+            node._on_odometry(Odometry(header=Partner(graph, "/odometry/cmd_vel").header(ago)))
+            node._guard.measure(Contact(0.0, 0.01, approaching=False), node.now, node.now)
+            node._guard.ask(Velocity(0.5), node.now)
+            assert node._guard.command(node.now) == Velocity()
+            assert node._guard.restriction is Restriction.NO_ODOMETRY
+            assert node.counters.dropped == 1
+        finally:
+            node.destroy_node()
 
     def test_does_not_follow_a_velocity_of_an_old_time(
         self, start_node: Callable[..., Any], graph: Any

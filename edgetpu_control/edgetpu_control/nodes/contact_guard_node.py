@@ -21,6 +21,7 @@ from edgetpu_control.nodes.control_parameters import (
     limit_settings,
     live,
 )
+from edgetpu_control.nodes.message_age import is_timely, stamp_of
 from edgetpu_control.velocity import STANDSTILL, Velocity
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.parameters import Setting
@@ -184,6 +185,9 @@ class ContactGuardNode(ControlNode):
             )
 
     def _on_odometry(self, message: Odometry) -> None:
+        stamp = stamp_of(message)
+        if stamp and not is_timely(self, "odom", self.now - stamp):
+            return
         twist = message.twist.twist
         velocity = Velocity(twist.linear.x, twist.angular.z)
         if not self._guard.drive(velocity, self.now):
