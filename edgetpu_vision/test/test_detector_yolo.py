@@ -87,6 +87,14 @@ def test_decoded_rows_in_float(objectness: bool, transposed: bool, normalised: b
     check(detected({"output": (rows.T if transposed else rows)[None].copy()}))
 
 
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("normalised", [True, False], ids=["normalised", "px"])
+def test_a_box_that_is_not_finite_changes_no_other(normalised: bool, broken: float) -> None:
+    rows = decoded(objectness=False, normalised=normalised)
+    rows[300, :5] = broken, 0.5, 0.1, 0.1, 0.8
+    check(detected({"output": rows[None]}))
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 @pytest.mark.parametrize("transposed", [True, False], ids=["channels first", "channels last"])
 @pytest.mark.parametrize("objectness", [True, False], ids=["yolov5", "yolov8"])

@@ -159,9 +159,10 @@ def in_px(boxes: NDArray[np.float32], table: Table, size: NDArray[np.float32]) -
 def px_of(boxes: NDArray[np.float32], table: Table, size: NDArray[np.float32]) -> NDArray[np.float32]:
     """What coordinates [n, 4] are to be multiplied by to be px of the input: 1, or its size.
 
-    The range of a quantised output decides, of another one the present coordinates.
+    The range of a quantised output decides, of another one the present coordinates that are finite.
     """
     limits = real_range(table.spec)
     if limits is not None:
         return np.ones_like(size) if limits[1] > _LARGEST_QUANTISED else size
-    return np.ones_like(size) if boxes.max(initial=0) > _LARGEST_NORMALISED else size
+    largest = boxes.max(initial=0, where=np.isfinite(boxes))
+    return np.ones_like(size) if largest > _LARGEST_NORMALISED else size
