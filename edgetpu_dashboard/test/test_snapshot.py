@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -147,3 +148,27 @@ def test_values_of_diagnostics_are_facts_and_curves_but_for_the_counters() -> No
         0.1,
         "m",
     )
+
+
+def test_no_number_of_a_diagnostic_makes_text_that_is_no_json() -> None:
+    found = view({})
+    texts = {"a": "nan", "b": "1e999", "c": f"{sys.float_info.max!r} +- {sys.float_info.max!r}"}
+    found.nodes["eye"].readings = {"eye": {key: read(key, text) for key, text in texts.items()}}
+    json.dumps(snapshot(found, "eye"), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("received", "rate"),
+    [
+        ([(10.0, "5"), (12.0, "9")], 2.0),
+        ([(10.1999, "5"), (10.2001, "6")], None),  # two that a busy dashboard got at once
+        ([(10.0, "-1e308"), (12.0, "1e308")], None),
+    ],
+)
+def test_a_counter_gives_a_rate_over_some_time(
+    received: list[tuple[float, str]], rate: float | None
+) -> None:
+    results = Reading("results")
+    for now, text in received:
+        results.add(now, text)
+    assert rate_of_results({"eye": {"results": results}}, 12.5) == rate

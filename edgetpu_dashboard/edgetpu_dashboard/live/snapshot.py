@@ -85,9 +85,10 @@ def rate_of_results(readings: Mapping[str, Mapping[str, Reading]], now: float) -
     rates = [
         (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0])
         for points in recent
-        if len(points) > 1
+        if len(points) > 1 and points[-1][0] > points[0][0]
     ]
-    return max(sum(rates), 0.0) if rates else None  # a node that has restarted counts from 0
+    rate = max(sum(rates), 0.0)  # a node that has restarted counts from 0
+    return rate if rates and math.isfinite(rate) else None
 
 
 def _count(values: Mapping[str, str], key: str) -> int:
@@ -181,4 +182,5 @@ def _number(value: float | None) -> float | None:
     """A number for JSON, with the digits that a curve shows."""
     if value is None or not math.isfinite(value):
         return None
-    return float(f"{value:.5g}")
+    shown = float(f"{value:.5g}")
+    return shown if math.isfinite(shown) else value  # the largest number, rounded up
