@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from edgetpu_dashboard.live import newest_pictures
 from edgetpu_dashboard.live.newest_pictures import ImageTap, OverlayTap
 from edgetpu_driver.errors import InputError
+from edgetpu_driver.images import drawing
 
 
 def picture(level: int) -> Any:
@@ -42,6 +44,14 @@ def test_a_result_is_drawn_on_the_image_of_its_stamp(tap: OverlayTap, image_firs
     assert (tap.number, tap.unmatched) == (1, 0)
     assert np.array_equal(tap.picture().drawn, picture(105))
     assert np.array_equal(tap.picture().image, picture(100))
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_an_image_is_shown_bare_if_its_result_cannot_be_drawn(number: float) -> None:
+    tap = OverlayTap(picture, lambda image, result: drawing.crosshair(image.copy(), result, 2.0, (0, 255, 0)))
+    tap.put_image((7, 0), 50, 10)
+    tap.put_result((7, 0), number)
+    assert np.array_equal(tap.picture().drawn, picture(50))
 
 
 def test_images_are_shown_bare_after_a_while_without_results(tap: OverlayTap) -> None:

@@ -165,9 +165,7 @@ def test_no_number_of_a_diagnostic_makes_text_that_is_no_json() -> None:
         ([(10.0, "-1e308"), (12.0, "1e308")], None),
     ],
 )
-def test_a_counter_gives_a_rate_over_some_time(
-    received: list[tuple[float, str]], rate: float | None
-) -> None:
+def test_a_counter_gives_a_rate_over_some_time(received: list[tuple[float, str]], rate: float | None) -> None:
     results = Reading("results")
     for now, text in received:
         results.add(now, text)

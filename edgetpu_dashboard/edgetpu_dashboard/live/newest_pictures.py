@@ -110,7 +110,7 @@ class OverlayTap:
     def picture(self) -> LivePicture:
         """Return the newest result drawn on its image; InputError if there is none.
 
-        Without results for a while it is the newest image alone.
+        Without results for a while it is the newest image alone, and so it is if the result cannot be drawn.
         """
         if self._newest is None:
             raise InputError("there is no picture yet")
@@ -118,7 +118,11 @@ class OverlayTap:
         image = self._decode(message)
         if result is None:
             return LivePicture(image, image)
-        return LivePicture(drawing.with_region(self._draw(image, result), Region(*self.region)), image)
+        try:
+            drawn = self._draw(image, result)
+        except Exception:  # of numbers that cannot be drawn, as of a node of another program
+            return LivePicture(image, image)
+        return LivePicture(drawing.with_region(drawn, Region(*self.region)), image)
 
     def _join(self, stamp: Stamp) -> None:
         self._newest = self._images[stamp][0], self._results.pop(stamp)
