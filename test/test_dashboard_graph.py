@@ -180,6 +180,19 @@ def test_a_parameter_is_set_as_it_was_typed(graph: Any, calls: GraphCalls) -> No
     assert result_of(graph, calls.set_parameter("camera", "frame_rate", "30", 20.0)) == 30.0
 
 
+def test_a_list_of_another_type_is_set_where_the_node_takes_it(
+    graph: Any, calls: GraphCalls, start_node: Any
+) -> None:
+    pytest.importorskip("vision_msgs", reason="needs vision_msgs")
+    embedder = start_node("edgetpu_vision", "embedder")
+    for text, kept in (("[-1, 1.5]", [-1.0, 1.5]), ("[]", [""])):
+        shown = parameter(graph, calls, "embedder", "input_range")
+        wanted = calls.set_parameter("embedder", "input_range", text, shown.value, any_type=shown.any_type)
+        result_of(graph, wanted)
+        assert parameter(graph, calls, "embedder", "input_range").value == kept
+    embedder.stop()
+
+
 def test_what_a_node_refuses_is_told_in_its_words(graph: Any, calls: GraphCalls) -> None:
     with pytest.raises(RefusedError, match="path: there is no /nowhere"):
         result_of(graph, calls.set_parameter("camera", "path", "/nowhere", ""))

@@ -34,6 +34,30 @@ def test_an_empty_list_of_strings_has_a_type() -> None:
     assert value_of("[]", ["a"]) == [""]
 
 
+@pytest.mark.parametrize("like", [[""], ["cat"], [1], [0.5], []], ids=str)
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[-1, 1]", [-1, 1]),
+        ("[-1, 1.5]", [-1.0, 1.5]),
+        ('["cat", "16"]', ["cat", "16"]),
+        ('["16"]', ["16"]),
+        ("[]", [""]),
+    ],
+)
+def test_a_list_of_any_type_takes_numbers_and_strings(text: str, value: Value, like: Value) -> None:
+    found = value_of(text, like, any_type=True)
+    assert found == value
+    assert isinstance(found, list)
+    assert {type(each) for each in found} == {type(each) for each in value}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("text", ['["cat", 3]', "[true]", "[[1]]", "[NaN]", "1", "[null]"])
+def test_a_list_of_any_type_takes_no_others(text: str) -> None:
+    with pytest.raises(InputError, match="expected a list of numbers or of strings, such as"):
+        value_of(text, [""], any_type=True)
+
+
 @pytest.mark.parametrize(
     ("text", "like", "reason"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 
@@ -21,11 +22,14 @@ def text_of(value: Value | None) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def value_of(text: str, like: Value) -> Value:
+def value_of(text: str, like: Value, *, any_type: bool = False) -> Value:
     """Read a value of the type of another one; InputError says what was expected.
 
-    Numbers are decimal; lists are JSON; a string is taken as it is.
+    Numbers are decimal; lists are JSON; a string is taken as it is. any_type: whether a list may have items
+    of another type than the list `like`: an empty one does not tell the type.
     """
+    if any_type and isinstance(like, list):
+        return _list_of_any(text)
     try:
         if isinstance(like, bool):
             return {"true": True, "false": False}[text.strip().lower()]
@@ -46,13 +50,24 @@ def _list(text: str, like: list[bool] | list[int] | list[float] | list[str]) -> 
     if not isinstance(found, list):
         raise ValueError
     if kind is float:
-        found = [_number(float(each)) for each in found]
+        found = [_number(float(each)) if type(each) in (int, float) else each for each in found]
     if kind is int:
         found = [_integer(each) for each in found]
     if any(type(each) is not kind for each in found):
         raise ValueError
     # An empty list of strings has no type in ROS.
     return found or [""] if kind is str else found
+
+
+def _list_of_any(text: str) -> Value:
+    """Read a list of whole numbers, of numbers, or of strings."""
+    examples: tuple[list[int] | list[float] | list[str], ...] = [0], [0.0], [""]
+    for like in examples:
+        with contextlib.suppress(InputError):
+            found = value_of(text, like)
+            if found:  # an empty list is one of strings
+                return found
+    raise InputError(f"expected a list of numbers or of strings, such as [0.5]; got '{text[:100]}'")
 
 
 def _number(value: float) -> float:

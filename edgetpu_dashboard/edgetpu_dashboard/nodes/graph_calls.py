@@ -83,6 +83,8 @@ class ShownParameter:
     """The range or the choices in words; empty: none."""
     choices: tuple[str, ...]
     read_only: bool
+    any_type: bool = False
+    """Whether the node takes values of other types than that of the present one."""
 
 
 class GraphCalls:
@@ -172,9 +174,11 @@ class GraphCalls:
         found = parameter_value_to_python(value)
         return found.tolist() if isinstance(found, array.array) else found
 
-    async def set_parameter(self, node: str, name: str, text: str, like: Value) -> Value:
-        """Set a parameter to the typed text, read with the type of `like`; return the value."""
-        return await self.set_value(node, name, value_of(text, like))
+    async def set_parameter(
+        self, node: str, name: str, text: str, like: Value, *, any_type: bool = False
+    ) -> Value:
+        """Set a parameter to the typed text, read as `value_of` does; return the value."""
+        return await self.set_value(node, name, value_of(text, like, any_type=any_type))
 
     async def set_value(self, node: str, name: str, value: Value) -> Value:
         """Set a parameter. RefusedError with the node's reason."""
@@ -281,7 +285,15 @@ def _shown(name: str, value: Any, descriptor: ParameterDescriptor) -> ShownParam
         choices = tuple("" if each == "'' (nothing)" else each for each in names)
     if isinstance(value, array.array):
         value = value.tolist()
-    return ShownParameter(name, value, descriptor.description, limits, choices, descriptor.read_only)
+    return ShownParameter(
+        name,
+        value,
+        descriptor.description,
+        limits,
+        choices,
+        descriptor.read_only,
+        descriptor.dynamic_typing,
+    )
 
 
 def _image(picture: Pixels) -> Image:

@@ -102,7 +102,9 @@ class _Row:
         name, value, client = self._parameter.name, self._value, ui.context.client
         try:
             if isinstance(wanted, str) and not self._parameter.choices:
-                self._value = await self._page.calls.set_parameter(self._node, name, wanted, value)
+                self._value = await self._page.calls.set_parameter(
+                    self._node, name, wanted, value, any_type=self._parameter.any_type
+                )
             else:
                 self._value = await self._page.calls.set_value(self._node, name, wanted)
         except (EdgeTpuError, TimeoutError) as error:
