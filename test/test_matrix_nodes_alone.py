@@ -103,6 +103,61 @@ def test_a_trained_reservoir_keeps_its_size(untrained: Any) -> None:
     assert node._network.inputs == 3
 
 
+def trained(outputs: int = 1) -> RidgeReadout:
+    """A readout of the reservoir of one input that has forgotten its samples, as after training."""
+    readout = RidgeReadout(features=22, outputs=outputs)
+    readout.add(np.ones(22), np.ones(outputs))
+    readout.solve(1.0)
+    readout.clear()
+    return readout
+
+
+def test_a_target_of_another_size_does_not_replace_a_trained_readout(untrained: Any) -> None:
+    node, _hear = untrained
+    node._readout = readout = trained()
+    for _ in range(IN_A_ROW - 1):
+        with pytest.raises(InputError, match="expected a target of 1 values; got 2"):
+            node._on_target(Header(), np.zeros(2))
+    assert node._readout is readout
+
+
+def test_many_targets_of_another_size_in_a_row_begin_a_new_readout(untrained: Any) -> None:
+    node, _hear = untrained
+    node._readout = trained()
+    for _ in range(IN_A_ROW - 1):
+        with pytest.raises(InputError, match="expected a target of 1 values"):
+            node._on_target(Header(), np.zeros(2))
+    node._on_target(Header(), np.zeros(2))
+    assert node._readout is None
+
+
+def test_targets_of_another_size_do_not_replace_samples_that_a_readout_was_trained_on(untrained: Any) -> None:
+    node, _hear = untrained
+    node._readout = readout = trained()
+    readout.add(np.ones(22), [1.0])
+    for _ in range(2 * IN_A_ROW):
+        with pytest.raises(InputError, match="expected a target of 1 values"):
+            node._on_target(Header(), np.zeros(2))
+    assert node._readout is readout
+
+
+def test_a_first_target_of_another_size_does_not_keep_the_others_out(untrained: Any) -> None:
+    node, _hear = untrained
+    node._readout = RidgeReadout(features=22, outputs=2)
+    node._readout.add(np.ones(22), [1.0, 1.0])
+    for _ in range(IN_A_ROW - 1):
+        with pytest.raises(InputError, match="expected a target of 2 values; got 1"):
+            node._on_target(Header(), np.zeros(1))
+    node._on_target(Header(), np.zeros(1))
+    assert node._readout is None
+
+
+def test_a_target_without_values_is_refused(untrained: Any) -> None:
+    node, _hear = untrained
+    with pytest.raises(InputError, match="expected a target of one value or more; got none"):
+        node._on_target(Header(), np.zeros(0))
+
+
 @pytest.mark.skipif(not hasattr(Subscription, "CallbackType"), reason="rclpy of Humble has no times")
 def test_targets_without_stamps_belong_to_the_samples_they_came_after_however_busy_the_node_is(
     start_node: Callable[..., Any], graph: Any, matrix_home: Path

@@ -29,7 +29,7 @@ from edgetpu_matrix.errors import NotTrainedError
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.nodes.result_rows import prediction_row
-from edgetpu_matrix.reservoir.broken_samples import IN_A_ROW, SignalScale
+from edgetpu_matrix.reservoir.broken_samples import SignalScale, SizeWatch
 from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, LARGEST_SIZE, EchoStateNetwork
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace, Split
 from edgetpu_matrix.reservoir.ridge_readout import LARGEST, RidgeReadout
@@ -130,8 +130,7 @@ class ReservoirNode(MatrixNode):
             self._network = self._make_network()
         except InputError as error:
             raise FatalError(str(error)) from None
-        self._other_sizes: deque[int] = deque(maxlen=IN_A_ROW)
-        """Sizes of the latest samples, if none had the size that the network takes."""
+        self._signal_size, self._target_size = SizeWatch(), SizeWatch()
         self._signal_scale, self._target_scale = SignalScale(), SignalScale()
         self._readout: RidgeReadout | None = None
         self._confidence = float("nan")
@@ -171,11 +170,14 @@ class ReservoirNode(MatrixNode):
         self._host_subspace = HostSubspace(self.client.effective, directions) if directions else None
         self._queue.resume()
 
+    @property
+    def _is_trained(self) -> bool:
+        return self._readout is not None and self._readout.weights is not None
+
     def problems(self) -> list[str]:
         """Return why this node has no results, including a readout that is not trained yet."""
-        trained = self._readout is not None and self._readout.weights is not None
         missing = "no readout; ~/train_readout trains one on the targets received so far"
-        return super().problems() + ([] if trained else [missing])
+        return super().problems() + ([] if self._is_trained else [missing])
 
     def _on_input(self, header: Header, inputs: NDArray[np.float64]) -> None:
         self._watch_size(len(inputs))
@@ -192,11 +194,8 @@ class ReservoirNode(MatrixNode):
 
     def _watch_size(self, size: int) -> None:
         """Begin again with the size of the signal if the first sample misled and nothing was learned."""
-        self._other_sizes.append(size)
-        if size == self._network.inputs or not self._network.inputs:
-            self._other_sizes.clear()
-        trained = self._readout is not None and self._readout.weights is not None
-        if trained or not size or self._other_sizes.count(size) < IN_A_ROW:
+        changed = self._signal_size.has_changed(size, self._network.inputs)
+        if self._is_trained or not size or not changed:
             return
         self.get_logger().warning(
             f"samples have {size} values now, not {self._network.inputs}; the reservoir is reset"
@@ -211,8 +210,7 @@ class ReservoirNode(MatrixNode):
     def _on_target(self, header: Header, target: NDArray[np.float64]) -> None:
         if not (np.abs(target) <= LARGEST).all():
             raise InputError(f"expected a target of values that float32 can represent; got {target[:4]}")
-        if self._readout is not None and self._readout.samples and len(target) != self._readout.outputs:
-            raise InputError(f"expected a target of {self._readout.outputs} values; got {len(target)}")
+        self._check_target_size(len(target))
         self._target_scale.check(target)
         if self._targets.has_header:
             stamp = nanoseconds_of(header.stamp)
@@ -232,6 +230,22 @@ class ReservoirNode(MatrixNode):
         if step is not None:
             step.target = target
             self._train(step)
+
+    def _check_target_size(self, size: int) -> None:
+        """Raise InputError unless targets have this size; many of another one in a row begin a new readout.
+
+        One that was trained, and has samples to be trained on further, stays.
+        """
+        if not size:
+            raise InputError("expected a target of one value or more; got none")
+        used = self._readout.outputs if self._readout is not None else 0
+        changed = self._target_size.has_changed(size, used)
+        if self._readout is None or size == used:
+            return
+        if not changed or (self._is_trained and self._readout.samples):
+            raise InputError(f"expected a target of {used} values; got {size}")
+        self.get_logger().warning(f"targets have {size} values now, not {used}: a new readout begins")
+        self._readout = None
 
     def _start(self, _step: _Step) -> bool:
         assert self.client is not None
@@ -332,7 +346,7 @@ class ReservoirNode(MatrixNode):
             if request.forget and self._readout is not None:
                 self._readout.clear()  # the caller's way out of samples that nothing can be trained on
             return fill_answer(response, error)
-        self._confidence = _explained(training.residual_rms, training.target_sigma)
+        self._confidence = training.explained
         if request.forget:
             self._readout.clear()
         response.samples = training.samples
@@ -383,9 +397,3 @@ class ReservoirNode(MatrixNode):
 
     def _description(self) -> str:
         return json.dumps({name: self.values[name] for name in NETWORK})
-
-
-def _explained(residual_rms: NDArray[np.float64], target_sigma: NDArray[np.float64]) -> float:
-    """Explained share of the variance of the targets, 0..1, the mean over the outputs."""
-    shares = 1.0 - residual_rms**2 / np.maximum(target_sigma**2, np.finfo(float).tiny)
-    return float(np.clip(shares, 0.0, 1.0).mean())

@@ -1,6 +1,8 @@
-"""Rejects broken samples: those larger than all before them by orders of magnitude."""
+"""Rejects broken samples: those larger than all before them by orders of magnitude, or of another size."""
 
 from __future__ import annotations
+
+from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,23 @@ LARGEST_JUMP = 2.0**26
 """Derived: a float64 sum loses values that are smaller than another one by this factor."""
 
 IN_A_ROW = 16
-"""Number of successive samples of such a size that are accepted as the signal."""
+"""Number of successive samples, of such a magnitude or of another size, that are accepted as the signal."""
+
+
+class SizeWatch:
+    """Notices when vectors have another number of values than before, and not only a stray one."""
+
+    def __init__(self) -> None:
+        self._others: deque[int] = deque(maxlen=IN_A_ROW)
+        """Sizes of the latest vectors, if none had the size in use."""
+
+    def has_changed(self, size: int, used: int) -> bool:
+        """Whether this vector and those before it have the same size, but not the one in use; 0: none is."""
+        if size == used or not used:
+            self._others.clear()
+            return False
+        self._others.append(size)
+        return self._others.count(size) == IN_A_ROW
 
 
 class SignalScale:

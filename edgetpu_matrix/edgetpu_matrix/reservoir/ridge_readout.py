@@ -34,6 +34,12 @@ class Training:
     target_sigma: NDArray[np.float64]
     """Standard deviation of the targets, per output."""
 
+    @property
+    def explained(self) -> float:
+        """Explained share of the variance of the targets, 0..1, the mean over the outputs."""
+        shares = 1.0 - self.residual_rms**2 / np.maximum(self.target_sigma**2, np.finfo(float).tiny)
+        return float(np.clip(shares, 0.0, 1.0).mean())
+
 
 class RidgeReadout:
     """A linear map of features to outputs: least mean |target - output|^2 + regularization |weights|^2.
