@@ -25,6 +25,7 @@ from edgetpu_control.contact_guard import Restriction
 from edgetpu_control.distance_filter import Contact
 from edgetpu_control.nodes.contact_guard_node import ContactGuardNode
 from edgetpu_control.nodes.control_node import ControlNode
+from edgetpu_control.nodes.visual_servo_node import VisualServoNode
 from edgetpu_control.velocity import Velocity
 from edgetpu_msgs.msg import Heading, PatternMatch, ServoError, TimeToContact
 
@@ -204,6 +205,22 @@ class TestVisualServo:
             lambda velocity: velocity.angular.z > 0,
         )
         assert velocity.angular.z == pytest.approx(0.1 * math.atan(219.5 / 320), rel=0.08)
+
+    def test_steers_to_the_best_detection_whose_place_and_score_are_numbers(self, graph: Any) -> None:
+        node = VisualServoNode(
+            namespace="numbers", parameter_overrides=[Parameter("source", value="detections")]
+        )
+        try:
+            node._calibration.update(INFO)
+            seen = [detection("cup", 0.99, x) for x in (math.inf, math.nan)]
+            seen.append(detection("cup", 0.9, 319.5 + 320))
+            seen[-1].results.insert(0, hypothesis("mug", math.nan))
+            header = Partner(graph, "/numbers/visual_servo/cmd_vel").header()
+            node._on_detections(Detection2DArray(header=header, detections=seen), node.now)
+            assert node._servo._direction is not None
+            assert node._servo._direction.bearing == pytest.approx(math.pi / 4)
+        finally:
+            node.destroy_node()
 
 
 class TestContactGuard:

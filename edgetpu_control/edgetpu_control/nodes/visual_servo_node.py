@@ -153,7 +153,11 @@ class VisualServoNode(ControlNode):
 
     def _on_detections(self, message: Any, stamp: float) -> None:
         self._servo.look(stamp)
-        wanted = [each for each in message.detections if self._score(each) >= self.values["min_confidence"]]
+        wanted = [
+            each
+            for each in message.detections
+            if self._score(each) >= self.values["min_confidence"] and _has_place(each)
+        ]
         if wanted:
             box = max(wanted, key=self._score).bbox
             self._measure(box.center.position.x, box.center.position.y, box.size_x, stamp)
@@ -164,7 +168,7 @@ class VisualServoNode(ControlNode):
         scores = [
             result.hypothesis.score
             for result in detection.results
-            if not wanted or result.hypothesis.class_id == wanted
+            if (not wanted or result.hypothesis.class_id == wanted) and math.isfinite(result.hypothesis.score)
         ]
         return max(scores, default=-1.0)
 
@@ -175,3 +179,8 @@ class VisualServoNode(ControlNode):
             self.complain_once("camera", "results without bearing: no usable camera_info was received")
             return
         self._servo.measure(Target(camera.bearing(x, y)[0], width / camera.width), stamp)
+
+
+def _has_place(detection: Any) -> bool:
+    centre = detection.bbox.center.position
+    return math.isfinite(centre.x) and math.isfinite(centre.y)
