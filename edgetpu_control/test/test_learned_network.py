@@ -225,3 +225,32 @@ class TestCommandLine:
         np.savez(tmp_path / "samples.npz", observations=np.ones((2, 2)))
         assert main([str(tmp_path / "samples.npz"), str(tmp_path / "policy.npz")]) == 2
         assert "expected an .npz file with observations and commands" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [9.81, 1000.0, 1.7e9, -1e12])
+def test_a_network_of_quantities_that_never_change_survives_its_file(tmp_path: Path, value: float) -> None:
+    inputs = np.column_stack([np.linspace(-1, 1, 64), np.full(64, value)])
+    network = train(inputs, np.full((64, 1), value), TrainingPlan((4,), epochs=1))
+    network.save(tmp_path / "network.npz")
+    loaded = load_network(tmp_path / "network.npz")
+    assert loaded(inputs) == pytest.approx(np.full((64, 1), value), rel=1e-6)
+
+
+def test_a_file_keeps_ranges_that_are_narrow_for_their_values(tmp_path: Path) -> None:
+    inputs = np.linspace(1.7e9, 1.7e9 + 60, 64)[:, np.newaxis]
+    network = train(inputs, inputs - 1.7e9, TrainingPlan((4,), epochs=20))
+    network.save(tmp_path / "network.npz")
+    assert load_network(tmp_path / "network.npz")(inputs) == pytest.approx(network(inputs), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (TrainingPlan(hidden=(0,)), "expected hidden layers of 1 to 1024 units; got 0"),
+        (TrainingPlan(hidden=(8, -1)), "expected hidden layers of 1 to 1024 units; got 8, -1"),
+        (TrainingPlan(seed=-1), "expected a seed of 0 or more; got -1"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(plan: TrainingPlan, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train(np.zeros((4, 1)), np.zeros((4, 1)), plan)

@@ -134,7 +134,12 @@ class Network:
     def save(self, path: Path) -> None:
         """Write the network to an .npz file; ArchiveError if it cannot be written."""
         sizes = np.array(self.sizes, np.int64)
-        arrays = {name: each.astype(np.float32) for name, each in self._arrays().items()}
+        # Not the ranges: those of a quantity that hardly changes end at the same float32.
+        parameters = tuple(f"{part}_" for part in ("weights", "bias"))
+        arrays = {
+            name: each.astype(np.float32) if name.startswith(parameters) else each
+            for name, each in self._arrays().items()
+        }
         npz_archive.save(path, _KIND, {"sizes": sizes, **arrays})
 
     def _arrays(self) -> dict[str, Array]:

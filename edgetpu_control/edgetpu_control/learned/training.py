@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgetpu_control.learned.network import MOST_SAMPLES, Interval, Layer, Network, random_network
+from edgetpu_control.learned.network import MOST_SAMPLES, MOST_UNITS, Interval, Layer, Network, random_network
 from edgetpu_driver.errors import InputError
 
 _MEMORY, _SQUARES_MEMORY, _SMALLEST = 0.9, 0.999, 1e-8
 """Of Adam, as Kingma and Ba (2015) propose."""
 _LEAST_RANGE = 1e-6
-"""Half-width given to a quantity that never changes."""
+"""Half-width given to a quantity that never changes, unless _LEAST_STEPS are more."""
+_LEAST_STEPS = 4
+"""The same in steps of float64 at that quantity."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,11 @@ class TrainingPlan:
 def train(inputs: ArrayLike, outputs: ArrayLike, plan: TrainingPlan | None = None) -> Network:
     """Return a network that gives these outputs, float[count, m], for these inputs, float[count, n].
 
-    Ranges are those of the samples. InputError for arrays that do not fit each other, or are not finite.
+    Ranges are those of the samples. InputError for arrays that do not fit each other, or are not finite, and
+    for a plan that cannot be.
     """
     plan = plan or TrainingPlan()
+    _check(plan)
     given, wanted = (np.asarray(each, np.float64) for each in (inputs, outputs))
     if given.ndim != 2 or wanted.ndim != 2 or len(given) != len(wanted) or not given.size or not wanted.size:
         raise InputError(
@@ -53,10 +57,20 @@ def train(inputs: ArrayLike, outputs: ArrayLike, plan: TrainingPlan | None = Non
     return Network(layers, network.inputs, network.outputs, kept)
 
 
+def _check(plan: TrainingPlan) -> None:
+    if not all(1 <= units <= MOST_UNITS for units in plan.hidden):
+        units = ", ".join(map(str, plan.hidden))
+        raise InputError(f"expected hidden layers of 1 to {MOST_UNITS} units; got {units}")
+    if plan.seed < 0:
+        raise InputError(f"expected a seed of 0 or more; got {plan.seed}")
+
+
 def _ranges(samples: NDArray[np.float64]) -> Interval:
     low, high = samples.min(axis=0), samples.max(axis=0)
-    narrow = (high - low) < 2 * _LEAST_RANGE
-    return Interval(low - narrow * _LEAST_RANGE, high + narrow * _LEAST_RANGE)
+    steps = np.spacing(np.maximum(np.abs(low), np.abs(high)))
+    least = np.maximum(_LEAST_RANGE, _LEAST_STEPS * steps)
+    narrow = (high - low) < 2 * least
+    return Interval(low - narrow * least, high + narrow * least)
 
 
 def _fit(
