@@ -88,3 +88,8 @@ def test_the_columns_of_rows_are_the_quantities_in_order() -> None:
     cost = CostExpression.of_rows("x + 10 * speed + 100 * force", ["x", "speed", "force"])
     costs = cost(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0], [6.0]]))
     assert costs.tolist() == [521.0, 643.0]
+
+
+def test_a_state_and_an_action_of_one_name_are_refused() -> None:
+    with pytest.raises(InputError, match="expected other names of actions than of states; got turn twice"):
+        CostExpression.of_rows("turn ** 2", ["x", "turn", "turn"])

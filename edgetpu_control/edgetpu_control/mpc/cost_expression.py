@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -69,8 +70,10 @@ class CostExpression:
     def of_rows(cls, text: str, names: Sequence[str]) -> Callable[[Array, Array], Array]:
         """Return the cost of rows of states and of actions, whose columns together have these names.
 
-        InputError as for any formula.
+        InputError as for any formula, and for a name that two columns have.
         """
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise InputError(f"expected other names of actions than of states; got {', '.join(twice)} twice")
         formula = cls(text, names)
 
         def cost(states: Array, actions: Array) -> Array:
