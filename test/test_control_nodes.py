@@ -21,11 +21,7 @@ from std_srvs.srv import Trigger
 from vision_msgs.msg import BoundingBox2D, Detection2D, Detection2DArray, ObjectHypothesis, Point2D, Pose2D
 from vision_msgs.msg import ObjectHypothesisWithPose as Hypothesis
 
-from edgetpu_control.contact_guard import Restriction
-from edgetpu_control.distance_filter import Contact
-from edgetpu_control.nodes.contact_guard_node import ContactGuardNode
 from edgetpu_control.nodes.control_node import ControlNode
-from edgetpu_control.nodes.visual_servo_node import VisualServoNode
 from edgetpu_control.velocity import Velocity
 from edgetpu_msgs.msg import Heading, PatternMatch, ServoError, TimeToContact
 
@@ -206,22 +202,6 @@ class TestVisualServo:
         )
         assert velocity.angular.z == pytest.approx(0.1 * math.atan(219.5 / 320), rel=0.08)
 
-    def test_steers_to_the_best_detection_whose_place_and_score_are_numbers(self, graph: Any) -> None:
-        node = VisualServoNode(
-            namespace="numbers", parameter_overrides=[Parameter("source", value="detections")]
-        )
-        try:
-            node._calibration.update(INFO)
-            seen = [detection("cup", 0.99, x) for x in (math.inf, math.nan)]
-            seen.append(detection("cup", 0.9, 319.5 + 320))
-            seen[-1].results.insert(0, hypothesis("mug", math.nan))
-            header = Partner(graph, "/numbers/visual_servo/cmd_vel").header()
-            node._on_detections(Detection2DArray(header=header, detections=seen), node.now)
-            assert node._servo._direction is not None
-            assert node._servo._direction.bearing == pytest.approx(math.pi / 4)
-        finally:
-            node.destroy_node()
-
 
 class TestContactGuard:
     @pytest.fixture(scope="class")
@@ -281,21 +261,6 @@ class TestContactGuard:
 
         partner.send_until(world, lambda each: each.linear.x == 0.125)
         assert max(each.linear.x for each in partner.velocities) == 0.125
-
-    @pytest.mark.parametrize("ago", [60.0, -60.0])
-    def test_takes_no_odometry_of_another_time(self, graph: Any, ago: float) -> None:
-        node = ContactGuardNode(
-            namespace="odometry", parameter_overrides=[Parameter("use_odometry", value=True)]
-        )
-        try:
-            node._on_odometry(Odometry(header=Partner(graph, "/odometry/cmd_vel").header(ago)))
-            node._guard.measure(Contact(0.0, 0.01, approaching=False), node.now, node.now)
-            node._guard.ask(Velocity(0.5), node.now)
-            assert node._guard.command(node.now) == Velocity()
-            assert node._guard.restriction is Restriction.NO_ODOMETRY
-            assert node.counters.dropped == 1
-        finally:
-            node.destroy_node()
 
     def test_does_not_follow_a_velocity_of_an_old_time(
         self, start_node: Callable[..., Any], graph: Any
