@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,9 +10,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.scenes import photographs
 from accuracy.scenes.panoramas import orientation, pinhole
-from accuracy.scenes.photographs import TEXTURED, as_pixels
+from accuracy.scenes.photographs import as_pixels
+from accuracy.scenes.textured_hall import Hall, directions
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.visual_compass.rotations import to_matrix, to_vector
 
@@ -23,9 +21,6 @@ SECONDS = 12.0
 FOV = 79.0
 """Horizontal field of view, deg."""
 WIDTH, HEIGHT = 320, 212
-SAMPLES = 2
-"""Samples per px and direction."""
-
 HALF = (30.0, 15.0, 30.0)
 """Half of the hall's width, height and depth, m."""
 NOISE = 2.0
@@ -36,11 +31,7 @@ BANDS = 8
 """Groups of rows that are exposed at once."""
 VIBRATION_DEG, VIBRATION_M = 0.01, 0.001
 """Amplitudes of the vibration at 20 to 80 Hz along each axis."""
-TEXELS = 1024
-"""Side of the photograph on each wall."""
-
 Floats = NDArray[np.float64]
-Texture = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -72,15 +63,15 @@ class Flight:
         random = np.random.default_rng(self.seed)
         camera = pinhole(WIDTH, HEIGHT, FOV)
         motion = _Motion.drawn(self, random)
-        rays, walls = _rays(camera), [_wall(name) for name in random.permutation(TEXTURED)[:6]]
+        rays, hall = directions(camera), Hall.drawn(HALF, random)
         times = np.arange(round(SECONDS * FRAME_RATE) + 1) / FRAME_RATE
         images = []
         for time in times:
             fine = np.empty(rays.shape[:2], np.float32)
             for band in np.array_split(np.arange(len(rays)), BANDS):
                 moment = time + (band.mean() / len(rays) - 0.5) * READOUT
-                directions = rays[band] @ motion.orientation(moment).T.astype(np.float32)
-                fine[band] = _look(walls, motion.position(moment), directions)
+                turned = rays[band] @ motion.orientation(moment).T.astype(np.float32)
+                fine[band] = hall.look(motion.position(moment), turned)
             coarse = cv2.resize(fine, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
             images.append(as_pixels(coarse + random.normal(0.0, NOISE, coarse.shape)))
         poses = [motion.orientation(time) for time in times]
@@ -135,40 +126,3 @@ class _Motion:
 def _yaw(turned: Floats) -> float:
     """Twist of a rotation about the vertical, deg, to the left."""
     return math.degrees(2.0 * math.atan2(float(turned[2, 0] - turned[0, 2]), 1.0 + float(np.trace(turned))))
-
-
-@functools.cache
-def _rays(camera: Pinhole) -> Texture:
-    """Direction of each sample: [rows, columns, 3]."""
-    u, v = (
-        ((np.arange(size * SAMPLES) + 0.5) / SAMPLES - 0.5 - (size - 1) / 2) / camera.fx
-        for size in (WIDTH, HEIGHT)
-    )
-    x, y = np.meshgrid(u, v)
-    return np.dstack((x, y, np.ones_like(x))).astype(np.float32)
-
-
-@functools.cache
-def _wall(name: str) -> Texture:
-    photo = photographs.grey_photograph(name)
-    wall: Texture = cv2.resize(photo, (TEXELS, TEXELS), interpolation=cv2.INTER_AREA)
-    return wall
-
-
-def _look(walls: Sequence[Texture], position: Floats, directions: Texture) -> Texture:
-    """Grey levels that are seen from a position in directions [rows, columns, 3]."""
-    size, place = np.array(HALF, np.float32), position.astype(np.float32)
-    course = np.where(directions == 0, np.float32(1e-9), directions)
-    distance = (np.sign(course) * size - place) / course
-    axis = distance.argmin(axis=2)
-    nearest = np.take_along_axis(distance, axis[..., np.newaxis], axis=2)
-    texel = ((place + nearest * course) / size + 1) * np.float32(TEXELS / 2) - np.float32(0.5)
-    seen = np.empty(axis.shape, np.float32)
-    for number, wall in enumerate(walls):
-        along, ahead = divmod(number, 2)
-        here = (axis == along) & ((course[..., along] > 0) == bool(ahead))
-        if here.any():
-            u, v = (np.ascontiguousarray(texel[..., each]) for each in range(3) if each != along)
-            levels = cv2.remap(wall, u, v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-            seen[here] = levels[here]
-    return seen

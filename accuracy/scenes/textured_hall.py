@@ -1,0 +1,80 @@
+"""A hall whose walls, floor and ceiling are photographs, seen from any place in any direction."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from accuracy.scenes import photographs
+from accuracy.scenes.photographs import TEXTURED
+from edgetpu_perception.images.pinhole import Pinhole
+
+SAMPLES = 2
+"""Samples per px and direction."""
+TEXELS = 1024
+"""Side of the photograph on each wall."""
+
+Floats = NDArray[np.float64]
+Texture = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Hall:
+    """Grey levels on six walls."""
+
+    half: tuple[float, float, float]
+    """Half of its width, height and depth, m: x to the right, y down, z ahead."""
+    walls: tuple[Texture, ...]
+    """Left, right, ceiling, floor, behind and ahead: [TEXELS, TEXELS] each."""
+
+    @classmethod
+    def drawn(
+        cls, half: tuple[float, float, float], random: np.random.Generator, plain: Collection[int] = ()
+    ) -> Hall:
+        """A photograph on each wall but the plain ones, which have its mean brightness."""
+        walls = [_photograph(name) for name in random.permutation(TEXTURED)[:6]]
+        return cls(
+            half,
+            tuple(np.full_like(wall, wall.mean()) if k in plain else wall for k, wall in enumerate(walls)),
+        )
+
+    def look(self, position: Floats, directions: Texture) -> Texture:
+        """Grey levels that are seen from a position, m, in directions [rows, columns, 3]."""
+        size, place = np.array(self.half, np.float32), position.astype(np.float32)
+        course = np.where(directions == 0, np.float32(1e-9), directions)
+        distance = (np.sign(course) * size - place) / course
+        axis = distance.argmin(axis=2)
+        nearest = np.take_along_axis(distance, axis[..., np.newaxis], axis=2)
+        texel = ((place + nearest * course) / size + 1) * np.float32(TEXELS / 2) - np.float32(0.5)
+        seen = np.empty(axis.shape, np.float32)
+        for number, wall in enumerate(self.walls):
+            along, ahead = divmod(number, 2)
+            here = (axis == along) & ((course[..., along] > 0) == bool(ahead))
+            if here.any():
+                u, v = (np.ascontiguousarray(texel[..., each]) for each in range(3) if each != along)
+                levels = cv2.remap(wall, u, v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+                seen[here] = levels[here]
+        return seen
+
+
+@functools.cache
+def directions(camera: Pinhole) -> Texture:
+    """Direction of each sample of a camera without distortion: [rows, columns, 3]."""
+    u, v = (
+        ((np.arange(size * SAMPLES) + 0.5) / SAMPLES - 0.5 - (size - 1) / 2) / camera.fx
+        for size in (camera.width, camera.height)
+    )
+    x, y = np.meshgrid(u, v)
+    return np.dstack((x, y, np.ones_like(x))).astype(np.float32)
+
+
+@functools.cache
+def _photograph(name: str) -> Texture:
+    photo = photographs.grey_photograph(name)
+    wall: Texture = cv2.resize(photo, (TEXELS, TEXELS), interpolation=cv2.INTER_AREA)
+    return wall
