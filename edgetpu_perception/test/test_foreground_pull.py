@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from edgetpu_perception.visual_compass.alignment import Alignment
 from edgetpu_perception.visual_compass.foreground_pull import (
     EXPLAINED_SIGMAS,
     MEMORY_S,
@@ -16,7 +17,6 @@ from edgetpu_perception.visual_compass.foreground_pull import (
     ForegroundPull,
 )
 from edgetpu_perception.visual_compass.point_agreement import PointAgreement
-from edgetpu_perception.visual_compass.rotation_alignment import Alignment
 
 ABOUT_Y = np.array([0.0, 1.0, 0.0])
 UNKNOWN: Any = None

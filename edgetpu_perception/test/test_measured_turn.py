@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.visual_compass.alignment import Alignment, View
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
@@ -19,7 +20,7 @@ from edgetpu_perception.visual_compass.measured_turn import (
     by_keyframe,
     turns_on,
 )
-from edgetpu_perception.visual_compass.rotation_alignment import Alignment, RotationAligner, View
+from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import to_matrix
 
 GRID = FeatureGrid(52, 52, 6.0, 1.0, blur=0.0, floor=0.002, quiet=0.3)

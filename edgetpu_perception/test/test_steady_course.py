@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from edgetpu_perception.visual_compass.alignment import Alignment
 from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
-from edgetpu_perception.visual_compass.rotation_alignment import Alignment
 from edgetpu_perception.visual_compass.rotations import Vector, to_matrix
 from edgetpu_perception.visual_compass.steady_course import SteadyCourse
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
@@ -67,7 +67,7 @@ def test_it_began_with_the_oldest_view_in_which_it_may_have_been_overlooked(cour
 
 def test_points_are_in_view_until_the_camera_has_turned_away(course: SteadyCourse) -> None:
     aligner = course._aligner
-    left, right = (np.float32(each) for each in (aligner._rays[0] < 0.0, aligner._rays[0] > 0.0))
+    left, right = (np.float32(each) for each in (aligner.points.rays[0] < 0.0, aligner.points.rays[0] > 0.0))
     away = to_matrix(np.array([0.0, 1.0, 0.0]))
     assert aligner.any_in_view(right, np.eye(3))
     assert not aligner.any_in_view(right, away)

@@ -43,6 +43,12 @@ class VisualCompassNode(PerceptionNode):
             -math.pi / 2,
             math.pi / 2,
         ),
+        Setting(
+            "looks_ahead",
+            False,
+            "Whether the camera looks to where it moves, but for its tilt, as on most wheeled robots. The "
+            "way the picture grows then tells driving from turning.",
+        ),
     )
     results = ResultTopic(
         "heading",
@@ -63,7 +69,7 @@ class VisualCompassNode(PerceptionNode):
         self.create_service(Trigger, "~/reset_heading", self._reset)
         tilt = self.values["tilt"]
         up = (0.0, -math.cos(tilt), -math.sin(tilt))
-        self._compass = VisualCompass(up=up, size=self.values["size"])
+        self._compass = VisualCompass(up=up, size=self.values["size"], looks_ahead=self.values["looks_ahead"])
         self.start(self._compass)
 
     def measuring_problems(self) -> list[str]:

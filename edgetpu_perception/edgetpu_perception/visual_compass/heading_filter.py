@@ -11,33 +11,10 @@ import math
 import numpy as np
 
 from edgetpu_perception.confidence import ramp
+from edgetpu_perception.visual_compass import heading_filter_limits as limits
+from edgetpu_perception.visual_compass.alignment import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.foreground_pull import DISAGREEMENT_CELLS, ForegroundPull
-from edgetpu_perception.visual_compass.heading_filter_limits import (
-    CERTAIN_SIMILARITY_SHARE,
-    GROWN_CONFIDENCE,
-    KNOWN_SIMILARITY_SHARE,
-    LITTLE_MOVES,
-    LOST_AFTER_S,
-    LOST_RATE_SIGMA,
-    MAX_CORRECTION_SIGMAS,
-    MAX_EXTRAPOLATION_S,
-    MIN_AGREEING_VIEWS,
-    MIN_TEXTURE,
-    MIN_UNAMBIGUOUS_SPREAD,
-    OUT_OF_VIEW_CONTRAST_SHARE,
-    OVERLAP_RANGE,
-    RETRY_INTERVAL_S,
-    SAME_ORIENTATION,
-    SIGMA_RANGE_CELLS,
-    SIMILARITY_RANGE,
-    SYSTEMATIC_RATE_ERROR,
-    SYSTEMATIC_TURN_ERROR,
-    TRIES_WHEN_LOST,
-    TYPICAL_SIMILARITY,
-    UNCERTAIN_SIGMA,
-    YAW_RATE_MEMORY_S,
-)
 from edgetpu_perception.visual_compass.heading_filter_state import (
     Heading,
     LateViews,
@@ -56,12 +33,7 @@ from edgetpu_perception.visual_compass.measured_turn import (
     initial_similarity,
     is_repeated,
 )
-from edgetpu_perception.visual_compass.rotation_alignment import (
-    MAX_GUESS_ERROR_CELLS,
-    Alignment,
-    RotationAligner,
-    View,
-)
+from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
 from edgetpu_perception.visual_compass.rotations import (
     Matrix,
     Vector,
@@ -79,15 +51,19 @@ from edgetpu_perception.visual_compass.steady_course import SteadyCourse
 class HeadingFilter:
     """Orientation of a camera relative to its first view with texture."""
 
-    def __init__(self, aligner: RotationAligner, up: Vector) -> None:
-        """`up`: vertical unit vector in the optical frame of the first view, which is the world frame."""
+    def __init__(self, aligner: RotationAligner, up: Vector, looks_ahead: bool = False) -> None:
+        """`up`: vertical unit vector in the optical frame of the first view, which is the world frame.
+
+        `looks_ahead`: the camera looks to where it moves, but for its tilt.
+        """
+        self._ahead = _horizontal(up) if looks_ahead else None
         self._aligner = aligner
         self._up = up
         self._rule = KeyframeRule.of(aligner.field_of_view, aligner.cells_per_radian)
         self._direct = DirectComparison(aligner)
         self._course = SteadyCourse(aligner)
         self._foreground = ForegroundPull((DISAGREEMENT_CELLS / aligner.cells_per_radian) ** 2)
-        self._sideways = SidewaysMotion(aligner)
+        self._sideways = SidewaysMotion(aligner, looks_ahead)
         self._keyframes = Keyframes()
         self._next_try = -math.inf
         self._chain = 0
@@ -107,7 +83,7 @@ class HeadingFilter:
         A view that is not later than the last one is ignored. A much earlier one, or a series of earlier
         ones, restarts the filter.
         """
-        if view.texture < MIN_TEXTURE:
+        if view.texture < limits.MIN_TEXTURE:
             return None
         last = self._last
         if last is None or self._late.show_clock_set_back(stamp, last.pose.stamp):
@@ -119,10 +95,12 @@ class HeadingFilter:
             return None
         keyframe = last.pose.keyframe
         followed = last.alignment.following if last.alignment else 1.0
-        self._aligner.little_moves = keyframe.key.standing is None and followed > LITTLE_MOVES
+        self._aligner.little_moves = keyframe.key.standing is None and followed > limits.LITTLE_MOVES
+        moves = self._sideways.moves(stamp)
+        self._aligner.ahead = self._ahead if moves else None
         alignment = self._track(view, last, stamp)
         confidence = self._confidence(alignment)
-        if confidence < GROWN_CONFIDENCE and (nearer := self._with_its_own_keyframe(last)) is not None:
+        if confidence < limits.GROWN_CONFIDENCE and (nearer := self._with_its_own_keyframe(last)) is not None:
             again = self._track(view, nearer, stamp)
             if (improved := self._confidence(again)) > confidence:
                 last, alignment, confidence = nearer, again, improved
@@ -136,9 +114,12 @@ class HeadingFilter:
             accepted = self._renew_keyframe(view, found, alignment)
             heading = self._accept(last, found, accepted, confidence, turn)
             interval = stamp - last.pose.stamp
-            astray = self._course.update(turn.by_keyframe / interval, found, alignment, interval)
-            if astray is not None:
-                self._correct(astray)
+            if moves:  # then what is near moves otherwise, and is no object
+                self._course = SteadyCourse(self._aligner)
+            else:
+                astray = self._course.update(turn.by_keyframe / interval, found, alignment, interval)
+                if astray is not None:
+                    self._correct(astray)
             if self._course.is_quiet:
                 self._foreground.learn_noise(alignment.agreement.noise, interval)
             if accepted is found and self._last is not None:
@@ -149,10 +130,12 @@ class HeadingFilter:
             return None
         if self._loss is None:
             ahead = last.orientation_at(stamp).T @ keyframe.orientation
-            out_of_view = self._aligner.contrast_in_view(keyframe.key, ahead) < OUT_OF_VIEW_CONTRAST_SHARE
+            out_of_view = (
+                self._aligner.contrast_in_view(keyframe.key, ahead) < limits.OUT_OF_VIEW_CONTRAST_SHARE
+            )
             self._loss = Loss(last.pose.stamp, self._chain, out_of_view)
         extrapolated = self._extrapolate(view, stamp)
-        known = self._recognise(view, extrapolated.pose, TRIES_WHEN_LOST)
+        known = self._recognise(view, extrapolated.pose, limits.TRIES_WHEN_LOST)
         if known is None:
             self._last = extrapolated
             return None
@@ -162,7 +145,7 @@ class HeadingFilter:
     def _start(self, view: View, stamp: float) -> None:
         """Restart with this view as the reference."""
         first = Keyframe(self._aligner.key(view), stamp, np.eye(3), np.zeros((3, 3)))
-        self._sideways = SidewaysMotion(self._aligner)
+        self._sideways = SidewaysMotion(self._aligner, self._ahead is not None)
         self._keyframes = Keyframes()
         self._keyframes.add(first)
         self._last = self._last_seen = TrackedPose(self._pose_at(first), 0.0, np.zeros(3))
@@ -184,9 +167,9 @@ class HeadingFilter:
             self._keyframes.discard(last.pose.keyframe)  # no view was like it
         gap = stamp - seen.pose.stamp
         # About the vertical only: cameras keep turning, but do not tip over.
-        turn = self._mean_yaw_rate * min(gap, MAX_EXTRAPOLATION_S) * self._up
+        turn = self._mean_yaw_rate * min(gap, limits.MAX_EXTRAPOLATION_S) * self._up
         orientation = orthonormal(to_matrix(turn) @ seen.pose.orientation)
-        covariance = self._covariance_of(seen.pose) + np.eye(3) * (LOST_RATE_SIGMA * gap) ** 2
+        covariance = self._covariance_of(seen.pose) + np.eye(3) * (limits.LOST_RATE_SIGMA * gap) ** 2
         self._chain += 1
         root = Keyframe(self._aligner.key(view), stamp, orientation, covariance, chain=self._chain)
         root.root_variance, root.pull = root.variance, seen.pose.all_pulls
@@ -206,13 +189,13 @@ class HeadingFilter:
         if loss is not None and accepted.keyframe.chain <= loss.chain:
             self._keyframes.discard_chains(loss.chain)
             self._loss = loss = None
-        elif loss is not None and found.stamp - loss.stamp > LOST_AFTER_S:
+        elif loss is not None and found.stamp - loss.stamp > limits.LOST_AFTER_S:
             if not loss.out_of_view:
-                variance = (LOST_RATE_SIGMA * (found.stamp - loss.stamp)) ** 2
+                variance = (limits.LOST_RATE_SIGMA * (found.stamp - loss.stamp)) ** 2
                 self._keyframes.add_variance_to_chains(loss.chain, np.eye(3) * variance)
             self._loss = loss = None
         heading = self._heading(before, found, accepted, confidence, turn)
-        weight = min((found.stamp - before.pose.stamp) / YAW_RATE_MEMORY_S, 1.0)
+        weight = min((found.stamp - before.pose.stamp) / limits.YAW_RATE_MEMORY_S, 1.0)
         self._mean_yaw_rate += weight * (heading.yaw_rate - self._mean_yaw_rate)
         self._last = self._last_seen = TrackedPose(accepted, heading.yaw, heading.measured_velocity, heading)
         return heading if loss is None else None
@@ -236,7 +219,7 @@ class HeadingFilter:
         """Compare a view with keyframes from before the camera was lost; None if none is recognised."""
         chain = self._loss.chain + 1 if self._loss else found.keyframe.chain
         sigma = math.sqrt(trace(self._covariance_of(found)))
-        reach = MAX_CORRECTION_SIGMAS * sigma + self._aligner.field_of_view
+        reach = limits.MAX_CORRECTION_SIGMAS * sigma + self._aligner.field_of_view
         if self._possible_return and self._possible_return.known not in self._keyframes:
             self._possible_return = None  # its keyframe was discarded
         others = self._keyframes.older(chain, found.orientation, reach)
@@ -258,8 +241,8 @@ class HeadingFilter:
         """
         keyframe = found.keyframe
         turned = math.sqrt(float(found.turn.dot(found.turn)))
-        due = self._rule.is_due(keyframe, turned, alignment.similarity, alignment.contrast)
-        if self._loss or keyframe.root_variance > UNCERTAIN_SIGMA**2:
+        due = self._rule.is_due(keyframe, turned, alignment)
+        if self._loss or keyframe.root_variance > limits.UNCERTAIN_SIGMA**2:
             pose = self._recognise(view, found, 1)
             if pose is not None:
                 return pose
@@ -273,7 +256,7 @@ class HeadingFilter:
             pose = self._return_to(known, view, found)
             if pose is not None:
                 return pose
-            self._next_try = found.stamp + RETRY_INTERVAL_S
+            self._next_try = found.stamp + limits.RETRY_INTERVAL_S
             if due and angle_between(known.orientation, found.orientation) < self._rule.span / 2:
                 self._keyframes.discard(known)  # the scene has changed there
         if not due:
@@ -304,10 +287,12 @@ class HeadingFilter:
         expected = possible_return.correction @ found.orientation if possible_return else found.orientation
         variance_between = self._variance_between(found, known)
         least = (
-            CERTAIN_SIMILARITY_SHARE if variance_between > UNCERTAIN_SIGMA**2 else KNOWN_SIMILARITY_SHARE
+            limits.CERTAIN_SIMILARITY_SHARE
+            if variance_between > limits.UNCERTAIN_SIGMA**2
+            else limits.KNOWN_SIMILARITY_SHARE
         ) * initial_similarity(known)
         alignment = self._aligner.align(known.key, view, expected.T @ known.orientation)
-        max_correction = MAX_CORRECTION_SIGMAS * math.sqrt(variance_between) + SAME_ORIENTATION
+        max_correction = limits.MAX_CORRECTION_SIGMAS * math.sqrt(variance_between) + limits.SAME_ORIENTATION
         if (
             alignment.similarity < least
             and max_correction * self._aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
@@ -323,12 +308,13 @@ class HeadingFilter:
         variance = trace(covariance)
         if angle_between(correction, np.eye(3)) > max_correction:
             return None
-        if variance_between > UNCERTAIN_SIGMA**2 and known.key.spread < MIN_UNAMBIGUOUS_SPREAD:
+        if variance_between > limits.UNCERTAIN_SIGMA**2 and known.key.spread < limits.MIN_UNAMBIGUOUS_SPREAD:
             agrees = (
-                possible_return and angle_between(correction, possible_return.correction) < SAME_ORIENTATION
+                possible_return
+                and angle_between(correction, possible_return.correction) < limits.SAME_ORIENTATION
             )
             agreeing_views = possible_return.agreeing_views + 1 if possible_return and agrees else 1
-            if agreeing_views < MIN_AGREEING_VIEWS:
+            if agreeing_views < limits.MIN_AGREEING_VIEWS:
                 self._possible_return = PossibleReturn(known, correction, agreeing_views)
                 return None
         if known.variance < variance:
@@ -340,7 +326,7 @@ class HeadingFilter:
         own = trace(self._covariance_of(found)) - found.keyframe.variance
         loss = self._loss
         if loss and not loss.out_of_view:
-            own += 3.0 * (LOST_RATE_SIGMA * (found.stamp - loss.stamp)) ** 2
+            own += 3.0 * (limits.LOST_RATE_SIGMA * (found.stamp - loss.stamp)) ** 2
         return own + found.keyframe.variance_to(known)
 
     def _heading(
@@ -355,7 +341,7 @@ class HeadingFilter:
         motion = last.heading.motion if last.heading else Motion.unknown(noise)
         motion = motion.after(turn.vector, noise, interval)
         velocity = motion.velocity
-        systematic = SYSTEMATIC_RATE_ERROR * found.keyframe.unevenness * velocity
+        systematic = limits.SYSTEMATIC_RATE_ERROR * found.keyframe.unevenness * velocity
         velocity_covariance = motion.covariance(noise) + turn.near_covariance / interval**2
         velocity_covariance += systematic * systematic[:, np.newaxis] + self._sideways.rate_covariance
         covariance, added = self._covariance_of(accepted), accepted.all_pulls.variance
@@ -383,12 +369,14 @@ class HeadingFilter:
 
     def _pose_at(self, keyframe: Keyframe) -> Pose:
         still, influence = np.zeros(3), np.zeros((3, self._aligner.blocks))
-        return Pose(keyframe.stamp, keyframe.orientation, keyframe, still, influence, TYPICAL_SIMILARITY)
+        return Pose(
+            keyframe.stamp, keyframe.orientation, keyframe, still, influence, limits.TYPICAL_SIMILARITY
+        )
 
     def _covariance_of(self, pose: Pose) -> Matrix:
         """Covariance of a pose's orientation about the world's axes, rad^2."""
         keyframe = pose.keyframe
-        systematic = SYSTEMATIC_TURN_ERROR * keyframe.unevenness * pose.turn
+        systematic = limits.SYSTEMATIC_TURN_ERROR * keyframe.unevenness * pose.turn
         measured = self._aligner.covariance(pose.influence) + systematic * systematic[:, np.newaxis]
         covariance: Matrix = keyframe.covariance + measured
         return covariance
@@ -396,5 +384,17 @@ class HeadingFilter:
     def _confidence(self, alignment: Alignment) -> float:
         about_y = alignment.influence[1]
         sigma = self._aligner.cells_per_radian * math.sqrt(float(about_y.dot(about_y)) + self._aligner.floor)
-        sharp = 1.0 - ramp(sigma, *SIGMA_RANGE_CELLS)
-        return ramp(alignment.similarity, *SIMILARITY_RANGE) * ramp(alignment.overlap, *OVERLAP_RANGE) * sharp
+        sharp = 1.0 - ramp(sigma, *limits.SIGMA_RANGE_CELLS)
+        return (
+            ramp(alignment.similarity, *limits.SIMILARITY_RANGE)
+            * ramp(alignment.overlap, *limits.OVERLAP_RANGE)
+            * sharp
+        )
+
+
+def _horizontal(up: Vector) -> Vector:
+    """The horizontal direction below or above the optical axis; the axis itself if that is vertical."""
+    axis = np.array((0.0, 0.0, 1.0))
+    level = axis - axis.dot(up) * up
+    length = math.sqrt(float(level.dot(level)))
+    return level / length if length > 1e-6 else axis

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.visual_compass.alignment import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.foreground_pull import AddedPull
 from edgetpu_perception.visual_compass.heading_filter_limits import (
@@ -15,7 +16,6 @@ from edgetpu_perception.visual_compass.heading_filter_limits import (
     MAX_LATE_VIEWS,
 )
 from edgetpu_perception.visual_compass.keyframes import Keyframe
-from edgetpu_perception.visual_compass.rotation_alignment import Alignment, View
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix
 
 

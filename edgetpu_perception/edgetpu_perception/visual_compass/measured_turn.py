@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.visual_compass.alignment import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import ACCELERATION_SIGMAS
 from edgetpu_perception.visual_compass.heading_filter_limits import (
     JUMP_SIMILARITY_SHARE,
@@ -24,12 +25,7 @@ from edgetpu_perception.visual_compass.heading_filter_limits import (
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.keyframes import WORN_SIMILARITY_SHARE, Keyframe
 from edgetpu_perception.visual_compass.robust_residuals import TAIL_RANGE
-from edgetpu_perception.visual_compass.rotation_alignment import (
-    MAX_GUESS_ERROR_CELLS,
-    Alignment,
-    RotationAligner,
-    View,
-)
+from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
 from edgetpu_perception.visual_compass.rotations import (
     Matrix,
     Vector,
@@ -219,9 +215,10 @@ def better(one: Alignment, other: Alignment) -> Alignment:
 def align_to_keyframe(aligner: RotationAligner, view: View, last: TrackedPose, stamp: float) -> Alignment:
     """Align a view to the present keyframe, from up to three guesses."""
     align, key, orientation = aligner.align, last.pose.keyframe.key, last.pose.keyframe.orientation
-    best = first = align(key, view, last.orientation_at(stamp).T.dot(orientation))
+    growth = None if last.alignment is None else last.alignment.growth
+    best = first = align(key, view, last.orientation_at(stamp).T.dot(orientation), growth)
     if not is_good(best, last.pose):
-        best = better(best, align(key, view, last.pose.orientation.T @ orientation))
+        best = better(best, align(key, view, last.pose.orientation.T @ orientation, growth))
     if not is_good(best, last.pose) or is_noisy(best, last):
         best = better(best, align(key, view, aligner.search(key, view)))
     if best is first:

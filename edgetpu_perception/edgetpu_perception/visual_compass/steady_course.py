@@ -14,11 +14,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from edgetpu_perception.visual_compass.alignment import Alignment, Key, View
 from edgetpu_perception.visual_compass.heading_filter_limits import SIMILARITY_RANGE
 from edgetpu_perception.visual_compass.heading_filter_state import Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.point_agreement import ALL_FOLLOW
-from edgetpu_perception.visual_compass.rotation_alignment import Alignment, Key, RotationAligner, View
+from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, angle_between, to_matrix
 
 MIN_DIFFERENCE_CELLS = 1.0

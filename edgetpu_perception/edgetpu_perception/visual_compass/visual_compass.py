@@ -15,10 +15,11 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
 from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.images.pinhole import CameraError, Pinhole
+from edgetpu_perception.visual_compass.alignment import View
 from edgetpu_perception.visual_compass.compass_features import CompassFeatures, compass_features
 from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
 from edgetpu_perception.visual_compass.heading_filter_state import Heading
-from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner, View
+from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 
 _NO_VECTOR = (math.nan,) * 3
 _NO_MATRIX = (math.nan,) * 9
@@ -77,14 +78,16 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
         up: tuple[float, float, float] = (0.0, -1.0, 0.0),
         size: int = 64,
         min_confidence: float = 0.2,
+        looks_ahead: bool = False,
     ) -> None:
         """`engine`: runs the model; None for the suite's own graph on the CPU.
 
         `camera`: intrinsics of the images; may be set or changed later. `up`: the vertical in the optical
         frame of the first image, for a tilted camera. `size`: width and height of the suite's own graph, px.
-        Results below `min_confidence`, 0..1, are not valid.
-        Raises ModelUnsupportedError for an engine with an unsuitable model, and CameraError for an `up`
-        without a direction.
+        Results below `min_confidence`, 0..1, are not valid. `looks_ahead`: the camera looks to where it
+        moves, but for its tilt, as on most wheeled robots; how the picture grows then tells driving from
+        turning. Raises ModelUnsupportedError for an engine with an unsuitable model, and CameraError for an
+        `up` without a direction.
         """
         length = math.hypot(*up)
         if not (math.isfinite(length) and length > 0):
@@ -92,6 +95,7 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
         super().__init__(camera, min_confidence)
         self._size = size
         self._up = np.array(up) / length
+        self._looks_ahead = looks_ahead
         self._features: CompassFeatures | None = None
         self._aligner: RotationAligner | None = None
         self._aligned_camera: Pinhole | None = None
@@ -135,7 +139,7 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
             return HeadingResult(frame.stamp, False, 0.0)
         view = View(self._features.read(outputs))
         if self._filter is None:
-            self._filter = HeadingFilter(aligner, self._up)
+            self._filter = HeadingFilter(aligner, self._up, self._looks_ahead)
         heading = self._filter.update(view, frame.stamp)
         reference = self._filter.reference_stamp
         if heading is None or heading.confidence < self.min_confidence:

@@ -1,0 +1,100 @@
+"""A view, a key that views are aligned to, and the alignment of both."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.visual_compass.point_agreement import PointAgreement
+from edgetpu_perception.visual_compass.rotations import Matrix, Vector
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class View:
+    """Features of one image, prepared for alignment to a key."""
+
+    planes: Floats
+    """Every feature and its derivatives to x and y: [3, channels, rows * columns]."""
+
+    @property
+    def texture(self) -> float:
+        """Root mean square of the features."""
+        features = self.planes[0].ravel()
+        return math.sqrt(float(features.dot(features)) / features.size)
+
+
+@dataclass(frozen=True)
+class Key:
+    """A view that others are aligned to."""
+
+    view: View
+    points: Floats
+    """The same at the used points: [3, channels, points]."""
+    jacobian: Floats
+    """Derivatives of the features at the points with respect to a turn about x, y and z, rad, and to a loss
+    of contrast: [4, channels * points]."""
+    leverage: Floats
+    """Factor on the residuals of each block, which the fit has reduced: [4, blocks]."""
+    contrast: float
+    """Sum of squares of all features at the points."""
+    spread: float
+    """Evenness of the contrast, 0..1: share of the blocks that would hold all of it."""
+    slack: Floats
+    """Squared residual that a deviation by MAX_DEVIATION_CELLS explains: [channels, points]."""
+    standing: Floats | None
+    """1 for points to use, 0 for those that moved by themselves: [points]; None to use all."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a picture has grown since a key because the camera has moved, in shares of the scene's distance."""
+
+    blocks: Vector
+    """Way ahead over the distance of each block: [blocks]. Ahead is where the camera looks half-way."""
+    mean: float
+    """Way ahead over the distance of the scene."""
+    variance: float
+    """Variance of `mean`, from the residuals."""
+    apparent_turn: float
+    """Standard deviation of the turn that a way sideways would look like, rad."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Rotation of the camera between a key and a view."""
+
+    rotation: Matrix
+    """From the key's optical frame to the view's."""
+    influence: NDArray[np.float64]
+    """Contribution of each block of residuals to the rotation, rad about the axes of the key's optical
+    frame: [3, blocks]. Blocks are independent."""
+    similarity: float
+    """Normalised correlation over the overlap, -1..1."""
+    overlap: float
+    """Share of the key that is in view, 0..1."""
+    contrast: float
+    """Share of the key's squared contrast that is in view, 0..1."""
+    converged: bool
+    following: float
+    """Share of the visible texture in the overlap that turns like this, 0..1."""
+    tail: float
+    """Standard deviation of the residuals over the one that the quiet ones imply; see TAIL_RANGE."""
+    agreement: PointAgreement
+    inside: Floats
+    """1 for points of the key that are in view, else 0: [points]."""
+    information: Matrix
+    """Inverse covariance, [4, 4], of the rotation about the axes of the key's optical frame, rad, and of the
+    contrast, for residuals with a standard deviation of 1."""
+    growth: Growth | None = None
+    """How the picture has grown; None if the camera was taken to turn only."""
+
+    def explained(self, noise: float, axis: Vector) -> float:
+        """Variance of a turn about an axis of the key's frame, rad^2, that residuals of this size explain."""
+        covariance = np.asarray(cv2.invert(self.information)[1])[:3, :3]
+        return noise * noise * float(axis.dot(covariance).dot(axis))

@@ -1,0 +1,132 @@
+"""Normal equations of a turn and of a move ahead, before a scene whose distance differs from block to block.
+
+A move changes the picture by its way over the distance. How near each block is, is not known: each has a
+growth of its own, which is eliminated (Schur complement), so that what remains shows the turn.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.visual_compass.alignment import Growth, Key
+from edgetpu_perception.visual_compass.compared_points import ComparedPoints
+from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector
+from edgetpu_perception.visual_compass.turn_solver import RIDGE_SHARE, TurnSolver
+
+Floats = NDArray[np.float32]
+
+DEPTH_SPREAD = 0.7
+"""Standard deviation of the growth of the blocks over their mean: in a room, what is near grows several times
+as fast as the wall ahead. Rows: compass, drives through rooms, yaw RMSE. Uncritical."""
+
+GROWTH_SPREAD = 0.003
+"""The least standard deviation of the growth of the blocks. Uncritical."""
+
+SIDEWAYS_SPREAD = 0.5
+"""Standard deviation of a way sideways over the way ahead: the camera of a robot looks ahead, to 30 deg.
+
+Rows: compass, drives through rooms, yaws within one sigma.
+"""
+
+LEAST_NOISE = 0.05
+"""Added to the noise of the residuals, which rounding leaves, grey levels. Uncritical."""
+
+MAX_GROWTH = 0.6
+"""Largest growth of a block: beyond it the key shows little of what is in view. Uncritical."""
+
+_AHEAD = 4
+"""The unknown after the turn, [0:3], and the contrast, [3]."""
+
+
+class GrowthSolver(TurnSolver):
+    """Solves for a turn, a loss of contrast, and the growth of each block."""
+
+    def __init__(
+        self, points: ComparedPoints, key: Key, guess: Matrix, ahead: Vector, start: Growth | None
+    ) -> None:
+        """`guess`: of the rotation; `ahead`: where the camera moves, a unit vector in its optical frame.
+
+        `start`: growth of an earlier view since the key.
+        """
+        super().__init__(points, key)
+        way = to_matrix(-to_vector(guess) / 2.0).dot(
+            ahead
+        )  # half-way through a curve it points along the chord
+        self._way = way.astype(np.float32)[:, np.newaxis]
+        moves = points.moves[:, 0] * key.points[1] + points.moves[:, 1] * key.points[2]
+        if key.standing is not None:
+            moves *= key.standing
+        along = np.tensordot(self._way[:, 0], moves, axes=1).reshape(1, -1)
+        self._jacobian = np.concatenate((key.jacobian, along))
+        self._across: Floats = moves[:2]
+        self._blocks = np.zeros(points.blocks) if start is None else start.blocks.copy()
+        self._mean = 0.0 if start is None else start.mean
+        self._normal: Matrix = np.eye(5)
+        self._weighted = self._jacobian
+        self._coupling = self._pulls = np.zeros((5, points.blocks))
+        self._own = np.ones(points.blocks)
+
+    @property
+    def rays(self) -> Floats:
+        """Directions of the key's points after the move, before the turn: [3, points]."""
+        moved: Floats = self._points.rays - self._way * self._growth_of_points()
+        return moved
+
+    def _growth_of_points(self) -> Floats:
+        growth: Floats = self._blocks.astype(np.float32)[self._points.block]
+        return growth
+
+    def solve(self, pull: Floats, stiffness: Floats, noise: float) -> Vector:
+        """The step of turn and contrast; the growth takes its own."""
+        jacobian, by_block = self._jacobian, self._points.by_block
+        self._weighted = jacobian * stiffness
+        normal = self._weighted.dot(jacobian.T).astype(np.float64)
+        self._coupling = by_block(self._weighted * jacobian[_AHEAD]).astype(np.float64)
+        self._pulls = by_block(jacobian * pull).astype(np.float64)
+        spread = max(DEPTH_SPREAD * abs(self._mean), GROWTH_SPREAD)
+        known = ((noise + LEAST_NOISE) / spread) ** 2
+        self._own = self._coupling[_AHEAD] + known
+        own_pull = self._pulls[_AHEAD] - known * (self._blocks - self._mean)
+        pulls = self._pulls.sum(axis=1) - self._coupling.dot(own_pull / self._own)
+        self._normal = _regularised(normal - (self._coupling / self._own).dot(self._coupling.T))
+        step: Vector = np.linalg.solve(self._normal, pulls)
+        self._mean += float(step[_AHEAD])
+        self._blocks += step[_AHEAD] + (own_pull - step.dot(self._coupling)) / self._own
+        np.clip(self._blocks, -MAX_GROWTH, MAX_GROWTH, out=self._blocks)
+        self.information = np.linalg.inv(np.linalg.inv(self._normal)[:4, :4])
+        return step[:4]
+
+    def influence(self, _pull: Floats) -> NDArray[np.float64]:
+        """Contribution of each block of residuals to the last step of the turn, rad: [3, blocks]."""
+        blocks = self._pulls - self._coupling * (self._pulls[_AHEAD] / self._own)
+        blocks[:4] *= self._key.leverage
+        influence: NDArray[np.float64] = np.linalg.solve(self._normal, blocks)[:3]
+        return influence
+
+    def growth(self, noise: float) -> Growth:
+        """How the picture has grown."""
+        inverse = np.linalg.inv(self._normal).astype(np.float64, copy=False)
+        variance = float(inverse[_AHEAD, _AHEAD]) * noise**2
+        return Growth(
+            self._blocks, self._mean, variance, SIDEWAYS_SPREAD * self._turn_of_way_sideways(inverse)
+        )
+
+    def _turn_of_way_sideways(self, inverse: Matrix) -> float:
+        """Turn that a way sideways as long as the one ahead looks like, rad: mean of those along x and y."""
+        across = (self._across * self._growth_of_points()).reshape(2, -1)
+        pulls = self._weighted.dot(across.T).astype(np.float64)
+        for axis, slope in enumerate(across):
+            own_pull = self._points.by_block(self._weighted[_AHEAD:] * slope)[0]
+            pulls[:, axis] -= self._coupling.dot(own_pull / self._own)
+        turns = inverse[:2].dot(pulls)
+        return math.sqrt(float(np.square(turns).sum()) / 2.0)
+
+
+def _regularised(normal: Matrix) -> Matrix:
+    """The normal equations, [5, 5], with a ridge."""
+    ridge = RIDGE_SHARE * (1.0 + max(normal[0, 0], normal[1, 1], normal[2, 2]))
+    normal.ravel()[:: len(normal) + 1] += (ridge, ridge, ridge, 1.0, ridge)
+    return normal

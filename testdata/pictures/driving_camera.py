@@ -1,0 +1,48 @@
+"""A camera that drives through a room of waves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from testdata.pictures.turning_camera import CAMERA, IMAGE, World
+
+HALF_WIDTH, HALF_HEIGHT, DEPTH = 2.0, 1.2, 10.0
+"""Of the room, m; the camera starts in the middle of one end."""
+
+
+class Room(World):
+    """Walls, floor and ceiling with waves of 0.6 m and more."""
+
+    def __init__(self, seed: int = 7) -> None:
+        super().__init__(CAMERA, seed)
+        self.waves *= 10.0 / 35.0
+
+    def photo(self, place: Sequence[float], yaw: float, tilt: float = 0.0) -> IMAGE:
+        """Image from a place, m to the right, down and ahead; yaw to the left and tilt downwards, deg."""
+        turn, down = (cv2.Rodrigues(np.radians(each))[0] for each in ([0.0, -yaw, 0.0], [-tilt, 0.0, 0.0]))
+        rays = self.rays @ (turn @ down).T
+        start = np.asarray(place, np.float64)
+        limits = np.array([HALF_WIDTH, HALF_HEIGHT, DEPTH])
+        with np.errstate(divide="ignore"):
+            ways = np.where(rays > 0.0, (limits - start) / rays, (-limits - start) / rays)
+        points = (start + rays * ways.min(axis=1, keepdims=True)).astype(np.float32)
+        grey = 128 + 8 * np.cos(points @ self.waves + self.phases).sum(axis=1)
+        noisy = grey.reshape(self.shape) + self.random.normal(0, 1.0, self.shape)
+        image: IMAGE = np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
+        return image
+
+
+def weave(seconds: float, rate: float, speed: float, yaw: float) -> list[tuple[NDArray[np.float64], float]]:
+    """Places, m, and yaws, deg, of a camera that weaves with a period of 4 s and moves to where it looks."""
+    place, poses = np.zeros(3), []
+    for number in range(round(seconds * rate)):
+        angle = yaw * math.sin(math.pi / 2 * number / rate)
+        poses.append((place, angle))
+        left = math.radians(angle)
+        place = place + np.array([-math.sin(left), 0.0, math.cos(left)]) * speed / rate
+    return poses
