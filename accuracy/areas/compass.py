@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accuracy.areas.flow import GABOR
-from accuracy.conditions import compass_disturbances, compass_drone, compass_swings, compass_walk
+from accuracy.conditions import (
+    compass_disturbances,
+    compass_drives,
+    compass_drone,
+    compass_swings,
+    compass_walk,
+)
 from accuracy.engines import open_engine
 from accuracy.exact_features import ExactFeatures
 from accuracy.plain_compass import lucas_kanade
@@ -133,6 +139,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     rows += compass_swings.measure(run, names, quick)
     rows += compass_disturbances.measure(run, quick)
     rows += compass_drone.measure(run, quick)
+    rows += compass_drives.measure(run, quick)
     return rows if quick else rows + _informative_rows(engine, run)
 
 

@@ -1,0 +1,108 @@
+"""Accuracy of the visual compass on a robot that drives through rooms to where its camera looks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accuracy.exact_features import ExactFeatures
+from accuracy.plain_compass import lucas_kanade
+from accuracy.scenes.compass_scenes import SETTLED
+from accuracy.scenes.room_scenes import FRAME_RATE, Drive, DriveClip
+from edgetpu_driver.engines.protocol import Engine
+from edgetpu_perception.visual_compass.visual_compass import VisualCompass
+from measured_figures.row import Row
+
+DRIVES = (
+    Drive(31, weave=10.0),
+    Drive(32),
+    Drive(33, weave=30.0),
+    Drive(34, 1.0, 10.0, (5.0, 3.0, 20.0), (0.0, 2.0, -18.0)),
+    Drive(35, start=(-2.2, 0.8, -5.0)),
+    Drive(36, weave=5.0, plain=(1, 3)),
+    Drive(37, 0.15, 10.0),
+    Drive(38, 0.8, 10.0),
+    Drive(39, -0.4, 10.0, start=(0.0, 0.8, 3.0)),
+    Drive(40, 0.8, 4.0, (1.0, 1.2, 15.0), (0.2, 0.7, -13.0)),
+)
+"""In rooms of 6 x 12 m, a hall of 10 x 40 m, along a wall, past plain walls, slow, fast, backwards, in a
+corridor."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Errors in one drive: of the yaw, deg, and of the yaw rate, deg/s; NaN where not valid."""
+
+    yaw: Floats
+    yaw_sigma: Floats
+    rate: Floats
+
+
+def measure(engine: Engine, quick: bool) -> list[Row]:
+    """Rows of this protocol."""
+    clips = [_clip(drive) for drive in DRIVES[: 2 if quick else None]]
+    ahead, exact = ([_follow(each, clip, True) for clip in clips] for each in (engine, ExactFeatures()))
+    unaware = [_follow(engine, clip, False) for clip in clips]
+    plain, full = ([_plain(clip, size) for clip in clips] for size in ((64, 64), None))
+
+    case = "drives through rooms, 12 s, 15 Hz, noise 2"
+
+    def row(metric: str, runs: list[Run], of: Callable[[Run], Floats], unit: str, reach: float | None) -> Row:
+        small, large = _rms(plain, of), _rms(full, of)
+        ideal = _rms(exact, of) if runs is ahead else None
+        value = _rms(runs, of)
+        return Row(
+            "compass", case, metric, value, unit, reach, "lower", small, ideal, full_size_baseline=large
+        )
+
+    inside = 100.0 * float(np.mean(np.concatenate([np.abs(run.yaw) <= run.yaw_sigma for run in ahead])))
+    valid = 100.0 * float(np.mean(np.concatenate([np.isfinite(run.yaw) for run in ahead])))
+    return [
+        row("yaw RMSE, looks_ahead", ahead, _yaw, "deg", 1.0),
+        row("yaw RMSE", unaware, _yaw, "deg", None),
+        row("yaw rate RMSE, looks_ahead", ahead, _rate, "deg/s", 1.0),
+        Row("compass", case, "valid frames, looks_ahead", valid, "%", 98.0, "higher"),
+        Row("compass", case, "yaws within one sigma (68), looks_ahead", inside, "%", None, "higher"),
+    ]
+
+
+def _follow(engine: Engine, clip: DriveClip, looks_ahead: bool) -> Run:
+    compass = VisualCompass(engine, clip.camera, looks_ahead=looks_ahead)
+    results = [compass.update(image, time) for image, time in zip(clip.images, clip.times, strict=True)]
+    yaw, sigma, rate = (
+        np.degrees([getattr(each, name) for each in results]) for name in ("yaw", "yaw_sigma", "yaw_rate")
+    )
+    return _run(clip, yaw, sigma, rate[1:])
+
+
+def _plain(clip: DriveClip, size: tuple[int, int] | None) -> Run:
+    yaw = lucas_kanade(clip.images, clip.camera, size)
+    return _run(clip, yaw, np.full(len(yaw), np.nan), np.diff(yaw) * FRAME_RATE)
+
+
+def _run(clip: DriveClip, yaw: Floats, sigma: Floats, rate: Floats) -> Run:
+    true = np.diff(clip.yaw) * FRAME_RATE
+    return Run((yaw - clip.yaw)[SETTLED:], sigma[SETTLED:], (rate - true)[SETTLED:])
+
+
+@functools.cache
+def _clip(drive: Drive) -> DriveClip:
+    return drive.clip()
+
+
+def _yaw(run: Run) -> Floats:
+    return run.yaw
+
+
+def _rate(run: Run) -> Floats:
+    return run.rate
+
+
+def _rms(runs: list[Run], of: Callable[[Run], Floats]) -> float:
+    return float(np.sqrt(np.nanmean(np.square(np.concatenate([of(run) for run in runs])))))

@@ -1,0 +1,82 @@
+"""A robot that drives through a room, with a camera that looks to where it drives."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from accuracy.scenes.panoramas import orientation, pinhole
+from accuracy.scenes.photographs import as_pixels
+from accuracy.scenes.textured_hall import Hall, directions
+from edgetpu_perception.images.pinhole import Pinhole
+
+FRAME_RATE = 15.0
+SECONDS = 12.0
+FOV = 75.0
+"""Horizontal field of view, deg."""
+WIDTH, HEIGHT = 320, 240
+NOISE = 2.0
+"""Standard deviation of each px, grey levels."""
+PERIOD = 7.0
+"""Time of a weave to the left and to the right, s."""
+STEPS = 8
+"""Steps of the way between two images."""
+
+ROOM = (3.0, 1.3, 6.0)
+"""Half of the width, height and depth of a room, m."""
+START = (0.0, 0.8, -5.0)
+"""Where the camera starts in it, m from the middle: half a metre above the floor."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DriveClip:
+    """Images of a drive with the true yaw."""
+
+    camera: Pinhole
+    times: tuple[float, ...]
+    """s"""
+    yaw: Floats
+    """Since the first image, deg, to the left: [n]."""
+    images: tuple[NDArray[np.uint8], ...]
+
+
+@dataclass(frozen=True)
+class Drive:
+    """A drive through a room, straight ahead or weaving."""
+
+    seed: int
+    speed: float = 0.5
+    """m/s; negative: backwards."""
+    weave: float = 0.0
+    """Largest yaw from the mean course, deg."""
+    half: tuple[float, float, float] = ROOM
+    start: tuple[float, float, float] = START
+    plain: tuple[int, ...] = ()
+    """Walls without texture, as numbered by Hall."""
+
+    def clip(self) -> DriveClip:
+        """The images; the robot always moves to where it looks."""
+        random = np.random.default_rng(self.seed)
+        camera, hall = pinhole(WIDTH, HEIGHT, FOV), Hall.drawn(self.half, random, self.plain)
+        phase = random.uniform(0.0, 2.0 * math.pi)
+        times = np.arange(round(SECONDS * FRAME_RATE)) / FRAME_RATE
+        position, images = np.array(self.start), []
+        for time in times:
+            turned = directions(camera) @ orientation(self._yaw(time, phase), 0.0).T.astype(np.float32)
+            coarse = cv2.resize(hall.look(position, turned), (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
+            images.append(as_pixels(coarse + random.normal(0.0, NOISE, coarse.shape)))
+            for step in range(STEPS):
+                moment = time + (step + 0.5) / (STEPS * FRAME_RATE)
+                ahead = orientation(self._yaw(moment, phase), 0.0)[:, 2]
+                position = position + ahead * self.speed / (STEPS * FRAME_RATE)
+        yaw = np.array([self._yaw(time, phase) for time in times])
+        return DriveClip(camera, tuple(times.tolist()), yaw - yaw[0], tuple(images))
+
+    def _yaw(self, time: float, phase: float) -> float:
+        return self.weave * math.sin(2.0 * math.pi * time / PERIOD + phase)
