@@ -27,7 +27,7 @@ Derived: 52 / 4 = 13 px, the extent of a feature.
 """
 
 _SMALL = 1e-3
-"""Turn, rad, and move, distances of the scene, over which the image motion is derived numerically."""
+"""Turn, rad, and move, distances of the scene, over which the image motion is derived. Uncritical."""
 
 
 @dataclass(frozen=True)

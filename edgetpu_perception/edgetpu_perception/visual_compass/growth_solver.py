@@ -38,7 +38,7 @@ MAX_GROWTH = 0.6
 """Largest growth of a block: beyond it the key shows little of what is in view. Uncritical."""
 
 _AHEAD = 4
-"""The unknown after the turn, [0:3], and the contrast, [3]."""
+"""Index of the growth among the unknowns: after the turn, 0 to 2, and the contrast, 3."""
 
 
 class GrowthSolver(TurnSolver):
