@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accuracy.conditions.heading_errors import Floats, HeadingErrors, percentage, rms, yaw_inside
 from accuracy.exact_features import ExactFeatures
 from accuracy.plain_compass import lucas_kanade
-from accuracy.scenes.compass_scenes import SETTLED
-from accuracy.scenes.room_scenes import FRAME_RATE, Drive, DriveClip
+from accuracy.scenes.compass_scenes import SETTLED, Clip
+from accuracy.scenes.room_scenes import FRAME_RATE, Drive
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from measured_figures.row import Row
@@ -32,17 +32,6 @@ DRIVES = (
 """In rooms of 6 x 12 m, a hall of 10 x 40 m, along a wall, past plain walls, slow, fast, backwards, in a
 corridor."""
 
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Run:
-    """Errors in one drive: of the yaw, deg, and of the yaw rate, deg/s; NaN where not valid."""
-
-    yaw: Floats
-    yaw_sigma: Floats
-    rate: Floats
-
 
 def measure(engine: Engine, quick: bool) -> list[Row]:
     """Rows of this protocol."""
@@ -53,16 +42,21 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
 
     case = "drives through rooms, 12 s, 15 Hz, noise 2"
 
-    def row(metric: str, runs: list[Run], of: Callable[[Run], Floats], unit: str, reach: float | None) -> Row:
-        small, large = _rms(plain, of), _rms(full, of)
-        ideal = _rms(exact, of) if runs is ahead else None
-        value = _rms(runs, of)
+    def row(
+        metric: str,
+        runs: list[HeadingErrors],
+        of: Callable[[HeadingErrors], Floats],
+        unit: str,
+        reach: float | None,
+    ) -> Row:
+        small, large = rms(plain, of), rms(full, of)
+        ideal = rms(exact, of) if runs is ahead else None
+        value = rms(runs, of)
         return Row(
             "compass", case, metric, value, unit, reach, "lower", small, ideal, full_size_baseline=large
         )
 
-    inside = 100.0 * float(np.mean(np.concatenate([np.abs(run.yaw) <= run.yaw_sigma for run in ahead])))
-    valid = 100.0 * float(np.mean(np.concatenate([np.isfinite(run.yaw) for run in ahead])))
+    inside, valid = percentage(ahead, yaw_inside), percentage(ahead, _is_valid)
     return [
         row("yaw RMSE, looks_ahead", ahead, _yaw, "deg", 1.0),
         row("yaw RMSE", unaware, _yaw, "deg", None),
@@ -72,37 +66,38 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
     ]
 
 
-def _follow(engine: Engine, clip: DriveClip, looks_ahead: bool) -> Run:
+def _follow(engine: Engine, clip: Clip, looks_ahead: bool) -> HeadingErrors:
     compass = VisualCompass(engine, clip.camera, looks_ahead=looks_ahead)
     results = [compass.update(image, time) for image, time in zip(clip.images, clip.times, strict=True)]
-    yaw, sigma, rate = (
-        np.degrees([getattr(each, name) for each in results]) for name in ("yaw", "yaw_sigma", "yaw_rate")
-    )
-    return _run(clip, yaw, sigma, rate[1:])
+    names = "yaw", "yaw_sigma", "yaw_rate", "yaw_rate_sigma"
+    yaw, sigma, rate, rate_sigma = (np.degrees([getattr(each, name) for each in results]) for name in names)
+    return _errors(clip, yaw, sigma, rate[1:], rate_sigma[1:])
 
 
-def _plain(clip: DriveClip, size: tuple[int, int] | None) -> Run:
+def _plain(clip: Clip, size: tuple[int, int] | None) -> HeadingErrors:
     yaw = lucas_kanade(clip.images, clip.camera, size)
-    return _run(clip, yaw, np.full(len(yaw), np.nan), np.diff(yaw) * FRAME_RATE)
+    unknown = np.full(len(yaw), np.nan)
+    return _errors(clip, yaw, unknown, np.diff(yaw) * FRAME_RATE, unknown[1:])
 
 
-def _run(clip: DriveClip, yaw: Floats, sigma: Floats, rate: Floats) -> Run:
-    true = np.diff(clip.yaw) * FRAME_RATE
-    return Run((yaw - clip.yaw)[SETTLED:], sigma[SETTLED:], (rate - true)[SETTLED:])
+def _errors(clip: Clip, yaw: Floats, sigma: Floats, rate: Floats, rate_sigma: Floats) -> HeadingErrors:
+    true = np.array(clip.true_yaw)
+    errors = yaw - true, sigma, rate - np.diff(true) * FRAME_RATE, rate_sigma
+    return HeadingErrors(*(each[SETTLED:] for each in errors))
 
 
 @functools.cache
-def _clip(drive: Drive) -> DriveClip:
+def _clip(drive: Drive) -> Clip:
     return drive.clip()
 
 
-def _yaw(run: Run) -> Floats:
-    return run.yaw
+def _yaw(run: HeadingErrors) -> Floats:
+    return run.yaw[_is_valid(run)]
 
 
-def _rate(run: Run) -> Floats:
-    return run.rate
+def _rate(run: HeadingErrors) -> Floats:
+    return run.rate[np.isfinite(run.rate)]
 
 
-def _rms(runs: list[Run], of: Callable[[Run], Floats]) -> float:
-    return float(np.sqrt(np.nanmean(np.square(np.concatenate([of(run) for run in runs])))))
+def _is_valid(run: HeadingErrors) -> NDArray[np.bool_]:
+    return np.isfinite(run.yaw)

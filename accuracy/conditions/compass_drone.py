@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accuracy.conditions.heading_errors import (
+    HeadingErrors,
+    percentage,
+    rate_inside,
+    rate_of,
+    rms,
+    yaw_inside,
+    yaw_of,
+)
 from accuracy.engines import open_engine
 from accuracy.exact_features import ExactFeatures
 from accuracy.plain_compass import dense_flow, lucas_kanade
@@ -29,16 +37,6 @@ SIZES = (64, 96, 128)
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Run:
-    """Errors in one flight without its first images: of the yaw, deg, and of the yaw rate, deg/s."""
-
-    yaw: Floats
-    yaw_sigma: Floats
-    rate: Floats
-    rate_sigma: Floats
-
-
 def measure(engine: Engine, quick: bool) -> list[Row]:
     """Rows of this protocol."""
     clips = [_clip(flight) for flight in FLIGHTS[: 1 if quick else None]]
@@ -48,27 +46,27 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
     for plain, method in ((lucas_kanade, "Lucas-Kanade"), (dense_flow, "DIS")):
         small, full = ([_plain(plain, clip, size) for clip in clips] for size in ((64, 64), None))
         for metric, unit, reach, of in (
-            ("yaw rate RMSE", "deg/s", 0.35, _rate),
-            ("yaw RMSE", "deg", 0.24, _yaw),
+            ("yaw rate RMSE", "deg/s", 0.35, rate_of),
+            ("yaw RMSE", "deg", 0.24, yaw_of),
         ):
             rows.append(
                 Row(
                     "compass",
                     case,
                     f"{metric} (beside {method})",
-                    _rms(runs, of),
+                    rms(runs, of),
                     unit,
                     reach if plain is lucas_kanade else None,
                     "lower",
-                    _rms(small, of),
-                    _rms(exact, of),
-                    full_size_baseline=_rms(full, of),
+                    rms(small, of),
+                    rms(exact, of),
+                    full_size_baseline=rms(full, of),
                 )
             )
-    yaws = 100.0 * float(np.mean(np.concatenate([np.abs(run.yaw) <= run.yaw_sigma for run in runs])))
+    yaws, rates = percentage(runs, yaw_inside), percentage(runs, rate_inside)
     return [
         *rows,
-        Row("compass", case, "yaw rates within one sigma (68)", _rates_inside(runs), "%", None, "higher"),
+        Row("compass", case, "yaw rates within one sigma (68)", rates, "%", None, "higher"),
         Row("compass", case, "yaws within one sigma (68)", yaws, "%", None, "higher"),
     ]
 
@@ -84,13 +82,13 @@ def measure_sizes(engine: str) -> list[Row]:
         for size, of_size in runs.items():
             name = f"{case}, input of {size} px"
             rows += [
-                Row("compass", name, "yaw rate RMSE", _rms(of_size, _rate), "deg/s", None, "lower"),
-                Row("compass", name, "yaw RMSE", _rms(of_size, _yaw), "deg", None, "lower"),
+                Row("compass", name, "yaw rate RMSE", rms(of_size, rate_of), "deg/s", None, "lower"),
+                Row("compass", name, "yaw RMSE", rms(of_size, yaw_of), "deg", None, "lower"),
                 Row(
                     "compass",
                     name,
                     "yaw rates within one sigma (68)",
-                    _rates_inside(of_size),
+                    percentage(of_size, rate_inside),
                     "%",
                     None,
                     "higher",
@@ -99,7 +97,7 @@ def measure_sizes(engine: str) -> list[Row]:
     return rows
 
 
-def follow(engine: Engine, clip: FlightClip) -> Run:
+def follow(engine: Engine, clip: FlightClip) -> HeadingErrors:
     """Run the compass over one flight."""
     compass = VisualCompass(engine, clip.camera)
     results = [compass.update(image, time) for image, time in zip(clip.images, clip.times, strict=True)]
@@ -108,34 +106,18 @@ def follow(engine: Engine, clip: FlightClip) -> Run:
     down = np.degrees([each.angular_velocity[1] for each in results])[1:]
     sigma = np.degrees(np.sqrt([each.angular_velocity_covariance[4] for each in results]))[1:]
     begin = slice(SETTLED, None)
-    return Run((yaw - clip.yaw)[begin], yaw_sigma[begin], (down - clip.velocity[:, 1])[begin], sigma[begin])
+    return HeadingErrors(
+        (yaw - clip.yaw)[begin], yaw_sigma[begin], (down - clip.velocity[:, 1])[begin], sigma[begin]
+    )
 
 
-def _plain(method: Callable[..., Floats], clip: FlightClip, size: tuple[int, int] | None) -> Run:
+def _plain(method: Callable[..., Floats], clip: FlightClip, size: tuple[int, int] | None) -> HeadingErrors:
     yaw = method(clip.images, clip.camera, size)
     unknown = np.full(len(yaw), np.nan)
     rate = -np.diff(yaw) * FRAME_RATE - clip.velocity[:, 1]
-    return Run((yaw - clip.yaw)[SETTLED:], unknown, rate[SETTLED:], unknown)
+    return HeadingErrors((yaw - clip.yaw)[SETTLED:], unknown, rate[SETTLED:], unknown)
 
 
 @functools.cache
 def _clip(flight: Flight) -> FlightClip:
     return flight.clip()
-
-
-def _rate(run: Run) -> Floats:
-    return run.rate
-
-
-def _yaw(run: Run) -> Floats:
-    return run.yaw
-
-
-def _rates_inside(runs: list[Run]) -> float:
-    """Percentage within one sigma."""
-    return 100.0 * float(np.mean(np.concatenate([np.abs(run.rate) <= run.rate_sigma for run in runs])))
-
-
-def _rms(runs: list[Run], of: Callable[[Run], Floats]) -> float:
-    errors = np.concatenate([of(run) for run in runs])
-    return float(np.sqrt(np.mean(np.square(errors))))

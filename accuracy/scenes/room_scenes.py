@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from accuracy.scenes.compass_scenes import Clip
 from accuracy.scenes.panoramas import orientation, pinhole
 from accuracy.scenes.photographs import as_pixels
 from accuracy.scenes.textured_hall import Hall, directions
-from edgetpu_perception.images.pinhole import Pinhole
 
 FRAME_RATE = 15.0
 SECONDS = 12.0
@@ -31,20 +30,6 @@ ROOM = (3.0, 1.3, 6.0)
 START = (0.0, 0.8, -5.0)
 """Where the camera starts in it, m from the middle: half a metre above the floor."""
 
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class DriveClip:
-    """Images of a drive with the true yaw."""
-
-    camera: Pinhole
-    times: tuple[float, ...]
-    """s"""
-    yaw: Floats
-    """Since the first image, deg, to the left: [n]."""
-    images: tuple[NDArray[np.uint8], ...]
-
 
 @dataclass(frozen=True)
 class Drive:
@@ -60,7 +45,7 @@ class Drive:
     plain: tuple[int, ...] = ()
     """Walls without texture, as numbered by Hall."""
 
-    def clip(self) -> DriveClip:
+    def clip(self) -> Clip:
         """The images; the robot always moves to where it looks."""
         random = np.random.default_rng(self.seed)
         camera, hall = pinhole(WIDTH, HEIGHT, FOV), Hall.drawn(self.half, random, self.plain)
@@ -76,7 +61,7 @@ class Drive:
                 ahead = orientation(self._yaw(moment, phase), 0.0)[:, 2]
                 position = position + ahead * self.speed / (STEPS * FRAME_RATE)
         yaw = np.array([self._yaw(time, phase) for time in times])
-        return DriveClip(camera, tuple(times.tolist()), yaw - yaw[0], tuple(images))
+        return Clip(camera, tuple(times.tolist()), tuple((yaw - yaw[0]).tolist()), tuple(images))
 
     def _yaw(self, time: float, phase: float) -> float:
         return self.weave * math.sin(2.0 * math.pi * time / PERIOD + phase)
