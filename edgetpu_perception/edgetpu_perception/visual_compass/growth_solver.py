@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgetpu_perception.visual_compass.alignment import Growth, Key
 from edgetpu_perception.visual_compass.compared_points import ComparedPoints
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector
-from edgetpu_perception.visual_compass.turn_solver import RIDGE_SHARE, TurnSolver
+from edgetpu_perception.visual_compass.turn_solver import TurnSolver, regularised
 
 Floats = NDArray[np.float32]
 
@@ -70,6 +70,12 @@ class GrowthSolver(TurnSolver):
         self._own = np.ones(points.blocks)
 
     @property
+    def information(self) -> Matrix:
+        """TurnSolver.information, whatever the growth."""
+        information: Matrix = np.linalg.inv(np.linalg.inv(self._normal)[:4, :4])
+        return information
+
+    @property
     def rays(self) -> Floats:
         """Directions of the key's points after the move, before the turn: [3, points]."""
         moved: Floats = self._points.rays - self._way * self._growth_of_points()
@@ -91,15 +97,14 @@ class GrowthSolver(TurnSolver):
         self._own = self._coupling[_AHEAD] + known
         own_pull = self._pulls[_AHEAD] - known * (self._blocks - self._mean)
         pulls = self._pulls.sum(axis=1) - self._coupling.dot(own_pull / self._own)
-        self._normal = _regularised(normal - (self._coupling / self._own).dot(self._coupling.T))
+        self._normal = regularised(normal - (self._coupling / self._own).dot(self._coupling.T))
         step: Vector = np.linalg.solve(self._normal, pulls)
         self._mean += float(step[_AHEAD])
         self._blocks += step[_AHEAD] + (own_pull - step.dot(self._coupling)) / self._own
         np.clip(self._blocks, -MAX_GROWTH, MAX_GROWTH, out=self._blocks)
-        self.information = np.linalg.inv(np.linalg.inv(self._normal)[:4, :4])
         return step[:4]
 
-    def influence(self, _pull: Floats) -> NDArray[np.float64]:
+    def influence(self) -> NDArray[np.float64]:
         """Contribution of each block of residuals to the last step of the turn, rad: [3, blocks]."""
         blocks = self._pulls - self._coupling * (self._pulls[_AHEAD] / self._own)
         blocks[:4] *= self._key.leverage
@@ -123,10 +128,3 @@ class GrowthSolver(TurnSolver):
             pulls[:, axis] -= self._coupling.dot(own_pull / self._own)
         turns = inverse[:2].dot(pulls)
         return math.sqrt(float(np.square(turns).sum()) / 2.0)
-
-
-def _regularised(normal: Matrix) -> Matrix:
-    """The normal equations, [5, 5], with a ridge."""
-    ridge = RIDGE_SHARE * (1.0 + max(normal[0, 0], normal[1, 1], normal[2, 2]))
-    normal.ravel()[:: len(normal) + 1] += (ridge, ridge, ridge, 1.0, ridge)
-    return normal

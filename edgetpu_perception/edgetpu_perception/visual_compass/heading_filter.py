@@ -35,9 +35,11 @@ from edgetpu_perception.visual_compass.measured_turn import (
 )
 from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
 from edgetpu_perception.visual_compass.rotations import (
+    OPTICAL_AXIS,
     Matrix,
     Vector,
     angle_between,
+    horizontal_part,
     orthonormal,
     to_matrix,
     to_vector,
@@ -56,7 +58,7 @@ class HeadingFilter:
 
         `looks_ahead`: the camera looks to where it moves, but for its tilt.
         """
-        self._ahead = _horizontal(up) if looks_ahead else None
+        self._ahead = horizontal_part(OPTICAL_AXIS, up) if looks_ahead else None
         self._aligner = aligner
         self._up = up
         self._rule = KeyframeRule.of(aligner.field_of_view, aligner.cells_per_radian)
@@ -113,15 +115,7 @@ class HeadingFilter:
             turn = self._direct.improve(by_keyframe(last.pose, found), last, view, alignment)
             accepted = self._renew_keyframe(view, found, alignment)
             heading = self._accept(last, found, accepted, confidence, turn)
-            interval = stamp - last.pose.stamp
-            if moves:  # then what is near moves otherwise, and is no object
-                self._course = SteadyCourse(self._aligner)
-            else:
-                astray = self._course.update(turn.by_keyframe / interval, found, alignment, interval)
-                if astray is not None:
-                    self._correct(astray)
-            if self._course.is_quiet:
-                self._foreground.learn_noise(alignment.agreement.noise, interval)
+            self._keep_course(turn, found, alignment, stamp - last.pose.stamp, moves)
             if accepted is found and self._last is not None:
                 self._last = self._last_seen = dataclasses.replace(self._last, view=view, alignment=alignment)
             return heading
@@ -157,6 +151,19 @@ class HeadingFilter:
         """Align a view to the present keyframe, as the camera turns where something else does not."""
         found = align_to_keyframe(self._aligner, view, last, stamp)
         return self._course.alternative(found, last.pose.keyframe, view, stamp) or found
+
+    def _keep_course(
+        self, turn: MeasuredTurn, found: Pose, alignment: Alignment, interval: float, moves: bool
+    ) -> None:
+        """Correct the heading where the camera has kept its course, and learn the noise of a quiet view."""
+        if moves:  # then what is near moves otherwise, and is no object
+            self._course = SteadyCourse(self._aligner)
+        else:
+            astray = self._course.update(turn.by_keyframe / interval, found, alignment, interval)
+            if astray is not None:
+                self._correct(astray)
+        if self._course.is_quiet:
+            self._foreground.learn_noise(alignment.agreement.noise, interval)
 
     def _extrapolate(self, view: View, stamp: float) -> TrackedPose:
         """Start a new chain of keyframes with an unknown view, at the extrapolated orientation."""
@@ -390,11 +397,3 @@ class HeadingFilter:
             * ramp(alignment.overlap, *limits.OVERLAP_RANGE)
             * sharp
         )
-
-
-def _horizontal(up: Vector) -> Vector:
-    """The horizontal direction below or above the optical axis; the axis itself if that is vertical."""
-    axis = np.array((0.0, 0.0, 1.0))
-    level = axis - axis.dot(up) * up
-    length = math.sqrt(float(level.dot(level)))
-    return level / length if length > 1e-6 else axis

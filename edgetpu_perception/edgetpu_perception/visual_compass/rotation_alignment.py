@@ -220,7 +220,7 @@ class RotationAligner:
             if converged:
                 break
             near = size < NEWTON_STEP_CELLS
-        influence = solver.influence(pull)
+        influence = solver.influence()
         agreement = PointAgreement(expected, value, key.slack, seen, noise)
         similarity, following, _ = agreement.measure()
         # Noise of the key's gradients makes them look steeper than they are. And where parts of the picture

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
+OPTICAL_AXIS = np.array((0.0, 0.0, 1.0))
+"""Direction in which a camera looks, in its optical frame. Given by REP-103."""
+
 
 def to_matrix(vector: Vector) -> Matrix:
     """Rotation by |vector| rad about the vector, right-handed."""
@@ -51,3 +54,10 @@ def twist_angle(matrix: Matrix, axis: Vector) -> float:
     along = x * axis[0] + y * axis[1] + z * axis[2]
     angle = 2.0 * math.atan2(along, 1.0 + trace(matrix))
     return math.remainder(angle, 2.0 * math.pi)
+
+
+def horizontal_part(vector: Vector, up: Vector) -> Vector:
+    """The horizontal unit vector below or above a unit vector; the vector itself if it is vertical."""
+    level = vector - vector.dot(up) * up
+    length = math.sqrt(float(level.dot(level)))
+    return level / length if length > 1e-6 else vector

@@ -27,8 +27,13 @@ class TurnSolver:
     def __init__(self, points: ComparedPoints, key: Key) -> None:
         self._points = points
         self._key = key
-        self.information: Matrix = np.zeros((4, 4))
-        """Inverse covariance of the unknowns for residuals with a standard deviation of 1."""
+        self._normal: Matrix = np.zeros((4, 4))
+        self._pull = key.jacobian[0]
+
+    @property
+    def information(self) -> Matrix:
+        """Inverse covariance of turn and contrast for residuals with a standard deviation of 1: [4, 4]."""
+        return self._normal
 
     @property
     def rays(self) -> Floats:
@@ -38,15 +43,16 @@ class TurnSolver:
     def solve(self, pull: Floats, stiffness: Floats, _noise: float) -> Vector:
         """The step of the unknowns, from the results of `robust_pull`: [4]."""
         jacobian = self._key.jacobian
-        self.information = regularised((jacobian * stiffness).dot(jacobian.T))
+        self._pull = pull
+        self._normal = regularised((jacobian * stiffness).dot(jacobian.T))
         # For four unknowns OpenCV takes a fifth of the time of NumPy's solve.
-        step: Vector = cv2.solve(self.information, jacobian.dot(pull).astype(np.float64))[1].ravel()
+        step: Vector = cv2.solve(self._normal, jacobian.dot(pull).astype(np.float64))[1].ravel()
         return step
 
-    def influence(self, pull: Floats) -> NDArray[np.float64]:
+    def influence(self) -> NDArray[np.float64]:
         """Contribution of each block of residuals to the last step of the turn, rad: [3, blocks]."""
-        blocks = self._points.by_block(self._key.jacobian * pull) * self._key.leverage
-        influence: NDArray[np.float64] = cv2.solve(self.information, blocks.astype(np.float64))[1][:3]
+        blocks = self._points.by_block(self._key.jacobian * self._pull) * self._key.leverage
+        influence: NDArray[np.float64] = cv2.solve(self._normal, blocks.astype(np.float64))[1][:3]
         return influence
 
     def growth(self, _noise: float) -> Growth | None:
@@ -55,9 +61,14 @@ class TurnSolver:
 
 
 def regularised(normal: NDArray[Any]) -> Matrix:
-    """Normal equations, [4, 4], with a ridge, so that axes without information do not diverge."""
+    """Normal equations with a ridge, so that axes without information do not diverge.
+
+    The unknowns are a turn about three axes, the contrast, and any others.
+    """
     regularised = normal.astype(np.float64)
-    strongest = max(normal[0, 0], normal[1, 1], normal[2, 2])
-    regularised.reshape(-1)[:12:5] += RIDGE_SHARE * (1.0 + strongest)
-    regularised[3, 3] += 1.0
+    ridge = RIDGE_SHARE * (1.0 + max(normal[0, 0], normal[1, 1], normal[2, 2]))
+    diagonal = regularised.reshape(-1)[:: len(normal) + 1]
+    diagonal[:3] += ridge
+    diagonal[3] += 1.0
+    diagonal[4:] += ridge
     return regularised
