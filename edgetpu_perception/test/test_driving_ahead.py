@@ -16,35 +16,15 @@ from edgetpu_perception.visual_compass.alignment import Alignment, View
 from edgetpu_perception.visual_compass.compass_features import compass_features
 from edgetpu_perception.visual_compass.keyframes import Keyframe, KeyframeRule
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
-from edgetpu_perception.visual_compass.rotations import to_matrix, to_vector
+from edgetpu_perception.visual_compass.rotations import to_vector
 from edgetpu_perception.visual_compass.sideways_motion import SidewaysMotion
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
-from testdata.pictures.driving_camera import Room, weave
-from testdata.pictures.turning_camera import CAMERA, IMAGE, World, degrees
+from testdata.pictures.driving_camera import Room, Walls, weave
+from testdata.pictures.turning_camera import CAMERA, degrees
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
 AHEAD = np.array([0.0, 0.0, 1.0])
-
-
-class Walls(World):
-    """A wall at a distance of 1 on the left, and one that is farther on the right."""
-
-    def __init__(self, farther: float = 1.0) -> None:
-        """`farther`: distance of the right one."""
-        super().__init__()
-        self._distances = np.where(self.rays[:, :1] < 0.0, 1.0, farther)
-
-    def photo(self, ahead: float, yaw: float = 0.0) -> IMAGE:
-        """Image of a camera that has moved ahead and turned left, deg."""
-        rays = self.rays @ to_matrix(np.radians([0.0, -yaw, 0.0])).T
-        plane = rays / rays[:, 2:]
-        points = (plane * (1.0 - ahead / self._distances)).astype(np.float32)
-        grey = 128 + 8 * np.cos(points @ self.waves + self.phases).sum(axis=1).reshape(self.shape)
-        image: IMAGE = np.clip(np.rint(grey + self.random.normal(0, 1.0, self.shape)), 0, 255).astype(
-            np.uint8
-        )
-        return image
 
 
 @pytest.fixture(name="engine", scope="module")

@@ -19,7 +19,8 @@ from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import to_matrix
 from edgetpu_perception.visual_compass.sideways_motion import SidewaysMotion
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
-from testdata.pictures.turning_camera import CAMERA, IMAGE, World
+from testdata.pictures.driving_camera import Walls
+from testdata.pictures.turning_camera import CAMERA
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -27,24 +28,11 @@ VELOCITY = 0.015
 """Of a camera, distances of the wall in a second."""
 
 
-class Wall(World):
-    """A wall ahead, at a distance of 1."""
-
-    def photo(self, ahead: float, yaw: float = 0.0) -> IMAGE:
-        """Image of a camera that has moved ahead and turned left, deg."""
-        rays = self.rays @ to_matrix(np.radians([0.0, -yaw, 0.0])).T
-        points = rays / rays[:, 2:] * (1.0 - ahead)
-        grey = 128 + 8 * np.cos(points.astype(np.float32) @ self.waves + self.phases).sum(axis=1)
-        noisy = grey.reshape(self.shape) + self.random.normal(0, 2.0, self.shape)
-        image: IMAGE = np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
-        return image
-
-
 class Flight:
     """Views of a wall, against keyframes, as the filter hands them on."""
 
     def __init__(self) -> None:
-        self._wall, self._engine = Wall(), CpuEngine(features.build())
+        self._wall, self._engine = Walls(noise=2.0), CpuEngine(features.build())
         self._reader = compass_features(ImageInput.of(self._engine.inputs), self._engine.outputs)
         self._aligner = RotationAligner(CAMERA, 64, 64, self._reader.grid)
         self.motion = SidewaysMotion(self._aligner)
@@ -126,7 +114,7 @@ def test_a_closed_loop_leaves_a_share_of_the_apparent_turn() -> None:
 
 
 def test_sigmas_contain_the_turn_that_a_move_looks_like() -> None:
-    wall, compass = Wall(), VisualCompass(camera=CAMERA)
+    wall, compass = Walls(noise=2.0), VisualCompass(camera=CAMERA)
     result = [compass.update(wall.photo(VELOCITY * time), time) for time in [0.0, *times(2.0)]][-1]
     assert result.yaw_rate_sigma == pytest.approx(VELOCITY, rel=0.25)
     assert result.yaw_sigma == pytest.approx(2.0 * VELOCITY, rel=0.4)
@@ -134,7 +122,7 @@ def test_sigmas_contain_the_turn_that_a_move_looks_like() -> None:
 
 @pytest.mark.parametrize("velocity", [0.03, 0.1])
 def test_a_compass_stays_valid_while_it_moves_ahead(velocity: float) -> None:
-    wall, compass = Wall(), VisualCompass(camera=CAMERA)
+    wall, compass = Walls(noise=2.0), VisualCompass(camera=CAMERA)
     results = [compass.update(wall.photo(velocity * time), time) for time in [0.0, *times(2.0)]]
     assert [result.valid for result in results[1:]] == [True] * 20
     assert abs(results[-1].yaw) < 2.0 * results[-1].yaw_sigma

@@ -1,4 +1,4 @@
-"""A camera that drives through a room of waves."""
+"""A camera that drives at walls, and through a room, of waves."""
 
 from __future__ import annotations
 
@@ -13,6 +13,22 @@ from testdata.pictures.turning_camera import CAMERA, IMAGE, World
 
 HALF_WIDTH, HALF_HEIGHT, DEPTH = 2.0, 1.2, 10.0
 """Of the room, m; the camera starts in the middle of one end."""
+
+
+class Walls(World):
+    """A wall at a distance of 1 on the left, and one that is farther on the right."""
+
+    def __init__(self, farther: float = 1.0, noise: float = 1.0) -> None:
+        """`farther`: distance of the right one; `noise`: standard deviation, grey levels."""
+        super().__init__()
+        self._distances = np.where(self.rays[:, :1] < 0.0, 1.0, farther)
+        self._noise = noise
+
+    def photo(self, ahead: float, yaw: float = 0.0) -> IMAGE:
+        """Image of a camera that has moved ahead and turned left, deg."""
+        rays = self.rays @ cv2.Rodrigues(np.radians([0.0, -yaw, 0.0]))[0].T
+        points = rays / rays[:, 2:] * (1.0 - ahead / self._distances)
+        return self.noisy(self.grey(points.astype(np.float32)), self._noise)
 
 
 class Room(World):
@@ -31,10 +47,7 @@ class Room(World):
         with np.errstate(divide="ignore"):
             ways = np.where(rays > 0.0, (limits - start) / rays, (-limits - start) / rays)
         points = (start + rays * ways.min(axis=1, keepdims=True)).astype(np.float32)
-        grey = 128 + 8 * np.cos(points @ self.waves + self.phases).sum(axis=1)
-        noisy = grey.reshape(self.shape) + self.random.normal(0, 1.0, self.shape)
-        image: IMAGE = np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
-        return image
+        return self.noisy(self.grey(points), 1.0)
 
 
 def weave(seconds: float, rate: float, speed: float, yaw: float) -> list[tuple[NDArray[np.float64], float]]:

@@ -43,16 +43,23 @@ class World:
 
     def image(self, yaw: float, pitch: float = 0.0, roll: float = 0.0, noise: float = 2.0) -> IMAGE:
         """Image of a camera turned left, then up, then clockwise about its axis, deg."""
-        noisy = self._grey(yaw, pitch, roll) + self.random.normal(0, noise, self.shape)
-        image: IMAGE = np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
+        return self.noisy(self._grey(yaw, pitch, roll), noise)
+
+    def noisy(self, grey: NDArray[np.float32], noise: float) -> IMAGE:
+        """Image of these grey levels with noise of this standard deviation."""
+        levels = grey + self.random.normal(0, noise, self.shape)
+        image: IMAGE = np.clip(np.rint(levels), 0, 255).astype(np.uint8)
         return image
+
+    def grey(self, points: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Grey levels of the waves at points [n, 3], one for each pixel."""
+        waves = np.cos(points @ self.waves + self.phases)
+        return np.asarray(128 + 8 * waves.sum(axis=1).reshape(self.shape), np.float32)
 
     def _rendered(self, yaw: float, pitch: float, roll: float) -> NDArray[np.float32]:
         turns = ([0.0, -yaw, 0.0], [pitch, 0.0, 0.0], [0.0, 0.0, roll])
         left, up, around = (cv2.Rodrigues(np.radians(turn))[0] for turn in turns)
-        rays = (self.rays @ (left @ up @ around).T).astype(np.float32)
-        waves = np.cos(rays @ self.waves + self.phases)
-        return np.asarray(128 + 8 * waves.sum(axis=1).reshape(self.shape), np.float32)
+        return self.grey((self.rays @ (left @ up @ around).T).astype(np.float32))
 
 
 def play(
