@@ -25,6 +25,7 @@ from demo.nodes import PerceptionNode
 from demo.report.debug_frames import DebugFrames
 from demo.report.results import Collector, NodeResults
 from edgetpu_driver.node_kit.executor.executor import make_executor
+from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 from edgetpu_driver.node_kit.messages.message_types import message_type
 from edgetpu_msgs.msg import DeviceStatus
 
@@ -270,9 +271,8 @@ class Replay:
 
         def received(message: Any) -> None:
             now = time.perf_counter()
-            stamp = message.header.stamp
             values = spec.results.numbers(message)
-            collector.received(stamp.sec * 1_000_000_000 + stamp.nanosec, values, now)
+            collector.received(nanoseconds_of(message.header.stamp), values, now)
 
         self._ros.create_subscription(spec.results.message_type, spec.topic, received, RELIABLE)
         self._ros.create_subscription(

@@ -6,6 +6,7 @@ from typing import Any
 
 from demo.bag.frames import Frame, data_url
 from edgetpu_driver.images.encodings import ImageError, decode
+from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 
 
 class DebugFrames:
@@ -25,7 +26,7 @@ class DebugFrames:
 
     def received(self, node: str, message: Any) -> None:
         """Store a sensor_msgs/Image of a node."""
-        stamp_ns = message.header.stamp.sec * 1_000_000_000 + message.header.stamp.nanosec
+        stamp_ns = nanoseconds_of(message.header.stamp)
         number = self._numbers.get(stamp_ns)
         if number is None:
             return

@@ -135,9 +135,8 @@ class Network:
         """Write the network to an .npz file; ArchiveError if it cannot be written."""
         sizes = np.array(self.sizes, np.int64)
         # Not the ranges: those of a quantity that hardly changes end at the same float32.
-        parameters = tuple(f"{part}_" for part in ("weights", "bias"))
         arrays = {
-            name: each.astype(np.float32) if name.startswith(parameters) else each
+            name: each.astype(np.float32) if name.startswith(("weights_", "bias_")) else each
             for name, each in self._arrays().items()
         }
         npz_archive.save(path, _KIND, {"sizes": sizes, **arrays})
