@@ -24,10 +24,24 @@ def test_a_scene_that_changes_slowly_is_not_searched_for(monkeypatch: pytest.Mon
     for index, share in enumerate(np.linspace(0, 1, 61)):
         if index == 2:  # the first comparison of all is made twice
             monkeypatch.setattr(RotationAligner, "search", search)
+            monkeypatch.setattr(RotationAligner, "guesses", search)
         mixed = (1 - share) * before.image(0) + share * after.image(0)
         result = compass.update(np.rint(mixed).astype(np.uint8), index * FRAME)
     assert result.valid
     assert math.degrees(result.yaw) == pytest.approx(0, abs=0.2)
+
+
+@pytest.mark.parametrize("turn", [3.0, 5.0])
+def test_the_road_does_not_hide_the_first_turn_of_a_car(turn: float) -> None:
+    scene, road, compass = World(seed=7), World(seed=8), VisualCompass(camera=CAMERA)
+    # In a curve the road moves along with the car: it stands still in the picture, and is rich in contrast.
+    standing = np.clip(128 + 2.0 * (road.image(0, noise=0) - 128.0), 0, 255)
+    yaws = []
+    for number in range(3):
+        image = scene.image(turn * number)
+        image[40:] = standing[40:]
+        yaws.append(math.degrees(compass.update(image, 0.1 * number).yaw))
+    assert yaws[1:] == pytest.approx([turn, 2 * turn], abs=0.1)
 
 
 def with_object(image: IMAGE, columns: slice) -> IMAGE:

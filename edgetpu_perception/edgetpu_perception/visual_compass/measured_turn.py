@@ -213,16 +213,17 @@ def better(one: Alignment, other: Alignment) -> Alignment:
 
 
 def align_to_keyframe(aligner: RotationAligner, view: View, last: TrackedPose, stamp: float) -> Alignment:
-    """Align a view to the present keyframe, from up to three guesses."""
+    """Align a view to the present keyframe, from up to five guesses."""
     align, key, orientation = aligner.align, last.pose.keyframe.key, last.pose.keyframe.orientation
     growth = None if last.alignment is None else last.alignment.growth
     best = first = align(key, view, last.orientation_at(stamp).T.dot(orientation), growth)
     if not is_good(best, last.pose):
         best = better(best, align(key, view, last.pose.orientation.T @ orientation, growth))
     if not is_good(best, last.pose) or is_noisy(best, last):
-        best = better(best, align(key, view, aligner.search(key, view)))
-    if best is first:
-        return first
+        for guess in aligner.guesses(key, view):
+            best = better(best, align(key, view, guess))
+    if best is first or last.heading is None:  # without a course nothing is known of how the camera turns
+        return best
     jump = angle_between(best.rotation, first.rotation)
     is_far = jump * aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
     similar = first.similarity > JUMP_SIMILARITY_SHARE * best.similarity

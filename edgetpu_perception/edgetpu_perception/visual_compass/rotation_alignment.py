@@ -161,23 +161,36 @@ class RotationAligner:
         The left, middle and right half of the key are searched for all over the view, so that motions by up
         to half of the picture are found.
         """
+        return self._motion_of_rows(key, view, self._rows // 4)[0]
+
+    def guesses(self, key: Key, view: View) -> list[Matrix]:
+        """Guess the rotation as `search` does, and from the upper and the lower half of the picture alone.
+
+        Seen from a car in a curve, the road in the lower half hardly moves. Guesses that equal one before are
+        left out.
+        """
+        tops = self._rows // 4, 0, self._rows - self._rows // 2
+        found = {motion: guess for guess, motion in (self._motion_of_rows(key, view, top) for top in tops)}
+        return list(found.values())
+
+    def _motion_of_rows(self, key: Key, view: View, top: int) -> tuple[Matrix, tuple[int, int]]:
+        """The rotation that half of the rows show from `top` on, and their motion along x and y, cells."""
         before, after = (
             each.planes[0].sum(axis=0).reshape(self._rows, self._columns) for each in (key.view, view)
         )
         rows, columns = self._rows // 2, self._columns // 2
-        top = self._rows // 4
-        best, guess = -1.0, (0.0, 0.0, 0, 0)
+        best, place, motion = -1.0, (0.0, 0.0), (0, 0)
         for left in (0, self._columns // 4, self._columns - columns):
             half = before[top : top + rows, left : left + columns]
             score = cv2.matchTemplate(after, half, cv2.TM_CCORR_NORMED)
             _, peak, _, (x, y) = cv2.minMaxLoc(score)
             if peak > best:
-                best, guess = peak, (left + columns / 2, top + rows / 2, x - left, y - top)
-        x0, y0, dx, dy = guess
+                best, place, motion = peak, (left + columns / 2, top + rows / 2), (x - left, y - top)
+        (x0, y0), (dx, dy) = place, motion
         rays = self._projection.rays(np.array([x0, x0 + dx]), np.array([y0, y0 + dy])).astype(np.float64)
         axis = np.cross(*(rays / np.linalg.norm(rays, axis=0)).T)
         sine = float(np.linalg.norm(axis))
-        return to_matrix(axis * (math.asin(min(sine, 1.0)) / sine)) if sine else np.eye(3)
+        return to_matrix(axis * (math.asin(min(sine, 1.0)) / sine)) if sine else np.eye(3), motion
 
     def contrast_in_view(self, key: Key, rotation: Matrix) -> float:
         """Share of a key's squared contrast that is in a view with this rotation, 0..1."""
