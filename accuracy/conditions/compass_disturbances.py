@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from accuracy.plain_compass import lucas_kanade
 from accuracy.scenes import photographs
-from accuracy.scenes.compass_scenes import Clip, Crossing, HardTurn, static_camera
+from accuracy.scenes.compass_scenes import Clip, Crossing, HardTurn, OwnParts, static_camera
 from accuracy.scenes.panoramas import PHOTOGRAPHS, available
 from accuracy.scenes.photographs import TEXTURED
 from edgetpu_driver.engines.protocol import Engine
@@ -80,6 +80,11 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
     still = _crossings(names, (0.0, 0.0, 0.0))
     turning = _crossings(names, (-60.0, 90.0))
     noisy = [replace(each, noise=8.0) for each in turning]
+    own = [
+        OwnParts(name, TEXTURED[(k + 1) % len(TEXTURED)], rate, 300 + 7 * k)
+        for k, name in enumerate(names)
+        for rate in (-20.0, 60.0)
+    ]
     hard = [HardTurn(name, rate, 7 * k) for k, name in enumerate(names) for rate in (-60.0, 90.0)]
     for case, scenes, rows_of in (
         ("an object of 20 % width crosses, camera still", still, _crossing_rows),
@@ -89,9 +94,10 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
             noisy,
             _crossing_rows,
         ),
+        ("the robot itself fills the lowest quarter, stands, then turns", own, _crossing_rows),
         ("hard turns: noise 8, wobble 3 deg, blur, exposure", hard, _hard_rows),
     ):
-        chosen: Sequence[Crossing | HardTurn] = scenes[:: len(scenes) // 3] if quick else scenes
+        chosen: Sequence[Crossing | HardTurn | OwnParts] = scenes[:: len(scenes) // 3] if quick else scenes
         rows += rows_of(case, [_run(engine, scene.clip()) for scene in chosen])
     return rows
 
@@ -140,7 +146,7 @@ def _static_rows(case: str, runs: Sequence[Run]) -> list[Row]:
 
 def _crossing_rows(case: str, runs: Sequence[Run]) -> list[Row]:
     return [
-        *_end_rows(case, runs, 95.0 if "turning" in case else 98.0),
+        *_end_rows(case, runs, 95.0 if "turn" in case else 98.0),
         _row(case, "yaw error, worst", _worst(runs), "deg", None, "lower"),
         *_sigma_rows(case, runs),
     ]

@@ -25,6 +25,9 @@ STATIC_FOV = 60.0
 OBJECT_WIDTH = 0.2
 """Width of the object that crosses, as a share of the picture."""
 
+OWN_PARTS_HEIGHT = 0.25
+"""Height of what a robot sees of itself, as a share of the picture."""
+
 SETTLED = 5
 """Images at the start of a run of the compass that do not count: its filter has no rate at first."""
 
@@ -84,6 +87,36 @@ class Crossing:
             full.add(fine)
         yaw = (times * self.rate).tolist()
         return Clip(camera, tuple(times.tolist()), tuple(yaw), tuple(images), tuple(full.images))
+
+
+@dataclass(frozen=True)
+class OwnParts:
+    """A robot that sees parts of itself below the scene stands for a second, then turns by 360 deg."""
+
+    panorama: str
+    photo: str
+    """A photograph as the robot's own parts, OWN_PARTS_HEIGHT of the picture."""
+    rate: float
+    """deg/s, reached within half a second."""
+    seed: int
+
+    def clip(self) -> Clip:
+        """The images, with a noise of 2 grey levels."""
+        random = np.random.default_rng(self.seed)
+        camera = pinhole(64, 64, FOV)
+        table = Turntable(load(self.panorama), camera, 2.0)
+        start = float(random.uniform(0.0, 360.0))
+        own = _sprite(self.photo, OWN_PARTS_HEIGHT, 1.0)
+        times = np.arange(round((360.0 / abs(self.rate) + 1.25) * FRAME_RATE) + 1) / FRAME_RATE
+        since = np.maximum(times - 1.0, 0.0)
+        yaw = self.rate * np.where(since < 0.5, since**2, since - 0.25)
+        images, full = [], _FullSize(self.seed, 2.0)
+        for each in yaw:
+            fine = table.view(orientation(start + float(each)))
+            _paste(fine, own, 0.0, fine.shape[0] - own.shape[0])
+            images.append(table.exposed(fine, random))
+            full.add(fine)
+        return Clip(camera, tuple(times.tolist()), tuple(yaw.tolist()), tuple(images), tuple(full.images))
 
 
 @dataclass(frozen=True)
@@ -158,10 +191,10 @@ def static_camera(
     return Clip(camera, times, (0.0,) * len(images), tuple(images))
 
 
-def _sprite(photo: str, height: float) -> NDArray[np.float32]:
-    """A photograph of OBJECT_WIDTH and this share of the picture's height, in samples."""
+def _sprite(photo: str, height: float, width: float = OBJECT_WIDTH) -> NDArray[np.float32]:
+    """A photograph of these shares of the picture's height and width, in samples."""
     grey = photographs.grey_photograph(photo)
-    wide, high = round(OBJECT_WIDTH * 64 * SAMPLES), round(height * 64 * SAMPLES)
+    wide, high = round(width * 64 * SAMPLES), round(height * 64 * SAMPLES)
     # The part of the photograph with this shape, at a scale at which its details can be seen.
     scale = max(high / grey.shape[0], wide / grey.shape[1])
     resized = cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)

@@ -73,3 +73,23 @@ def test_points_are_in_view_until_the_camera_has_turned_away(course: SteadyCours
     assert not aligner.any_in_view(right, away)
     assert aligner.any_in_view(left, away)
     assert not aligner.any_in_view(0.0 * right, np.eye(3))
+
+
+def test_the_area_that_an_alignment_explains_is_that_of_its_motion() -> None:
+    compass, scene = VisualCompass(camera=CAMERA), World(seed=7)
+    compass.update(scene.image(0), 0.0)
+    turned = scene.image(3)
+    turned[48:] = scene.image(0)[48:]
+    compass.update(turned, FRAME)
+    heading = compass._filter
+    assert isinstance(heading, HeadingFilter)
+    assert heading._last is not None
+    key, view = heading._keyframes.first.key, heading._last.view
+    aligner = heading._aligner
+    assert view is not None
+    below = (aligner.points.rays[1] > (48 - CAMERA.cy) / CAMERA.fy).astype(np.float32)
+    turn = aligner.align(key, view, to_matrix(np.radians([0.0, 3.0, 0.0])))
+    still = aligner.align(dataclasses.replace(key, standing=below), view, np.eye(3))
+    # The features are those of rows 6 to 57.
+    assert aligner.area_share(turn, still) == pytest.approx(42 / 52, abs=0.03)
+    assert aligner.area_share(still, turn) == pytest.approx(10 / 52, abs=0.03)

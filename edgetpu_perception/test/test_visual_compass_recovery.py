@@ -44,6 +44,20 @@ def test_the_road_does_not_hide_the_first_turn_of_a_car(turn: float) -> None:
     assert yaws[1:] == pytest.approx([turn, 2 * turn], abs=0.1)
 
 
+@pytest.mark.parametrize("still", [0.0, 1.0])
+@pytest.mark.parametrize("top", [44, 52])
+def test_a_robot_that_sees_parts_of_itself_knows_how_far_it_turns(still: float, top: int) -> None:
+    scene, robot, compass = World(seed=7), World(seed=8), VisualCompass(camera=CAMERA)
+    own = np.clip(128 + 2.0 * (robot.image(0, noise=0) - 128.0), 0, 255)
+    for number in range(90):
+        yaw = max(number * FRAME - still, 0.0) * 20.0
+        image = scene.image(yaw)
+        image[top:] = own[top:]
+        result = compass.update(image, number * FRAME)
+    assert result.valid
+    assert math.degrees(result.yaw) == pytest.approx(yaw, abs=0.3)
+
+
 def with_object(image: IMAGE, columns: slice) -> IMAGE:
     """The image with a striped object of high contrast in front, 48 px high."""
     crossed = image.copy()

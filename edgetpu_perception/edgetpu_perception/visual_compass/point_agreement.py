@@ -112,6 +112,12 @@ class PointAgreement:
         following = agreeing / area
         return both / math.sqrt(energy) * ramp(following, *FOLLOWING_RANGE), following, both
 
+    def misfit(self, noise: float) -> Floats:
+        """How badly each point agrees, 0..1, at a noise to assume: [points]."""
+        square = np.square(self.key - self.view)
+        misfit: Floats = (square / (square + self.slack + np.float32(self._visible(noise)))).mean(axis=0)
+        return misfit
+
     def moving(self, inside: Floats) -> tuple[Floats, Floats]:
         """Weight of the texture at each point, [points], where it does not follow, and in all.
 

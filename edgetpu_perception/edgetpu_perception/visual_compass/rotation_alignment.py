@@ -62,6 +62,15 @@ LEVERAGE_SHARE = 0.9
 """A fit adapts to a block's residuals by the block's share of the information; they are enlarged accordingly.
 Derived: with 0.9 those of a block with all information count ten times, not infinitely."""
 
+AREA_CELLS = 7
+"""Side of the surrounding of a cell, cells, by which it is judged which of two alignments explains it better.
+
+Derived: half of the extent of a feature.
+"""
+
+MIN_GAIN = 0.02
+"""Mean difference of the misfit there, 0..1, from which on one of them does. Uncritical."""
+
 MIN_NOISE_SIMILARITY = 0.2
 """Smallest similarity that is used as a measure of the noise of a view.
 
@@ -154,6 +163,22 @@ class RotationAligner:
         around: Floats = cv2.dilate(plane, np.ones((MOVING_CELLS,) * 2)).ravel()
         there: Floats = around[self.points.index]
         return there
+
+    def area_share(self, one: Alignment, other: Alignment) -> float:
+        """Area that the first of two alignments explains better over that which either does, 0..1."""
+        noise = min(one.agreement.noise, other.agreement.noise)
+        both = one.inside * other.inside
+        planes = np.zeros((2, self._rows * self._columns), np.float32)
+        planes[:, self.points.index] = (
+            both * (other.agreement.misfit(noise) - one.agreement.misfit(noise)),
+            both,
+        )
+        gain, seen = (
+            cv2.boxFilter(each.reshape(self._rows, self._columns), -1, (AREA_CELLS,) * 2) for each in planes
+        )
+        gain /= seen + np.float32(1e-3)
+        better, worse = np.count_nonzero(gain > MIN_GAIN), np.count_nonzero(gain < -MIN_GAIN)
+        return better / max(better + worse, 1)
 
     def search(self, key: Key, view: View) -> Matrix:
         """Guess the rotation from the key's optical frame to the view's without prior knowledge.

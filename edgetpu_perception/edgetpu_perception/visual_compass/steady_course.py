@@ -31,6 +31,13 @@ Rows: compass, an object crosses, noise 8, ends within 1 deg.
 MIN_SUPPORT_SHARE = 0.1
 """Least support of the scene over that of the thing that is followed. Rows: the same."""
 
+MIN_AREA_SHARE = 0.4
+"""Least area that shows the scene over that which shows either motion.
+
+A robot that begins to turn sees its own parts go on as before: they are no scene. Rows: compass, an object
+crosses, noise 8, ends within 1 deg; test_a_robot_that_sees_parts_of_itself_knows_how_far_it_turns.
+"""
+
 MIN_FOLLOWING = 0.5
 """Least share of the texture that does not follow the thing, but the scene. Derived: half."""
 
@@ -133,7 +140,7 @@ class SteadyCourse:
             return None
         noise = min(found.agreement.noise, other.agreement.noise)
         supports, contradicts = (each.agreement.measure(noise)[2] for each in (other, found))
-        if supports < MIN_SUPPORT_SHARE * contradicts:
+        if supports < MIN_SUPPORT_SHARE * contradicts or aligner.area_share(other, found) < MIN_AREA_SHARE:
             return None
         everything = dataclasses.replace(other.agreement, used=other.inside)
         following = everything.measure()[1]
