@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from usb.core import USBError
 
-from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
+from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, ProgramRunner, VirtualEdgeTpu
 from edgetpu_driver.errors import DeviceBusyError, DeviceError, DeviceLostError, TransferError
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.handles import CLOSE_ATTEMPTS
@@ -198,3 +198,23 @@ class TestForkedProcesses:
     def test_one_that_was_forked_during_a_call_does_not_wait_for_it(self, robot: Robot) -> None:
         with robot.tpu._session.lock:
             assert _in_child(robot.tpu.close) == 0
+
+    def test_one_that_closes_a_program_runner_says_nothing_to_the_stick(self) -> None:
+        stick = Misbehaving()
+        runner = ProgramRunner.open(stick)
+
+        def close() -> None:
+            stick.raises = {"enumerate_devices": [ValueError()], "close_device": [ValueError()]}
+            runner.close()
+            assert [len(each) for each in stick.raises.values()] == [1, 1]
+
+        assert _in_child(close) == 0
+        runner.close()
+
+    def test_one_that_uses_a_program_runner_is_refused(self) -> None:
+        with ProgramRunner.open(Misbehaving()) as runner:
+            assert _in_child(runner.core) == 100
+
+    def test_one_that_was_forked_during_a_program_does_not_wait_for_it(self) -> None:
+        with ProgramRunner.open(Misbehaving()) as runner, runner._link.lock:
+            assert _in_child(runner.close) == 0
