@@ -15,6 +15,7 @@ from usb.core import USBError
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, ProgramRunner, VirtualEdgeTpu
 from edgetpu_driver.errors import DeviceBusyError, DeviceError, DeviceLostError, TransferError
+from edgetpu_driver.usb.connector import Phase
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.handles import CLOSE_ATTEMPTS
 from edgetpu_driver.usb.link import UsbLink
@@ -26,9 +27,9 @@ INPUT = np.full((1, 16), 200, np.uint8)
 class Misbehaving(VirtualEdgeTpu):
     """A virtual stick whose backend raises what a test asks for, and counts who talks to it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.raises: dict[str, list[Exception]] = {}
+    def __init__(self, serial: str = "") -> None:
+        super().__init__(serial=serial)
+        self.raises: dict[str, list[BaseException]] = {}
         """By the name of the method: raised by its next calls, one each."""
 
     def _maybe_raise(self, method: str) -> None:
@@ -154,6 +155,18 @@ def test_a_handle_that_cannot_be_closed_is_not_blamed_on_another_process(robot: 
     robot.tpu.close()
     with pytest.raises(DeviceBusyError, match="this process could not close the stick after a fault"):
         EdgeTpu.open(usb_backend=robot.stick)
+
+
+def test_an_interrupt_while_the_serial_number_is_read_leaves_no_handle_open() -> None:
+    stick = Misbehaving(serial="7")
+
+    def interrupt(phase: Phase, _bus_path: str) -> None:
+        if phase is Phase.STARTING:
+            stick.raises = {"ctrl_transfer": [KeyboardInterrupt()]}
+
+    with pytest.raises(KeyboardInterrupt):
+        EdgeTpu.open(stick, serial="7", on_phase=interrupt)
+    EdgeTpu.open(stick).close()
 
 
 def _in_child(work: Callable[[], object]) -> int:

@@ -181,7 +181,7 @@ class StickConnector:
         """Whether the stick has the requested serial number; closes the link if reading it fails."""
         try:
             return not self.serial or link.serial_number() == self.serial
-        except DeviceError:
+        except BaseException:
             link.close()
             raise
 
