@@ -174,8 +174,9 @@ class VisionAlgorithm(ABC, Generic[Result]):
         suit the model.
         """
         image = image_input(inputs)
-        self._recognise(by_rows(image), outputs)
-        normalisation = self._normalisation_of(image)
+        rows = by_rows(image)
+        self._recognise(rows, outputs)
+        normalisation = self._normalisation_of(rows)
         fit = self._fit or self._usual_fit()
         self._preprocessor = Preprocessor(image, fit, normalisation, truncates=self.truncates)
 
@@ -214,7 +215,10 @@ class VisionAlgorithm(ABC, Generic[Result]):
         return self.default_fit
 
     def _normalisation_of(self, image: TensorSpec) -> Normalisation | None:
-        """The normalisation that the user set, else that of the metadata, else of the quantisation."""
+        """The normalisation that the user set, else that of the metadata, else of the quantisation.
+
+        image: the model's input, as in `_recognise`.
+        """
         if self._normalisation is not None:
             return self._normalisation
         of_metadata = self.description.normalisations.get(image.name)
