@@ -88,6 +88,8 @@ class Learner:
         replace: forget what the class was taught before. Raises as TaughtExamples.add, `embed` and `train`;
         nothing has changed then, unless the device has failed.
         """
+        if isinstance(images, np.ndarray) and (images.ndim < 3 or images.shape[2:] == (3,)):
+            raise InputError(f"expected a list of images; got one of shape {list(images.shape)}")
         self._learn(label, [self.embed(image) for image in images], replace)
 
     def learn_folder(self, label: str, folder: str | Path, *, replace: bool = False) -> int:
