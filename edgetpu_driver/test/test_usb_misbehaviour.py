@@ -169,6 +169,14 @@ def test_an_interrupt_while_the_serial_number_is_read_leaves_no_handle_open() ->
     EdgeTpu.open(stick).close()
 
 
+def test_an_interrupt_while_a_stick_is_released_leaves_no_handle_open(robot: Robot) -> None:
+    robot.stick.raises = {"release_interface": [KeyboardInterrupt()]}
+    with pytest.raises(KeyboardInterrupt):
+        robot.tpu.close()
+    robot.tpu = EdgeTpu.open(usb_backend=robot.stick)
+    assert robot.is_right()
+
+
 def _in_child(work: Callable[[], object]) -> int:
     """Run `work` in a forked process; its exit status, 100 if the work raised DeviceLostError."""
     child = os.fork()
