@@ -93,6 +93,17 @@ def test_a_first_sample_of_another_size_does_not_silence_the_reservoir(untrained
     assert node._network.inputs == 1
 
 
+def test_after_samples_of_another_size_no_target_goes_to_those_before(untrained: Any) -> None:
+    node, hear = untrained
+    hear(np.array([0.5, 0.5, 0.5]))
+    node._network.inputs_are(3)
+    for _ in range(IN_A_ROW - 1):
+        with pytest.raises(InputError):
+            hear(np.array([0.5]))
+    hear(np.array([0.5]))
+    assert [step.inputs.size for step in node._recent] == [1]
+
+
 def test_a_trained_reservoir_keeps_its_size(untrained: Any) -> None:
     node, hear = untrained
     node._network.inputs_are(3)

@@ -201,6 +201,7 @@ class ReservoirNode(MatrixNode):
         if self.client is not None and self.client.effective.size:
             self._network.bind(self.client.effective)
         self._readout, self._signal_scale = None, SignalScale()
+        self._recent.clear()
         self._reset()
 
     def _on_target(self, header: Header, target: NDArray[np.float64]) -> None:
