@@ -17,6 +17,7 @@ from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.class_selection import check_share
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.labels.label_sources import LabelSource, LabelTable
 from edgetpu_vision.labels.labels import Labels
@@ -121,9 +122,10 @@ class VisionAlgorithm(ABC, Generic[Result]):
         normalisation: of the model's input; None for what its files say. description: what its files say;
         None if `model` tells it.
 
-        Raises LabelsError, ModelUnsupportedError for a model that this algorithm is not for, and what
-        Model.load raises for files.
+        Raises InputError for a min_confidence that is not from 0 to 1, LabelsError, ModelUnsupportedError for
+        a model that this algorithm is not for, and what Model.load raises for files.
         """
+        check_share("min_confidence", min_confidence)
         self.region = WHOLE
         self.min_confidence = min_confidence
         self.description = description or UNKNOWN

@@ -1,4 +1,4 @@
-"""Selection of results: classes by name or number, and how many."""
+"""Selection of results: classes by name or number, how many, and from which score on."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ def check_max_results(count: int) -> None:
     """Raise InputError unless at least one result is wanted."""
     if count < 1:
         raise InputError(f"max_results: expected 1 or more; got {count}")
+
+
+def check_share(name: str, value: float) -> None:
+    """Raise InputError unless the value of an argument is from 0 to 1."""
+    if not 0 <= value <= 1:
+        raise InputError(f"{name}: expected 0 to 1; got {value}")
 
 
 def selected_classes(
