@@ -50,7 +50,7 @@ def test_probabilities_of_all_classes_and_of_unknown_sum_to_1() -> None:
 
 def test_one_image_in_place_of_several_is_refused() -> None:
     with pytest.raises(InputError, match=r"expected a list of images; got one of shape \[64, 64, 3\]"):
-        learner().learn("red", np.zeros((64, 64, 3), np.uint8))
+        learner().learn("red", np.zeros((64, 64, 3), np.uint8))  # type: ignore[arg-type]
 
 
 def test_without_any_class_everything_is_unknown() -> None:

@@ -129,7 +129,12 @@ def test_an_unusable_normalisation_is_left_out() -> None:
     ids=["labels", "normalisation"],
 )
 def test_one_damaged_part_leaves_the_others(damaged: dict[str, Any], left: tuple[object, object]) -> None:
-    whole = {"mean": [1.0], "std": [2.0], "output_names": ["score"], "labels": {"l.txt": b"cat"}}
+    whole: dict[str, Any] = {
+        "mean": [1.0],
+        "std": [2.0],
+        "output_names": ["score"],
+        "labels": {"l.txt": b"cat"},
+    }
     description = describe([model_with_metadata(**(whole | damaged))])
     labels = description.labels.names if description.labels is not None else None
     assert (description.normalisations, labels) == left

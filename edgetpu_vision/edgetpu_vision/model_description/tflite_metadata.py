@@ -75,7 +75,8 @@ def read_metadata(data: bytes) -> TfliteMetadata:
     """Read the metadata of a .tflite file; absent and damaged parts are left out."""
     files = _associated_files(data)
     exporter = _exporter_description(files)
-    inputs, outputs = _readable(partial(_tensors, data), ([], []))
+    absent: tuple[list[Table], list[Table]] = [], []
+    inputs, outputs = _readable(partial(_tensors, data), absent)
     return TfliteMetadata(
         tuple(_readable(partial(_normalisation, each), None) for each in inputs),
         tuple(_readable(partial(each.string, "name"), "") for each in outputs),
