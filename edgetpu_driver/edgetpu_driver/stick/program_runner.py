@@ -80,7 +80,7 @@ class ProgramRunner:
         firmware: str | Path | FirmwareImage | None = None,
         *,
         bus_path: str | None = None,
-        preset: ClockPreset = ClockPreset.HIGH,
+        preset: ClockPreset | str = ClockPreset.HIGH,
         timeout: float = 6.0,
     ) -> ProgramRunner:
         """Find a stick, load its firmware if it is in boot mode, reset it, bring it up.
