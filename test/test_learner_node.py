@@ -221,6 +221,17 @@ def test_without_images_a_lesson_ends(school: School, monkeypatch: pytest.Monkey
     assert "0 of 3" in answer.message
 
 
+def test_a_lesson_waits_for_its_turn_while_images_come(school: School) -> None:
+    for label in ("red", "green"):
+        school.learner._begin_lesson(Learn.Request(label=label, images=2), lambda _: None)
+    lessons = list(school.learner._lessons)
+    for lesson in lessons:
+        lesson.until = 0.0
+    school.learner._show(np.ones(3, np.float32))
+    school.learner._check_lessons()
+    assert list(school.learner._lessons) == lessons
+
+
 def test_a_label_that_was_not_taught_cannot_be_forgotten(school: School) -> None:
     answer = school.call(Forget, "forget", label="red")
     assert (answer.success, answer.message) == (

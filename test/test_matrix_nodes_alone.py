@@ -17,8 +17,9 @@ from rclpy.parameter import Parameter
 from rclpy.subscription import Subscription
 from std_msgs.msg import Float32MultiArray, Header
 
-from edgetpu_driver.errors import InputError
-from edgetpu_matrix.nodes.reservoir_node import ReservoirNode
+from edgetpu_driver.errors import ArchiveError, InputError
+from edgetpu_driver.files import npz_archive as archive
+from edgetpu_matrix.nodes.reservoir_node import KIND, ReservoirNode, _Step
 from edgetpu_matrix.reservoir.broken_samples import IN_A_ROW
 from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
 from edgetpu_msgs.msg import Prediction, Spectrum
@@ -92,6 +93,17 @@ def test_a_first_sample_of_another_size_does_not_silence_the_reservoir(untrained
     assert node._network.inputs == 1
 
 
+def test_after_samples_of_another_size_no_target_goes_to_those_before(untrained: Any) -> None:
+    node, hear = untrained
+    hear(np.array([0.5, 0.5, 0.5]))
+    node._network.inputs_are(3)
+    for _ in range(IN_A_ROW - 1):
+        with pytest.raises(InputError):
+            hear(np.array([0.5]))
+    hear(np.array([0.5]))
+    assert [step.inputs.size for step in node._recent] == [1]
+
+
 def test_a_trained_reservoir_keeps_its_size(untrained: Any) -> None:
     node, hear = untrained
     node._network.inputs_are(3)
@@ -150,6 +162,24 @@ def test_a_first_target_of_another_size_does_not_keep_the_others_out(untrained: 
             node._on_target(Header(), np.zeros(1))
     node._on_target(Header(), np.zeros(1))
     assert node._readout is None
+
+
+def test_a_waiting_target_of_another_size_does_not_replace_a_trained_readout(untrained: Any) -> None:
+    node, _hear = untrained
+    step = _Step(Header(), np.zeros(1), number=1, features=np.ones(22), target=np.zeros(2))
+    node._readout = readout = trained()
+    node._train(step)
+    assert node._readout is readout
+    assert node.counters.malformed == 1
+
+
+def test_a_forecast_refuses_a_readout_of_other_targets(untrained: Any, tmp_path: Path) -> None:
+    node, _hear = untrained
+    node.values["horizon"] = 4
+    network = {"network": np.array(node._description()), "confidence": np.array(1.0)}
+    archive.save(tmp_path / "two.npz", KIND, trained(outputs=2).to_arrays() | network)
+    with pytest.raises(ArchiveError, match="expected 1 outputs, as it forecasts the input; got 2"):
+        node._load(tmp_path / "two.npz")
 
 
 def test_a_target_without_values_is_refused(untrained: Any) -> None:

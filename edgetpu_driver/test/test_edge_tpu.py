@@ -357,3 +357,19 @@ def test_threads_get_their_own_results(stick: VirtualEdgeTpu, dense: Dense, othe
         info = tpu.info()
     assert wrong == []
     assert (info.inferences, info.recoveries) == (40, 1)
+
+
+def test_a_clock_preset_may_be_given_by_its_name() -> None:
+    with EdgeTpu.open(VirtualEdgeTpu(), preset="max") as tpu:
+        assert tpu.info().clock_preset is ClockPreset.MAX
+        tpu.set_clock("low")
+        assert tpu.info().clock_preset is ClockPreset.LOW
+
+
+@pytest.mark.parametrize("preset", ["fast", None])
+def test_another_clock_preset_is_refused(preset: Any) -> None:
+    says = f"expected a clock preset of low, medium, high, max; got {preset}"
+    with pytest.raises(InputError, match=says):
+        EdgeTpu.open(VirtualEdgeTpu(), preset=preset)
+    with EdgeTpu.open(VirtualEdgeTpu()) as tpu, pytest.raises(InputError, match=says):
+        tpu.set_clock(preset)

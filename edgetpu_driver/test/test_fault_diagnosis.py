@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
-from edgetpu_driver.errors import ChipFaultError, TransferLengthError
+from edgetpu_driver.errors import ChipFaultError, DeviceLostError, TransferLengthError
 from edgetpu_driver.stick import final_release
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.fault_diagnosis import Interrupt, chip_fault, drain, take_interrupts
@@ -199,6 +199,21 @@ def test_sticks_that_were_closed_or_dropped_leave_nothing_to_do_at_exit(stick: V
         EdgeTpu.open(usb_backend=stick)
         gc.collect()
     assert (atexit._ncallbacks(), len(final_release._unreleased)) == before
+
+
+def test_one_that_cannot_be_released_at_exit_keeps_no_other_from_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise DeviceLostError("the stick did not come up")
+
+    monkeypatch.setattr(final_release, "_unreleased", {})
+    owners: tuple[set[int], set[int]] = set(), set()
+    released: list[str] = []
+    final_release.FinalRelease(owners[0], lambda: released.append("first"))
+    final_release.FinalRelease(owners[1], fail)
+    final_release._release_all()
+    assert (released, caplog.messages) == (["first"], ["the stick did not come up"])
 
 
 def test_a_recovered_fault_is_a_warning_in_the_log(

@@ -45,9 +45,9 @@ def test_without_access_the_message_names_the_udev_rule(
         EdgeTpu.open(usb_backend=stick, firmware=IMAGE)
 
 
-def test_of_a_busy_stick_the_message_names_the_other_process() -> None:
+def test_of_a_busy_stick_the_message_names_those_who_may_have_it() -> None:
     stick = VirtualEdgeTpu()
-    says = "claiming the stick at 2-1: Resource busy; another process is using the stick; stop it or"
+    says = "claiming the stick at 2-1: Resource busy; another process, or an open EdgeTpu of this one, has it"
     with EdgeTpu.open(usb_backend=stick), pytest.raises(DeviceBusyError, match=says):
         EdgeTpu.open(usb_backend=stick)
 

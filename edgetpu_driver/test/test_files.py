@@ -46,6 +46,14 @@ def test_anything_but_a_regular_file_is_refused_without_waiting(tmp_path: Path, 
         read_file(tmp_path / path)
 
 
+def test_of_a_directory_the_error_names_the_path_and_nothing_stays_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(IsADirectoryError) as raised:
+        read_file(tmp_path)
+    assert raised.value.filename == str(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 @pytest.mark.parametrize("make", ["directory", "circle", "nothing"])
 def test_what_cannot_be_read_is_an_os_error(tmp_path: Path, make: str) -> None:
     path = tmp_path / "file"

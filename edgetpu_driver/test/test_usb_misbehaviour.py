@@ -13,8 +13,9 @@ import pytest
 from numpy.typing import NDArray
 from usb.core import USBError
 
-from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
+from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, ProgramRunner, VirtualEdgeTpu
 from edgetpu_driver.errors import DeviceBusyError, DeviceError, DeviceLostError, TransferError
+from edgetpu_driver.usb.connector import Phase
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.handles import CLOSE_ATTEMPTS
 from edgetpu_driver.usb.link import UsbLink
@@ -26,9 +27,9 @@ INPUT = np.full((1, 16), 200, np.uint8)
 class Misbehaving(VirtualEdgeTpu):
     """A virtual stick whose backend raises what a test asks for, and counts who talks to it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.raises: dict[str, list[Exception]] = {}
+    def __init__(self, serial: str = "") -> None:
+        super().__init__(serial=serial)
+        self.raises: dict[str, list[BaseException]] = {}
         """By the name of the method: raised by its next calls, one each."""
 
     def _maybe_raise(self, method: str) -> None:
@@ -156,6 +157,26 @@ def test_a_handle_that_cannot_be_closed_is_not_blamed_on_another_process(robot: 
         EdgeTpu.open(usb_backend=robot.stick)
 
 
+def test_an_interrupt_while_the_serial_number_is_read_leaves_no_handle_open() -> None:
+    stick = Misbehaving(serial="7")
+
+    def interrupt(phase: Phase, _bus_path: str) -> None:
+        if phase is Phase.STARTING:
+            stick.raises = {"ctrl_transfer": [KeyboardInterrupt()]}
+
+    with pytest.raises(KeyboardInterrupt):
+        EdgeTpu.open(stick, serial="7", on_phase=interrupt)
+    EdgeTpu.open(stick).close()
+
+
+def test_an_interrupt_while_a_stick_is_released_leaves_no_handle_open(robot: Robot) -> None:
+    robot.stick.raises = {"release_interface": [KeyboardInterrupt()]}
+    with pytest.raises(KeyboardInterrupt):
+        robot.tpu.close()
+    robot.tpu = EdgeTpu.open(usb_backend=robot.stick)
+    assert robot.is_right()
+
+
 def _in_child(work: Callable[[], object]) -> int:
     """Run `work` in a forked process; its exit status, 100 if the work raised DeviceLostError."""
     child = os.fork()
@@ -198,3 +219,23 @@ class TestForkedProcesses:
     def test_one_that_was_forked_during_a_call_does_not_wait_for_it(self, robot: Robot) -> None:
         with robot.tpu._session.lock:
             assert _in_child(robot.tpu.close) == 0
+
+    def test_one_that_closes_a_program_runner_says_nothing_to_the_stick(self) -> None:
+        stick = Misbehaving()
+        runner = ProgramRunner.open(stick)
+
+        def close() -> None:
+            stick.raises = {"enumerate_devices": [ValueError()], "close_device": [ValueError()]}
+            runner.close()
+            assert [len(each) for each in stick.raises.values()] == [1, 1]
+
+        assert _in_child(close) == 0
+        runner.close()
+
+    def test_one_that_uses_a_program_runner_is_refused(self) -> None:
+        with ProgramRunner.open(Misbehaving()) as runner:
+            assert _in_child(runner.core) == 100
+
+    def test_one_that_was_forked_during_a_program_does_not_wait_for_it(self) -> None:
+        with ProgramRunner.open(Misbehaving()) as runner, runner._link.lock:
+            assert _in_child(runner.close) == 0

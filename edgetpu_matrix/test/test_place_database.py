@@ -87,6 +87,14 @@ def test_the_dimension_is_free_again_when_the_last_place_is_gone() -> None:
     assert database.dimension == 3
 
 
+def test_so_it_is_when_the_last_place_of_a_file_is_gone(tmp_path: Path) -> None:
+    filled("a").save(tmp_path / "home.npz")
+    database = PlaceDatabase.load(tmp_path / "home.npz")
+    database.remove("a")
+    database.add("b", [1.0, 2.0, 3.0])
+    assert database.dimension == 3
+
+
 def test_an_unknown_place_cannot_be_removed() -> None:
     with pytest.raises(UnknownPlaceError, match="expected one of 2 places; got 'cellar'"):
         filled("a", "b").remove("cellar")

@@ -109,6 +109,14 @@ def test_a_bad_regularization_is_refused(regularization: float) -> None:
         trained().solve(regularization)
 
 
+def test_it_is_restored_without_the_samples_that_were_forgotten() -> None:
+    readout = trained()
+    readout.solve()
+    readout.clear()
+    copy = RidgeReadout.from_arrays(readout.to_arrays())
+    assert (copy.samples, copy.predict(FEATURES[3]).tolist()) == (0, readout.predict(FEATURES[3]).tolist())
+
+
 def test_it_is_restored_from_arrays_and_continues_training() -> None:
     readout = trained(FEATURES[:50], TARGETS[:50])
     readout.solve(0.1)
@@ -129,6 +137,7 @@ def test_it_is_restored_from_arrays_and_continues_training() -> None:
         {"gram": np.zeros((4, 4))},
         {"cross": np.full((5, 2), np.nan)},
         {"samples": np.array("many")},
+        {"samples": np.array(-1)},
     ],
     ids=lambda change: next(iter(change)),
 )

@@ -134,6 +134,15 @@ def test_bad_samples_are_refused_and_the_stream_continues(samples: list[float]) 
     assert [block.samples.tolist() for block in stream.add([2], 0.02)] == [[1, 2]]
 
 
+@pytest.mark.parametrize("stamp", [np.nan, np.inf])
+def test_a_stamp_that_is_no_time_is_refused_and_the_stream_continues(stamp: float) -> None:
+    stream = SampleBlocks(2, 2)
+    stream.add([1], 0.0)
+    with pytest.raises(InputError, match="expected a finite stamp; got"):
+        stream.add([5], stamp)
+    assert [block.samples.tolist() for block in stream.add([2], 0.02)] == [[1, 2]]
+
+
 def test_several_samples_of_one_stamp_need_a_rate() -> None:
     with pytest.raises(InputError, match="expected a sample rate for messages of 2 samples"):
         SampleBlocks(4, 4).add([1, 2], 0.0)

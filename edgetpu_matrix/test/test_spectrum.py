@@ -66,6 +66,12 @@ def test_the_transform_is_that_of_numpy(window: str, length: int) -> None:
     assert spectrum.frequency_step == RATE / length
 
 
+@pytest.mark.parametrize("value", [0.1, 9.80665])
+def test_rounding_of_a_constant_signal_is_not_a_line(value: float) -> None:
+    spectrum = exactly(SpectrumTransform(100), np.full(100, value))
+    assert 0 < spectrum.peak_amplitude < 2 * spectrum.sigma < 1e-15 * value
+
+
 @pytest.mark.parametrize("window", WINDOWS)
 def test_a_sine_has_its_amplitude(window: str) -> None:
     spectrum = exactly(SpectrumTransform(LENGTH, window), 3 + SIGNALS["a line"])

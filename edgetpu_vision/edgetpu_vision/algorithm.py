@@ -17,6 +17,7 @@ from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.class_selection import check_share
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.labels.label_sources import LabelSource, LabelTable
 from edgetpu_vision.labels.labels import Labels
@@ -121,9 +122,10 @@ class VisionAlgorithm(ABC, Generic[Result]):
         normalisation: of the model's input; None for what its files say. description: what its files say;
         None if `model` tells it.
 
-        Raises LabelsError, ModelUnsupportedError for a model that this algorithm is not for, and what
-        Model.load raises for files.
+        Raises InputError for a min_confidence that is not from 0 to 1, LabelsError, ModelUnsupportedError for
+        a model that this algorithm is not for, and what Model.load raises for files.
         """
+        check_share("min_confidence", min_confidence)
         self.region = WHOLE
         self.min_confidence = min_confidence
         self.description = description or UNKNOWN
@@ -174,8 +176,9 @@ class VisionAlgorithm(ABC, Generic[Result]):
         suit the model.
         """
         image = image_input(inputs)
-        self._recognise(by_rows(image), outputs)
-        normalisation = self._normalisation_of(image)
+        rows = by_rows(image)
+        self._recognise(rows, outputs)
+        normalisation = self._normalisation_of(rows)
         fit = self._fit or self._usual_fit()
         self._preprocessor = Preprocessor(image, fit, normalisation, truncates=self.truncates)
 
@@ -214,7 +217,10 @@ class VisionAlgorithm(ABC, Generic[Result]):
         return self.default_fit
 
     def _normalisation_of(self, image: TensorSpec) -> Normalisation | None:
-        """The normalisation that the user set, else that of the metadata, else of the quantisation."""
+        """The normalisation that the user set, else that of the metadata, else of the quantisation.
+
+        image: the model's input, as in `_recognise`.
+        """
         if self._normalisation is not None:
             return self._normalisation
         of_metadata = self.description.normalisations.get(image.name)

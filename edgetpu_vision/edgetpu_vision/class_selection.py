@@ -1,4 +1,4 @@
-"""Selection of results: classes by name or number, and how many."""
+"""Selection of results: classes by name or number, how many, and from which score on."""
 
 from __future__ import annotations
 
@@ -21,10 +21,16 @@ def check_max_results(count: int) -> None:
         raise InputError(f"max_results: expected 1 or more; got {count}")
 
 
+def check_share(name: str, value: float) -> None:
+    """Raise InputError unless the value of an argument is from 0 to 1."""
+    if not 0 <= value <= 1:
+        raise InputError(f"{name}: expected 0 to 1; got {value}")
+
+
 def selected_classes(
     wanted: Sequence[str | int], labels: Labels | None, count: int | None
 ) -> NDArray[np.intp] | None:
-    """Numbers of the wanted classes, ascending; None if none are named, which means all.
+    """Numbers of the wanted classes, ascending; None if none are named, which means all. A str is one class.
 
     count: number of classes of the model; None if unknown. Raises LabelsError for names that no label has
     and for numbers that the model does not have.
@@ -33,7 +39,7 @@ def selected_classes(
         return None
     names = [name.lower() for name in labels.names] if labels else []
     found: set[int] = set()
-    for each in wanted:
+    for each in [wanted] if isinstance(wanted, str) else wanted:
         text = str(each).strip()
         numbers = [index for index, name in enumerate(names) if name == text.lower()]
         if not numbers and text.isdecimal():

@@ -110,6 +110,12 @@ def test_only_the_wanted_classes_are_given() -> None:
     assert found == [(1, 0.25), (0, 0.0)]
 
 
+def test_one_wanted_class_needs_no_list() -> None:
+    assert classified(
+        [0, 64, 192], spec("p", (1, 3), **UINT8), classes="cat", labels=["dog", "cat", "c"]
+    ) == [(1, 0.25)]
+
+
 def test_labels_name_the_classes() -> None:
     model = fixed({spec("p", (1, 2), **UINT8): np.array([[0, 255]], np.uint8)})
     assert [each.label for each in Classifier(model, labels=["cat", "dog"]).update(IMAGE).classes] == [

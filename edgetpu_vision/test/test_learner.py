@@ -48,6 +48,11 @@ def test_probabilities_of_all_classes_and_of_unknown_sum_to_1() -> None:
     assert sum(each.score for each in classes) == pytest.approx(1.0)
 
 
+def test_one_image_in_place_of_several_is_refused() -> None:
+    with pytest.raises(InputError, match=r"expected a list of images; got one of shape \[64, 64, 3\]"):
+        learner().learn("red", np.zeros((64, 64, 3), np.uint8))  # type: ignore[arg-type]
+
+
 def test_without_any_class_everything_is_unknown() -> None:
     (only,) = learner().update(RED[0], 2.5).classes
     assert (only.class_id, only.label, only.score) == (-1, "unknown", 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,6 +118,27 @@ def test_damaged_metadata_are_left_out() -> None:
 
 def test_an_unusable_normalisation_is_left_out() -> None:
     assert describe([model_with_metadata(mean=[1.0], std=[0.0])]).normalisations == {}
+
+
+@pytest.mark.parametrize(
+    ("damaged", "left"),
+    [
+        ({"labels": {"l.txt": "café".encode("latin-1")}}, ({"image": Normalisation((1.0,), (2.0,))}, None)),
+        ({"std": [0.0]}, ({}, ("cat",))),
+    ],
+    ids=["labels", "normalisation"],
+)
+def test_one_damaged_part_leaves_the_others(damaged: dict[str, Any], left: tuple[object, object]) -> None:
+    whole: dict[str, Any] = {
+        "mean": [1.0],
+        "std": [2.0],
+        "output_names": ["score"],
+        "labels": {"l.txt": b"cat"},
+    }
+    description = describe([model_with_metadata(**(whole | damaged))])
+    labels = description.labels.names if description.labels is not None else None
+    assert (description.normalisations, labels) == left
+    assert description.output_names == {"out0": "score"}
 
 
 def test_anything_but_a_model_is_an_error() -> None:

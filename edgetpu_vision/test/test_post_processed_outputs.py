@@ -103,3 +103,8 @@ def test_a_box_far_outside_the_image_does_not_affect_others() -> None:
     boxes, classes, scores, count = floats(BOXES, CLASSES, SCORES, COUNT)
     boxes[0, 1] = (0.2, 0.0, 90.0, 0.4)
     assert found(boxes, classes, scores, count) == EXPECTED
+
+
+def test_nan_among_the_scores_does_not_make_them_classes() -> None:
+    scores = np.array([[0.4, np.nan, 0.5]])
+    assert found(*floats(BOXES, [[1, 0, 0]], scores, [2])) == [(1, 40, 0, 120, 40)]

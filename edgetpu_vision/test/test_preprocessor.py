@@ -265,6 +265,16 @@ def test_a_normalisation_meant_for_float_does_not_cover_a_quantised_input() -> N
     assert not covers(target, Normalisation.of(0.0, 1.0))
 
 
+def test_a_normalisation_of_other_channels_covers_no_input() -> None:
+    assert not covers(spec(8, 8, np.float32), Normalisation.of((1, 2), (1, 2)))
+
+
+def test_a_single_column_of_grey_levels_is_normalised() -> None:
+    column, target = np.full((8, 1), 255, np.uint8), spec(8, 8, np.float32, channels=1)
+    result = filled(column, target, "letterbox", Normalisation.of_range(-1.0, 1.0))
+    np.testing.assert_allclose(result[0, :, 3, 0], 1.0, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "shape", [(1, 8, 8, 4), (2, 8, 8, 3), (2, 8, 8), (1, 8, 7), (3, 1, 8, 8), (1, 0, 8, 3), (8, 8)], ids=str
 )

@@ -40,6 +40,7 @@ def test_a_class_may_be_taught_again(taught: TaughtExamples) -> None:
     [
         ("unknown", [[1, 0]], "expected a label other than 'unknown'"),
         ("", [[1, 0]], "a label of 1 to 256 characters; got 0"),
+        ("lamp", [], "expected one example or more; got none"),
         ("lamp", [[1, 0, 0]], "an embedding of 2 values; got 3"),
         ("lamp", [[0, 0]], "an embedding with a direction"),
         ("lamp", [[1, 0], [0, 1]], "at most 4 examples of all classes; forget some first"),

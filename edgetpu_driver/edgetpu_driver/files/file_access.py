@@ -7,9 +7,12 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 LARGEST_MODEL = 2**28
 """Largest model file, bytes. The largest of Google's models for the Edge TPU has 50 MB."""
+
+_AT_ONCE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def user_path(path: str | os.PathLike[str]) -> Path:
@@ -23,14 +26,8 @@ def read_file(path: str | os.PathLike[str], largest: int = LARGEST_MODEL) -> byt
     Raises OSError, also for other sizes and for anything but a regular file: opening a FIFO would wait for a
     writer, and a device may have no end.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except ValueError as error:  # a zero byte in the name
-        raise OSError(errno.EINVAL, str(error)) from None
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    with _opened(path) as file:
+        status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "expected a regular file")
         if status.st_size > largest:
@@ -39,6 +36,15 @@ def read_file(path: str | os.PathLike[str], largest: int = LARGEST_MODEL) -> byt
     if len(data) != status.st_size:
         raise OSError(errno.EBUSY, f"expected {status.st_size} bytes; it changed while it was read")
     return data
+
+
+def _opened(path: str | os.PathLike[str]) -> BinaryIO:
+    """A file opened for reading, without waiting; OSError if that fails."""
+    try:
+        # Not a descriptor: Python leaves that of a directory open, and does not know its name.
+        return open(path, "rb", opener=lambda name, _: os.open(name, _AT_ONCE))
+    except ValueError as error:  # a zero byte in the name
+        raise OSError(errno.EINVAL, str(error)) from None
 
 
 def write_file(path: Path, data: bytes) -> bool:

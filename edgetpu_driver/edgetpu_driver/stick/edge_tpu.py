@@ -16,7 +16,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.stick.final_release import FinalRelease
 from edgetpu_driver.stick.loaded_model import LoadedModel
 from edgetpu_driver.stick.session import StickSession
-from edgetpu_driver.usb.chip_clock import ClockPreset, set_clock
+from edgetpu_driver.usb.chip_clock import ClockPreset, clock_preset, set_clock
 from edgetpu_driver.usb.connector import OnPhase, StickConnector
 from edgetpu_driver.usb.discovery import UsbStick
 from edgetpu_driver.usb.fault_diagnosis import Interrupt, take_interrupts
@@ -88,17 +88,17 @@ class EdgeTpu:
         firmware: str | Path | FirmwareImage | None = None,
         *,
         bus_path: str | None = None,
-        preset: ClockPreset = ClockPreset.HIGH,
+        preset: ClockPreset | str = ClockPreset.HIGH,
         on_phase: OnPhase | None = None,
     ) -> EdgeTpu:
         """Find a stick, load its firmware if it is in boot mode, bring it up.
 
         usb_backend: any pyusb IBackend, by default libusb 1.0. serial, bus_path: which stick; any by default.
         firmware: path of the vendor's image, needed for a stick in boot mode.
-        on_phase: called, in the calling thread, with each phase of bringing a stick up, also when it recovers
-        from a fault.
-        Raises DependencyMissingError, DeviceNotFoundError, DeviceAccessError, DeviceBusyError, FirmwareError,
-        or another DeviceError if the stick does not come up.
+        preset: the clock of the chip, also by its name, such as "max". on_phase: called, in the calling
+        thread, with each phase of bringing a stick up, also when it recovers from a fault.
+        Raises InputError for another preset, DependencyMissingError, DeviceNotFoundError, DeviceAccessError,
+        DeviceBusyError, FirmwareError, or another DeviceError if the stick does not come up.
         """
         backend = default_backend() if usb_backend is None else usb_backend
         return cls(StickConnector(backend, serial, bus_path, firmware, preset, on_phase))
@@ -155,11 +155,12 @@ class EdgeTpu:
         """The clock of a virtual stick; None for a real one."""
         return self._session.simulated_clock
 
-    def set_clock(self, preset: ClockPreset) -> None:
-        """Change the clock of the chip, also for when it is brought up again. Raises DeviceError."""
+    def set_clock(self, preset: ClockPreset | str) -> None:
+        """Set the clock of the chip, also for when it is brought up again. Raises InputError, DeviceError."""
+        chosen = clock_preset(preset)
         with self._session.lock:
-            self._session.connector.preset = preset
-            self._session.link.attempt(set_clock, preset)
+            self._session.connector.preset = chosen
+            self._session.link.attempt(set_clock, chosen)
 
     def with_link(self, operation: Callable[[UsbLink], _Result]) -> _Result:
         """Call an operation with the link to the stick, and once again after a fault, as a model's run is.

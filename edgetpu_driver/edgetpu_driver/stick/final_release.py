@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import atexit
 import functools
+import logging
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+from edgetpu_driver.errors import EdgeTpuError
+
+_log = logging.getLogger(__name__)
 
 _unreleased: dict[object, weakref.finalize[Any, Any]] = {}
 """What is released when the process ends, in the order of creation."""
@@ -44,4 +49,12 @@ def _release_at_exit() -> None:
 
 def _release_all() -> None:
     for finalizer in reversed(list(_unreleased.values())):
+        _call(finalizer)
+
+
+def _call(finalizer: weakref.finalize[Any, Any]) -> None:
+    """Release one device; a failure must not keep the others from being released."""
+    try:
         finalizer()
+    except EdgeTpuError as error:
+        _log.warning("%s", error)

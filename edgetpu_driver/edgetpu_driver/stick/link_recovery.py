@@ -16,6 +16,7 @@ from edgetpu_driver.errors import (
     TransferError,
     TransferLengthError,
 )
+from edgetpu_driver.stick.forked_processes import NOT_OURS
 from edgetpu_driver.usb.bringup import shut_down
 from edgetpu_driver.usb.connector import StickConnector
 from edgetpu_driver.usb.fault_diagnosis import chip_fault, drain
@@ -63,7 +64,7 @@ class ResilientLink:
 
     def disown(self) -> None:
         """Drop the stick without any transfer, in a process forked from the one that opened it."""
-        self._ended = "this EdgeTpu belongs to the process that opened it; open another one here"
+        self._ended = f"this EdgeTpu {NOT_OURS}"
         link, self._link = self._link, None
         if link is not None:
             link.disown()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +69,6 @@ class ProgramRunner:
                 f"expected a timeout of up to {LONGEST_TIMEOUT:g} s, more than 0; got {timeout:g}"
             )
         self.timeout = timeout
-        self._lock = threading.RLock()
         self._link = ResettingLink(connector, timeout)
         self._release = FinalRelease(self, self._link.close)
 
@@ -82,7 +80,7 @@ class ProgramRunner:
         firmware: str | Path | FirmwareImage | None = None,
         *,
         bus_path: str | None = None,
-        preset: ClockPreset = ClockPreset.HIGH,
+        preset: ClockPreset | str = ClockPreset.HIGH,
         timeout: float = 6.0,
     ) -> ProgramRunner:
         """Find a stick, load its firmware if it is in boot mode, reset it, bring it up.
@@ -111,7 +109,7 @@ class ProgramRunner:
 
         DeviceError if it does not come up: then it has to be plugged in again.
         """
-        with self._lock:
+        with self._link.lock:
             self._release()
 
     def run(
@@ -215,7 +213,7 @@ class ProgramRunner:
         return link.read_event()
 
     def _attempt(self, operation: Callable[[UsbLink], _Result]) -> _Result:
-        with self._lock:
+        with self._link.lock:
             return self._link.attempt(operation)
 
 

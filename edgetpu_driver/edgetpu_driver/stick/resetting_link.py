@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from edgetpu_driver.errors import DeviceError, DeviceLostError, ProtocolError, TransferTimeoutError
+from edgetpu_driver.stick.forked_processes import NOT_OURS, disown_when_forked
 from edgetpu_driver.usb.bringup import shut_down
 from edgetpu_driver.usb.connector import StickConnector
 from edgetpu_driver.usb.fault_diagnosis import chip_fault
@@ -16,18 +18,22 @@ _Result = TypeVar("_Result")
 
 
 class ResettingLink:
-    """The link to a stick that is reset after every failure, and at the end."""
+    """The link to a stick that is reset after every failure, and at the end. Not thread-safe: see `lock`."""
 
     def __init__(self, connector: StickConnector, timeout: float) -> None:
+        self.lock = threading.RLock()
+        """To be held during every call."""
         self._connector = connector
         self._timeout = timeout
         self._failed: UsbLink | None = None
         """A failed link whose stick has not been reset yet."""
-        self._closed = False
+        self._ended = ""
+        """Why the link was closed; empty while it is in use."""
         self.doing = ""
         """What the running operation waits for, for messages."""
         self._link: UsbLink | None = None
         self._keep(connector.connect())
+        disown_when_forked(self)
 
     def _keep(self, link: UsbLink) -> UsbLink:
         link.timeout_ms = max(1, round(1000 * self._timeout))
@@ -36,8 +42,8 @@ class ResettingLink:
 
     def attempt(self, operation: Callable[[UsbLink], _Result]) -> _Result:
         """Carry out an operation; after any exception the next one begins with a reset."""
-        if self._closed:
-            raise DeviceLostError("this ProgramRunner is closed")
+        if self._ended:
+            raise DeviceLostError(self._ended)
         link = self._link or self._keep(self._connector.reconnect(self._failed))
         self.doing = "accessing registers"
         try:
@@ -69,11 +75,19 @@ class ResettingLink:
         why = f"; the virtual stick hangs: {reason}" if reason else ""
         return TransferTimeoutError(f"no answer within {self._timeout:g} s {self.doing}; {where}{why}")
 
+    def disown(self) -> None:
+        """Leave the stick to the process that this one was forked from; see StickHolder."""
+        self.lock = threading.RLock()
+        self._ended = f"this ProgramRunner {NOT_OURS}"
+        for link in (self._link, self._failed):
+            if link is not None:
+                link.disown()
+
     def close(self) -> None:
         """Reset the stick, see that it comes up, put it to sleep; harmless when called again."""
-        if self._closed:
+        if self._ended:
             return
-        self._closed = True
+        self._ended = "this ProgramRunner is closed"
         used, self._link = self._link or self._failed, None
         try:
             link = self._connector.reconnect(used)

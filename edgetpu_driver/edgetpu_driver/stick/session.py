@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 
+from edgetpu_driver.stick.forked_processes import disown_when_forked
 from edgetpu_driver.stick.link_recovery import ResilientLink
 from edgetpu_driver.stick.parameter_memory import ParameterMemory
 from edgetpu_driver.usb.connector import StickConnector
@@ -23,7 +22,7 @@ class StickSession:
         self.simulated_clock = connector.simulated_clock
         """The clock of a virtual stick; None for a real one."""
         self.inferences = 0
-        _sessions.add(self)
+        disown_when_forked(self)
 
     def close(self) -> None:
         """Halt the chip, put it to sleep, release it; harmless when called again."""
@@ -31,21 +30,6 @@ class StickSession:
             self.link.close()
 
     def disown(self) -> None:
-        """Leave the stick to the process that this one was forked from; every further call is refused.
-
-        The lock may be held by a thread that exists in the other process only, so there is a new one.
-        """
+        """Leave the stick to the process that this one was forked from; see StickHolder."""
         self.lock = threading.RLock()
         self.link.disown()
-
-
-_sessions: weakref.WeakSet[StickSession] = weakref.WeakSet()
-"""All sessions of this process."""
-
-
-def _disown_all() -> None:
-    for session in list(_sessions):
-        session.disown()
-
-
-os.register_at_fork(after_in_child=_disown_all)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from edgetpu_driver.errors import InputError
 from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register
 
@@ -32,6 +33,15 @@ _FIELDS = {
     ClockPreset.HIGH: (1, 1, 0),
     ClockPreset.MAX: (0, 0, 0),
 }
+
+
+def clock_preset(preset: ClockPreset | str) -> ClockPreset:
+    """The preset of that name; InputError if there is none."""
+    try:
+        return ClockPreset(preset)
+    except ValueError:
+        names = ", ".join(each.value for each in ClockPreset)
+        raise InputError(f"expected a clock preset of {names}; got {preset}") from None
 
 
 def set_clock(link: UsbLink, preset: ClockPreset) -> None:

@@ -19,7 +19,7 @@ from edgetpu_driver.errors import (
     TransferError,
 )
 from edgetpu_driver.usb.bringup import bring_up
-from edgetpu_driver.usb.chip_clock import ClockPreset
+from edgetpu_driver.usb.chip_clock import ClockPreset, clock_preset
 from edgetpu_driver.usb.discovery import UsbStick, find_at, find_sticks, wait_at
 from edgetpu_driver.usb.firmware import FirmwareImage, firmware_image, load_firmware
 from edgetpu_driver.usb.link import Traffic, UsbLink
@@ -58,12 +58,12 @@ class StickConnector:
         serial: str | None = None,
         bus_path: str | None = None,
         firmware: str | Path | FirmwareImage | None = None,
-        preset: ClockPreset = ClockPreset.HIGH,
+        preset: ClockPreset | str = ClockPreset.HIGH,
         on_phase: OnPhase | None = None,
     ) -> None:
         self.serial = serial
         self.bus_path = bus_path
-        self.preset = preset
+        self.preset = clock_preset(preset)
         self.traffic = Traffic()
         self._backend = backend
         self._firmware = firmware
@@ -181,7 +181,7 @@ class StickConnector:
         """Whether the stick has the requested serial number; closes the link if reading it fails."""
         try:
             return not self.serial or link.serial_number() == self.serial
-        except DeviceError:
+        except BaseException:
             link.close()
             raise
 

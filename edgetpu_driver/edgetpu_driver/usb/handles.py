@@ -28,14 +28,18 @@ _left_open: weakref.WeakKeyDictionary[Any, list[_OpenHandle]] = weakref.WeakKeyD
 
 
 def close_handle(backend: Any, handle: Any, interface: int, bus_path: str) -> None:
-    """Release the interface and close the handle; a failed close is retried, then deferred. Never raises."""
+    """Release the interface and close the handle; a failed close is retried, then deferred.
+
+    Raises nothing but what interrupts it, such as Ctrl-C.
+    """
     # Closing releases the interface as well, so one attempt to release it is enough.
     try:
         backend.release_interface(handle, interface)
     except Exception as error:
         _log.debug("releasing the stick at %s: %s: %s", bus_path, type(error).__name__, error)
-    if not _closed(backend, handle, bus_path):
-        _left_open.setdefault(backend, []).append(_OpenHandle(handle, bus_path, os.getpid()))
+    finally:  # also after Ctrl-C
+        if not _closed(backend, handle, bus_path):
+            _left_open.setdefault(backend, []).append(_OpenHandle(handle, bus_path, os.getpid()))
 
 
 def close_left_open(backend: Any) -> None:

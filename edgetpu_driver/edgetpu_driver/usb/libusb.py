@@ -30,7 +30,7 @@ __all__ = ["USBError", "default_backend", "typed_error"]
 
 _HINTS: dict[type[DeviceError], str] = {
     DeviceAccessError: "install the udev rule 60-edgetpu.rules of edgetpu_driver and plug the stick in again",
-    DeviceBusyError: "another process is using the stick; stop it or select another stick",
+    DeviceBusyError: "another process, or an open EdgeTpu of this one, has it: close that or select another",
 }
 _HELD_HERE = "this process could not close the stick after a fault and still holds it; plug it in again"
 _IN_TRANSFER: dict[int | None, str] = {

@@ -80,11 +80,7 @@ _SETTINGS = (
         1e6,
         read_only=False,
     ),
-    Setting(
-        "target_type",
-        "std_msgs/msg/Float32MultiArray",
-        "Type of the messages on target.",
-    ),
+    Setting("target_type", "std_msgs/msg/Float32MultiArray", "Type of the messages on target."),
     Setting("target_fields", "data", "Fields of these messages to read, as in input_fields."),
     directory_setting("readouts"),
     Setting("readout", "", "Name of a saved readout to start with. Empty: none."),
@@ -205,6 +201,7 @@ class ReservoirNode(MatrixNode):
         if self.client is not None and self.client.effective.size:
             self._network.bind(self.client.effective)
         self._readout, self._signal_scale = None, SignalScale()
+        self._recent.clear()
         self._reset()
 
     def _on_target(self, header: Header, target: NDArray[np.float64]) -> None:
@@ -295,7 +292,7 @@ class ReservoirNode(MatrixNode):
         """Add a state and its target to the training samples, once both are known."""
         if step.features is None or step.target is None or step.number <= self.values["washout"]:
             return
-        if self._readout is None or len(step.target) != self._readout.outputs:
+        if self._readout is None or (len(step.target) != self._readout.outputs and not self._is_trained):
             self._readout = RidgeReadout(len(step.features), len(step.target))
         try:
             self._readout.add(step.features, step.target)
@@ -389,6 +386,9 @@ class ReservoirNode(MatrixNode):
             raise ArchiveError(
                 f"{path.name}: expected a readout of {self._network.inputs} inputs; got one of {inputs}"
             )
+        if self.values["horizon"] and readout.outputs != inputs:
+            reason = f"expected {inputs} outputs, as it forecasts the input; got {readout.outputs}"
+            raise ArchiveError(f"{path.name}: {reason}")
         confidence = arrays["confidence"]
         if confidence.shape or confidence.dtype.kind != "f":
             raise ArchiveError(f"{path.name}: expected confidence as one number; got {confidence.dtype}")

@@ -148,7 +148,7 @@ class PlaceDatabase:
             raise ArchiveError(f"{path.name}: expected strings and float embeddings [entries, dimension]")
         if labels.shape != embeddings.shape[:1]:
             raise ArchiveError(f"{path.name}: {labels.size} labels for {len(embeddings)} embeddings")
-        database = cls(embeddings.shape[1], capacity)
+        database = cls(capacity=capacity)
         try:
             for label, embedding in zip(labels.tolist(), embeddings, strict=True):
                 database.add(label, embedding)

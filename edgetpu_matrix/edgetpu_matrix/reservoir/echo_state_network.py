@@ -77,6 +77,13 @@ class EchoStateNetwork:
             raise InputError(
                 f"expected 0 < leak <= 1 and a spectral radius > 0; got {leak} and {spectral_radius}"
             )
+        if not np.isfinite((spectral_radius, input_scaling, bias)).all():
+            raise InputError(
+                "expected a finite spectral radius, input scaling and bias; "
+                f"got {spectral_radius}, {input_scaling} and {bias}"
+            )
+        if seed < 0:
+            raise InputError(f"expected a seed of 0 or more; got {seed}")
         if activation not in ACTIVATIONS:
             raise InputError(f"expected an activation of {', '.join(ACTIVATIONS)}; got '{activation}'")
         if activation != "tanh" and spectral_radius >= 1:

@@ -152,8 +152,8 @@ class RidgeReadout:
                     f"expected {name} as finite numbers {list(shape)}; got {array.dtype}{list(array.shape)}"
                 )
         samples = int(arrays["samples"])
-        if not 0 < samples < MOST_SAMPLES:
-            raise ArchiveError(f"expected 1 to {MOST_SAMPLES} samples; got {samples}")
+        if not 0 <= samples < MOST_SAMPLES:
+            raise ArchiveError(f"expected 0 to {MOST_SAMPLES - 1} samples; got {samples}")
         readout = cls(features, outputs)
         readout.weights = weights.astype(np.float64)
         readout._gram = arrays["gram"].astype(np.float64)

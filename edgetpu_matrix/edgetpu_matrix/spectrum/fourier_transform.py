@@ -45,8 +45,8 @@ class AmplitudeSpectrum:
     frequency_step: float
     """Hz between neighbouring amplitudes."""
     sigma: float
-    """One standard deviation of an amplitude, over all bins, from rounding to eight bits. Of a signal that is
-    periodic within the block most of the error is in few bins."""
+    """One standard deviation of an amplitude, over all bins, from rounding to eight bits and to float64. Of a
+    signal that is periodic within the block most of the error is in few bins."""
     peak_frequency: float
     """Frequency of the strongest line above 0 Hz, Hz, interpolated between bins by a parabola."""
     peak_amplitude: float
@@ -105,7 +105,9 @@ class SpectrumTransform:
         amplitudes = np.abs(spectrum) * self._factors
         amplitudes[0] = abs(float(samples.mean()))
         rounding = np.mean(product.errors.sigma**2) + np.dot(lost, lost) / 2
-        sigma = float(np.sqrt(rounding)) * float(self._factors[1])
+        # The mean and interpolated samples are rounded as well, so that a constant signal is not constant.
+        resolution = float(np.abs(samples).max()) * np.finfo(np.float64).eps
+        sigma = float(np.hypot(np.sqrt(rounding) * self._factors[1], resolution))
         step = sample_rate / self.length
         return AmplitudeSpectrum(
             amplitudes, step, sigma, step * (peak + self._offset(amplitudes, peak)), float(amplitudes[peak])

@@ -81,14 +81,16 @@ class SampleBlocks:
 
         A stamp that goes back restarts the stream, and so do missing samples where the rate is measured:
         stamps that are late and not made up for by those that follow. Raises InputError for another shape,
-        NaN and values above LARGEST, and where the rate is measured for several samples with one stamp and
-        for stamps that do not advance.
+        for NaN, values above LARGEST and infinite stamps, and where the rate is measured for several samples
+        with one stamp and for stamps that do not advance.
         """
         values = real_array(samples, "samples").astype(np.float64, copy=False)
         if values.ndim != 1:
             raise InputError(f"expected samples [n]; got shape {list(values.shape)}")
         if not (np.abs(values) <= LARGEST).all():
             raise InputError(f"expected samples of at most {LARGEST:.1g}; got {values[:4]}")
+        if not np.isfinite(stamp):
+            raise InputError(f"expected a finite stamp; got {stamp}")
         if not self.sample_rate and values.size != 1:
             raise InputError(
                 f"expected a sample rate for messages of {values.size} samples, which have one stamp"

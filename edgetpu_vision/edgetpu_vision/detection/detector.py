@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_driver.weights.real_arrays import real_array
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm
-from edgetpu_vision.class_selection import check_max_results, selected_classes
+from edgetpu_vision.class_selection import check_max_results, check_share, selected_classes
 from edgetpu_vision.detection.detections import Detection, Detections
 from edgetpu_vision.detection.head_recognition import check_head_name, recognise_head
 from edgetpu_vision.detection.non_maximum_suppression import Candidates
@@ -39,7 +41,7 @@ class Detector(VisionAlgorithm[Detections]):
         iou_threshold: float | None = None,
         head: str = "",
         boxes_output: str = "",
-        anchors: NDArray[np.float32] | None = None,
+        anchors: ArrayLike | None = None,
         **options: Any,
     ) -> None:
         """Prepare for a model; see VisionAlgorithm for the other options and what is raised.
@@ -49,15 +51,17 @@ class Detector(VisionAlgorithm[Detections]):
         like it; "" to recognise it. anchors: those of an SSD, float32[n, 4]: y, x, height and
         width as parts of the image; or of a YOLOv5, float32[grids, anchors of a cell, 2]: width and height in
         px of the input; None for those that the files give, or that the published models have. InputError
-        unless max_results is 1 or more.
+        unless max_results is 1 or more, iou_threshold from 0 to 1, and anchors are finite.
         """
         check_max_results(max_results)
+        if iou_threshold is not None:
+            check_share("iou_threshold", iou_threshold)
         self.max_results = max_results
         self.iou_threshold = iou_threshold
         self._wanted = classes
         self._head_name = check_head_name(head)
         self._boxes_output = boxes_output
-        self._anchors = anchors
+        self._anchors = None if anchors is None else _finite(anchors)
         super().__init__(model, min_confidence=min_confidence, **options)
 
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
@@ -113,3 +117,11 @@ class Detector(VisionAlgorithm[Detections]):
                 label = labels.name(class_id) if labels is not None else ""
                 detections[number] = Detection(class_id, label, score, x_min, y_min, x_max, y_max, box)
         return detections
+
+
+def _finite(anchors: ArrayLike) -> NDArray[np.float32]:
+    """Anchors as float32; InputError unless they are finite numbers."""
+    found: NDArray[np.float32] = real_array(anchors, "anchors").astype(np.float32)
+    if not np.isfinite(found).all():
+        raise InputError("expected anchors of finite numbers; got NaN or infinity")
+    return found

@@ -129,7 +129,8 @@ class PostProcessHead(Head):
 
 
 def _like_scores(values: NDArray[np.float32]) -> tuple[bool, bool, bool]:
-    """How much values look like scores rather than like classes, for comparison."""
+    """How much values look like scores rather than like classes, for comparison; NaN is ignored."""
+    values = values[np.isfinite(values)]
     within = bool(np.all((values >= 0) & (values <= 1)))
     broken = bool(np.any(values != np.rint(values)))
     descending = bool(np.all(np.diff(values.reshape(-1)) <= 0))

@@ -16,6 +16,7 @@ from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, make_plan
 from edgetpu_vision.algorithm import ImageLike, ModelLike
+from edgetpu_vision.class_selection import check_share
 from edgetpu_vision.classification.classifications import Classification, Classifications
 from edgetpu_vision.embedding.embedder import Embedder
 from edgetpu_vision.learning.dense_head import HEADROOM, head_size
@@ -52,10 +53,12 @@ class Learner:
         model, whose weights it sets; None: the suite's own, on the CPU. method: "regression" or
         "imprinting". max_results, min_confidence: of the classes in a result. capacity: most examples.
 
-        Raises InputError for another method, and what Embedder and DenseModel.of_engine raise.
+        Raises InputError for another method and a min_confidence that is not from 0 to 1, and what Embedder
+        and DenseModel.of_engine raise.
         """
         if method not in METHODS:
             raise InputError(f"expected a method of {', '.join(METHODS)}; got '{method}'")
+        check_share("min_confidence", min_confidence)
         self._embedder = Embedder(model, **options)
         engine = head or _cpu_engine(head_size(self._embedder.size))
         self._dense = DenseModel.of_engine(engine)
@@ -88,6 +91,8 @@ class Learner:
         replace: forget what the class was taught before. Raises as TaughtExamples.add, `embed` and `train`;
         nothing has changed then, unless the device has failed.
         """
+        if isinstance(images, np.ndarray) and (images.ndim < 3 or images.shape[2:] == (3,)):
+            raise InputError(f"expected a list of images; got one of shape {list(images.shape)}")
         self._learn(label, [self.embed(image) for image in images], replace)
 
     def learn_folder(self, label: str, folder: str | Path, *, replace: bool = False) -> int:

@@ -69,9 +69,11 @@ class TaughtExamples:
         """Add embeddings, float [dimension] each, to the class of that label, which may be new.
 
         replace: forget the examples that the class has had. After an error nothing has changed. Raises
-        InputError for an invalid label or embedding, and where there would be more than `capacity`.
+        InputError for an invalid label or embedding, for none, and where there would be more than `capacity`.
         """
         check_class(label)
+        if not len(embeddings):
+            raise InputError("expected one example or more; got none")
         forgotten = self._labels.count(label) if replace else 0
         if len(self) - forgotten + len(embeddings) > self.capacity:
             raise InputError(f"expected at most {self.capacity} examples of all classes; forget some first")

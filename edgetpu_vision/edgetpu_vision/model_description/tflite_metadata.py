@@ -11,10 +11,11 @@ import ast
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from edgetpu_driver.tflite.checks.file_checks import MODEL
 from edgetpu_vision.labels.label_text import parse_labels
 from edgetpu_vision.labels.labels import Labels
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
+
+_Value = TypeVar("_Value")
 
 _NAME = "TFLITE_METADATA"
 _IDENTIFIER = b"M001"
@@ -72,17 +75,29 @@ def read_metadata(data: bytes) -> TfliteMetadata:
     """Read the metadata of a .tflite file; absent and damaged parts are left out."""
     files = _associated_files(data)
     exporter = _exporter_description(files)
+    absent: tuple[list[Table], list[Table]] = [], []
+    inputs, outputs = _readable(partial(_tensors, data), absent)
+    return TfliteMetadata(
+        tuple(_readable(partial(_normalisation, each), None) for each in inputs),
+        tuple(_readable(partial(each.string, "name"), "") for each in outputs),
+        _readable(partial(_labels, outputs, files), None) or _exporter_labels(exporter),
+        exporter,
+    )
+
+
+def _readable(read: Callable[[], _Value], absent: _Value) -> _Value:
+    """What a function reads, or `absent` if that is damaged: a model runs without it."""
     try:
-        root = _metadata_table(data)
-        graphs = root.tables("subgraphs", _SUBGRAPH) if root is not None else []
-        inputs = graphs[0].tables("inputs", _TENSOR) if graphs else []
-        outputs = graphs[0].tables("outputs", _TENSOR) if graphs else []
-        normalisations = tuple(_normalisation(each) for each in inputs)
-        names = tuple(each.string("name") for each in outputs)
-        labels = _labels(outputs, files)
-    except EdgeTpuError:  # a model runs without metadata
-        normalisations, names, labels = (), (), None
-    return TfliteMetadata(normalisations, names, labels or _exporter_labels(exporter), exporter)
+        return read()
+    except EdgeTpuError:
+        return absent
+
+
+def _tensors(data: bytes) -> tuple[list[Table], list[Table]]:
+    """The descriptions of inputs and outputs."""
+    root = _metadata_table(data)
+    graphs = root.tables("subgraphs", _SUBGRAPH) if root is not None else []
+    return (graphs[0].tables("inputs", _TENSOR), graphs[0].tables("outputs", _TENSOR)) if graphs else ([], [])
 
 
 def _metadata_table(data: bytes) -> Table | None:

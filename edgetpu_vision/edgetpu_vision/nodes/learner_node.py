@@ -82,7 +82,7 @@ class _Lesson:
     request: Learn.Request
     respond: Respond
     until: float
-    """Steady time at which it ends without another image."""
+    """Steady time at which it ends without another image, also one for a lesson before it."""
     vectors: list[NDArray[np.float32]] = field(default_factory=list)
 
 
@@ -259,7 +259,8 @@ class LearnerNode(VisionNode):
         """Give the embedding of an image to the lesson that waits for one."""
         lesson = self._lessons[0]
         lesson.vectors.append(vector)
-        lesson.until = time.monotonic() + PATIENCE
+        for each in self._lessons:  # also those whose turn has not come
+            each.until = time.monotonic() + PATIENCE
         if len(lesson.vectors) >= max(1, lesson.request.images):
             self._lessons.popleft()
             self._end_lesson(lesson.request, lesson.respond, lesson.vectors)

@@ -92,7 +92,7 @@ class PixelScaling:
         table = None if levels is None else _table(spec, levels)
         self._line = None if levels is None or table is None else _line(spec, levels)
         self._table = table if self._line is None else None
-        self.spare_rows = 1 if self._line is not None else 0
+        self.spare_rows = 2 if self._line is not None else 0
         """Rows that `apply` needs at the end of both arrays, which it fills with anything."""
         self.in_place = self._table is None and spec.dtype.itemsize == 1
         """Whether pixels are converted where they are: to uint8 or int8, without a table."""
@@ -111,7 +111,7 @@ class PixelScaling:
             # OpenCV's only function that converts in one pass. It takes the line from the least and greatest
             # level, so that black and white have to be there; from the greatest alone, which takes less time,
             # if black is 0.
-            pixels[-1], pixels[-1, 0, 0] = 0, _LEVELS - 1
+            pixels[-2], pixels[-1] = 0, _LEVELS - 1
             black, white = self._line
             if black == 0:
                 cv2.normalize(pixels, result, white, 0, cv2.NORM_INF, _DEPTHS[self.dtype])
@@ -126,7 +126,7 @@ class PixelScaling:
 
     def of_level(self, level: int, channels: int) -> NDArray[Any]:
         """The values of one grey level, [channels]."""
-        pixels = np.full((1 + self.spare_rows, 2, channels), level, np.uint8)
+        pixels = np.full((1 + self.spare_rows, 1, channels), level, np.uint8)
         result = pixels.view(self.dtype) if self.in_place else np.empty(pixels.shape, self.dtype)
         self.apply(pixels, pixels if self.flips else result)
         converted: NDArray[Any] = result[0, 0]
@@ -134,10 +134,12 @@ class PixelScaling:
 
 
 def covers(spec: TensorSpec, normalisation: Normalisation) -> bool:
-    """Whether an input can hold what a normalisation makes of most grey levels.
+    """Whether an input [1, height, width, channels] can hold what a normalisation makes of most grey levels.
 
     Metadata of quantised models often give a normalisation that is meant for the same model in float.
     """
+    if len(normalisation.mean) not in (1, spec.shape[-1]):
+        return False
     if spec.dtype == np.float32 or not spec.scale > 0:
         return spec.dtype == np.float32
     levels = np.array([0.0, _LEVELS - 1])[:, None]
