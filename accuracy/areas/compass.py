@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accuracy.areas.flow import GABOR
+from accuracy.baseline_compass import lucas_kanade
 from accuracy.conditions import (
     compass_disturbances,
     compass_drives,
@@ -22,7 +23,6 @@ from accuracy.conditions import (
 )
 from accuracy.engines import open_engine
 from accuracy.exact_features import ExactFeatures
-from accuracy.plain_compass import lucas_kanade
 from accuracy.scenes.compass_scenes import SETTLED
 from accuracy.scenes.panoramas import (
     PANORAMAS,

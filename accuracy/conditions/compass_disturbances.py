@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.plain_compass import lucas_kanade
+from accuracy.baseline_compass import lucas_kanade
 from accuracy.scenes import photographs
 from accuracy.scenes.compass_scenes import Clip, Crossing, HardTurn, static_camera
 from accuracy.scenes.panoramas import PHOTOGRAPHS, available

@@ -1,4 +1,4 @@
-"""What a user would write with OpenCV to know how far a camera has turned: the median turn of what moves."""
+"""Baseline of the compass, as a user would write it with OpenCV: the median turn of what moves."""
 
 from __future__ import annotations
 
