@@ -25,7 +25,7 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from std_srvs.srv import Trigger
 
 from demo.bag.image_bag import ImageBag
-from edgetpu_dashboard.live.bag import MISSING, BagError, BagProgress
+from edgetpu_dashboard.live.bag_writer import MISSING, BagError, BagProgress
 from edgetpu_dashboard.live.pictures import CAMERA_VIEW
 from edgetpu_dashboard.nodes.bag_recorder import BagRecorder
 from edgetpu_dashboard.nodes.dashboard_node import ros_arguments, sibling_enclave

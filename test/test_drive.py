@@ -37,7 +37,7 @@ from edgetpu_control.velocity import VelocityLimits
 from edgetpu_control.visual_servo import ServoGains, Target, VisualServo
 from edgetpu_msgs.msg import Heading, TimeToContact
 from measured_figures.row import Row
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 

@@ -10,7 +10,7 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
-from edgetpu_dashboard.live.curves import ResultLog
+from edgetpu_dashboard.live.result_log import ResultLog
 from edgetpu_dashboard.live.signals import new_log, numbers_of, stamp_of
 from edgetpu_driver.node_kit.messages.message_types import message_type
 from edgetpu_driver.node_kit.printable_text import one_line
