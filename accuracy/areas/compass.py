@@ -38,7 +38,7 @@ from accuracy.scenes.panoramas import (
 )
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_perception.graphs import flow_and_compass_features as features
-from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.pinhole import Pinhole
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from measured_figures.row import Row
 from testdata import GOLDEN

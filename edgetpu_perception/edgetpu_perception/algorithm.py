@@ -16,7 +16,7 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import families as models
-from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.pinhole import Pinhole
 
 ImageLike = NDArray[np.uint8] | CameraImage
 """uint8 [H, W] or [H, W, 3] RGB; a CameraImage if several algorithms get the same image."""

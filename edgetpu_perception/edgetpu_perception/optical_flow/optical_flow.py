@@ -15,7 +15,6 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.graphs import flow_and_compass_features as features
-from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures, flow_features
 from edgetpu_perception.optical_flow.shift_registration import (
     Registration,
@@ -23,6 +22,7 @@ from edgetpu_perception.optical_flow.shift_registration import (
     ShiftScores,
     Texture,
 )
+from edgetpu_perception.pinhole import Pinhole
 
 MAX_SHIFT_SHARE = 9 / 32
 """Largest reported shift along an axis, as a share of the image.

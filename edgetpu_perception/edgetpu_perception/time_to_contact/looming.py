@@ -14,7 +14,7 @@ from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
 from edgetpu_perception.graphs import looming_slopes as graph
-from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.pinhole import Pinhole
 from edgetpu_perception.time_to_contact.homography_alignment import Grid
 from edgetpu_perception.time_to_contact.surface import APPROACH_SIGMAS, STEADY_FRAMES, Surface
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
