@@ -26,7 +26,7 @@ from std_srvs.srv import Trigger
 
 from demo.bag.image_bag import ImageBag
 from edgetpu_dashboard.live.bag_writer import MISSING, BagError, BagProgress
-from edgetpu_dashboard.live.pictures import CAMERA_VIEW
+from edgetpu_dashboard.live.picture_encoding import CAMERA_VIEW
 from edgetpu_dashboard.nodes.bag_recorder import BagRecorder
 from edgetpu_dashboard.nodes.dashboard_node import ros_arguments, sibling_enclave
 from edgetpu_dashboard.nodes.graph_calls import GraphCalls, RefusedError, ShownParameter

@@ -21,7 +21,8 @@ from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
 from edgetpu_dashboard.live.parameter_texts import Value, value_of
-from edgetpu_dashboard.live.pictures import Pixels, error_picture, is_grey, spot_weights
+from edgetpu_dashboard.live.picture_encoding import Pixels, error_picture
+from edgetpu_dashboard.live.picture_selection import is_grey, spot_weights
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import user_path

@@ -17,7 +17,7 @@ from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
 from edgetpu_dashboard.live.newest_pictures import OverlayTap
-from edgetpu_dashboard.live.pictures import CAMERA_VIEW
+from edgetpu_dashboard.live.picture_encoding import CAMERA_VIEW
 from edgetpu_dashboard.live.readings import Reading
 from edgetpu_dashboard.live.result_log import ResultLog
 from edgetpu_dashboard.live.signals import SIGNAL_TYPES, Signal

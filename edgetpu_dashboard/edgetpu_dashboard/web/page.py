@@ -10,7 +10,8 @@ from typing import Any
 
 from nicegui import ui
 
-from edgetpu_dashboard.live.pictures import CAMERA_VIEW, Pixels, box_of, color_at
+from edgetpu_dashboard.live.picture_encoding import CAMERA_VIEW, Pixels
+from edgetpu_dashboard.live.picture_selection import box_of, color_at
 from edgetpu_dashboard.web.bag_control import bag_control
 from edgetpu_dashboard.web.driver_panel import driver_panel, models_panel
 from edgetpu_dashboard.web.error_notice import errors_shown

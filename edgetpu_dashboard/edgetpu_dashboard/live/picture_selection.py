@@ -1,17 +1,11 @@
-"""Pictures for the browser, reduced to the size in which it shows them, as JPEG or PNG."""
+"""Selections in a picture of the page: a dragged box in px, a clicked colour as weights of the spot tracker."""
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
-import numpy.typing as npt
 
+from edgetpu_dashboard.live.picture_encoding import Pixels
 from edgetpu_driver.errors import InputError
-
-Pixels = npt.NDArray[np.uint8]
-
-CAMERA_VIEW = "camera image"
-"""In place of a node's name: the camera's images."""
 
 GREY = 0.1
 """Difference of a colour's channels, as a share of the largest, up to which it is taken for grey. Chosen: a
@@ -20,19 +14,6 @@ white balance that is wrong by 10 % tints grey things as much."""
 DARK_LEVELS = 8
 """Difference of a colour's channels, of 255, that is taken for grey however dark it is. Chosen: the noise and
 the colour subsampling of a camera tint dark things by a few levels, which is a large share of them."""
-
-JPEG_QUALITY = 80
-"""JPEG quality at which block edges are hard to see; OpenCV's default, 95, needs three times the bytes."""
-
-
-def jpeg(picture: Pixels, widest: int = 0) -> bytes:
-    """Encode uint8 [H, W] or [H, W, 3] RGB, reduced to at most `widest` px of width; 0: not reduced."""
-    return _encoded(".jpg", _narrowed(picture, widest), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
-
-
-def png(picture: Pixels) -> bytes:
-    """Encode uint8 [H, W] or [H, W, 3] RGB without loss."""
-    return _encoded(".png", picture, [])
 
 
 def box_of(
@@ -73,37 +54,3 @@ def spot_weights(rgb: tuple[int, int, int]) -> list[float]:
         return [1.0, 1.0, 1.0]
     grey = sum(rgb) / 3
     return [value - grey for value in rgb]
-
-
-def error_picture(weights: npt.NDArray[np.float32], row_scales: npt.NDArray[np.float32]) -> Pixels:
-    """Draw the rounding of each weight: white none, blue down, red up by half a step.
-
-    weights: [rows, columns]. row_scales: the step of each row, as the driver answers.
-    """
-    steps = weights / np.where(row_scales > 0, row_scales, 1.0)[:, None]
-    off = np.clip(2.0 * (np.rint(steps) - steps), -1.0, 1.0)
-    clipped = np.abs(steps) > 128
-    strength = np.abs(off)[..., None]
-    tint = np.where(off[..., None] > 0, np.array([214.0, 39.0, 40.0]), np.array([31.0, 119.0, 180.0]))
-    picture = 255.0 * (1 - strength) + tint * strength
-    picture[clipped] = (0.0, 0.0, 0.0)
-    return np.asarray(np.rint(picture), np.uint8)
-
-
-def _narrowed(picture: Pixels, widest: int) -> Pixels:
-    height, width = picture.shape[:2]
-    if not widest or width <= widest:
-        return picture
-    size = widest, max(1, round(height * widest / width))
-    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
-
-
-def _encoded(kind: str, picture: Pixels, options: list[int]) -> bytes:
-    pixels = picture if picture.ndim == 2 else cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
-    try:
-        done, data = cv2.imencode(kind, pixels, options)
-    except cv2.error:
-        done = False
-    if not done:  # a JPEG has at most 65535 rows
-        raise InputError(f"expected a picture; OpenCV cannot encode one of {picture.shape}")
-    return bytes(data)
