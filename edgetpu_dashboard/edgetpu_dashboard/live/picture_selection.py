@@ -1,4 +1,4 @@
-"""Selections in a picture of the page: a dragged box in px, a clicked colour as weights of the spot tracker."""
+"""Selections in a picture: a dragged box in px, and a clicked colour as weights of the spot tracker."""
 
 from __future__ import annotations
 
