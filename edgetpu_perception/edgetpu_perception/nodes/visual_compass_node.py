@@ -73,13 +73,13 @@ class VisualCompassNode(PerceptionNode):
         self.start(self._compass)
 
     def measuring_problems(self) -> list[str]:
-        """Return that there is no camera calibration, if so."""
+        """Return a problem if there is no camera calibration."""
         if self._compass.camera is not None:
             return []
         return ["no usable camera_info, which the heading needs; set horizontal_fov if the camera has none"]
 
     def publish(self, header: Header, result: HeadingResult) -> None:
-        """Publish the result on ~/heading and, when it is valid and has readers, on ~/twist."""
+        """Publish the result on ~/heading and, if it is valid and there are subscribers, on ~/twist."""
         if result.reference_stamp == seconds_of(header):
             self._reference_stamp = header.stamp
         self._heading.publish(

@@ -166,7 +166,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         *,
         view: Pixels | None = None,
     ) -> TemplateOutcome:
-        """Track another pattern, if it can be told from other things; else nothing changes.
+        """Track another pattern if it can be distinguished from other objects; otherwise nothing changes.
 
         `patch`: uint8 [h, w] or [h, w, 3] RGB, cut out of an image like those to come. `mask`: [h, w],
         non-zero where the patch counts. `view`: the image it was cut out of, by default the tracker's last

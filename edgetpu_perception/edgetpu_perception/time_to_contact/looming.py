@@ -62,12 +62,12 @@ Rows: looming, object before a background, inside one sigma.
 MIN_GROWTH = 0.12
 """Relative growth that must have been followed before a surface is claimed to approach.
 
-What sways grows for a moment, too. Rows: looming, leaves, no approach claimed.
+Swaying objects grow for a moment, too. Rows: looming, leaves, no approach claimed.
 """
 
 MAX_UNEXPLAINED = 0.5
 """Share of the image that moves as no surface does, up to which a claim begins: beyond it what seems to be a
-surface may be parts of many things. What was claimed before may fill the image and hide all else.
+surface may be parts of many objects. What was claimed before may fill the image and hide all else.
 
 Derived: half of the image. Rows: looming, leaves, no approach claimed.
 """
@@ -114,8 +114,9 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
 
     The whole image is compared with one of up to a second ago. Up to two surfaces are followed; the result
     belongs to the one with the soonest contact. Rotation of the camera, motion to the side, slant of the
-    surface and changes of brightness are told from growth. `region` may move with a target from image to
-    image. If inference runs elsewhere, use `bind`, `preprocess` and `postprocess` instead of `update`.
+    surface and changes of brightness are distinguished from growth. `region` may move with a target from
+    image to image. If inference runs elsewhere, use `bind`, `preprocess` and `postprocess` instead of
+    `update`.
     """
 
     def __init__(
@@ -237,7 +238,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         )
 
     def _part_of(self, frame: Frame, surface: Surface) -> Region:
-        """The part of the image, px, that a surface takes."""
+        """The part of the image, px, that a surface occupies."""
         assert self._input is not None
         assert self._slopes is not None
         layout, part = self._slopes.layout, frame.region

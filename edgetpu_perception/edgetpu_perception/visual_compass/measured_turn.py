@@ -36,13 +36,13 @@ from edgetpu_perception.visual_compass.rotations import (
 )
 
 MAX_DIFFERENCE_CELLS = 0.5
-"""Largest difference of both measurements, cells: beyond it one of them follows what moves by itself.
+"""Largest difference of both measurements, cells: beyond it one of them follows a moving object.
 
 Rows: compass, drone, yaw rate RMSE. Uncritical.
 """
 
 SURPRISING = 0.4
-"""Mean square of the differences over the one that noise explains, from which on near things are in view.
+"""Mean square of the differences over the one that noise explains, from which on near objects are in view.
 
 Up to 0.4 if the camera only turns, 0.5 to 1 if it drifts: both measurements share the noise of a view. Rows:
 compass, drone, yaw rate RMSE.
@@ -57,13 +57,13 @@ MEMORY = 0.05
 NEAR_VARIANCE_SHARE = 1.5
 """Variance of a turn over that of the differences, as far as noise does not explain them.
 
-Above 1, as what near things add to both measurements does not show in their difference. Rows: compass, drone,
-yaw rates within one sigma.
+Above 1, as the contribution of near objects to both measurements does not show in their difference. Rows:
+compass, drone, yaw rates within one sigma.
 """
 
 
 _NO_COVARIANCE = np.zeros((3, 3))
-"""Of a turn in a scene without near things."""
+"""Of a turn in a scene without near objects."""
 
 
 @dataclass(frozen=True)

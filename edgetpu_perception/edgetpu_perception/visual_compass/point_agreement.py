@@ -1,4 +1,4 @@
-"""Which points of a keyframe turn as most of the picture does, and which show what moves by itself.
+"""Which points of a keyframe turn like most of the picture, and which belong to moving objects.
 
 Points count by area: the contrast of each saturates at a multiple of the noise, so that a bright person does
 not outvote a dim wall.
@@ -59,7 +59,7 @@ MOVING_SHARE = 0.5
 """Share of the texture around a point that does not follow where something moves by itself. Derived: half."""
 
 MOVING_CELLS = 3
-"""Side of that surrounding, cells. Rows: compass, an object crosses, camera turning, ends within 1 deg."""
+"""Side of that neighbourhood, cells. Rows: compass, an object crosses, camera turning, ends within 1 deg."""
 
 MIN_STANDING_SHARE = 0.4
 """Smallest share of the points that are used if those that move by themselves are left out of a key.
