@@ -9,11 +9,11 @@ from edgetpu_driver.errors import InputError
 
 GREY = 0.1
 """Difference of a colour's channels, as a share of the largest, up to which it is taken for grey. Chosen: a
-white balance that is wrong by 10 % tints grey things as much."""
+white balance that is wrong by 10 % tints grey objects by as much."""
 
 DARK_LEVELS = 8
 """Difference of a colour's channels, of 255, that is taken for grey however dark it is. Chosen: the noise and
-the colour subsampling of a camera tint dark things by a few levels, which is a large share of them."""
+the colour subsampling of a camera tint dark objects by a few levels, a large share of their brightness."""
 
 
 def box_of(
@@ -41,7 +41,7 @@ def color_at(image: Pixels, column: float, row: float, radius: int = 3) -> tuple
 
 
 def is_grey(rgb: tuple[int, int, int]) -> bool:
-    """Whether a colour differs from grey no more than a white thing in light of another colour, or noise."""
+    """Whether a colour differs from grey no more than tinted light or noise explains."""
     return max(rgb) - min(rgb) <= max(GREY * max(rgb), DARK_LEVELS)
 
 

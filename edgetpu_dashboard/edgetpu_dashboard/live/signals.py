@@ -1,4 +1,4 @@
-"""Numbers of standard messages that nodes take and give, such as velocities, as rows for curves."""
+"""Numbers of standard messages that nodes receive and publish, such as velocities, as rows for curves."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class GraphView:
         )
 
     def _listen(self, running: Sequence[ViewedNode]) -> None:
-        """Find the numbers that the running nodes take and give, and subscribe to them."""
+        """Find the numbers that the running nodes receive and publish, and subscribe to them."""
         results = {
             f"{self.full_name(name)}/{viewed.result.topic}": name
             for name, viewed in self.nodes.items()

@@ -1,4 +1,4 @@
-"""Subscribes to the numbers that running nodes take and give beside their results."""
+"""Subscribes to the numbers that running nodes receive and publish besides their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgetpu_driver.node_kit.printable_text import one_line
 
 
 class SignalSubscriptions:
-    """One subscription for each topic, whichever nodes publish it or take it. For the executor's thread."""
+    """One subscription for each topic, whichever nodes use it. For the executor's thread."""
 
     def __init__(
         self, node: Node, add: Callable[[ResultLog, float, Mapping[str, float], float], None]

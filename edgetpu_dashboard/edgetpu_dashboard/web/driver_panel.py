@@ -21,7 +21,7 @@ from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.node_kit.node_table import nodes_of
 
 STATES = ("absent", "boot", "starting", "ready", "recovering", "failed", "closed", "inactive")
-"""Of DeviceStatus, by their numbers."""
+"""The states of DeviceStatus, by their numbers."""
 
 _MODELS_PERIOD = 3.0
 """Seconds between two requests for the loaded models."""
@@ -263,7 +263,7 @@ def _run_model(page: Any) -> None:
 
 
 async def _everything_typed() -> None:
-    """Wait for what was typed before an upload, which comes by a connection of its own and may be faster."""
+    """Wait for text typed before an upload, which uses a separate connection and may arrive earlier."""
     with contextlib.suppress(TimeoutError):
         await ui.run_javascript("0")
 

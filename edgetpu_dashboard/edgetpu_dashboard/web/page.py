@@ -22,15 +22,15 @@ from edgetpu_driver.errors import InputError
 _VERSION = 10
 """Version of the static files, so that no browser uses old ones."""
 _NODE_TABS, _GRAPH_TAB = ("parameters", "actions"), "driver"
-"""Panels of one node; the last is also in the overview."""
+"""The panels of one node, and the panel that is also in the overview."""
 _NODE_TAB = "actions"
-"""The one that comes with a node."""
+"""The panel that is opened with a node."""
 _FOLLOW_PERIOD = 0.5
 """Seconds between two checks whether the node runs and has a picture."""
 
 
 class Page:
-    """What one browser shows: a node, or the pictures of all of them."""
+    """The page in one browser, which shows one node or the pictures of all nodes."""
 
     def __init__(self, dashboard: Any) -> None:
         self.dashboard = dashboard
