@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 _unreleased: dict[object, weakref.finalize[Any, Any]] = {}
-"""What is released when the process ends, in the order of creation."""
+"""The objects to release when the process ends, in the order of creation."""
 
 
 class FinalRelease:

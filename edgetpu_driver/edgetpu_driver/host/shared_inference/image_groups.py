@@ -1,4 +1,4 @@
-"""Finds clients that ask for inferences on the same images, by the inputs of their requests."""
+"""Finds clients that request inferences on the same images, by the inputs of their requests."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ JOIN = 4
 equal by chance."""
 
 LEAVE = 8
-"""Images in succession that a client shares with no other of its group before it leaves.
+"""Successive images that a client shares with no other of its group before it leaves the group.
 
-Uncritical: computing a head that is not needed takes about a sixth of the time of an inference of its own.
+Uncritical: computing a head that is not needed takes about a sixth of the time of a separate inference.
 """
 
 SETTLE = 4
