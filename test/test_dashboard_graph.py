@@ -226,7 +226,7 @@ def test_a_request_without_an_answer_is_given_up(graph: Any, calls: GraphCalls) 
 
 
 def test_a_node_that_does_not_run_is_named(graph: Any, calls: GraphCalls) -> None:
-    with pytest.raises(UnavailableError, match="looming does not run"):
+    with pytest.raises(UnavailableError, match="looming is not running"):
         result_of(graph, calls.parameters("looming"))
 
 
@@ -246,7 +246,7 @@ def test_a_colour_is_set(graph: Any, view: GraphView, calls: GraphCalls) -> None
         "tracks the colour (200, 20, 20)"
     )
     assert result_of(graph, calls.set_color("spot_tracker", (255, 255, 255))) == (
-        "tracks what is bright, as (255, 255, 255) is grey"
+        "tracks brightness, as (255, 255, 255) is grey"
     )
 
 

@@ -26,7 +26,7 @@ class Restriction(Enum):
     NO_COMMAND = "no velocity is asked for"
     BLIND = "no valid time to contact"
     NO_ODOMETRY = "no odometry"
-    DISTANCE = "the distance to what lies ahead"
+    DISTANCE = "the distance to the obstacle ahead"
     APPROACHED = "something approaches"
     DETECTION = "a detected object is near"
 
@@ -77,7 +77,7 @@ class _Input(Enum):
 
     REQUEST = "a requested velocity"
     IMAGE = "a measured growth"
-    APPROACH = "a growth that a standing robot sees, of something that moves"
+    APPROACH = "growth seen by a robot at rest, of a moving object"
     DETECTION = "the height of the largest detected object"
     ODOMETRY = "a measured velocity"
 
@@ -172,7 +172,7 @@ class ContactGuard:
         self._latest[_Input.IMAGE] = stamp
         speed, sigma = self._motion.speed(stamp - MEASURED_OVER, stamp)
         self.distance.measure(contact, stamp, speed, sigma, self._motion.driven(stamp, now)[0])
-        # Growth that a standing robot sees comes from something that moves.
+        # Growth seen by a robot at rest comes from a moving object.
         if contact.approaching and speed < SLOWEST and self._contact_is_near(contact):
             self._latest[_Input.APPROACH] = stamp
         if contact.approaching and math.isfinite(self.distance.distance):

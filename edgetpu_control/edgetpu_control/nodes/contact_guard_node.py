@@ -208,5 +208,5 @@ class ContactGuardNode(ControlNode):
 
     def _release(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:  # noqa: ARG002
         self._guard.release()
-        response.success, response.message = True, "what lay ahead is forgotten"
+        response.success, response.message = True, "the obstacle ahead is forgotten"
         return response

@@ -22,7 +22,7 @@ def save_model(data: bytes, name: str, folder: Path) -> Path:
     if not _NAME.fullmatch(name):
         raise InputError(f"expected a name such as model.tflite; got '{name}'")
     if data[4:8] != b"TFL3":
-        raise InputError(f"expected a TensorFlow Lite model; {name} is none")
+        raise InputError(f"expected a TensorFlow Lite model; {name} is not one")
     try:
         write_file(folder / name, data)
     except OSError as error:

@@ -126,7 +126,7 @@ class GraphCalls:
                 break
             await asyncio.sleep(_POLL)
         else:
-            raise UnavailableError(f"{node} does not run: there is no {name}")
+            raise UnavailableError(f"{node} is not running: there is no {name}")
         done: Future[Any] = Future()
         pending: list[Any] = []
 
@@ -193,7 +193,7 @@ class GraphCalls:
     async def set_color(self, node: str, rgb: tuple[int, int, int]) -> str:
         """Let a spot tracker track a colour."""
         await self.ask(SetColor, node, "set_color", rgb=spot_weights(rgb))
-        return f"tracks what is bright, as {rgb} is grey" if is_grey(rgb) else f"tracks the colour {rgb}"
+        return f"tracks brightness, as {rgb} is grey" if is_grey(rgb) else f"tracks the colour {rgb}"
 
     async def set_template(self, node: str, view: Pixels, box: tuple[int, int, int, int]) -> str:
         """Let a pattern tracker look for a part of a picture: x, y, width and height, px."""

@@ -159,7 +159,7 @@ def node_title(page: Page) -> None:
     async def start() -> None:
         async with errors_shown():
             if page.view.nodes[page.node].running:
-                raise InputError(f"{page.node} runs already")
+                raise InputError(f"{page.node} is already running")
             page.dashboard.start_node(page.node)
             ui.notify(f"{page.node} starts", type="positive")
 
