@@ -1,4 +1,4 @@
-"""How the driver ends when its device hangs or its log has no place: in time, with a reason and a status."""
+"""How the driver ends when its device hangs or its log cannot be written: in time, with reason and status."""
 
 from __future__ import annotations
 

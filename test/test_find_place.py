@@ -1,4 +1,4 @@
-"""~/find_place while the driver is still starting: the answer waits for it, but not for ever."""
+"""~/find_place while the driver is still starting: the answer waits for it, but for a limited time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to the driver node for a model that it has yet to load, and whose parts nobody knows."""
+"""Requests to the driver node for a model that is not loaded yet and whose parts are unknown."""
 
 from __future__ import annotations
 

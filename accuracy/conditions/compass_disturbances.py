@@ -1,4 +1,4 @@
-"""Accuracy of the visual compass where something moves by itself, and in hard turns."""
+"""Accuracy of the visual compass where something moves independently, and in hard turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accuracy of the visual compass on a robot that drives through rooms to where its camera looks."""
+"""Accuracy of the visual compass on a robot that drives through rooms in the direction of its camera."""
 
 from __future__ import annotations
 

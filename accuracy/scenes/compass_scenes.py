@@ -1,4 +1,4 @@
-"""Sequences that disturb a compass: things that move by themselves, and hard turns, with known angles."""
+"""Sequences that disturb a compass: moving objects and hard turns, with known angles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves of the last minute, and the pace of a node."""
+"""Curves of the last minute, and the rate and latency of a node."""
 
 from __future__ import annotations
 

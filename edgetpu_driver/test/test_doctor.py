@@ -1,4 +1,4 @@
-"""`edgetpu doctor`: each cause of trouble is found, named, and answered with what mends it."""
+"""`edgetpu doctor`: each problem is found, named, and shown with its remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optical flow gives the motion of most of the picture, not of what moves by itself."""
+"""Optical flow gives the motion of most of the picture, not that of moving objects."""
 
 from __future__ import annotations
 
