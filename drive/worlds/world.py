@@ -231,7 +231,7 @@ class World:
 
 
 def renderer_problem() -> str:
-    """Return why nothing can be rendered here, with what mends it; empty if it can."""
+    """Return why nothing can be rendered here, with the remedy; empty if it can."""
     if problem:
         return problem
     try:
