@@ -23,7 +23,7 @@ class Restriction(Enum):
     """Why the guard returns a lower speed than the requested one."""
 
     NONE = "free"
-    NO_COMMAND = "no velocity is asked for"
+    NO_COMMAND = "no velocity is requested"
     BLIND = "no valid time to contact"
     NO_ODOMETRY = "no odometry"
     DISTANCE = "the distance to the obstacle ahead"

@@ -59,7 +59,7 @@ _GUARD_SETTINGS = (
     live(
         "contact_time",
         _DEFAULTS.contact_time,
-        "A standing robot does not start while something approaches that would touch it within this time, s.",
+        "A robot at rest does not start while something approaches that would touch it within this time, s.",
         0.0,
         60.0,
     ),

@@ -46,8 +46,8 @@ class VisualCompassNode(PerceptionNode):
         Setting(
             "looks_ahead",
             False,
-            "Whether the camera looks to where it moves, but for its tilt, as on most wheeled robots. The "
-            "way the picture grows then tells driving from turning.",
+            "Whether the camera looks in the direction of motion, except for its tilt, as on most wheeled "
+            "robots. The growth of the picture then distinguishes driving from turning.",
         ),
     )
     results = ResultTopic(
