@@ -138,7 +138,7 @@ def measure_blob(
     confidence *= ramp(solidity(blob, outline), *solid)
     x_offset, y_offset = outline.x - x, outline.y - y
     outline_offset = ramp(-math.hypot(x_offset, y_offset) / (1.0 + radius), *OUTLINE_OFFSET_RADII)
-    # What has a colour is a thing with shade; what is bright is a light, whose glow says where it is.
+    # A coloured spot is a shaded object; a bright one is a light, and its glow shows its position.
     if grey is None and outline_offset < 1.0 and has_steep_outline(evidence, blob, STEP_SHARE * contrast):
         spot = _by_outline(x + x_offset + blob.left, y + y_offset + blob.top, radius, confidence)
         offset_of_cells = 2.0 * HARD_EDGE_SIGMA / math.sqrt(radius)  # that of two sigma

@@ -151,7 +151,7 @@ def _measure(grey: NDArray[np.uint8], peak: tuple[int, int], confidence: float) 
     ring[inside] = False
     around = part[ring]
     spread = float(around.std())
-    # What the background may reach by itself does not count: it would pull the centroid away.
+    # Levels that the background alone may reach do not count: they would pull the centroid away.
     above = np.maximum(part[inside] - (float(np.median(around)) + spread), 0.0)
     total = float(above.sum())
     if total <= 0.0:

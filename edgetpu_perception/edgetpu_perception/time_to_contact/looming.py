@@ -202,7 +202,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         energy = slope_x**2 + slope_y**2
         zones = self._zones.measure(energy)
         tracker = self._tracker_for(frame)
-        if frame.stamp == self._stamp:  # the same image once more, which tells nothing of motion
+        if frame.stamp == self._stamp:  # the same image again, which shows no motion
             return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones))
         if not 0.0 < frame.stamp - self._stamp < MAX_GAP_S:
             tracker.restart()

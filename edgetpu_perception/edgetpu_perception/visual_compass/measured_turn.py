@@ -227,5 +227,5 @@ def align_to_keyframe(aligner: RotationAligner, view: View, last: TrackedPose, s
     is_far = jump * aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
     similar = first.similarity > JUMP_SIMILARITY_SHARE * best.similarity
     if key.standing is not None and is_far and similar:
-        return first  # something moves by itself, and it is more often that thing which shows a jump
+        return first  # something moves independently, and a jump is more often its motion
     return first if turns_on(first, best, jump, stamp - last.pose.stamp) else best

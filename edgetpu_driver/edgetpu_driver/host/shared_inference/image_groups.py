@@ -154,7 +154,7 @@ class ImageGroups:
         for group in groups:
             for member in list(group.members):
                 alone = len(askers) == 1 or member not in askers
-                # One that does not ask on an image of its own group alone may see it later.
+                # An image with a single request so far may reach the other members later.
                 if len(askers) > 1 or member in askers:
                     member.alone = member.alone + 1 if alone else 0
                 if member.alone >= LEAVE and len(group.members) > 1:
