@@ -35,7 +35,7 @@ class VisualCompassNode(PerceptionNode):
     """
 
     settings = perception_settings(
-        model_size("64; 96 or 128, which measure turns more exactly unless near things are in view."),
+        model_size("64; 96 or 128, which measure turns more exactly unless near objects are in view."),
         Setting(
             "tilt",
             0.0,

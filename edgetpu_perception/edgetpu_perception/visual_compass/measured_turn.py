@@ -76,7 +76,7 @@ class MeasuredTurn:
     difference: Vector
     """From the measurement by a keyframe to this one; 0 if there is no other."""
     near_covariance: Matrix
-    """Covariance, rad^2, that near things add to the one of the residuals."""
+    """Covariance, rad^2, that near objects add to the one of the residuals."""
 
     @property
     def by_keyframe(self) -> Vector:
@@ -99,7 +99,7 @@ def by_keyframe(before: Pose, found: Pose) -> MeasuredTurn:
 class DirectComparison:
     """Measures turns by the last view where things move against the keyframe.
 
-    A camera that is carried along sees near things move against the keyframe. Each view then follows other
+    A camera that is carried along sees near objects move against the keyframe. Each view then follows other
     parts of the picture, and their difference jumps; from one view to the next things hardly move. While both
     measurements agree to the noise, only every TRIAL_INTERVAL-th turn is compared, which saves time.
     """

@@ -39,7 +39,7 @@ MOVING_SLACK = 9.0
 """A point moves by itself if its squared residual exceeds what VISIBLE_DEVIATIONS of noise and this multiple
 of the slack explain.
 
-Derived: three times the tolerated deviation; less takes near things for moving ones when the camera is
+Derived: three times the tolerated deviation; less takes near objects for moving ones when the camera is
 carried. Rows: compass, walking camera, yaw RMSE; an object crosses, noise 8, ends within 1 deg.
 """
 

@@ -54,7 +54,7 @@ little noise there is.
 
 Where most of a picture is flat its noise seems to be none. Each edge that is off by the error of the guess
 would be left out, and the guess would stay. Rows: compass, full turns, yaw rate RMSE per frame; walking
-camera, yaw RMSE: with 0.15 near things count too much;
+camera, yaw RMSE: with 0.15 near objects count too much;
 test_edges_are_aligned_whatever_the_error_of_the_guess.
 """
 
