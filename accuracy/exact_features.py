@@ -1,4 +1,4 @@
-"""Features of optical flow and the compass without rounding: the bound of what a model can reach."""
+"""Features of optical flow and the compass without rounding: the upper bound for a model."""
 
 from __future__ import annotations
 

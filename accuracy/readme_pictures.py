@@ -1,4 +1,4 @@
-"""Draw the pictures of the README: the debug image of each node, for a photograph and a moving camera.
+"""Draws the pictures of the README: the debug image of each node, for a photograph and a moving camera.
 
 The photographs are skimage's, which may be published. The vision nodes run public Coral models on them. A
 picture of a detector is missing: the only available one with a graph finds nothing in these photographs.

@@ -1,4 +1,4 @@
-"""The smallest error of a product of 8-bit numbers, with the best static scale for each operand."""
+"""The least error of a product of 8-bit numbers, with the best static scale for each operand."""
 
 from __future__ import annotations
 

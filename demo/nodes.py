@@ -1,4 +1,4 @@
-"""The nodes that the demo can show: those of the node table that take images."""
+"""The nodes that the demo can show: those of the node table that subscribe to images."""
 
 from __future__ import annotations
 

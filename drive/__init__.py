@@ -1,1 +1,1 @@
-"""A simulated robot that drives by the real graph, on the virtual stick: `make drive`."""
+"""A simulated robot, driven by the real graph on the virtual stick: `make drive`."""

@@ -1,4 +1,4 @@
-"""A film of one world: what the camera sees, and the room from above."""
+"""A video of one world: the camera's picture, and the room from above."""
 
 from __future__ import annotations
 

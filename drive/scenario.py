@@ -1,4 +1,4 @@
-"""What a scenario is: the nodes that it needs, what happens in each of its worlds, and its figures."""
+"""The definition of a scenario: its nodes, the events in each of its worlds, and its figures."""
 
 from __future__ import annotations
 

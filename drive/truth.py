@@ -1,4 +1,4 @@
-"""Ground truth of a world, and what the nodes measured, for the plots of the report."""
+"""Ground truth of a world, and the nodes' measurements, for the plots of the report."""
 
 from __future__ import annotations
 

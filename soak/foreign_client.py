@@ -1,4 +1,4 @@
-"""The base class of foreign clients, which use nothing of the suite but its messages.
+"""The base class of foreign clients, which use only the messages of the suite.
 
 A client sends requests without end and judges every answer. A request without one for LOST_AFTER is lost.
 """

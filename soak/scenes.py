@@ -1,4 +1,4 @@
-"""What the two cameras of a run show: one looks around, the other drives towards a wall and back.
+"""The scenes of a run's two cameras: one looks around, the other drives towards a wall and back.
 
 Each repeats its frames. The stamp of an image says which frame it is, which determines what
 every result must be.

@@ -1,4 +1,4 @@
-"""Stands for the driver or a perception node in tests of the demo: answers at once, without a model."""
+"""A fake of the driver or a perception node for tests of the demo: it answers at once, without a model."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_a_click_tracks_the_colour_of_the_camera_under_the_overlay(browser: Any)
         ActionChains(browser).move_to_element_with_offset(picture, *corner).click().perform()
 
     # A click is lost where the picture moves under the mouse, as when the node's parameters come in.
-    repeat_until(browser, click, "tracks what is bright, as (20, 20, 20) is grey")
+    repeat_until(browser, click, "tracks brightness, as (20, 20, 20) is grey")
 
 
 @at_every_size

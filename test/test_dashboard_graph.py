@@ -25,8 +25,8 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from std_srvs.srv import Trigger
 
 from demo.bag.image_bag import ImageBag
-from edgetpu_dashboard.live.bag import MISSING, BagError, BagProgress
-from edgetpu_dashboard.live.pictures import CAMERA_VIEW
+from edgetpu_dashboard.live.bag_writer import MISSING, BagError, BagProgress
+from edgetpu_dashboard.live.picture_encoding import CAMERA_VIEW
 from edgetpu_dashboard.nodes.bag_recorder import BagRecorder
 from edgetpu_dashboard.nodes.dashboard_node import ros_arguments, sibling_enclave
 from edgetpu_dashboard.nodes.graph_calls import GraphCalls, RefusedError, ShownParameter
@@ -226,7 +226,7 @@ def test_a_request_without_an_answer_is_given_up(graph: Any, calls: GraphCalls) 
 
 
 def test_a_node_that_does_not_run_is_named(graph: Any, calls: GraphCalls) -> None:
-    with pytest.raises(UnavailableError, match="looming does not run"):
+    with pytest.raises(UnavailableError, match="looming is not running"):
         result_of(graph, calls.parameters("looming"))
 
 
@@ -246,7 +246,7 @@ def test_a_colour_is_set(graph: Any, view: GraphView, calls: GraphCalls) -> None
         "tracks the colour (200, 20, 20)"
     )
     assert result_of(graph, calls.set_color("spot_tracker", (255, 255, 255))) == (
-        "tracks what is bright, as (255, 255, 255) is grey"
+        "tracks brightness, as (255, 255, 255) is grey"
     )
 
 

@@ -274,14 +274,14 @@ def test_space_presses_a_button_that_was_reached_by_the_keyboard(browser: Any) -
 def test_a_node_is_started_and_stopped(browser: Any) -> None:
     show(browser, "visual_compass")
     press(browser, "[data-id=tab_actions]")
-    wait(browser, lambda: "visual_compass does not run" in text(browser, ".side"))
+    wait(browser, lambda: "visual_compass is not running" in text(browser, ".side"))
     press(browser, "[data-id=start]")
     wait(browser, lambda: text(browser, "#state") == "running")
     wait(browser, lambda: "reset heading" in text(browser, ".side"))
     assert offered(browser) == ["stop"]
     press(browser, "[data-id=stop]")
     wait(browser, lambda: text(browser, "#state") == "stopped")
-    wait(browser, lambda: "visual_compass does not run" in text(browser, ".side"))
+    wait(browser, lambda: "visual_compass is not running" in text(browser, ".side"))
     wait(browser, lambda: offered(browser) == ["start"])
     show(browser, "camera")
     press(browser, "[data-id=stop]")

@@ -17,8 +17,8 @@ from std_srvs.srv import Trigger  # noqa: E402
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service  # noqa: E402
 from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor  # noqa: E402
 from edgetpu_driver.node_kit.executor.executor_calls import executor_calls  # noqa: E402
-from testdata.patience import PATIENCE  # noqa: E402
 from testdata.running_nodes.spinning_node import SpinningNode  # noqa: E402
+from testdata.timeouts import PATIENCE  # noqa: E402
 
 
 class Bench(SpinningNode):

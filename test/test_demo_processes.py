@@ -23,7 +23,7 @@ from demo.processes import Graph, Process, find_executable, isolate
 from demo.scene.scene_bag import write_scene
 from edgetpu_dashboard.scene.scene import Scene
 from testdata.demo_process import DemoProcess
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 FAKE = Path(__file__).with_name("demo_fake_node.py")

@@ -37,7 +37,7 @@ from edgetpu_control.velocity import VelocityLimits
 from edgetpu_control.visual_servo import ServoGains, Target, VisualServo
 from edgetpu_msgs.msg import Heading, TimeToContact
 from measured_figures.row import Row
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 
@@ -285,7 +285,7 @@ class TestAWorld:
         world.step(2.0, 0.5, 0.0)
         near = world.image(noise=0.0)
         assert far.shape == (worlds.HEIGHT, worlds.WIDTH, 3)
-        # The centre of projection stays; what is beside it moves outwards.
+        # The centre of projection stays; points beside it move outwards.
         assert np.abs(far.astype(int) - near).mean() > 3
 
     def test_has_balls(self) -> None:

@@ -1,4 +1,4 @@
-"""The patrol of the simulated robot: flats, network and figures, and a short one with the real graph."""
+"""The patrol of the simulated robot: flats, network and figures, and a short patrol with the real graph."""
 
 from __future__ import annotations
 

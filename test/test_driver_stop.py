@@ -1,4 +1,4 @@
-"""How the driver ends when its device hangs or its log has no place: in time, with a reason and a status."""
+"""How the driver ends when its device hangs or its log cannot be written: in time, with reason and status."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from soak.processes import children
-from testdata.patience import PATIENCE
 from testdata.running_nodes.waiting_programs import WaitingPrograms
+from testdata.timeouts import PATIENCE
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")

@@ -26,7 +26,7 @@ from edgetpu_driver.tflite.weightless_files import weightless_files
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode, ModelInfo, ModelPart, Tensor
 from edgetpu_msgs.srv import Invoke, ListModels, LoadModel
 from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 IMAGE = np.array([[0, 50, 100, 128, 130, 180, 220, 255]], np.uint8)

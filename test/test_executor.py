@@ -21,8 +21,8 @@ from std_srvs.srv import Trigger
 from edgetpu_driver.node_kit.executor.callback_guard import _take_answer
 from edgetpu_driver.node_kit.executor.wait_set import _take_response
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from testdata.patience import PATIENCE
 from testdata.running_nodes.node_in_executor import Bench
+from testdata.timeouts import PATIENCE
 
 
 def _yes(_request: Any, response: Any) -> Any:

@@ -23,8 +23,8 @@ from edgetpu_driver.node_kit.executor.executor import (
     missing_names,
 )
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from testdata.patience import PATIENCE
 from testdata.running_nodes.node_in_executor import Bench
+from testdata.timeouts import PATIENCE
 
 
 def test_it_can_spin_until_a_future_is_done(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""~/find_place while the driver is still starting: the answer waits for it, but not for ever."""
+"""~/find_place while the driver is still starting: the answer waits for it, but for a limited time."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from edgetpu_matrix.nodes import place_recognition_node
 from edgetpu_matrix.nodes.place_recognition_node import PlaceRecognitionNode
 from edgetpu_msgs.msg import ErrorCode
 from edgetpu_msgs.srv import AddPlace, FindPlace
-from testdata.patience import PATIENCE
 from testdata.running_nodes.spinning_node import spin_until
+from testdata.timeouts import PATIENCE
 
 KITCHEN, HALL = [1.0, 0.0, 0.5], [0.0, 1.0, 0.0]
 

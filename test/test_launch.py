@@ -25,7 +25,7 @@ from rclpy.node import Node  # noqa: E402
 
 from edgetpu_driver.node_kit.middleware.middleware_profile import PROFILE_VARIABLES  # noqa: E402
 from edgetpu_msgs.srv import ListModels  # noqa: E402
-from testdata.patience import PATIENCE  # noqa: E402
+from testdata.timeouts import PATIENCE  # noqa: E402
 
 pytestmark = pytest.mark.timeout(600)  # a busy machine makes minutes of half a minute
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from importlib import import_module
 from importlib.metadata import distribution, entry_points
 from pathlib import Path
 
@@ -27,6 +28,13 @@ def root():
 
 def names(package, kind: str) -> set[str]:
     return {dependency.name for dependency in getattr(package, kind)}
+
+
+@pytest.mark.parametrize("name", PYTHON_PACKAGES)
+def test_every_public_name_can_be_imported(name: str) -> None:
+    package = import_module(name)
+    for public in getattr(package, "__all__", ()):
+        assert getattr(package, public) is not None, public
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=NAMES)

@@ -1,4 +1,4 @@
-"""Requests to the driver node for a model that it has yet to load, and whose parts nobody knows."""
+"""Requests to the driver node for a model that is not loaded yet and whose parts are unknown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_msgs.msg import ErrorCode, ModelInfo, Tensor
 from edgetpu_msgs.srv import Invoke, LoadModel
 from testdata.graphs.compiled_graphs import compiled_graph, source_graph
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 IMAGE = np.array([[0, 50, 100, 128, 130, 180, 220, 255]], np.uint8)
 X = IMAGE.view(np.int8)

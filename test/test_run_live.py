@@ -1,4 +1,4 @@
-"""`make live` says what is missing or wrong, with what helps, before it starts anything."""
+"""`make live` says what is missing or wrong, and how to fix it, before it starts anything."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from rclpy.context import Context  # noqa: E402
 from rclpy.executors import SingleThreadedExecutor  # noqa: E402
 
 from edgetpu_msgs.srv import ListModels, SetWeights  # noqa: E402
-from testdata.patience import PATIENCE  # noqa: E402
 from testdata.running_nodes.keystore import make_keystore  # noqa: E402
+from testdata.timeouts import PATIENCE  # noqa: E402
 
 POLICIES = Path(__file__).parents[1] / "config" / "security" / "policies.xml"
 

@@ -1,4 +1,4 @@
-"""config/security/policies.xml: well-formed, and what only an operator may do is allowed to no stranger."""
+"""config/security/policies.xml: well-formed, and what is reserved for operators is denied to others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services free the memory of requests that have waited, with the profile that is shipped."""
+"""Services free the memory of requests that have waited, with the shipped profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""~/set_color of the spot tracker node, over the CPU engine and over a virtual stick."""
+"""~/set_color of the spot tracker node, on the CPU engine and on a virtual stick."""
 
 from __future__ import annotations
 

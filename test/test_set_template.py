@@ -1,4 +1,4 @@
-"""~/set_template of the pattern tracker node, over the CPU engine and over a virtual stick."""
+"""~/set_template of the pattern tracker node, on the CPU engine and on a virtual stick."""
 
 from __future__ import annotations
 

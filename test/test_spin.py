@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from testdata.patience import PATIENCE
 from testdata.running_nodes.waiting_programs import WaitingPrograms
+from testdata.timeouts import PATIENCE
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")

@@ -1,4 +1,4 @@
-"""Spot tracker nodes that cannot start say why; one in this process is given its weights late."""
+"""Spot tracker nodes that cannot start say why; one in this process receives its weights late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every graph the suite builds: reproducible, as LiteRT sees it, of operators the compiler maps."""
+"""Every graph the suite builds: reproducible, readable by LiteRT, with operators the compiler maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are not in the repository are found by SHA-256; tests without theirs are skipped, loudly."""
+"""Files that are not in the repository are found by SHA-256; tests without theirs are skipped visibly."""
 
 from __future__ import annotations
 

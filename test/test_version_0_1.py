@@ -1,4 +1,4 @@
-"""What was made with version 0.1 still serves: recorded bags, and parameter files."""
+"""Recorded bags and parameter files of version 0.1 still work."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def test_the_range_of_the_input_changes_while_the_node_runs(nodes: Nodes) -> Non
 def test_another_model_is_loaded_while_the_node_runs(nodes: Nodes) -> None:
     nodes.set_text("classifier", "labels", "")
     assert nodes.set_text("classifier", "model", MODELS["embedder"]).successful
-    # An embedding has the form of class values; nothing tells them apart.
+    # An embedding has the form of class values; they cannot be distinguished.
     nodes.show(picture("cat"), "classifier")
     assert nodes.set_text("classifier", "model", MODELS["segmenter"]).successful
     nodes.graph.spin_until(lambda: "expected" in nodes.problem("classifier"))

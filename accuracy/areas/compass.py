@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accuracy.areas.flow import GABOR
+from accuracy.baseline_compass import lucas_kanade
 from accuracy.conditions import (
     compass_disturbances,
     compass_drives,
@@ -22,7 +23,6 @@ from accuracy.conditions import (
 )
 from accuracy.engines import open_engine
 from accuracy.exact_features import ExactFeatures
-from accuracy.plain_compass import lucas_kanade
 from accuracy.scenes.compass_scenes import SETTLED
 from accuracy.scenes.panoramas import (
     PANORAMAS,
@@ -38,7 +38,7 @@ from accuracy.scenes.panoramas import (
 )
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_perception.graphs import flow_and_compass_features as features
-from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.pinhole import Pinhole
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from measured_figures.row import Row
 from testdata import GOLDEN

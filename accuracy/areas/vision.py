@@ -1,4 +1,4 @@
-"""Detection, classification, segmentation and embeddings of real models against LiteRT and a mask."""
+"""Detection, classification, segmentation and embeddings of real models, compared with LiteRT and a mask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accuracy of the visual compass where something moves by itself, and in hard turns."""
+"""Accuracy of the visual compass where something moves independently, and in hard turns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.plain_compass import lucas_kanade
+from accuracy.baseline_compass import lucas_kanade
 from accuracy.scenes import photographs
 from accuracy.scenes.compass_scenes import Clip, Crossing, HardTurn, OwnParts, static_camera
 from accuracy.scenes.panoramas import PHOTOGRAPHS, available

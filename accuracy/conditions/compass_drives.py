@@ -1,4 +1,4 @@
-"""Accuracy of the visual compass on a robot that drives through rooms to where its camera looks."""
+"""Accuracy of the visual compass on a robot that drives through rooms in the direction of its camera."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from accuracy.baseline_compass import lucas_kanade
 from accuracy.conditions.heading_errors import Floats, HeadingErrors, percentage, rms, yaw_inside
 from accuracy.exact_features import ExactFeatures
-from accuracy.plain_compass import lucas_kanade
 from accuracy.scenes.compass_scenes import SETTLED, Clip
 from accuracy.scenes.room_scenes import FRAME_RATE, Drive
 from edgetpu_driver.engines.protocol import Engine

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from accuracy.baseline_compass import dense_flow, lucas_kanade
 from accuracy.conditions.heading_errors import (
     HeadingErrors,
     percentage,
@@ -19,7 +20,6 @@ from accuracy.conditions.heading_errors import (
 )
 from accuracy.engines import open_engine
 from accuracy.exact_features import ExactFeatures
-from accuracy.plain_compass import dense_flow, lucas_kanade
 from accuracy.scenes.compass_scenes import SETTLED
 from accuracy.scenes.drone_scenes import FRAME_RATE, Flight, FlightClip
 from edgetpu_driver.engines.protocol import Engine

@@ -28,7 +28,7 @@ FRAME_PERIOD = 1.0 / 30.0
 
 
 OpenTracker = Callable[[str | None], SpotTracker]
-"""Makes a tracker of a colour; None tracks what is brightest."""
+"""Makes a tracker of a colour, or of brightness for None."""
 
 
 def measure(open_tracker: OpenTracker, quick: bool = False) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Accuracy of the time to contact at slanted planes, and where things move by themselves."""
+"""Accuracy of the time to contact at slanted planes, and with independently moving objects."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from accuracy.baseline_looming import lucas_kanade
 from accuracy.looming_tracks import Track, follow
-from accuracy.plain_looming import lucas_kanade
 from accuracy.scenes import looming_disturbed_scenes as scenes
 from accuracy.scenes.looming_disturbed_scenes import Target
 from accuracy.scenes.looming_scenes import Clip, clip_random

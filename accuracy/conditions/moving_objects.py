@@ -1,4 +1,4 @@
-"""Accuracy of optical flow where things move by themselves: most of the picture is what counts."""
+"""Accuracy of optical flow with independently moving objects: the motion of most of the picture counts."""
 
 from __future__ import annotations
 

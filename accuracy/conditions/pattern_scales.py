@@ -1,4 +1,4 @@
-"""Patterns that look half to twice as large as in the picture that they were cut out of."""
+"""Accuracy of the pattern tracker with patterns at half to twice the size of the template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences that disturb a compass: things that move by themselves, and hard turns, with known angles."""
+"""Sequences that disturb a compass: moving objects and hard turns, with known angles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from accuracy.scenes import photographs
 from accuracy.scenes.panoramas import SAMPLES, Turntable, load, orientation, pinhole
 from accuracy.scenes.photographs import as_pixels
-from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.pinhole import Pinhole
 
 FRAME_RATE = 30.0
 FOV = 75.0

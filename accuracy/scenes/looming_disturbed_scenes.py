@@ -1,4 +1,4 @@
-"""Scenes for looming in which something moves by itself, or the plane stands at a slant.
+"""Scenes for looming with an independently moving object or a slanted plane.
 
 Photographs at several scales (mip maps) keep distant and slanted textures free of aliasing.
 """

@@ -1,4 +1,4 @@
-"""A robot that drives through a room, with a camera that looks to where it drives."""
+"""A robot that drives through a room, with a camera that looks in the direction of motion."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOISE = 2.0
 PERIOD = 7.0
 """Time of a weave to the left and to the right, s."""
 STEPS = 8
-"""Steps of the way between two images."""
+"""Steps of the path between two images."""
 
 ROOM = (3.0, 1.3, 6.0)
 """Half of the width, height and depth of a room, m."""

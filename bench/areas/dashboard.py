@@ -1,4 +1,4 @@
-"""The five nodes at 60 Hz with and without a dashboard and two browsers that take as much as they can.
+"""The five nodes at 60 Hz with and without a dashboard and two browsers that receive at their full rate.
 
 The browsers are clients of the page's stream (bench/dashboard_client.py). They ask for the next picture as
 soon as they have one, as the page does, and show nothing.

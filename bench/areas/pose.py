@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import plain_posenet
+from bench import baseline_posenet
 from bench.timing import compare
 from edgetpu_driver.engines.cpu_operators.posenet_decoder import Field, decode_poses
 from edgetpu_driver.engines.litert_interpreter import make_interpreter
@@ -46,7 +46,7 @@ def rows() -> Iterator[Row]:
     for people, reach in _REACH.items():
         fields = found[people]
         suite = partial(decode_poses, *fields, stride=_STRIDE, score_threshold=_THRESHOLD, nms_radius=_RADIUS)
-        plain = partial(plain_posenet.decode, *fields, _STRIDE, _THRESHOLD, _RADIUS)
+        plain = partial(baseline_posenet.decode, *fields, _STRIDE, _THRESHOLD, _RADIUS)
         if (suite().count, len(plain())) != (people, people):
             raise ValueError(f"expected {people} poses; got {suite().count} and {len(plain())}")
         who = "one person" if people == 1 else f"{people} people"

@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import plain_vision
+from bench import baseline_vision
 from bench.timing import compare
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -106,12 +106,12 @@ def _classes() -> Row:
     values[0, rng.integers(0, _CLASSES, 40)] = rng.integers(1, 60, 40)
     frame, outputs = classifier.preprocess(_photograph()), {spec.name: values}
     suite = [each.score for each in classifier.postprocess(frame, outputs).classes]
-    plain = [score for _, score in plain_vision.classify(values, spec, labels, _TOP)]
+    plain = [score for _, score in baseline_vision.classify(values, spec, labels, _TOP)]
     if suite != plain:
         raise ValueError(f"expected the scores {plain}; got {suite}")
     return compare(
         lambda: classifier.postprocess(frame, outputs),
-        lambda: plain_vision.classify(values, spec, labels, _TOP),
+        lambda: baseline_vision.classify(values, spec, labels, _TOP),
     ).row(AREA, f"top {_TOP} of {_CLASSES} with labels", "plain Python", 1 / 5)
 
 
@@ -130,8 +130,8 @@ def _boxes() -> Row:
     detector.bind([_IMAGE], [boxes_spec, scores_spec])
     frame, outputs = detector.preprocess(_photograph()), {"boxes": encodings, "scores": scores}
 
-    def plain() -> list[plain_vision.Box]:
-        return plain_vision.detect(encodings, boxes_spec, scores, scores_spec, anchors, _LEAST_SCORE)
+    def plain() -> list[baseline_vision.Box]:
+        return baseline_vision.detect(encodings, boxes_spec, scores, scores_spec, anchors, _LEAST_SCORE)
 
     found = [each.score for each in detector.postprocess(frame, outputs).detections]
     if not np.allclose(found, [box.score for box in plain()]):

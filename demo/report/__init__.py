@@ -1,1 +1,1 @@
-"""What the demo shows: results, plots, debug images, the HTML report, the GIF and the terminal."""
+"""The output of the demo: results, plots, debug images, the HTML report, the GIF and the terminal."""

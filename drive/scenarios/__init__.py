@@ -1,1 +1,1 @@
-"""The scenarios: what the robot has to do in each world, and the figures of it."""
+"""The scenarios: the robot's task in each world, and the figures that are measured."""

@@ -1,4 +1,4 @@
-"""A patrol of rooms that are shown once by name, and known again by place recognition."""
+"""A patrol of rooms that are taught once by name, and recognised by place recognition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A poster seen once from home: the robot is moved away, and drives back by how the poster looks."""
+"""A poster seen once from home: the robot is moved away, and drives back by the appearance of the poster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MuJoCo, or why it is not there; it renders without a screen."""
+"""Imports MuJoCo, which renders without a screen; `problem` says why if it cannot be used."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 mujoco: Any = None
 problem = ""
-"""Why MuJoCo cannot be used, with what mends it; empty if it can."""
+"""Why MuJoCo cannot be used, with the remedy; empty if it can."""
 
 
 def cannot_render(error: Exception) -> str:
-    """Say why MuJoCo does not render, with what mends it."""
+    """Return why MuJoCo does not render, with the remedy."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return f"MuJoCo cannot render here ({reason}): apt install libegl1 libgl1-mesa-dri"
 

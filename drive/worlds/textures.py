@@ -1,4 +1,4 @@
-"""Non-repeating textures of walls and things, made from a seed."""
+"""Non-repeating textures of walls and objects, made from a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A room with a robot in MuJoCo: walls, moving things, a camera, and their ground truth."""
+"""A room with a robot in MuJoCo: walls, moving objects, a camera, and their ground truth."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class World:
         return pixels
 
     def distance_ahead(self) -> float:
-        """Return the way from the camera along its axis to the first surface, m; inf if there is none."""
+        """Return the distance along the camera's axis to the first surface, m; inf if there is none."""
         eye = self._data.cam_xpos[0]
         ahead = -self._data.cam_xmat[0].reshape(3, 3)[:, 2]  # a camera of MuJoCo looks along its -z
         robot = self._model.body("robot").id
@@ -231,7 +231,7 @@ class World:
 
 
 def renderer_problem() -> str:
-    """Return why nothing can be rendered here, with what mends it; empty if it can."""
+    """Return why nothing can be rendered here, with the remedy; empty if it can."""
     if problem:
         return problem
     try:

@@ -20,23 +20,23 @@ less."""
 
 
 class Restriction(Enum):
-    """Why the guard gives a lower speed than it was asked for."""
+    """Why the guard returns a lower speed than the requested one."""
 
     NONE = "free"
-    NO_COMMAND = "no velocity is asked for"
+    NO_COMMAND = "no velocity is requested"
     BLIND = "no valid time to contact"
     NO_ODOMETRY = "no odometry"
-    DISTANCE = "the distance to what lies ahead"
+    DISTANCE = "the distance to the obstacle ahead"
     APPROACHED = "something approaches"
     DETECTION = "a detected object is near"
 
 
 @dataclass(frozen=True)
 class GuardSettings:
-    """How the robot brakes, and what it keeps free."""
+    """How the robot brakes, and which distances it keeps."""
 
     gap: float = 0.3
-    """m that stay free between the robot's hull and what lies ahead."""
+    """m; the least distance between the robot's hull and an obstacle."""
     camera_to_hull: float = 0.0
     """m from the camera forward to the foremost part of the robot."""
     deceleration: float = 0.5
@@ -46,9 +46,10 @@ class GuardSettings:
     sigmas: float = 1.0
     """Standard deviations that are subtracted from the measured distance."""
     hysteresis: float = 0.1
-    """m of free way that a stopped robot needs to drive on."""
+    """m; free distance ahead that a stopped robot needs to drive on."""
     contact_time: float = 2.0
-    """s; a standing robot does not start while something approaches that would touch it within this time."""
+    """s; a stationary robot does not start while something approaches that would touch it within this
+    time."""
     blind_speed: float = 0.0
     """m/s; limit without a valid time to contact."""
     release_angle: float = 0.5
@@ -72,18 +73,18 @@ SIZE_RELEASE = 0.9
 
 
 class _Input(Enum):
-    """What the guard hears of, each at its own times."""
+    """The inputs of the guard, which arrive at different times."""
 
     REQUEST = "a requested velocity"
     IMAGE = "a measured growth"
-    APPROACH = "a growth that a standing robot sees, of something that moves"
+    APPROACH = "growth seen by a robot at rest, of a moving object"
     DETECTION = "the height of the largest detected object"
     ODOMETRY = "a measured velocity"
 
 
 @dataclass(frozen=True)
 class _Detection:
-    """The largest detected object, and what it led to."""
+    """The largest detected object, and whether it stopped the robot."""
 
     height: float = 0.0
     """As a share of the image's; 0: there is none."""
@@ -91,7 +92,7 @@ class _Detection:
     """Whether the robot stands because of it."""
 
     def judged(self, stop_size: float) -> _Detection:
-        """The same object, with whether the robot stands: it stays until the object is clearly smaller."""
+        """The same object, with whether it stops the robot, until it is clearly smaller."""
         return replace(self, stops=self.height >= stop_size * (SIZE_RELEASE if self.stops else 1))
 
 
@@ -130,9 +131,9 @@ class ContactGuard:
         """When each input came last, s; of images and detections, the stamp."""
         self._given_at = -math.inf
         self._now = -math.inf
-        """Time up to which the way driven has been subtracted from the distance, s."""
+        """Time up to which the distance driven has been subtracted, s."""
         self._turned = 0.0
-        """Angle since something approached last, rad."""
+        """Angle turned since something last approached, rad."""
         self._stopped = False
         """Whether the robot stands because of the distance."""
 
@@ -171,7 +172,7 @@ class ContactGuard:
         self._latest[_Input.IMAGE] = stamp
         speed, sigma = self._motion.speed(stamp - MEASURED_OVER, stamp)
         self.distance.measure(contact, stamp, speed, sigma, self._motion.driven(stamp, now)[0])
-        # Growth that a standing robot sees comes from something that moves.
+        # Growth seen by a robot at rest comes from a moving object.
         if contact.approaching and speed < SLOWEST and self._contact_is_near(contact):
             self._latest[_Input.APPROACH] = stamp
         if contact.approaching and math.isfinite(self.distance.distance):
@@ -188,7 +189,7 @@ class ContactGuard:
             self._latest[_Input.DETECTION] = stamp
 
     def release(self) -> None:
-        """Forget what lay ahead; for callers who know that it is gone."""
+        """Forget the obstacle; for callers who know that it is gone."""
         self.distance.forget()
         self._latest[_Input.APPROACH] = -math.inf
         self._stopped = False
@@ -211,7 +212,7 @@ class ContactGuard:
         return self._ramp.speed_up(wanted, self.limits, seconds)
 
     def _advance(self, now: float) -> None:
-        """Reduce the distance by the way driven since the last call."""
+        """Subtract the distance driven since the last call."""
         if now < self._now - self.timeout:  # the clock was set back
             requested = {_Input.REQUEST: self._latest[_Input.REQUEST]}
             self._latest = dict.fromkeys(_Input, -math.inf) | requested
@@ -248,7 +249,7 @@ class ContactGuard:
         return min(limits, key=lambda each: each[0])
 
     def _speed_before_contact(self) -> float:
-        """Speed from which the robot stops within the free way, m/s."""
+        """Speed from which the robot stops within the free distance, m/s."""
         settings, ahead = self.settings, self.distance
         if math.isinf(ahead.distance):
             self._stopped = False

@@ -8,7 +8,7 @@ from edgetpu_control.velocity import Velocity, VelocityHistory, VelocityLimits, 
 
 
 class Controller:
-    """Approaches the velocity that a subclass wants within limits, and knows how far the robot has turned."""
+    """Approaches the velocity that a subclass requests, within limits, and tracks the robot's turns."""
 
     def __init__(self, limits: VelocityLimits, timeout: float) -> None:
         """timeout: s after which measurements are too old to be used."""
@@ -38,7 +38,7 @@ class Controller:
         return seconds
 
     def _approach(self, wanted: Velocity, seconds: float) -> Velocity:
-        """Return, and remember, the velocity after so many seconds of approaching the wanted one."""
+        """Return, and store, the velocity after approaching the wanted one for so many seconds."""
         velocity = self._ramp.step(wanted, self.limits, seconds)
         self._history.add(self._now, velocity)
         return velocity

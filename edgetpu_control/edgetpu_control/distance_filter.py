@@ -1,4 +1,4 @@
-"""The distance to what lies ahead, from times to contact and the robot's own speed."""
+"""The distance to the nearest obstacle ahead, from times to contact and the robot's own speed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SPEED_ERROR = 0.05
 """Standard deviation of the robot's speed, relative to it: odometry of wheels, and lag behind commands."""
 
 LEAST_SPEED_ERROR = 0.02
-"""m/s. At lower speeds wheels slip and stick, so the distance follows less surely from the speed."""
+"""m/s. At lower speeds wheels slip and stick, so the distance follows less reliably from the speed."""
 
 KNOWN_SPEED = 2.0
 """Standard deviations by which a speed must exceed 0 to give a distance."""
@@ -22,8 +22,8 @@ SPEED_ERROR_LASTS = 0.5
 as the robot takes to brake or to get up to speed."""
 
 OWN_MOTION = 0.05
-"""m per square root of a second: how uncertain a distance becomes in 1 s, as what lies ahead may move.
-Measurements of faster things do not fit, and the filter restarts with them."""
+"""m per square root of a second: how uncertain a distance becomes in 1 s, as the obstacle may move.
+Measurements of faster objects do not fit, and the filter restarts with them."""
 
 GATE = 3.0
 """Standard deviations from which a measurement belongs to something else, if a second one agrees with it."""
@@ -31,7 +31,7 @@ GATE = 3.0
 
 @dataclass(frozen=True)
 class Contact:
-    """What a camera that looks ahead measured in one image."""
+    """The measurement of a camera that looks ahead, from one image."""
 
     expansion_rate: float
     """Relative growth of the image per second, 1/s."""
@@ -53,13 +53,13 @@ class Contact:
 class DistanceFilter:
     """A Kalman filter of one distance, m, from the camera.
 
-    A measurement is speed / expansion_rate. Between measurements the distance decreases by the way driven, so
-    it is also known while the robot stands and its camera sees no growth.
+    A measurement is speed / expansion_rate. Between measurements the distance driven is subtracted, so it is
+    also known while the robot is at rest and its camera sees no growth.
     """
 
     def __init__(self) -> None:
         self.distance = math.inf
-        """m; inf: nothing is known to lie ahead."""
+        """m; inf: no obstacle is known."""
         self.variance = 0.0
         self._measured_at = -math.inf
         self._odd: float | None = None
@@ -71,12 +71,12 @@ class DistanceFilter:
         return math.sqrt(self.variance)
 
     def forget(self) -> None:
-        """Forget the distance: nothing lies ahead."""
+        """Forget the distance: there is no obstacle."""
         self.distance, self.variance, self._odd = math.inf, 0.0, None
         self._measured_at = -math.inf
 
     def drive(self, metres: float, sigma: float, seconds: float) -> None:
-        """Take the way that the robot has driven, forward positive, and its standard deviation, m."""
+        """Subtract the distance that the robot drove, m, forward positive, with its standard deviation."""
         if self._odd is not None:
             self._odd -= metres
         if math.isinf(self.distance):
@@ -92,7 +92,7 @@ class DistanceFilter:
         """Take the measurement of an image with this stamp, s.
 
         speed, speed_sigma: of the robot when the image was taken, m/s, forward positive, and its standard
-        deviation. driven: way since then, m.
+        deviation. driven: distance since then, m.
         """
         error = math.hypot(speed_sigma, SPEED_ERROR * speed, LEAST_SPEED_ERROR)
         if speed < max(SLOWEST, KNOWN_SPEED * error) or not contact.is_plausible:
@@ -110,7 +110,7 @@ class DistanceFilter:
         self._update(distance - driven, own + common, own + alike * common)
 
     def _forget_if_beyond(self, least: float) -> None:
-        """Forget the distance if what lies ahead is certainly farther away."""
+        """Forget the distance if the obstacle is certainly farther away."""
         if self.distance + GATE * self.sigma < least:
             self.forget()
 

@@ -10,7 +10,8 @@ from edgetpu_control.controller import Controller
 from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits, clamp
 
 AGAINST = 1.0
-"""rad by which a robot may turn against its commands, more than it obeys them, while a heading is held.
+"""rad by which a robot may turn against its commands, in excess of its turns along them, while a heading is
+held.
 
 A push turns it less far. With a camera that is upside down, or a motor that runs backwards, it would spin for
 ever."""
@@ -87,7 +88,7 @@ class HeadingHold(Controller):
         self._yaw, self._stamp = yaw, stamp
 
     def _compare(self, measured: float, commanded: float) -> None:
-        """Release the heading if the robot turns against its commands; both: since the last image, rad."""
+        """Release the heading if the robot turns against its commands; both in rad since the last image."""
         common = min(abs(measured), abs(commanded))
         self._against = max(self._against + math.copysign(common, -measured * commanded), 0.0)
         if self._against > AGAINST:

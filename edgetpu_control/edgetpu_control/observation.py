@@ -1,4 +1,4 @@
-"""Joins the messages of several topics to one observation."""
+"""Combines the messages of several topics into one observation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The speed of a robot and the way it has come, from its odometry or from the velocities it was given."""
+"""The speed of a robot and the distance it has driven, from odometry or from the velocities it was sent."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _WIDTH_IN_SIGMAS = math.sqrt(12)
 
 
 class RobotMotion:
-    """The motion of a robot of which it is known between which two motions it lies.
+    """The motion of a robot as a range between two possible motions.
 
-    Without odometry they are those of a robot that obeys at once, and of one that obeys as late and brakes as
-    slowly as it may. Odometry measures the motion, so both are the same. Times are in s, one clock for all.
+    Without odometry these are the motion of a robot that obeys at once, and that of one that obeys as late
+    and brakes as slowly as it may. With odometry, which measures the motion, both are the same. Times are in
+    s, one clock for all.
     """
 
     def __init__(self) -> None:
@@ -53,11 +54,11 @@ class RobotMotion:
         return (before + after) / 2, abs(before - after) / _WIDTH_IN_SIGMAS
 
     def driven(self, since: float, until: float) -> tuple[float, float]:
-        """Return the way driven between two times, m, and its standard deviation."""
+        """Return the distance driven between two times, m, and its standard deviation."""
         one = self._prompt.travelled(since, until).linear
         other = self._braking.travelled(since - self._lag, until - self._lag).linear
         return (one + other) / 2, abs(one - other) / _WIDTH_IN_SIGMAS
 
     def turned(self, since: float, until: float) -> float:
-        """Return the angle, rad, by which the robot has surely turned between two times."""
+        """Return the angle, rad, by which the robot has certainly turned between two times."""
         return self._prompt.travelled(since - self._lag, until - self._lag).angular

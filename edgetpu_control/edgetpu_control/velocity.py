@@ -110,7 +110,7 @@ def clamp(value: float, limit: float) -> float:
 
 
 class VelocityHistory:
-    """The velocities of the last seconds, which say how far the robot has moved since an image was taken."""
+    """The velocities of the last seconds, which give the robot's motion since an image was taken."""
 
     def __init__(self) -> None:
         self._entries: deque[tuple[float, Velocity]] = deque()

@@ -31,7 +31,7 @@ as after a stall, would make any change of the bearing a great speed."""
 
 
 class _TargetDirection:
-    """The bearing of a target that moves by itself, as seen by a robot that turns."""
+    """The bearing of a moving target, as seen by a robot that turns."""
 
     def __init__(self, bearing: float, stamp: float) -> None:
         self.bearing, self.stamp = bearing, stamp
@@ -66,9 +66,9 @@ class ServoGains:
     size_deadband: float = 0.05
     """Relative error of the size within which the robot does not drive."""
     approach_angle: float = 0.35
-    """rad; a target further aside is turned to before the robot drives."""
+    """rad; the robot turns towards a target further aside before it drives."""
     search_speed: float = 0.0
-    """rad/s with which the robot turns while images come in which there is no target; 0: it stands still."""
+    """rad/s; the robot turns like this while the images show no target; 0: it does not move."""
 
 
 class VisualServo(Controller):
@@ -91,7 +91,7 @@ class VisualServo(Controller):
         self._looked_at = -math.inf
 
     def look(self, stamp: float) -> None:
-        """Note that the image of this time, s, was searched for the target, whether it was found or not."""
+        """Note that the image of this time, s, was searched for the target, found or not."""
         self._looked_at = max(self._looked_at, stamp)
 
     def measure(self, target: Target, stamp: float) -> None:

@@ -91,5 +91,5 @@ def test_the_columns_of_rows_are_the_quantities_in_order() -> None:
 
 
 def test_a_state_and_an_action_of_one_name_are_refused() -> None:
-    with pytest.raises(InputError, match="expected other names of actions than of states; got turn twice"):
+    with pytest.raises(InputError, match="expected different names of actions and states; got turn twice"):
         CostExpression.of_rows("turn ** 2", ["x", "turn", "turn"])

@@ -1,4 +1,4 @@
-"""Controllers that get what a real robot brings: odd stamps, clocks, numbers, and signs that are wrong."""
+"""Controllers with the irregular input of real robots: odd stamps, clocks and numbers, and wrong signs."""
 
 from __future__ import annotations
 

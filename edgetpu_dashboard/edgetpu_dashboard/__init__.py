@@ -1,1 +1,1 @@
-"""The suite in a browser, and a camera for it, each without ROS and as a node."""
+"""The suite in a browser, and a camera, each as a library without ROS and as a node."""

@@ -1,4 +1,4 @@
-"""Who may open the page."""
+"""Who may open the page, with and without a token."""
 
 from __future__ import annotations
 

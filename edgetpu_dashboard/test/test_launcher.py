@@ -52,7 +52,7 @@ def test_a_node_is_started_once_and_stopped(
 ) -> None:
     install(tmp_path, monkeypatch)
     launcher.start("wheel", "robot", "wheel")
-    with pytest.raises(LaunchError, match="wheel runs already"):
+    with pytest.raises(LaunchError, match="wheel is already running"):
         launcher.start("wheel", "robot", "wheel")
     launcher.stop("wheel")
     assert not launcher.started("wheel")

@@ -34,7 +34,7 @@ def test_a_name_that_is_no_plain_one_is_refused(tmp_path: Path, name: str) -> No
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"expected a TensorFlow Lite model; a\.tflite is none"):
+    with pytest.raises(InputError, match=r"expected a TensorFlow Lite model; a\.tflite is not one"):
         save_model(b"PK\3\4", "a.tflite", tmp_path)
 
 

@@ -66,8 +66,8 @@ def test_another_node_is_shown_in_the_browser_that_chose_it_only(
     (first, _), (second, page) = pages
     page.node = "looming"
     follow(second, page, monkeypatch)
-    assert texts(first) == ["camera does not run"] * 2
-    assert texts(second) == ["looming does not run"] * 2
+    assert texts(first) == ["camera is not running"] * 2
+    assert texts(second) == ["looming is not running"] * 2
 
 
 def test_a_node_that_is_gone_from_the_graph_does_not_run(
@@ -76,4 +76,4 @@ def test_a_node_that_is_gone_from_the_graph_does_not_run(
     (client, page), _ = pages
     del view.nodes["camera"]
     follow(client, page, monkeypatch)
-    assert texts(client) == ["camera does not run"] * 2
+    assert texts(client) == ["camera is not running"] * 2

@@ -1,4 +1,4 @@
-"""What a webcam is asked for, and what is said when it gives nothing."""
+"""The settings requested from a webcam, and the messages if it gives no pictures."""
 
 from __future__ import annotations
 

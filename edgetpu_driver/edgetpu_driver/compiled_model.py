@@ -82,7 +82,7 @@ class CompiledModel:
     compiler: str = ""
     """The compiler and its version, as stated in the file."""
     remark: str = ""
-    """What the compiler says about the file; only ours says anything."""
+    """A remark of the compiler about the file; only the one of this package writes any."""
     input_padding: bytes = b""
     """What the host sends after the elements of the only input; then, and without it, zeros."""
 
@@ -228,7 +228,7 @@ class CompiledModel:
         """The tensors of the whole graph that are the inputs and outputs of this part.
 
         They may have other names there (`match_tensors`). GraphError, which names the tensor, if one cannot
-        be told.
+        be identified.
         """
         from edgetpu_driver.tflite.graph_matching import match_tensors, named_alike
 

@@ -77,7 +77,7 @@ class ClippingError(InputError):
 
 
 class ArchiveError(InputError):
-    """A file that does not contain what is to be loaded from it."""
+    """A file of arrays that cannot be written, or without the expected content."""
 
 
 class DependencyMissingError(EdgeTpuError):

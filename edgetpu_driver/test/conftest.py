@@ -27,7 +27,7 @@ from testdata.devices.hosted_matrix import SIZE, make_host
 from testdata.devices.hosted_whole_models import SEGMENTS, backend_of
 from testdata.graphs.color_embedding_graph import color_embedding_graph
 from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 
 @pytest.fixture(scope="session")

@@ -220,7 +220,7 @@ LAYOUT = OutputLayout((0, 1), (0, 0), (0, 8), (0, 4), (0, 0), (8, 8))
         ({"bitstreams": (InstructionBitstream(b""),)}, "16-byte instructions: 0"),
         (
             {"bitstreams": (InstructionBitstream(bytes(16), (FieldOffset(INPUT, "", Position(0), 97),)),)},
-            "128 bits; an address field is said to be at 97",
+            "128 bits; an address field is declared at 97",
         ),
         ({"inputs": sample().executables[0].inputs[:1] * 2}, "input layers share a name"),
     ],
@@ -234,8 +234,8 @@ def test_inconsistent_executable_is_refused_with_the_place(changes: dict[str, An
     ("changes", "message"),
     [
         ({"shape": (2, 0, 3)}, r"output layer 'map' has shape \(2, 0, 3\)"),
-        ({"size_bytes": 11}, "is said to take 11 bytes; expected 12 to"),
-        ({"size_bytes": 1 << 27}, "is said to take 134217728 bytes"),
+        ({"size_bytes": 11}, "declares a size of 11 bytes; expected 12 to"),
+        ({"size_bytes": 1 << 27}, "declares a size of 134217728 bytes"),
         ({"execution_count": 0}, "0 times per inference"),
         ({"layout": None}, "has no layout"),
         ({"layout": replace(LAYOUT, y_to_tile=(0,))}, r"maps \[1, 2\] rows and \[2\] columns"),

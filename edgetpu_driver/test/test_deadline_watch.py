@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from edgetpu_driver.host.sticks.deadline_watch import DeadlineWatch
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 
 class Queue:

@@ -149,7 +149,7 @@ def test_an_unexpected_event_is_an_error() -> None:
             (InstructionHint(0), SEND_A, replace(RECEIVE_Y, offset=4, size=4), InterruptHint(0)),
             "only 0 of 8 bytes of output 'y' are moved",
         ),
-        ((InstructionHint(0), SEND_A, RECEIVE_Y), "no interrupt says that it is done"),
+        ((InstructionHint(0), SEND_A, RECEIVE_Y), "no interrupt signals its end"),
     ],
 )
 def test_incomplete_hints_are_refused_with_the_reason(hints: tuple[Hint, ...], reason: str) -> None:

@@ -1,4 +1,4 @@
-"""`edgetpu doctor`: each cause of trouble is found, named, and answered with what mends it."""
+"""`edgetpu doctor`: each problem is found, named, and shown with its remedy."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def node_of(stick: VirtualEdgeTpu, root: Path) -> Path:
 def test_the_virtual_stick_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--backend", "virtual"]) == 0
     text = capsys.readouterr().out
-    assert text.endswith("all that --backend virtual needs is there\n")
+    assert text.endswith("everything for --backend virtual is in place\n")
     assert "18d1:9302 at 2-1, runs its firmware 1.00" in text
     assert "udev" not in text
 
@@ -221,7 +221,7 @@ def test_a_bus_that_is_not_passed_through_is_missing(monkeypatch: pytest.MonkeyP
         ("Linux version 6.6 (Microsoft@Microsoft.com)", "", False, "Windows Subsystem for Linux"),
         ("Linux version 6.8", "", True, "a container"),
         ("Linux version 6.8", "flags : fpu hypervisor", False, "a virtual machine"),
-        ("Linux version 6.8", "flags : fpu", False, "no container or virtual machine was noticed"),
+        ("Linux version 6.8", "flags : fpu", False, "no container or virtual machine was detected"),
     ],
 )
 def test_what_usb_passes_through_is_noticed(

@@ -1,4 +1,4 @@
-"""Reading files that others may have put there, and writing own ones."""
+"""Reading files from any source, and writing files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused before LiteRT sees it: graphs with one thing changed after they were built."""
+"""Graphs that are refused before LiteRT sees them: each has one change made after it was built."""
 
 from __future__ import annotations
 

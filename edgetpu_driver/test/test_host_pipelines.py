@@ -28,7 +28,7 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import memory_rows, pack
 from testdata import GOLDEN
 from testdata.graphs.pipelines import compile_pipeline
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 RNG = np.random.default_rng(5)
 SIZE = 64

@@ -29,7 +29,7 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from testdata.devices.hosted_whole_models import IMAGE, SEGMENTS, backend_of, by_litert, check_same
 from testdata.graphs.compiled_graphs import segments, source_graph
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 CHAOS_REQUESTS = 400
 

@@ -30,7 +30,7 @@ from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from testdata.devices.hosted_whole_models import IMAGE, SEGMENTS, backend_of, by_litert, check_same
 from testdata.graphs.compiled_graphs import segments, source_graph
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 RNG = np.random.default_rng(14)
 

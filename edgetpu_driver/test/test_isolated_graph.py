@@ -1,4 +1,4 @@
-"""Graphs in a process of their own: results, limits, deaths, and what remains of them."""
+"""Graphs in separate processes: results, limits, crashes, and what they leave behind."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.host.sticks import reset_pace
 from testdata.devices.fake_device import ONES, FakeBackend, PlusOneEngine
 from testdata.graphs.recurrent_cell import recurrent_cell
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 
 class TestADeviceThatComesAndGoes:

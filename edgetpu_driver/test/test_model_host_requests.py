@@ -28,7 +28,7 @@ from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata.devices.fake_device import ONES, FakeBackend
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 
 class TestOrder:

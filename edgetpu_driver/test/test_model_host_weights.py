@@ -33,7 +33,7 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from testdata.devices.hosted_matrix import ONES, SIZE, corner, effective
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("graphs_in_this_process")
 

@@ -1,4 +1,4 @@
-"""Reading .tflite files: real ones, and files that are broken in every way."""
+"""Reading .tflite files: real ones, and files that are damaged in many ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of one's own on a stick, and that it is fit for use afterwards, whatever happened."""
+"""Programs of users on a stick, which can be used afterwards whatever happened."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.weight_request import WeightRequest
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 SIZES = (64, 128)
 RNG = np.random.default_rng(12)

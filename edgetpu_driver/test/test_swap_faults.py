@@ -34,7 +34,7 @@ from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.virtual.simulated_clock import SimulatedClock
 from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata import ModelFolder
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 SIZE = 64

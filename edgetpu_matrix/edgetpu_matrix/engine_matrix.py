@@ -1,4 +1,4 @@
-"""EngineMatrix: a real matrix on engines of this process, as the matrix nodes multiply by theirs in a driver.
+"""EngineMatrix: a real matrix on engines of this process; the matrix nodes have theirs in a driver.
 
 It differs from `edgetpu_driver.matrix.matmul.MatMul` in the part of the product that the host may take over.
 """
@@ -29,7 +29,7 @@ class EngineMatrix:
         matrix.set(weights)
         outputs = matrix.multiply(vector).outputs
 
-    The engines are its own: nothing else may set their weights. With as many engines as tiles each keeps its
+    It owns the engines: nothing else may set their weights. With as many engines as tiles each keeps its
     weights; with fewer they are replaced for every product.
 
     headroom: output range over the RMS of outputs, see `matrix.scaling`. rescale_rows: rewrite the model's

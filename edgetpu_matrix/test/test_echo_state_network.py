@@ -59,7 +59,7 @@ def test_a_step_is_the_equation_of_the_docstring() -> None:
     network.advance(np.zeros(20), [0.1, 0.2])
     first = network.state
     second = network.advance(network.matrix @ first, [0.5, -0.5])
-    # With W x = 0 the state tells what W_in u + b are.
+    # With W x = 0 the state shows W_in u + b.
     network.reset()
     drive = np.arctanh(network.advance(np.zeros(20), [0.5, -0.5]) / 0.3)
     assert second == pytest.approx(0.7 * first + 0.3 * np.tanh(matrix @ first + drive))

@@ -1,4 +1,4 @@
-"""Values that are no real numbers are refused by every class that takes some."""
+"""Values that are not real numbers are refused by every class that accepts numbers."""
 
 from __future__ import annotations
 

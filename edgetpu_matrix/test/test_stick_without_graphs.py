@@ -1,4 +1,4 @@
-"""Reservoir, places and spectra on a virtual stick that knows programs written here and no graph."""
+"""Reservoir, places and spectra on a virtual stick with programs generated here and without graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base class of the perception algorithms, and the frame that they hand from image to result."""
+"""The base class of the perception algorithms, and the frame between `preprocess` and `postprocess`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import families as models
-from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.pinhole import Pinhole
 
 ImageLike = NDArray[np.uint8] | CameraImage
 """uint8 [H, W] or [H, W, 3] RGB; a CameraImage if several algorithms get the same image."""
@@ -136,7 +136,7 @@ class ImageInput:
 
 
 class PerceptionResult(Protocol):
-    """What every result has."""
+    """The fields that every result has."""
 
     @property
     def valid(self) -> bool:
@@ -153,13 +153,13 @@ Result = TypeVar("Result", bound=PerceptionResult)
 
 
 class PerceptionAlgorithm(ABC, Generic[Result]):
-    """An algorithm that makes a result of each camera image, with one inference in between.
+    """An algorithm that computes a result from each camera image, with one inference in between.
 
     `update` does all of it on an engine. If inference runs elsewhere, call `bind` with the model's tensors
     once, and for each image `preprocess`, the inference, and `postprocess`.
 
-    A subclass names the graph it is made for (`model`), accepts the model it gets (`_recognise`), and makes
-    results of its outputs (`postprocess`). Its constructor ends with `_use_engine`.
+    A subclass names the graph it is made for (`model`), accepts the model it gets (`_recognise`), and
+    computes results from its outputs (`postprocess`). Its constructor ends with `_use_engine`.
     """
 
     camera: Pinhole | None

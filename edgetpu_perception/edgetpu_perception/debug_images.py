@@ -1,6 +1,6 @@
-"""Pictures of results for people: one function for each algorithm.
+"""Debug images of results, one function for each algorithm.
 
-Each takes a result or the message that the node makes of it.
+Each takes a result, or the message that the node makes from it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Optical flow gives the motion of most of the picture, not of what moves by itself."""
+"""Optical flow gives the motion of most of the picture, not that of moving objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_perception import OpticalFlow
-from edgetpu_perception.optical_flow.dominant_motion import SurroundingMotions, all_follow
+from edgetpu_perception.optical_flow.dominant_motion import NeighbourhoodMotions, all_follow
 from edgetpu_perception.optical_flow.normal_equations import NormalEquations
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
@@ -62,8 +62,8 @@ def equations(dx: float) -> NDArray[np.float32]:
     return array
 
 
-def motions(array: NDArray[np.float32]) -> SurroundingMotions:
-    return SurroundingMotions(NormalEquations(array), contrast=0.0, noise=0.01)
+def motions(array: NDArray[np.float32]) -> NeighbourhoodMotions:
+    return NeighbourhoodMotions(NormalEquations(array), contrast=0.0, noise=0.01)
 
 
 def test_nearly_all_follow_a_motion_without_residual() -> None:

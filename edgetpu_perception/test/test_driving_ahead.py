@@ -1,4 +1,4 @@
-"""How the compass tells driving ahead from turning by the way the picture grows."""
+"""How the compass distinguishes driving forward from turning by the growth of the picture."""
 
 from __future__ import annotations
 

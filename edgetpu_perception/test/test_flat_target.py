@@ -1,4 +1,4 @@
-"""Shapes of one flat colour, and highlights of shaded things, which are none."""
+"""Shapes of one flat colour, as opposed to highlights of shaded objects."""
 
 from __future__ import annotations
 

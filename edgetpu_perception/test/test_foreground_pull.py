@@ -1,4 +1,4 @@
-"""How far a thing that cannot be told from the scene may pull a heading."""
+"""How far an object that cannot be distinguished from the scene may pull a heading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time to contact with slanted planes, and where something moves by itself."""
+"""Time to contact with slanted planes, and with independently moving objects."""
 
 from __future__ import annotations
 

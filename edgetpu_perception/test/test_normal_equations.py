@@ -1,4 +1,4 @@
-"""The normal equations of a shift, summed over surroundings, agree with least squares over all cells."""
+"""The normal equations of a shift, summed over neighbourhoods, agree with least squares over all cells."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from edgetpu_perception.optical_flow.normal_equations import NormalEquations, matrix
 
 ROWS, COLUMNS = 18, 27
-SURROUNDINGS = 3 * 4
+NEIGHBOURHOODS = 3 * 4
 """About 6 cells each: 18 / 6 rows of them, 27 / 6 columns, rounded."""
 
 
@@ -29,7 +29,7 @@ def of_all_cells(
 def test_the_solution_is_that_of_least_squares_over_the_cells(channels: int) -> None:
     array = random_equations(channels)
     equations = NormalEquations(array)
-    weights = np.random.default_rng(4).uniform(0.1, 1.0, SURROUNDINGS)
+    weights = np.random.default_rng(4).uniform(0.1, 1.0, NEIGHBOURHOODS)
     a, b = of_all_cells(array, equations.spread(weights))
     step, inverse = equations.solve(weights, roughness=0.0)
     assert step == pytest.approx(np.linalg.lstsq(a, b)[0], rel=1e-4)
@@ -41,11 +41,11 @@ def test_the_bias_of_noise_is_taken_off_the_normal_matrix() -> None:
     a, b = of_all_cells(array, np.ones((ROWS, COLUMNS), np.float32))
     unexplained = np.square(b - a @ np.linalg.lstsq(a, b)[0]).sum()
     normal = a.T @ a - np.diag([0.5, 0.5, 1.0]) * unexplained / 4
-    step, _ = NormalEquations(array).solve(np.ones(SURROUNDINGS), roughness=0.5)
+    step, _ = NormalEquations(array).solve(np.ones(NEIGHBOURHOODS), roughness=0.5)
     assert step == pytest.approx(np.linalg.solve(normal, a.T @ b), rel=1e-4)
 
 
-def test_squares_left_are_those_of_the_cells_of_each_surrounding() -> None:
+def test_squares_left_are_those_of_the_cells_of_each_neighbourhood() -> None:
     array = random_equations()
     step = 0.3, -0.2, 0.1
     residual = array[3] - np.tensordot(step, array[:3], 1)
@@ -54,7 +54,7 @@ def test_squares_left_are_those_of_the_cells_of_each_surrounding() -> None:
     assert left.sum() == pytest.approx(np.square(residual).sum(), rel=1e-4)
 
 
-def test_each_cell_gets_the_value_of_its_surrounding() -> None:
+def test_each_cell_gets_the_value_of_its_neighbourhood() -> None:
     spread = NormalEquations(random_equations()).spread(np.arange(12.0))
     assert spread.shape == (ROWS, COLUMNS)
     assert spread[0, :8].tolist() == [0, 0, 0, 0, 0, 0, 0, 1]

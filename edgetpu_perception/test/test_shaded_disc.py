@@ -1,4 +1,4 @@
-"""White balls with shade: where they are, and what is none."""
+"""White balls with shade: their positions, and objects that are not balls."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.toolchain.graph_family import joint_name
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.graphs import families
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 HEADS = ("features1_64x64", "looming_64x64", "pattern_64x64_16x16", "spot_bright_64x64")
 SOON = 40

@@ -1,4 +1,4 @@
-"""The course that the camera had before something moved by itself."""
+"""The course that the camera had before something moved independently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base class of the decoders, and the frame that they hand from image to result."""
+"""The base class of the decoders, and the frame between `preprocess` and `postprocess`."""
 
 from __future__ import annotations
 

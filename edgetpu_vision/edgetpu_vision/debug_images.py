@@ -1,4 +1,4 @@
-"""Pictures of results for ~/debug_image: one function for each kind."""
+"""Debug images of results, one function for each kind."""
 
 from __future__ import annotations
 

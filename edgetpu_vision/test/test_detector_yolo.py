@@ -305,7 +305,7 @@ def test_the_overlap_that_is_allowed_is_a_parameter() -> None:
 def test_values_that_are_no_probabilities_are_an_error() -> None:
     output = np.concatenate(distributions(), axis=1)[
         None
-    ]  # in float nothing tells it from boxes and 67 classes
+    ]  # in float it cannot be distinguished from boxes and 67 classes
     with pytest.raises(
         OutputsError, match=r"expected probabilities in 'output'; got [\d.]+: give the model's labels"
     ):

@@ -1,4 +1,4 @@
-"""Results of pose estimation: what follows from their fields."""
+"""Results of pose estimation: properties that follow from their fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of the decoders: what follows from their fields."""
+"""Results of the decoders: properties that follow from their fields."""
 
 from __future__ import annotations
 

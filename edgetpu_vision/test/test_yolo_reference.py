@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_vision import Detector
-from testdata.graphs import plain_yolo
-from testdata.graphs.plain_yolo import PlainBox, Real
+from testdata.graphs import yolo_reference
+from testdata.graphs.yolo_reference import PlainBox, Real
 from testdata.pictures.fixed_outputs import FixedOutputs
 
 OVERLAP = 0.4637
@@ -53,7 +53,7 @@ def check(
 ) -> None:
     """The suite finds the same classes with the same scores in the same places, and nothing else."""
     height, width = size
-    objects = plain_yolo.objects(expected, least, OVERLAP, MOST, height, width)
+    objects = yolo_reference.objects(expected, least, OVERLAP, MOST, height, width)
     detector = Detector(
         FixedOutputs(height, width, outputs),
         min_confidence=least,
@@ -91,7 +91,7 @@ def random_rows(count: int, classes: int, objectness: bool, seed: int) -> Real:
 
 
 def cells_of(size: tuple[int, int]) -> int:
-    return sum(rows * columns for rows, columns in plain_yolo.grid_sizes(*size))
+    return sum(rows * columns for rows, columns in yolo_reference.grid_sizes(*size))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -103,7 +103,7 @@ def test_rows_with_boxes_as_parts_of_the_image(
 ) -> None:
     count = cells_of(size) * (3 if objectness else 1)
     output = quantised(random_rows(count, classes, objectness, seed=classes), dtype)
-    decode = plain_yolo.rows_with_objectness if objectness else plain_yolo.rows_without_objectness
+    decode = yolo_reference.rows_with_objectness if objectness else yolo_reference.rows_without_objectness
     expected = decode(real(output), (size[1], size[0]))
     numbers = output[0].T.copy() if transposed else output[0]
     check({"output": (numbers[None], *output[1:])}, expected, size, between(output, 0.3))
@@ -120,7 +120,7 @@ def test_boxes_and_probabilities_in_two_outputs(
     unit = (size[1], size[0]) if in_px else (1, 1)
     boxes = quantised(rows[:, :4] * (*unit, *unit), dtype)
     scores = quantised(rows[:, 4:], dtype)
-    expected = plain_yolo.rows_without_objectness(
+    expected = yolo_reference.rows_without_objectness(
         np.concatenate((real(boxes), real(scores)), axis=1), (1, 1) if in_px else (size[1], size[0])
     )
     outputs = {
@@ -142,7 +142,7 @@ def test_rows_in_float_are_decoded_as_by_the_definition(
     unit = (size[1], size[0]) if in_px else (1, 1)
     rows[:, :4] *= (*unit, *unit)
     rows = rows.astype(np.float32).astype(np.float64)
-    decode = plain_yolo.rows_with_objectness if objectness else plain_yolo.rows_without_objectness
+    decode = yolo_reference.rows_with_objectness if objectness else yolo_reference.rows_without_objectness
     expected = decode(rows, (1, 1) if in_px else (size[1], size[0]))
     output = (rows.T if transposed else rows)[None].astype(np.float32)
     check({"output": np.ascontiguousarray(output)}, expected, size, 0.3)
@@ -157,7 +157,7 @@ def test_maps_of_anchors_are_decoded_as_by_the_definition(
     rng = np.random.default_rng(classes)
     outputs: dict[str, Any] = {}
     maps = []
-    for number, (rows, columns) in enumerate(plain_yolo.grid_sizes(*size)):
+    for number, (rows, columns) in enumerate(yolo_reference.grid_sizes(*size)):
         logits = rng.normal(0, 1.5, (rows, columns, 3, 5 + classes))
         logits[..., 4] -= 2.5
         output = quantised(logits, dtype)
@@ -166,7 +166,7 @@ def test_maps_of_anchors_are_decoded_as_by_the_definition(
         if channels_first:
             channels = np.ascontiguousarray(channels.transpose(0, 3, 1, 2))
         outputs[f"grid{number}"] = (channels, *output[1:])
-    check(outputs, plain_yolo.anchor_maps(maps), size, 0.3, head="yolov5")
+    check(outputs, yolo_reference.anchor_maps(maps), size, 0.3, head="yolov5")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -178,7 +178,7 @@ def test_maps_of_distributions_are_decoded_as_by_the_definition(
     rng = np.random.default_rng(classes)
     outputs: dict[str, Any] = {}
     boxes, logits = [], []
-    for number, (rows, columns) in enumerate(plain_yolo.grid_sizes(*size)):
+    for number, (rows, columns) in enumerate(yolo_reference.grid_sizes(*size)):
         of_boxes = quantised(rng.normal(0, 2, (rows, columns, 64)), dtype)
         of_classes = quantised(rng.normal(-4, 2, (rows, columns, classes)), dtype)
         boxes.append(real(of_boxes))
@@ -186,4 +186,4 @@ def test_maps_of_distributions_are_decoded_as_by_the_definition(
         for name, (numbers, scale, zero_point) in (("cls", of_classes), ("reg", of_boxes)):
             layout = numbers.transpose(2, 0, 1) if channels_first else numbers
             outputs[f"{name}{number}"] = (np.ascontiguousarray(layout)[None], scale, zero_point)
-    check(outputs, plain_yolo.distribution_maps(boxes, logits), size, 0.3)
+    check(outputs, yolo_reference.distribution_maps(boxes, logits), size, 0.3)

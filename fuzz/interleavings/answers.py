@@ -1,4 +1,4 @@
-"""The requests to a host, and whether the answers are right."""
+"""Requests to a host, and checks of their answers."""
 
 from __future__ import annotations
 

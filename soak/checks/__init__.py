@@ -1,1 +1,1 @@
-"""Checks of results and answers against what they have to be."""
+"""Checks of results and answers against the expected ones."""

@@ -1,4 +1,4 @@
-"""Stamps of results that were received: a second result for a stamp is wrong."""
+"""Stamps of received results: a second result for the same stamp is wrong."""
 
 from __future__ import annotations
 

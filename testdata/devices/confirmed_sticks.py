@@ -15,7 +15,7 @@ from edgetpu_driver.cli.confirm.outcome import Outcome
 from edgetpu_driver.cli.confirm.run import Course, run_steps
 from edgetpu_driver.cli.confirm.step import Step
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
-from edgetpu_driver.usb.fault_diagnosis import QUIET_MS
+from edgetpu_driver.usb.chip_faults import QUIET_MS
 from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.framing import HEADER
 from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register

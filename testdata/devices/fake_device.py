@@ -15,7 +15,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
 )
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 INPUT = TensorSpec("input", (1, 4), np.dtype(np.uint8), 0.5, 3)
 

@@ -1,4 +1,4 @@
-"""A host with one matrix, and what its results were computed with."""
+"""A host with one matrix, and the weights that its results were computed with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs with the inputs and outputs of models that people export, which find the same in every image."""
+"""Graphs with the inputs and outputs of exported models, which give the same results for every image."""
 
 from __future__ import annotations
 

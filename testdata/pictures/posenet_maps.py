@@ -31,7 +31,7 @@ def person(y: float, x: float) -> NDArray[np.float64]:
 def maps(height: int, width: int, people: Sequence[NDArray[np.float64]]) -> tuple[Field, Field, Field]:
     """Heatmaps, short-range and mid-range offsets, float32, of a picture with these people.
 
-    A cell knows the way to and from the keypoint that is nearest to it.
+    A cell has the offsets to and from the keypoint that is nearest to it.
     """
     heat = np.full((height, width, KEYPOINTS), _ABSENT, np.float32)
     short = np.zeros((height, width, 2, KEYPOINTS), np.float32)

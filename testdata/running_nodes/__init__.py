@@ -1,1 +1,1 @@
-"""Running nodes, and what tests send them and get from them."""
+"""Running nodes, and the messages that tests exchange with them."""

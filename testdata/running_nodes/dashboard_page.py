@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 LIVE_TOOLS = Path(__file__).parents[2] / "build" / "live_tools"
 if LIVE_TOOLS.is_dir():

@@ -1,4 +1,4 @@
-"""Starts processes as forks of one that has imported what they need: what differs is the time to start.
+"""Starts processes as forks of one that has imported their modules, which saves time at the start.
 
 Importing ROS, NumPy, OpenCV and a node takes most of a second of processor time. `python -m
 testdata.running_nodes.node_forker` imports them once and forks for each request; a fork then runs the same

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from testdata.patience import PATIENCE
 from testdata.running_nodes.node_forker import NodeForker, content
+from testdata.timeouts import PATIENCE
 
 STOP_SECONDS = 5.0
 """Seconds after SIGINT until `ros2 launch` sends SIGTERM."""

@@ -9,7 +9,7 @@ import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
-from testdata.patience import PATIENCE
+from testdata.timeouts import PATIENCE
 
 
 def spin_until(

@@ -1,4 +1,4 @@
-"""A multilayer perceptron in float64, and the file that keeps it."""
+"""A multilayer perceptron in float64, and its file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgetpu_driver.files import npz_archive
 Array = NDArray[np.float64]
 
 MOST_UNITS = 1024
-"""Units of a layer at most; up to this size, programs of the suite were compared with the compiler's."""
+"""Most units of a layer; up to this size, the suite's programs were compared with the compiler's."""
 MOST_LAYERS = 16
 """Uncritical: it limits the arrays of a file; networks of the suite have two or three."""
 MOST_SAMPLES = 1024

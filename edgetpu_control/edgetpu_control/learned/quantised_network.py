@@ -223,7 +223,7 @@ def _equalised(network: Network, exponent: float) -> Network:
 def _largest(network: Network) -> list[Array]:
     """Largest magnitudes of the units of every layer over the samples."""
     found = [np.abs(each).max(axis=0) for each in network.sample_activations()[1:]]
-    # Units that are hardly ever active need no smaller range than this.
+    # Units that are rarely active need no smaller range than this.
     return [np.maximum(each, max(_LEAST_RANGE, 1e-2 * float(each.max()))) for each in found]
 
 

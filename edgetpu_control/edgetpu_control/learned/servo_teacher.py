@@ -1,4 +1,4 @@
-"""A teacher of policies: the visual servo, which turns a simulated robot to a target, without images."""
+"""A teacher for policies: the visual servo, which turns a simulated robot to a target, without images."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TARGET_RATE = 0.3
 _STAYS = 20, 60
 """Images after which a target changes its motion or jumps."""
 _LIMITS = VelocityLimits(0.5, 1.5, 1000.0, 1000.0)
-"""Of the teacher; the accelerations are limited by the node that runs the policy."""
+"""The limits of the teacher; the node that runs the policy limits the accelerations."""
 
 Array = NDArray[np.float64]
 

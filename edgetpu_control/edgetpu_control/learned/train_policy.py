@@ -1,4 +1,4 @@
-"""Command line that trains a policy from what a teacher did: `ros2 run edgetpu_control train_policy`."""
+"""Command line that trains a policy on the actions of a teacher: `ros2 run edgetpu_control train_policy`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _LEAST_STEPS = 4
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """How long and how fast a network learns."""
+    """Duration and learning rate of a training."""
 
     hidden: Sequence[int] = (64, 64)
     """Units of the layers before the last."""

@@ -1,1 +1,1 @@
-"""Model predictive control by sampling: action sequences are tried on a learned model, the best are kept."""
+"""Model predictive control by sampling: tries action sequences on a learned model and keeps the best."""

@@ -73,7 +73,7 @@ class CostExpression:
         InputError as for any formula, and for a name that two columns have.
         """
         if twice := [name for name, count in Counter(names).items() if count > 1]:
-            raise InputError(f"expected other names of actions than of states; got {', '.join(twice)} twice")
+            raise InputError(f"expected different names of actions and states; got {', '.join(twice)} twice")
         formula = cls(text, names)
 
         def cost(states: Array, actions: Array) -> Array:

@@ -61,7 +61,9 @@ def parse_actions(text: str) -> Actions:
 def _names(what: str, names: list[str]) -> tuple[str, ...]:
     for name in names:
         if not _NAME.fullmatch(name) or name in FUNCTIONS:
-            raise InputError(f"{what}: expected a name, letters, digits and _, of no function; got {name!r}")
+            raise InputError(
+                f"{what}: expected a name of letters, digits and _, not a function's; got {name!r}"
+            )
     if len(set(names)) != len(names):
         raise InputError(f"{what}: expected different names; got {', '.join(names)}")
     return tuple(names)

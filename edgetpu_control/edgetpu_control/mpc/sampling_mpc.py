@@ -27,7 +27,7 @@ _SMALLEST_DEVIATION = 0.02
 
 @dataclass(frozen=True, eq=False)
 class MpcSettings:
-    """What is sampled, and how samples become a plan."""
+    """The settings of sampling, and of how samples become a plan."""
 
     low: Array
     """Least action, float64[m]."""

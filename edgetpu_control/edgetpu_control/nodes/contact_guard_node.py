@@ -59,7 +59,7 @@ _GUARD_SETTINGS = (
     live(
         "contact_time",
         _DEFAULTS.contact_time,
-        "A standing robot does not start while something approaches that would touch it within this time, s.",
+        "A robot at rest does not start while something approaches that would touch it within this time, s.",
         0.0,
         60.0,
     ),
@@ -208,5 +208,5 @@ class ContactGuardNode(ControlNode):
 
     def _release(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:  # noqa: ARG002
         self._guard.release()
-        response.success, response.message = True, "what lay ahead is forgotten"
+        response.success, response.message = True, "the obstacle ahead is forgotten"
         return response

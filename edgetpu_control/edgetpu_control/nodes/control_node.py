@@ -22,7 +22,7 @@ from edgetpu_driver.node_kit.parameters import Setting
 
 
 class ControlNode(BaseNode):
-    """Publishes a velocity at a fixed rate in ROS time, and nothing while `command` returns None.
+    """Publishes a velocity at a fixed rate in ROS time, except while `command` returns None.
 
     A subclass calls `super().__init__(name)`, makes its controller and its subscriptions, and then calls
     `start`.
@@ -35,7 +35,7 @@ class ControlNode(BaseNode):
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
         self._moves = False
-        """Whether the last velocity was none of a robot that stands."""
+        """Whether the last velocity was not that of a robot at rest."""
 
     @abstractmethod
     def command(self, now: float) -> Velocity | None:
@@ -70,8 +70,8 @@ class ControlNode(BaseNode):
     def subscribe_velocity(self, topic: str, asked: Callable[[Velocity], None]) -> None:
         """Call `asked` with each plausible velocity received; one with a stamp must be timely.
 
-        Of a robot that can also drive sideways only the forward velocity and the turn are passed on, as no
-        camera of these nodes looks there.
+        For a robot that can also drive sideways, only the forward velocity and the turn are passed on, as no
+        camera of these nodes looks sideways.
         """
         stamped: bool = self.values["stamped"]
 

@@ -32,7 +32,7 @@ STAMPED = (
     ),
     Setting("frame_id", "base_link", "Frame of published TwistStamped."),
 )
-"""Of nodes that publish velocities."""
+"""The parameters of nodes that publish velocities."""
 
 
 def deadband_settings(linear: float, angular: float) -> tuple[Setting, ...]:

@@ -41,14 +41,14 @@ class HeadingHoldNode(ControlNode):
         live(
             "steering_deadband",
             _GAINS.steering_deadband,
-            "Angular velocity on cmd_vel_in up to which it means straight on, rad/s.",
+            "Angular velocity on cmd_vel_in up to which it counts as straight on, rad/s.",
             0.0,
             10.0,
         ),
         Setting(
             "hold_when_straight",
             _GAINS.hold_when_straight,
-            "Whether the heading is kept while cmd_vel_in asks for straight on.",
+            "Whether the heading is kept while cmd_vel_in commands driving straight on.",
             read_only=False,
         ),
     )

@@ -1,4 +1,4 @@
-"""The age of messages by their stamps: a robot is not steered by old ones."""
+"""Checks the age of messages by their stamps, so that old ones do not steer a robot."""
 
 from __future__ import annotations
 

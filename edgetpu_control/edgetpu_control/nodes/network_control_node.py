@@ -88,7 +88,7 @@ class NetworkControlNode(BaseNode):
         super().__init__(name, **options)
         self.server = NetworkOnDriver(self, self.quantised, self.advance)
         self._waits = False
-        """Whether an observation came from which no command was made yet."""
+        """Whether there is an observation from which no command was computed yet."""
         self._velocities: VelocityPublisher | None = None
         self._follower = VelocityFollower(velocity_limits(self.values), self.values["timeout"])
 

@@ -33,7 +33,7 @@ class VisualServoNode(ControlNode):
 
     settings = control_settings(
         *limit_settings(),
-        Setting("source", "servo_error", "What measures the target.", choices=tuple(SOURCES)),
+        Setting("source", "servo_error", "Results that give the target.", choices=tuple(SOURCES)),
         Setting(
             "target_class",
             "",

@@ -13,7 +13,7 @@ from edgetpu_driver.files.plain_yaml import parse_yaml
 _LARGEST = 1 << 16
 """Bytes; such files have less than 2 kB, and more than that takes seconds to read."""
 _LARGEST_SIDE = 2**31 - 1
-"""px; more than any camera has, and within the range of every reader of CameraInfo."""
+"""px; more than any camera has, and within the range that every reader of CameraInfo accepts."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ PICTURES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
 class FileSource:
-    """Returns the picture, the pictures of the folder by name, or the frames of the video, one a call."""
+    """Returns the picture, the pictures of the folder by name, or the frames of the video, one per call."""
 
     waits = False
 

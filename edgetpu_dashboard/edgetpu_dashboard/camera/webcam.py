@@ -22,7 +22,7 @@ def _v4l2(device: str) -> cv2.VideoCapture:
 
 
 class Webcam:
-    """The pictures of a webcam as they come; `read` waits for the next one, up to OpenCV's 10 s."""
+    """The pictures of a webcam as they arrive; `read` waits for the next one, up to OpenCV's 10 s."""
 
     waits = True
 

@@ -61,7 +61,7 @@ class Launcher:
         command = [str(path), "--ros-args", *arguments]
         with self._lock:
             if self.started(name):
-                raise LaunchError(f"{name} runs already")
+                raise LaunchError(f"{name} is already running")
             try:
                 # In a new session: Ctrl-C on a terminal reaches only this process, which stops the node.
                 self._processes[name] = subprocess.Popen(

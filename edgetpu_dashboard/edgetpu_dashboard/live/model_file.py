@@ -15,14 +15,14 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,120}\.tflite", re.ASCII)
 
 
 def save_model(data: bytes, name: str, folder: Path) -> Path:
-    """Write a model under its name into a folder, in place of another one of this name; its path.
+    """Write a model under its name into a folder, replacing one of the same name, and return its path.
 
-    InputError for what is no model, for a name that is no plain one, and if it cannot be written.
+    InputError for a file that is not a model, a name that is not plain, and if it cannot be written.
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"expected a name such as model.tflite; got '{name}'")
     if data[4:8] != b"TFL3":
-        raise InputError(f"expected a TensorFlow Lite model; {name} is none")
+        raise InputError(f"expected a TensorFlow Lite model; {name} is not one")
     try:
         write_file(folder / name, data)
     except OSError as error:

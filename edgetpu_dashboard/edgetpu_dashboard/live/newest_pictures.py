@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgetpu_dashboard.live.pictures import Pixels
+from edgetpu_dashboard.live.picture_encoding import Pixels
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.images import drawing
 from edgetpu_driver.images.conversion_cache import Region

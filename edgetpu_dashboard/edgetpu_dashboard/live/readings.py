@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from edgetpu_dashboard.live.curves import Curve
+from edgetpu_dashboard.live.result_log import Curve
 
 MOST_WORDS = 8
 """Different ones of a value that is shown as a curve."""

@@ -1,4 +1,4 @@
-"""Numbers of standard messages that nodes take and give, such as velocities, as rows for curves."""
+"""Numbers of standard messages that nodes receive and publish, such as velocities, as rows for curves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from edgetpu_dashboard.live.curves import ResultLog
+from edgetpu_dashboard.live.result_log import ResultLog
 
 MOST_NUMBERS = 8
 """Of an array that become curves, the first ones."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from edgetpu_dashboard.live.curves import Point
 from edgetpu_dashboard.live.readings import Reading
+from edgetpu_dashboard.live.result_log import Point
 from edgetpu_dashboard.live.signals import meaning_of
 from edgetpu_driver.node_kit.diagnostics import Counters
 
@@ -98,7 +98,7 @@ def _count(values: Mapping[str, str], key: str) -> int:
 
 
 def _all_curves(view: Any, viewed: Any, now: float) -> list[dict[str, Any]]:
-    """Of its results, of the results that it takes, of other numbers out and in, and of diagnostics."""
+    """Curves of its results, of results that it receives, of other numbers, and of diagnostics."""
     found = _curves_of_results(viewed, now) if viewed.log is not None else []
     for name in viewed.takes:
         other = view.nodes.get(name)
@@ -119,7 +119,7 @@ def _all_curves(view: Any, viewed: Any, now: float) -> list[dict[str, Any]]:
 
 
 def _curve(field: str, meaning: str, unit: str, points: list[Point]) -> dict[str, Any]:
-    """What all curves have; no last value yet."""
+    """The fields that all curves have; no last value yet."""
     return {
         "id": field,
         "field": field,

@@ -13,7 +13,7 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.timer import Timer
 from sensor_msgs.msg import CameraInfo, Image
 
-from edgetpu_dashboard.live.bag import BagError, BagProgress, BagRecording
+from edgetpu_dashboard.live.bag_writer import BagError, BagProgress, BagRecording
 from edgetpu_dashboard.nodes.graph_view import GraphView
 
 LARGEST = 4 * 2**30

@@ -21,7 +21,8 @@ from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
 from edgetpu_dashboard.live.parameter_texts import Value, value_of
-from edgetpu_dashboard.live.pictures import Pixels, error_picture, is_grey, spot_weights
+from edgetpu_dashboard.live.picture_encoding import Pixels, error_picture
+from edgetpu_dashboard.live.picture_selection import is_grey, spot_weights
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import user_path
@@ -125,7 +126,7 @@ class GraphCalls:
                 break
             await asyncio.sleep(_POLL)
         else:
-            raise UnavailableError(f"{node} does not run: there is no {name}")
+            raise UnavailableError(f"{node} is not running: there is no {name}")
         done: Future[Any] = Future()
         pending: list[Any] = []
 
@@ -192,7 +193,7 @@ class GraphCalls:
     async def set_color(self, node: str, rgb: tuple[int, int, int]) -> str:
         """Let a spot tracker track a colour."""
         await self.ask(SetColor, node, "set_color", rgb=spot_weights(rgb))
-        return f"tracks what is bright, as {rgb} is grey" if is_grey(rgb) else f"tracks the colour {rgb}"
+        return f"tracks brightness, as {rgb} is grey" if is_grey(rgb) else f"tracks the colour {rgb}"
 
     async def set_template(self, node: str, view: Pixels, box: tuple[int, int, int, int]) -> str:
         """Let a pattern tracker look for a part of a picture: x, y, width and height, px."""

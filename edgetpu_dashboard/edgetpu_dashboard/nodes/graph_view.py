@@ -16,10 +16,10 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
-from edgetpu_dashboard.live.curves import ResultLog
 from edgetpu_dashboard.live.newest_pictures import OverlayTap
-from edgetpu_dashboard.live.pictures import CAMERA_VIEW
+from edgetpu_dashboard.live.picture_encoding import CAMERA_VIEW
 from edgetpu_dashboard.live.readings import Reading
+from edgetpu_dashboard.live.result_log import ResultLog
 from edgetpu_dashboard.live.signals import SIGNAL_TYPES, Signal
 from edgetpu_dashboard.nodes.picture_subscriptions import PictureSubscriptions, Tap
 from edgetpu_dashboard.nodes.signal_subscriptions import SignalSubscriptions
@@ -206,7 +206,7 @@ class GraphView:
         )
 
     def _listen(self, running: Sequence[ViewedNode]) -> None:
-        """Find the numbers that the running nodes take and give, and subscribe to them."""
+        """Find the numbers that the running nodes receive and publish, and subscribe to them."""
         results = {
             f"{self.full_name(name)}/{viewed.result.topic}": name
             for name, viewed in self.nodes.items()

@@ -1,4 +1,4 @@
-"""Subscribes to the numbers that running nodes take and give beside their results."""
+"""Subscribes to the numbers that running nodes receive and publish besides their results."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
-from edgetpu_dashboard.live.curves import ResultLog
+from edgetpu_dashboard.live.result_log import ResultLog
 from edgetpu_dashboard.live.signals import new_log, numbers_of, stamp_of
 from edgetpu_driver.node_kit.messages.message_types import message_type
 from edgetpu_driver.node_kit.printable_text import one_line
 
 
 class SignalSubscriptions:
-    """One subscription for each topic, whichever nodes publish it or take it. For the executor's thread."""
+    """One subscription for each topic, whichever nodes use it. For the executor's thread."""
 
     def __init__(
         self, node: Node, add: Callable[[ResultLog, float, Mapping[str, float], float], None]

@@ -1,4 +1,4 @@
-"""A room to look at: a box with textured walls, a red lamp and a poster on the wall ahead, ray-traced.
+"""A ray-traced room: a box with textured walls, a red lamp, and a poster on the wall ahead.
 
 World frame: x right, y down, z forward, m; the origin is where the camera starts, looking along z.
 """

@@ -6,7 +6,7 @@ from typing import Any
 
 from nicegui import ui
 
-from edgetpu_dashboard.live.bag import BagProgress
+from edgetpu_dashboard.live.bag_writer import BagProgress
 from edgetpu_dashboard.web.error_notice import errors_shown
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import user_path

@@ -13,7 +13,7 @@ from nicegui import ui
 
 from edgetpu_dashboard.live.matrix_file import LARGEST_MATRIX, read_matrix
 from edgetpu_dashboard.live.model_file import LARGEST, save_model
-from edgetpu_dashboard.live.pictures import png
+from edgetpu_dashboard.live.picture_encoding import png
 from edgetpu_dashboard.live.sizes import size_in_words
 from edgetpu_dashboard.web.error_notice import errors_shown
 from edgetpu_dashboard.web.uploads import uploaded
@@ -21,7 +21,7 @@ from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.node_kit.node_table import nodes_of
 
 STATES = ("absent", "boot", "starting", "ready", "recovering", "failed", "closed", "inactive")
-"""Of DeviceStatus, by their numbers."""
+"""The states of DeviceStatus, by their numbers."""
 
 _MODELS_PERIOD = 3.0
 """Seconds between two requests for the loaded models."""
@@ -263,7 +263,7 @@ def _run_model(page: Any) -> None:
 
 
 async def _everything_typed() -> None:
-    """Wait for what was typed before an upload, which comes by a connection of its own and may be faster."""
+    """Wait for text typed before an upload, which uses a separate connection and may arrive earlier."""
     with contextlib.suppress(TimeoutError):
         await ui.run_javascript("0")
 

@@ -23,7 +23,7 @@ def parameters_panel(page: Any) -> None:
         return
     viewed = page.view.nodes.get(node)
     if viewed is None or not viewed.running:
-        ui.label(f"{node} does not run").classes("hint")
+        ui.label(f"{node} is not running").classes("hint")
         return
     with ui.column().classes("w-full gap-0") as column:
         ui.spinner()
@@ -125,7 +125,7 @@ def actions_panel(page: Any) -> None:
     viewed = page.view.nodes.get(node)
     has_region = page.has_region()
     if viewed is None or not viewed.running:
-        ui.label(f"{node} does not run").classes("hint")
+        ui.label(f"{node} is not running").classes("hint")
         return
     if node == "spot_tracker":
         ui.label("Click a spot in the picture to track its colour.").classes("q-mb-sm")

@@ -10,7 +10,8 @@ from typing import Any
 
 from nicegui import ui
 
-from edgetpu_dashboard.live.pictures import CAMERA_VIEW, Pixels, box_of, color_at
+from edgetpu_dashboard.live.picture_encoding import CAMERA_VIEW, Pixels
+from edgetpu_dashboard.live.picture_selection import box_of, color_at
 from edgetpu_dashboard.web.bag_control import bag_control
 from edgetpu_dashboard.web.driver_panel import driver_panel, models_panel
 from edgetpu_dashboard.web.error_notice import errors_shown
@@ -21,15 +22,15 @@ from edgetpu_driver.errors import InputError
 _VERSION = 10
 """Version of the static files, so that no browser uses old ones."""
 _NODE_TABS, _GRAPH_TAB = ("parameters", "actions"), "driver"
-"""Panels of one node; the last is also in the overview."""
+"""The panels of one node, and the panel that is also in the overview."""
 _NODE_TAB = "actions"
-"""The one that comes with a node."""
+"""The panel that is opened with a node."""
 _FOLLOW_PERIOD = 0.5
 """Seconds between two checks whether the node runs and has a picture."""
 
 
 class Page:
-    """What one browser shows: a node, or the pictures of all of them."""
+    """The page in one browser, which shows one node or the pictures of all nodes."""
 
     def __init__(self, dashboard: Any) -> None:
         self.dashboard = dashboard
@@ -158,7 +159,7 @@ def node_title(page: Page) -> None:
     async def start() -> None:
         async with errors_shown():
             if page.view.nodes[page.node].running:
-                raise InputError(f"{page.node} runs already")
+                raise InputError(f"{page.node} is already running")
             page.dashboard.start_node(page.node)
             ui.notify(f"{page.node} starts", type="positive")
 

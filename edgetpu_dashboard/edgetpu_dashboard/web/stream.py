@@ -19,7 +19,7 @@ from fastapi import WebSocket
 
 from edgetpu_dashboard.live import pictures
 from edgetpu_dashboard.live.newest_pictures import LivePicture
-from edgetpu_dashboard.live.pictures import Pixels
+from edgetpu_dashboard.live.picture_encoding import Pixels
 from edgetpu_dashboard.live.snapshot import snapshot
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 

@@ -1,4 +1,4 @@
-"""Which backends can run a whole model, as far as its files tell."""
+"""Determines from its files which backends can run a whole model."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def add_device_options(
     *,
     virtual: str = "a virtual stick",
 ) -> OptionGroup:
-    """Add the options that choose and open a stick, and return their group; virtual: what is said of one."""
+    """Add the options that select and open a stick; return their group; virtual: help on that backend."""
     kinds = {"usb": "usb: a stick (default)", "virtual": f"virtual: {virtual}", "cpu": "cpu: LiteRT"}
     group = command.add_argument_group("device")
     group.add_argument(

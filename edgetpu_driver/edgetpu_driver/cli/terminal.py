@@ -28,7 +28,7 @@ class Answer:
 
 
 def to_json(value: Any, *, ascii_only: bool = False) -> str:
-    """Strict JSON: NaN and infinities become null; with `ascii_only`, escapes stand for other characters."""
+    """Strict JSON: NaN and infinities become null; with `ascii_only`, other characters are escaped."""
     return json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=ascii_only)
 
 

@@ -58,9 +58,7 @@ def _check_bitstream(path: str, bitstream: InstructionBitstream) -> None:
         )
     for field in bitstream.field_offsets:
         if not 0 <= field.bit <= 8 * size - _ADDRESS_FIELD_BITS:
-            raise ModelFormatError(
-                f"{path} has {8 * size} bits; an address field is said to be at {field.bit}"
-            )
+            raise ModelFormatError(f"{path} has {8 * size} bits; an address field is declared at {field.bit}")
 
 
 def _check_layer(path: str, layer: Layer) -> None:
@@ -69,7 +67,7 @@ def _check_layer(path: str, layer: Layer) -> None:
         raise ModelFormatError(f"{path} has shape {layer.shape}, {layer.execution_count} times per inference")
     if not needed <= layer.size_bytes <= MAX_LAYER_BYTES:
         raise ModelFormatError(
-            f"{path} of shape {layer.shape} is said to take {layer.size_bytes} bytes; "
+            f"{path} of shape {layer.shape} declares a size of {layer.size_bytes} bytes; "
             f"expected {needed} to {MAX_LAYER_BYTES}"
         )
 

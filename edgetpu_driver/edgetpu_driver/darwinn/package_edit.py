@@ -1,4 +1,4 @@
-"""Changes a package in place, so that all other bytes stay those of the vendor's compiler."""
+"""Changes a package in place; all other bytes of the vendor's compiler remain."""
 
 from __future__ import annotations
 

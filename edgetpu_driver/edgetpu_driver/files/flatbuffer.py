@@ -30,8 +30,8 @@ _SHARING = 3
 than once."""
 
 _TABLE_COST = 96
-"""Bytes that a table counts as in addition to its own, because the Python objects made of it take hundreds: a
-small damaged file must not refer to one table a million times."""
+"""Bytes that a table counts as in addition to its own, because the Python objects made from it take hundreds:
+a small damaged file must not refer to one table a million times."""
 
 _read_int32 = struct.Struct("<i").unpack_from
 _OFFSET = struct.Struct("<I")

@@ -1,4 +1,4 @@
-"""Changes numbers, texts and bytes of a FlatBuffer where they stand; nothing else in the file moves."""
+"""Changes numbers, texts and bytes of a FlatBuffer in place; nothing else in the file moves."""
 
 from __future__ import annotations
 

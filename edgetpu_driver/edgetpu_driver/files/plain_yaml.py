@@ -1,7 +1,7 @@
 """Reads YAML of any origin: plain values without aliases, whose size is bounded by that of the text.
 
-A few lines with aliases stand for billions of values, which come to life when they are written as text; and
-PyYAML raises many kinds of errors for tags whose text does not fit them.
+A few lines with aliases can represent billions of values, which are expanded when they are written as text;
+and PyYAML raises many kinds of errors for tags whose text does not fit them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_yam
 
 
 def parse_yaml(text: str | bytes) -> Any:
-    """Read the value of one document; InputError for what is no YAML of plain values.
+    """Read the value of one document; InputError for anything but YAML of plain values.
 
     PyYAML reads 100 000 characters a second, so the caller limits the length.
     """

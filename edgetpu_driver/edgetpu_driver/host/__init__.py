@@ -1,1 +1,1 @@
-"""Models by name on one device: loading, running, the state of the device, reconnecting, statistics."""
+"""A driver's models and sticks: loading, running, the state of devices, reconnection, statistics."""

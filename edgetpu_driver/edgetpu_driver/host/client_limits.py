@@ -12,7 +12,7 @@ MOST_SEGMENTS = 64
 
 @dataclass(frozen=True)
 class ClientLimits:
-    """What a host accepts. Requests beyond the first three limits are answered BUSY, others are refused."""
+    """The limits of a host. Requests beyond the first three are answered BUSY, others are refused."""
 
     waiting_per_client: int = 100
     """Requests of one client that may wait."""

@@ -1,4 +1,4 @@
-"""Models by name on one or several accelerators, which may be absent, get lost and return; without ROS."""
+"""Models by name on one or several accelerators, which may be absent, disappear and return; without ROS."""
 
 from __future__ import annotations
 

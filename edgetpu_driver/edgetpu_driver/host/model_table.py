@@ -85,7 +85,7 @@ class ModelTable:
                 f"begins with a letter or digit; got {name[:100]!r}"
             )
         wanted = [model] if isinstance(model, str) else model
-        if len(wanted) > MOST_SEGMENTS:  # other requests wait while files are looked for
+        if len(wanted) > MOST_SEGMENTS:  # other requests wait while files are searched for
             raise InputError(f"expected a pipeline of at most {MOST_SEGMENTS} segments; got {len(wanted)}")
         paths = tuple(self._files.find(each) for each in wanted)
         name = name or common_name([plain_stem(path) for path in paths])

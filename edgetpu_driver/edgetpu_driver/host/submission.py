@@ -1,4 +1,4 @@
-"""Passes requests for models to what runs them: the sticks, or the steps of a whole model."""
+"""Passes requests for models to the sticks, or to the steps of a whole model."""
 
 from __future__ import annotations
 

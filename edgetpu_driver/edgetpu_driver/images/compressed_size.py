@@ -68,7 +68,7 @@ def pnm_size(data: bytes) -> tuple[int, int] | None:
 def jpeg_scans(data: bytes) -> int:
     """Count the scans of a JPEG; a decoder visits every pixel in each. 0 for other formats.
 
-    What follows the end of the image, as the film that a phone adds to a picture, does not count.
+    Data after the end of the image, such as the video that a phone appends to a picture, do not count.
     """
     if not data.startswith(b"\xff\xd8"):
         return 0

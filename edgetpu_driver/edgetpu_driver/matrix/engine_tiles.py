@@ -1,4 +1,4 @@
-"""The tiles of a planned matrix on engines of this process, which execute the plan."""
+"""The tiles of a planned matrix on engines in this process, which execute the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors and labels as they come from users and networks, checked before they are kept."""
+"""Checks of vectors and labels from users and networks before they are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graphs of Dense models that nodes write for the driver, and the parameter that says where."""
+"""The graphs of Dense models that nodes write for the driver, and the parameter for their directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagnostics of a node (REP-107): what it counts, and its entry of /diagnostics once a second."""
+"""Diagnostics of a node (REP-107): its counters, and its entry in /diagnostics once a second."""
 
 from __future__ import annotations
 

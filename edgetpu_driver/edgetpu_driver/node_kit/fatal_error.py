@@ -1,4 +1,4 @@
-"""Errors that end a process of nodes."""
+"""The error that ends a process of nodes."""
 
 
 class FatalError(Exception):

@@ -1,4 +1,4 @@
-"""The table of nodes: what the installed packages offer under the entry-point group `edgetpu.nodes`.
+"""The table of nodes: the entry points of the installed packages in the group `edgetpu.nodes`.
 
 A package adds a node with one line of its setup.cfg; the node's name is also the name of its executable, but
 for the driver's:

@@ -1,4 +1,4 @@
-"""Parameters set for a node at start that it does not have, usually because they are misspelt."""
+"""Finds parameters set for a node at start that it does not have, usually because they are misspelt."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from edgetpu_driver.node_kit.parameters import Setting
 KEEP_STATE = Setting(
     "keep_state",
     True,
-    "Keep what a service has set (colour, template, classes) in edgetpu/state in $ROS_HOME or ~/.ros, and "
-    "start with it again. A parameter that was changed since then takes precedence.",
+    "Keep what services have set (colour, template, classes) in edgetpu/state in $ROS_HOME or ~/.ros, and "
+    "restore it at start. A parameter that was changed since then takes precedence.",
 )
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")

@@ -1,4 +1,4 @@
-"""What the driver writes to /diagnostics, and what makes it OK, WARN, ERROR or STALE there."""
+"""The driver's entries in /diagnostics, and the conditions for OK, WARN, ERROR and STALE."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _uploads(status: DeviceStatus) -> str:
 
 
 def stick_warnings(sticks: Iterable[StickStatusMessage]) -> list[str]:
-    """What is wrong with sticks that are in use, a line each."""
+    """The problems of sticks that are in use, one per line."""
     throttled = sum(stick.throttled for stick in sticks)
     wrong = sum(stick.failed_checks for stick in sticks)
     several = f" of {throttled} sticks" if throttled > 1 else ""

@@ -58,8 +58,8 @@ SETTINGS = (
     Setting(
         "share_inferences",
         True,
-        "Answer requests of several nodes for the same image by one inference, of one graph for all of them "
-        "where their models are of the suite's catalogue. false: one inference for each request.",
+        "Answer requests of several nodes for the same image by one inference; if their models are in the "
+        "suite's catalogue, one graph computes all of them. false: one inference for each request.",
     ),
     Setting(
         "self_check_period",
@@ -139,8 +139,9 @@ SETTINGS = (
     Setting(
         "service_depth",
         QOS_SERVICE.depth,
-        "Requests and answers that the middleware queues for each service. It loses further ones without a "
-        "trace, so as many as all clients together have under way; the clients need queues as deep.",
+        "Requests and answers that the middleware queues for each service. It loses further ones silently, "
+        "so at least as many as all clients together have in flight; the clients need queues of the same "
+        "depth.",
         1,
         100_000,
     ),

@@ -54,7 +54,7 @@ _LARGE = SetWeights, MatMul
 
 
 class ServingDriver(LocalDriver, Protocol):
-    """What the services need of the driver."""
+    """The part of the driver that its services need."""
 
     def status(self) -> DeviceStatus:
         """Make the message of ~/status."""

@@ -165,7 +165,7 @@ def _check_complete(executable: Executable) -> None:
     if not executable.bitstreams:
         missing.append("there are no instructions")
     if not any(isinstance(hint, InterruptHint) for hint in executable.hints):
-        missing.append("no interrupt says that it is done")
+        missing.append("no interrupt signals its end")
     if missing:
         raise ModelUnsupportedError(
             f"the DMA hints of executable '{executable.name}' are incomplete: {'; '.join(missing)}"

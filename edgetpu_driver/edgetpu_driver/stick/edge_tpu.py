@@ -17,9 +17,9 @@ from edgetpu_driver.stick.final_release import FinalRelease
 from edgetpu_driver.stick.loaded_model import LoadedModel
 from edgetpu_driver.stick.session import StickSession
 from edgetpu_driver.usb.chip_clock import ClockPreset, clock_preset, set_clock
+from edgetpu_driver.usb.chip_faults import Interrupt, take_interrupts
 from edgetpu_driver.usb.connector import OnPhase, StickConnector
 from edgetpu_driver.usb.discovery import UsbStick
-from edgetpu_driver.usb.fault_diagnosis import Interrupt, take_interrupts
 from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.libusb import default_backend
 from edgetpu_driver.usb.link import UsbLink

@@ -14,7 +14,7 @@ from edgetpu_driver.errors import EdgeTpuError
 _log = logging.getLogger(__name__)
 
 _unreleased: dict[object, weakref.finalize[Any, Any]] = {}
-"""What is released when the process ends, in the order of creation."""
+"""The objects to release when the process ends, in the order of creation."""
 
 
 class FinalRelease:

@@ -126,7 +126,7 @@ class ProgramRunner:
         program: a bitstream. parameters, inputs: each is sent as one transfer unless it is empty.
         output_bytes, events: how much to read; by default what the program asks for, as its scalar code
         says. Raises ModelFormatError unless the program is a whole number of instructions, InputError for a
-        negative number, and for one that is missing and cannot be told from the program.
+        negative number, and for one that is missing and does not follow from the program.
         """
         check_program(program)
         size, count = expected_transfers(program, output_bytes, events)

@@ -1,4 +1,4 @@
-"""What the loaded models of one open stick share."""
+"""The state that the loaded models of one open stick share."""
 
 from __future__ import annotations
 

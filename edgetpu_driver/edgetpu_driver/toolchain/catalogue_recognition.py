@@ -1,4 +1,4 @@
-"""Tells graphs of the catalogue from others by their content."""
+"""Recognises graphs of the catalogue by their content."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Catalogue:
 def catalogue() -> Catalogue:
     """Families of this package, then those of the other installed packages by the packages' names.
 
-    Looked for once in a process: that reads the entry points of every installed package.
+    Searched for once per process, because that reads the entry points of every installed package.
     """
     families = list(dense.FAMILIES)
     problems = []

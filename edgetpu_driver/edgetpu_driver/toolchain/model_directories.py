@@ -127,7 +127,7 @@ class ModelDirectories:
         """
         if not model:
             raise ModelNotFoundError("expected a model's name, file name or path; got an empty string")
-        if len(model) > _LONGEST_PATH:  # similar names would be looked for, which takes long
+        if len(model) > _LONGEST_PATH:  # similar names would be searched for, which takes long
             raise ModelNotFoundError(
                 f"expected a model's name, file name or path of at most {_LONGEST_PATH} characters; got "
                 f"{len(model)}"

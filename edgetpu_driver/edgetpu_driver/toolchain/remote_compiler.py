@@ -1,6 +1,6 @@
-"""Runs edgetpu_compiler on another computer, over ssh: it exists for x86-64 only, robots have ARM.
+"""Runs edgetpu_compiler on another computer over ssh, as it exists for x86-64 only and robots have ARM.
 
-One command there receives the graphs on its standard input, compiles them in a directory of its own, sends
+One command there receives the graphs on its standard input, compiles them in a separate directory, sends
 the results back and removes the directory. Connections are shared, so that a password is asked for once.
 """
 

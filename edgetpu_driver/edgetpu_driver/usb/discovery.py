@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgetpu_driver.errors import DeviceLostError, FirmwareError
-from edgetpu_driver.usb.libusb import typed_error
 from edgetpu_driver.usb.time_source import Clock
+from edgetpu_driver.usb.usb_errors import typed_error
 
 BOOT_ID = (0x1A6E, 0x089A)
 """Vendor and product id of a stick in boot mode, waiting for its firmware."""

@@ -23,9 +23,10 @@ from edgetpu_driver.errors import (
 from edgetpu_driver.usb.discovery import UsbStick
 from edgetpu_driver.usb.framing import EVENT, Event, Frame, parse_event
 from edgetpu_driver.usb.handles import close_handle, close_left_open, is_left_open
-from edgetpu_driver.usb.libusb import USBError, typed_error
+from edgetpu_driver.usb.libusb import USBError
 from edgetpu_driver.usb.registers import BitField, Register, register_width
 from edgetpu_driver.usb.time_source import Clock, clock_of
+from edgetpu_driver.usb.usb_errors import typed_error
 
 # As in the descriptors of a stick that runs its firmware.
 CONFIGURATION = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from edgetpu_driver.usb.fault_diagnosis import Interrupt
+from edgetpu_driver.usb.chip_faults import Interrupt
 from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register, register_width
 from edgetpu_driver.virtual.boot_loader import BootLoader
 from edgetpu_driver.virtual.processor.processor import Processor, QueuedEvent

@@ -2,7 +2,7 @@
 
 Google's compiler is closed, so these programs cannot run on a real stick. Everything the host handles is
 real: the custom operator and its options, the package, parameter caching, DMA hints, output tiles, and
-parameter bytes that cross the wire. The virtual device tells programs by their instruction stream.
+parameter bytes that cross the wire. The virtual device identifies programs by their instruction stream.
 """
 
 from __future__ import annotations

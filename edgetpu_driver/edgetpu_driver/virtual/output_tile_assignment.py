@@ -1,4 +1,4 @@
-"""Which part of an output each of the chip's tiles has, as the vendor's compiler distributes it."""
+"""Assigns the parts of an output to the chip's tiles, as the vendor's compiler does."""
 
 from __future__ import annotations
 

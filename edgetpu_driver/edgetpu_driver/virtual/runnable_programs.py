@@ -1,4 +1,4 @@
-"""Which compiled models a virtual stick runs from their bytes, without their graph."""
+"""Determines whether a virtual stick runs a compiled model from its bytes, without its graph."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgetpu_driver.usb.fault_diagnosis import Interrupt
+from edgetpu_driver.usb.chip_faults import Interrupt
 from edgetpu_driver.usb.registers import (
     FORCE_SLEEP,
     MBIST_STATUS,

@@ -16,7 +16,7 @@ from usb.core import USBError, USBTimeoutError
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.files.file_access import read_file
-from edgetpu_driver.usb.fault_diagnosis import Interrupt
+from edgetpu_driver.usb.chip_faults import Interrupt
 from edgetpu_driver.usb.framing import Tag
 from edgetpu_driver.virtual import usb_descriptors as descriptors
 from edgetpu_driver.virtual.chip import Chip

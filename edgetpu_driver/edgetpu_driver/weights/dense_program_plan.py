@@ -81,7 +81,7 @@ class DenseProgramPlan:
 
 
 def _held_text(padding: bytes) -> str:
-    """What the host has to send to inputs that hold a bias, for the remark."""
+    """The values that the host has to send to inputs that hold a bias, for the remark."""
     if not any(padding):
         return ""
     return ", which the host keeps constant" if padding[0] else ", one of which the host keeps at one step"

@@ -72,7 +72,7 @@ class UnknownLayer:
 
 @dataclass(frozen=True, eq=False)
 class NetworkLayers:
-    """What the operators of a graph have in the parameters, in the order of the graph."""
+    """The sections of a graph's operators in the parameters, in the order of the graph."""
 
     sections: tuple[LayerSection, ...]
     unknown: tuple[UnknownLayer, ...]

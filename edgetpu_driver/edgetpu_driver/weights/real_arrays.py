@@ -1,4 +1,4 @@
-"""Values of users as arrays of real numbers."""
+"""Converts values from users to arrays of real numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a compiled file keeps the sections of the layers of its graph: found by their content.
+"""Finds the sections of a graph's layers in the parameters of its compiled file, by their content.
 
 The compiler writes sections one after another, mostly in the order of the graph; at branches the order
 differs, and some sections are sent with every inference instead of being cached. What is between the

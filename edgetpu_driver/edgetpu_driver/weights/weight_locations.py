@@ -89,7 +89,7 @@ class WeightLocations:
 
     @property
     def known(self) -> tuple[WeightLocation, ...]:
-        """The tensors of which it is known where they are."""
+        """The tensors whose locations are known."""
         return self._found[0]
 
     @property

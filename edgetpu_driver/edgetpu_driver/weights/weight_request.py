@@ -35,7 +35,7 @@ class WeightRequest:
 
 @dataclass(frozen=True, eq=False)
 class WeightResult:
-    """What replacing the values of a weight tensor did."""
+    """The result of replacing the values of a weight tensor."""
 
     version: int
     """Counts the replacements in this model, from 1; 0 stands for the weights it was loaded with."""

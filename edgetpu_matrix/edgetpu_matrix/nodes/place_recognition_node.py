@@ -98,7 +98,7 @@ class _Query:
 
 
 class PlaceRecognitionNode(MatrixNode):
-    """Publishes which known place an embedding is most similar to."""
+    """Publishes the known place that an embedding is most similar to."""
 
     settings = matrix_settings(*_SETTINGS)
     results = ResultTopic(
@@ -160,7 +160,7 @@ class PlaceRecognitionNode(MatrixNode):
             self._queue.offer(_Query(unit, self._searched, done))
 
     def _weighed(self, embedding: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what counts of an embedding."""
+        """Return the values of an embedding that are compared."""
         return signed_root(embedding) if self.values["root"] else embedding
 
     @property

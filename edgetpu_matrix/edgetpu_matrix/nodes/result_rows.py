@@ -1,4 +1,4 @@
-"""Result messages of the matrix nodes as flat rows of numbers, as the dashboard shows them."""
+"""Converts result messages of the matrix nodes to flat rows of numbers, which the dashboard shows."""
 
 from __future__ import annotations
 

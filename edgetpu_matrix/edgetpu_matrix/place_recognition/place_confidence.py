@@ -1,6 +1,6 @@
-"""How sure it is that a place is recognised: its mean score over the last seconds, and its lead.
+"""The confidence that a place is recognised: its mean score over the last seconds, and its lead.
 
-The mean prevents that one unusual view names a place.
+The mean prevents a single unusual view from naming a place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from edgetpu_matrix.place_recognition.place_search import Place
 
 MOST = 256
-"""Answers that are kept; of more in a window the latest count."""
+"""Most answers that are kept, the latest ones."""
 
 
 class ScoreWindow:

@@ -17,7 +17,7 @@ IN_A_ROW = 16
 
 
 class SizeWatch:
-    """Notices when vectors have another number of values than before, and not only a stray one."""
+    """Detects that vectors, other than a stray one, have another number of values than before."""
 
     def __init__(self) -> None:
         self._others: deque[int] = deque(maxlen=IN_A_ROW)
@@ -35,8 +35,8 @@ class SizeWatch:
 class SignalScale:
     """Refuses a vector that makes all earlier ones negligible in sums, unless many in a row are as large.
 
-    One sample of 1e30 from a broken sensor leaves nothing of a thousand others in the sums that a readout is
-    trained on, and a reservoir without saturation forgets it only after hundreds of steps.
+    One sample of 1e30 from a broken sensor erases a thousand others from the sums that a readout is trained
+    on, and a reservoir without saturation forgets it only after hundreds of steps.
     """
 
     def __init__(self) -> None:

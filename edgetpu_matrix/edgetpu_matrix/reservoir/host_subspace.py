@@ -1,7 +1,7 @@
 """The host subspace: the directions along which vectors vary most, multiplied on the host in float64.
 
-Eight bits then only round the residual. The states of a reservoir move along few directions, and what is
-large there would set the input scale at which everything else is rounded.
+Eight bits then only round the residual. The states of a reservoir move along few directions, and the large
+components there would set the input scale at which everything else is rounded.
 """
 
 from __future__ import annotations

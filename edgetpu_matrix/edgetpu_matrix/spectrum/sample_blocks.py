@@ -50,7 +50,7 @@ class SampleBlock:
 
 
 class SampleBlocks:
-    """Collects samples, however many come at a time, and gives a block every `hop` samples.
+    """Collects samples, any number at a time, and returns a block every `hop` samples.
 
     sample_rate: Hz; 0: measured from the stamps, which requires a stamp with every sample.
     Raises InputError for lengths and rates that make no block.

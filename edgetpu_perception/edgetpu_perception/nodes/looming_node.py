@@ -43,7 +43,7 @@ class LoomingNode(PerceptionNode):
     """Publishes the time until the camera touches what it looks at."""
 
     settings = perception_settings(
-        model_size("64; 96, which sees smaller things; or 128, which has less noise."),
+        model_size("64; 96, which sees smaller objects; or 128, which has less noise."),
         Setting(
             "width",
             0,

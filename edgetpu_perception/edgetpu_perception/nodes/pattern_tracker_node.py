@@ -115,7 +115,7 @@ class PatternTrackerNode(WeightUpdatingNode):
         return tracker
 
     def publish(self, header: Header, result: MatchResult) -> None:
-        """Publish the result on ~/match and, when that has readers, on ~/servo_error."""
+        """Publish the result on ~/match and, if that has subscribers, on ~/servo_error."""
         self._match.publish(PatternMatch(header=header, **scalar_fields(PatternMatch, result)))
         if self._servo_error.get_subscription_count():
             self._servo_error.publish(_servo_error(header, result))

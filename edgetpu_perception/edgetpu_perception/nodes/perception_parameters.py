@@ -10,7 +10,7 @@ RECTIFIED = Setting(
     False,
     "The images are rectified: directions are computed from P of camera_info, without distortion.",
 )
-"""Of every node that computes directions."""
+"""The parameters of every node that computes directions."""
 
 _SETTINGS = image_settings(
     Setting(

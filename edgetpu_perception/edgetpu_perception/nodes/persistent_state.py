@@ -1,4 +1,4 @@
-"""State that a service has set and that outlives a restart: one JSON file for each node."""
+"""State set by a service that survives a restart, in one JSON file for each node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST_FILE = 1_000_000
 
 
 class StateError(InputError):
-    """A state that is not what a node has written."""
+    """A state that no node has written in this form."""
 
 
 class PersistentState:
@@ -42,7 +42,7 @@ class PersistentState:
         return state_file(f"{self._node.full_name}.json")
 
     def load(self) -> Mapping[str, Any]:
-        """Return what `save` was given last; empty if there is nothing that counts."""
+        """Return the values last passed to `save`; empty if there are none that apply."""
         if not self._enabled:
             return {}
         try:

@@ -164,7 +164,7 @@ class SpotTrackerNode(WeightUpdatingNode):
         return None if self._color is None else color_filter(self._color)
 
     def publish(self, header: Header, result: SpotResult) -> None:
-        """Publish the result on ~/servo_error and, with its size, on ~/detections when that has readers."""
+        """Publish the result on ~/servo_error and, with its size, on ~/detections if that has subscribers."""
         self._servo_error.publish(ServoError(header=header, **scalar_fields(ServoError, result)))
         if self._detections is None:
             return

@@ -35,7 +35,7 @@ def _fine_state(fine: FinePatch) -> dict[str, Any]:
 
 
 def template_from_state(state: Mapping[str, Any]) -> Template:
-    """Make the template of which `template_state` gave the fields. Raises StateError for anything else."""
+    """Make a template from the fields that `template_state` returned. Raises StateError for anything else."""
     try:
         values = np.array(state["values"], np.float32)
         mask = np.array(state["mask"], np.float32)

@@ -35,7 +35,7 @@ class VisualCompassNode(PerceptionNode):
     """
 
     settings = perception_settings(
-        model_size("64; 96 or 128, which measure turns more exactly unless near things are in view."),
+        model_size("64; 96 or 128, which measure turns more exactly unless near objects are in view."),
         Setting(
             "tilt",
             0.0,
@@ -46,8 +46,8 @@ class VisualCompassNode(PerceptionNode):
         Setting(
             "looks_ahead",
             False,
-            "Whether the camera looks to where it moves, but for its tilt, as on most wheeled robots. The "
-            "way the picture grows then tells driving from turning.",
+            "Whether the camera looks in the direction of motion, except for its tilt, as on most wheeled "
+            "robots. The growth of the picture then distinguishes driving from turning.",
         ),
     )
     results = ResultTopic(
@@ -73,13 +73,13 @@ class VisualCompassNode(PerceptionNode):
         self.start(self._compass)
 
     def measuring_problems(self) -> list[str]:
-        """Return that there is no camera calibration, if so."""
+        """Return a problem if there is no camera calibration."""
         if self._compass.camera is not None:
             return []
         return ["no usable camera_info, which the heading needs; set horizontal_fov if the camera has none"]
 
     def publish(self, header: Header, result: HeadingResult) -> None:
-        """Publish the result on ~/heading and, when it is valid and has readers, on ~/twist."""
+        """Publish the result on ~/heading and, if it is valid and there are subscribers, on ~/twist."""
         if result.reference_stamp == seconds_of(header):
             self._reference_stamp = header.stamp
         self._heading.publish(

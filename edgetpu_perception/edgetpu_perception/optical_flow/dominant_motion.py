@@ -1,7 +1,7 @@
-"""Which parts of the picture follow one motion: the motion of most of its area, not of its mean.
+"""Finds the motion that most of the picture's area follows, which is not the mean motion.
 
-Each surrounding of a few cells is asked how well a shift explains it, by a quadratic form of its gradients.
-A surrounding counts once whatever its contrast, so that a bright person does not outvote a dim wall.
+For each neighbourhood of a few cells, a quadratic form of its gradients tells how well a shift explains it.
+Each neighbourhood counts once, whatever its contrast, so that a bright person does not outvote a dim wall.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from edgetpu_perception.optical_flow.normal_equations import NormalEquations, Vector
 
 MAX_DEVIATION_CELLS = 0.12
-"""Deviation from the motion, cells, from which on a surrounding does not follow it.
+"""Deviation from the motion, cells, from which on a neighbourhood does not follow it.
 
 Rows: flow, static camera, rmse. Smaller ones take slants and rotations for other motions.
 """
 
 NOISE_FACTOR = 2.0
-"""Largest residual of a surrounding that follows the motion, over that of the best ones, in squares.
+"""Largest residual of a neighbourhood that follows the motion, over that of the best ones, in squares.
 
 Derived: sums of 36 cells and 3 channels vary by a fifth; two of them leave room for the rest. Uncritical.
 """
@@ -30,7 +30,7 @@ BEST_SHARE = 0.3
 and some of it is flat."""
 
 VISIBLE_SHIFT_CELLS = 0.5
-"""Shift, cells, by whose residual the texture of a surrounding is judged. Uncritical."""
+"""Shift, cells, by whose residual the texture of a neighbourhood is judged. Uncritical."""
 
 TEXTURE_RANGE = (2.0, 8.0)
 """Residual of that shift over the largest one that noise leaves: flat up to the first, texture from the
@@ -38,10 +38,11 @@ second on. Flat parts of two unrelated pictures agree. Rows: flow, two photograp
 valid."""
 
 NOISE_RESERVE = 1.5
-"""Factor on the largest residual before a motion of its own is looked for. Rows: the same as NEARLY_ALL."""
+"""Factor on the largest residual before an independent motion is searched for. Rows: the same as
+NEARLY_ALL."""
 
 NEARLY_ALL = 0.95
-"""Share of the surroundings that follow a motion if nothing moves by itself; noise lets some of them deviate.
+"""Share of the neighbourhoods that follow a motion if nothing moves independently; noise makes some deviate.
 
 Rows: flow, gain 20 %, offset 20, noise 4, inside one sigma; static camera, rmse.
 """
@@ -63,7 +64,7 @@ _SHIFTS = np.stack([axis.ravel() for axis in np.meshgrid(_AXIS, _AXIS)], axis=1)
 
 
 def all_follow(equations: NormalEquations, step: Vector, noise: float) -> bool:
-    """Whether nearly every surrounding follows the motion of a least-squares step.
+    """Whether nearly every neighbourhood follows the motion of a least-squares step.
 
     `noise`: standard deviation of a feature from rounding.
     """
@@ -73,7 +74,7 @@ def all_follow(equations: NormalEquations, step: Vector, noise: float) -> bool:
 
 
 def _monomials(x: Any, y: Any) -> NDArray[np.float64]:
-    """Factors of a surrounding's sums in the squares that a shift leaves: [6], or [6, n] of n shifts."""
+    """Factors of a neighbourhood's sums in the remaining squares of a shift: [6], or [6, n] of n shifts."""
     return np.array([x * x, 2 * x * y, y * y, -2 * x, -2 * y, x * 0 + 1])
 
 
@@ -81,8 +82,8 @@ _MONOMIALS = _monomials(*_SHIFTS.T).T
 """Those of all shifts tried, [n, 6]."""
 
 
-class SurroundingMotions:
-    """How well each surrounding is explained by any shift near a whole one."""
+class NeighbourhoodMotions:
+    """How well each neighbourhood is explained by any shift near a whole one."""
 
     def __init__(self, equations: NormalEquations, contrast: float, noise: float) -> None:
         """`equations`: those of the whole shift. `contrast`: that of its step. `noise`: see `all_follow`."""
@@ -106,7 +107,7 @@ class SurroundingMotions:
         return dx, dy
 
     def weights(self, dx: float, dy: float) -> NDArray[np.float64]:
-        """1 for surroundings that follow a shift, cells, less for the others: [surroundings]."""
+        """1 for neighbourhoods that follow a shift, cells, less for the others: [neighbourhoods]."""
         return _follow(_monomials(dx, dy) @ self._forms)
 
     def share(self, weights: NDArray[np.float64]) -> float:
@@ -115,14 +116,14 @@ class SurroundingMotions:
 
 
 def _follow(left: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 for surroundings whose squares left, over the limit, are at most 1; less for the others. In place."""
+    """1 for neighbourhoods whose remaining squares, over the limit, are at most 1; else less. In place."""
     np.maximum(left, 1.0, out=left)
     np.square(left, out=left)
     return np.reciprocal(left, out=left)
 
 
 def _limit(slope: NDArray[np.float64], left: NDArray[np.float64], rounding: float) -> NDArray[np.float64]:
-    """Largest sum of squares that a surrounding which follows the motion may leave."""
+    """Largest sum of squares that a neighbourhood which follows the motion may leave."""
     best = int(BEST_SHARE * len(left))
     common = NOISE_FACTOR * float(np.partition(left, best)[best])
     # Rounding of the difference of two frames, doubled: 2 * 2**2, halved as the least squares take a share.

@@ -1,4 +1,4 @@
-"""Normal equations of the least squares of a shift, summed over each surrounding of a few cells."""
+"""Normal equations of the least squares of a shift, summed over each neighbourhood of a few cells."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-SURROUNDING_CELLS = 6
-"""Side of a surrounding, cells: small compared with what moves by itself, large enough for two gradients.
+NEIGHBOURHOOD_CELLS = 6
+"""Side of a neighbourhood, cells: small compared with moving objects, large enough for two gradients.
 
 Rows: flow, an object of 17 % of the area, rmse; static camera, rmse.
 """
@@ -44,7 +44,7 @@ Symmetric = tuple[float, float, float, float, float, float]
 
 
 class NormalEquations:
-    """Sums of products from which any solution with weighted surroundings follows without the cells."""
+    """Sums of products, from which solutions with any weights of neighbourhoods follow without the cells."""
 
     def __init__(self, equations: Floats) -> None:
         """`equations`: derivatives to dx, dy and contrast, and the residual: [4, channels, rows, columns]."""
@@ -55,21 +55,21 @@ class NormalEquations:
                 np.multiply(equations[i, 0], equations[j, 0], out=product)
             else:
                 np.einsum("nij,nij->ij", equations[i], equations[j], out=product)
-        self.sums: NDArray[np.float64] = block_sums(products, SURROUNDING_CELLS).astype(np.float64)
-        """Products xx, xy, xc, xr, yy, yc, yr, cc, cr, rr of each surrounding: [10, surroundings]."""
-        self.features = float(channels * SURROUNDING_CELLS**2)
-        """Number of features in a surrounding."""
+        self.sums: NDArray[np.float64] = block_sums(products, NEIGHBOURHOOD_CELLS).astype(np.float64)
+        """Products xx, xy, xc, xr, yy, yc, yr, cc, cr, rr of each neighbourhood: [10, neighbourhoods]."""
+        self.features = float(channels * NEIGHBOURHOOD_CELLS**2)
+        """Number of features in a neighbourhood."""
 
     @property
     def slope(self) -> NDArray[np.float64]:
-        """Sum of the squared derivatives to dx and dy of each surrounding, [surroundings]."""
+        """Sum of the squared derivatives to dx and dy of each neighbourhood, [neighbourhoods]."""
         slope: NDArray[np.float64] = self.sums[_PAIRS.index((0, 0))] + self.sums[_PAIRS.index((1, 1))]
         return slope
 
     def solve(self, weights: NDArray[np.float64], roughness: float) -> tuple[Vector, Symmetric]:
         """Least squares without the bias of noise, and the inverse of its normal matrix.
 
-        `weights`: of the equations of each surrounding, [surroundings]. `roughness`: that of Registration.
+        `weights`: one for each neighbourhood's equations, [neighbourhoods]. `roughness`: see Registration.
         """
         xx, xy, xc, xr, yy, yc, yr, cc, cr, rr = (self.sums @ np.square(weights)).tolist()
         xx, yy, cc = xx + MIN_ENERGY, yy + MIN_ENERGY, cc + MIN_ENERGY
@@ -85,14 +85,14 @@ class NormalEquations:
         return step, inverse
 
     def left_by(self, step: Vector) -> NDArray[np.float64]:
-        """Sum of squares that a step leaves in each surrounding, [surroundings]."""
+        """Sum of squares that a step leaves in each neighbourhood, [neighbourhoods]."""
         x, y, c = step
         factors = x * x, 2 * x * y, 2 * x * c, -2 * x, y * y, 2 * y * c, -2 * y, c * c, -2 * c, 1.0
         return np.maximum(np.array(factors) @ self.sums, 0.0)
 
     def spread(self, values: NDArray[np.float64]) -> Floats:
-        """Give each cell the value of its surrounding: [surroundings] to [rows, columns]."""
-        down, across = _blocks(self.rows, SURROUNDING_CELLS), _blocks(self.columns, SURROUNDING_CELLS)
+        """Give each cell the value of its neighbourhood: [neighbourhoods] to [rows, columns]."""
+        down, across = _blocks(self.rows, NEIGHBOURHOOD_CELLS), _blocks(self.columns, NEIGHBOURHOOD_CELLS)
         grid = values.astype(np.float32).reshape(len(down), len(across))
         return (down.T @ grid @ across).astype(np.float32, copy=False)
 

@@ -15,7 +15,6 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.graphs import flow_and_compass_features as features
-from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures, flow_features
 from edgetpu_perception.optical_flow.shift_registration import (
     Registration,
@@ -23,6 +22,7 @@ from edgetpu_perception.optical_flow.shift_registration import (
     ShiftScores,
     Texture,
 )
+from edgetpu_perception.pinhole import Pinhole
 
 MAX_SHIFT_SHARE = 9 / 32
 """Largest reported shift along an axis, as a share of the image.
@@ -60,8 +60,9 @@ Rows: flow, two photographs, not valid; an object of 17 % of the area, valid.
 """
 
 CORRELATION_OF_MOST_RANGE = (0.22, 0.4)
-"""Correlation of the whole picture at the motion of most of it, lowered by what moves by itself: by chance up
-to the first, certain from the second on. Rows: flow, two photographs, not valid; static camera, valid."""
+"""Correlation of the whole picture at the motion of most of it, lowered by independently moving parts: by
+chance up to the first, certain from the second on. Rows: flow, two photographs, not valid; static camera,
+valid."""
 
 FOLLOWING_LEAD_RANGE = (0.2, 0.4)
 """Lead of the share that follows the dominant motion over that of another one: no confidence up to the first,
@@ -190,7 +191,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
     def _match(self, decoder: FlowFeatures, first: Texture, second: Texture) -> tuple[int, int, Shift, float]:
         """Row and column of the best whole shift, what it is refined to, and confidence, 0..1, by agreement.
 
-        What moves by itself is looked for if the picture as a whole does not follow the best shift.
+        Independent motion is searched for if the picture as a whole does not follow the best shift.
         """
         search = decoder.search
         surface = self.surface = search.compare(first, second)
@@ -215,7 +216,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
     def _dominant(
         self, search: Registration, first: Texture, second: Texture, best: Candidate, peak: int
     ) -> tuple[int, int, Shift, float]:
-        """Of several motions the one that most of the area follows, and how far it is ahead of the others.
+        """The motion that most of the area follows, and its lead over the other candidates.
 
         The candidates are the two largest peaks of the evidence, which goes by contrast rather than area, the
         motion of the frame before, and no motion.

@@ -10,11 +10,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.optical_flow.dominant_motion import SurroundingMotions, all_follow
+from edgetpu_perception.optical_flow.dominant_motion import NeighbourhoodMotions, all_follow
 from edgetpu_perception.optical_flow.image_noise import ImageNoise
 from edgetpu_perception.optical_flow.normal_equations import (
     MIN_ENERGY,
-    SURROUNDING_CELLS,
+    NEIGHBOURHOOD_CELLS,
     UNKNOWNS,
     Floats,
     NormalEquations,
@@ -26,8 +26,8 @@ from edgetpu_perception.optical_flow.normal_equations import (
 _NOISE_VARIANCES = 8
 """Variance of a doubled difference of two images over the noise variance of one. Derived: 2**2 * 2."""
 
-MIN_SURROUNDINGS = 4
-"""Fewest surroundings along each axis of which a few may move by themselves. Uncritical."""
+MIN_NEIGHBOURHOODS = 4
+"""Fewest neighbourhoods along each axis of which a few may move independently. Uncritical."""
 
 MAX_STEP_CELLS = 2.0
 """Largest step whose third-order term is used, cells: that of a wrong whole shift would exceed all numbers.
@@ -74,7 +74,7 @@ class Shift:
     dx_sigma: float
     dy_sigma: float
     following: float
-    """Share of the picture that has texture and follows it, 0..1; 1 if nothing moves by itself."""
+    """Share of the picture that has texture and follows it, 0..1; 1 if nothing moves independently."""
     agreement: float
     """Correlation of the frames in that part; 1 if that is all of the picture, where ShiftScores has it."""
 
@@ -104,8 +104,8 @@ class Registration:
         `remove_mean`: take the maps without their mean, which changes with the view.
         """
         self.reach_x, self.reach_y = reach_x, reach_y
-        self.sees_parts = min(rows, columns) >= MIN_SURROUNDINGS * SURROUNDING_CELLS
-        """Whether the maps are large enough to tell what moves by itself."""
+        self.sees_parts = min(rows, columns) >= MIN_NEIGHBOURHOODS * NEIGHBOURHOOD_CELLS
+        """Whether the maps are large enough to detect parts that move independently."""
         self._noise = noise
         self._block, self._roughness, self._remove_mean = block, roughness, remove_mean
         self._image_noise = image_noise
@@ -193,8 +193,8 @@ class Registration:
         return Shift(dx + float(refined[0]), dy + float(refined[1]), dx_sigma, dy_sigma, following, agreement)
 
     def _weights(self, equations: NormalEquations, step: Vector) -> tuple[NDArray[np.float64], float]:
-        """1 for surroundings that follow the dominant motion, less for others; and the share that follows."""
-        motions = SurroundingMotions(equations, step[2], self._noise)
+        """1 for neighbourhoods that follow the dominant motion, else less; and the share that follows."""
+        motions = NeighbourhoodMotions(equations, step[2], self._noise)
         weights = motions.weights(*motions.dominant())
         for _ in range(REWEIGHTED_STEPS):
             step, _ = equations.solve(weights, self._roughness)

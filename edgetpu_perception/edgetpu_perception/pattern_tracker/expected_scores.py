@@ -29,7 +29,7 @@ Derived: that of the "accepted, changed" scenes.
 
 @dataclass(frozen=True)
 class ExpectedScores:
-    """Scores of a patch and of other things.
+    """Scores of a patch and of other parts of pictures.
 
     A match leaves 1 - score of the picture unexplained; how much is normal depends on the patch.
     """

@@ -19,7 +19,6 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
-from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.pattern_tracker.coordinate_locator import CoordinateLocator
 from edgetpu_perception.pattern_tracker.correlation_locator import (
     MAX_CANDIDATES,
@@ -33,6 +32,7 @@ from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
 from edgetpu_perception.pattern_tracker.scale_search import ScaleSearch, scale_of
 from edgetpu_perception.pattern_tracker.template import Template, TemplateOutcome, View, fit, judge
 from edgetpu_perception.pattern_tracker.template_search import Finding, TemplateSearch
+from edgetpu_perception.pinhole import Pinhole
 
 MIN_TEMPLATE_CONTRAST = 0.01
 """Minimum usable contrast of a template, in grey levels.
@@ -166,7 +166,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         *,
         view: Pixels | None = None,
     ) -> TemplateOutcome:
-        """Track another pattern, if it can be told from other things; else nothing changes.
+        """Track another pattern if it can be distinguished from other objects; otherwise nothing changes.
 
         `patch`: uint8 [h, w] or [h, w, 3] RGB, cut out of an image like those to come. `mask`: [h, w],
         non-zero where the patch counts. `view`: the image it was cut out of, by default the tracker's last

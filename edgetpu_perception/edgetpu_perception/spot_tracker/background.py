@@ -107,7 +107,7 @@ def clear_thresholds(background: Background, contrast: float, shares: Sequence[f
 
 
 def quantile(below: Sequence[float], share: float) -> float:
-    """The brightness, grey levels, that a share 0..1 of the cells does not reach.
+    """The grey level below which a share, 0..1, of the cells lies.
 
     Cells of one level are taken as spread evenly over the brightness that rounds to it.
     """

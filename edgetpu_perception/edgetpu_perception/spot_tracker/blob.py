@@ -19,7 +19,7 @@ Rows: spot, two equal spots. Uncritical.
 """
 
 MAX_RIVALS = 3
-"""More blobs than these that compete are the scene, not spots. Uncritical."""
+"""If more blobs than this compete, they are parts of the scene, not spots. Uncritical."""
 
 MAX_SHARE_WITH_RIVALS = 0.495
 """Upper limit of a blob's share of the weight if others compete.
@@ -108,7 +108,7 @@ def _powers(size: int) -> NDArray[np.float64]:
 
 
 class FoundBlob(NamedTuple):
-    """A blob, and what else is in the map."""
+    """A blob, and its rivals in the map."""
 
     blob: Blob
     marked: NDArray[np.uint8]

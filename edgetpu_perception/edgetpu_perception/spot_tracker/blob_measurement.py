@@ -42,7 +42,7 @@ RIM_CELLS_PER_ROOT_AREA = (-0.8, -0.2)
 hard edge at the second. Rows: spot, discs with soft edges and discs of radius 2-24, inside one sigma."""
 
 TEXTURE_SIGMA = 0.5
-"""Error of a centroid, cells, if the background varies by as much as the spot stands out.
+"""Error of a centroid, cells, if the background varies by as much as the contrast of the spot.
 
 Rows: spot, discs on texture, inside one sigma.
 """
@@ -70,7 +70,7 @@ OUTLINE_OFFSET_RADII = (-0.15, -0.04)
 at the first, full confidence at the second. Rows: spot, none (gradients); half out of the frame."""
 
 STEP_SHARE = 0.4
-"""Step of the map across the outline of a shaded thing, as a share of the contrast, at least.
+"""Least step of the map across the outline of a shaded object, as a share of the contrast.
 
 Rows: spot, white ball of real colour, right.
 """
@@ -79,7 +79,8 @@ STEEP_OUTLINE_SHARE = 0.9
 """Share of the outline with such a step. Rows: spot, white ball of real colour, right; none, not valid."""
 
 SHADED_OUTLINE_SIGMA = 0.05
-"""Error of the centroid of the outline of a shaded thing, radii, as its dark side may miss the threshold.
+"""Error of the centroid of the outline of a shaded object, radii, as its dark side may be below the
+threshold.
 
 Rows: spot, white ball of real colour, right.
 """
@@ -137,7 +138,7 @@ def measure_blob(
     confidence *= ramp(solidity(blob, outline), *solid)
     x_offset, y_offset = outline.x - x, outline.y - y
     outline_offset = ramp(-math.hypot(x_offset, y_offset) / (1.0 + radius), *OUTLINE_OFFSET_RADII)
-    # What has a colour is a thing with shade; what is bright is a light, whose glow says where it is.
+    # A coloured spot is a shaded object; a bright one is a light, and its glow shows its position.
     if grey is None and outline_offset < 1.0 and has_steep_outline(evidence, blob, STEP_SHARE * contrast):
         spot = _by_outline(x + x_offset + blob.left, y + y_offset + blob.top, radius, confidence)
         offset_of_cells = 2.0 * HARD_EDGE_SIGMA / math.sqrt(radius)  # that of two sigma
@@ -176,7 +177,7 @@ def has_steep_outline(evidence: NDArray[Any], blob: Blob, step: float) -> bool:
 
 
 def _by_outline(x: float, y: float, radius: float, confidence: float) -> Spot:
-    """A shaded thing: its weighted centroid is drawn to its brightest part, that of its outline is not."""
+    """A shaded object at the centroid of its outline; the weighted centroid is off to its bright side."""
     sigma = math.hypot(HARD_EDGE_SIGMA / math.sqrt(radius), SHADED_OUTLINE_SIGMA * radius)
     return Spot(x, y, sigma, sigma, confidence)
 

@@ -1,4 +1,4 @@
-"""A small lamp told from texture in the camera's own pixels, where it is as bright as it really is."""
+"""Finds a small lamp in the camera's pixels, where it is brighter than texture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgetpu_perception.spot_tracker.small_spot import prominence
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, CameraPixels, Spot
 
 AsGrey = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
-"""Makes of camera's pixels what the graph works on, uint8 [h, w]."""
+"""Converts the camera's pixels to the brightness that the graph works on, uint8 [h, w]."""
 
 LAMP_SIDE = 3
 """Side, px, of the square whose mean is the brightness of a lamp. Derived: one hot pixel has a ninth."""

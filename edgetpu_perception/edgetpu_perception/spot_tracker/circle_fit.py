@@ -1,4 +1,4 @@
-"""Circles through the points of an outline: looked for by votes, then fitted by least squares."""
+"""Circles through the points of an outline: found by votes, then fitted by least squares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RADII_CELLS = np.arange(3.0, 20.0)
-"""Radii that are looked for, cells: discs of 6 to 38 of the 64 cells.
+"""Radii that are searched for, cells: discs of 6 to 38 of the 64 cells.
 
 Rows: spot, colours, full contrast, within 0.3.
 """

@@ -43,8 +43,8 @@ Rows: spot, bright_64x64: one hot pixel. Uncritical.
 """
 
 MAX_COORDINATE_ERROR = 0.05
-"""Difference between a coordinate and that of the brightest cells above which the model looks for something
-else. Derived: five steps of the output, which are about 0.01."""
+"""Difference between a coordinate and that of the brightest cells above which the model searches for
+something else. Derived: five steps of the output, which are about 0.01."""
 
 ROUNDING_TIE_STEPS = 0.02
 """Distance from a half, in steps of the softmax, within which a probability may be rounded either way.

@@ -153,7 +153,7 @@ class EvidenceDecoder:
         self._name = output.name
         self._dtype = output.dtype
         self._colored = colored
-        # A colour whose weights do not cancel on grey: shade makes a part of such a thing as grey as others.
+        # A colour whose weights do not cancel on grey: shade makes parts of the object as grey as the scene.
         self._is_white = weights is not None and min(weights) > 0.0
         self._solid = COLOR_SOLIDITY if colored else BRIGHT_SOLIDITY
         self._shares = COLOR_SHARES if colored else BRIGHT_SHARES
@@ -234,7 +234,7 @@ class EvidenceDecoder:
         target = find_flat_target(flat, shade, near)
         if target is not None and clarity * target.confidence > best.confidence:
             best, best_blob = _flat_spot(target, clarity * target.confidence), target.blob
-        # What is white is looked for as a shaded disc, too, which finds those of one flat level as well.
+        # White targets are searched for as shaded discs, too, which also finds discs of one flat level.
         return (best if self._is_white else _best_round_shape(best, flat, clarity)), best_blob
 
     def _may_be_part_of_disc(
@@ -245,7 +245,7 @@ class EvidenceDecoder:
             return self._colored and large.confidence < CERTAIN_CONFIDENCE
         if blob is None or large.is_uneven or large.confidence < SUFFICIENT_CONFIDENCE:
             return True
-        # White things have shade, but one without that ends all around is a whole thing.
+        # White objects have shade, but one without shade and with an outline all around is a whole object.
         return not has_steep_outline(evidence, blob, WHOLE_STEP_SHARE * contrast)
 
     def _grey(self, image: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
@@ -282,7 +282,7 @@ def _by_disc(large: Spot, disc: ShadedDisc | None) -> Spot:
         return large._replace(confidence=max(large.confidence, disc.confidence))
     if large.confidence >= disc.confidence and apart < SAME_DISC_SHARE * disc.radius:
         return large
-    # A spot on the disc is its bright side; one elsewhere is another thing.
+    # A spot on the disc is its bright side; one elsewhere is another object.
     if apart > disc.radius and large.confidence > max(disc.confidence, SUFFICIENT_CONFIDENCE):
         return large
     return Spot(disc.x, disc.y, disc.x_sigma, disc.y_sigma, disc.confidence)

@@ -44,8 +44,8 @@ def find_fine_disc(
 ) -> ShadedDisc | None:
     """Find a shaded disc in cells and place it by the camera's pixels, if these are fine enough.
 
-    `grey`: uint8 [H, W]; `cell`: width and height of a cell, px; `camera`: gives the pixels; `amount`: makes
-    grey levels of them.
+    `grey`: uint8 [H, W]; `cell`: width and height of a cell, px; `camera`: gives the pixels; `amount`:
+    converts them to grey levels.
     """
     cells = max(min(grey.shape) / SEARCHED_CELLS, 1.0)  # along a side of a coarser one
     if cells == 1.0:
@@ -96,7 +96,7 @@ def _find(
 
 
 def _circle(fine: NDArray[np.uint8], start: tuple[float, float, float]) -> FittedCircle | None:
-    """The circle by the outline of samples, which are as high as wide; None if too little of it is seen."""
+    """The circle fitted to the outline of the square samples; None if too little of it is visible."""
     outline = outline_of(fine, np.ones(2))
     if outline.values.shape[1] < MIN_OUTLINE_POINTS:
         return None

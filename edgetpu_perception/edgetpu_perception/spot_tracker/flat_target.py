@@ -23,7 +23,7 @@ SHADE_TOLERANCE = 24.0
 the distance from a highlight, so that the next cell has not fallen as much again."""
 
 MAX_SHADED_OUTLINE_SHARE = 0.5
-"""A shape with more cells of nearly its colour next to it is the highlight of something shaded, which ends
+"""A shape with more cells of nearly its colour next to it is the highlight of a shaded object, which ends
 where the tolerance does. Derived: half. Rows: spot, white ball of real colour, input of 128 px, wrong."""
 
 BLOB_MARGIN_CELLS = 2
@@ -159,7 +159,7 @@ def _within_tolerance(
 
 
 def _is_highlight(blob: Blob, shade: NDArray[np.uint8]) -> bool:
-    """Whether the colour changes so slowly across the outline of a shape that it is none."""
+    """Whether the colour changes so slowly across the outline of a shape that the outline is not real."""
     top, left = max(blob.top - 1, 0), max(blob.left - 1, 0)
     around = shade[top : blob.top + blob.height + 1, left : blob.left + blob.width + 1]
     outline = np.zeros(around.shape, np.uint8)

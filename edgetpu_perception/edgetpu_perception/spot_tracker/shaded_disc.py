@@ -37,8 +37,9 @@ PEAK_SHARE = 0.2
 sharp outline has 0.5 or more after resizing. Uncritical."""
 
 MAX_CIRCLES = 6
-"""Number of circles, those with most votes, that are fitted. Limits the time; more find more things that are
-no balls. Rows: spot, white ball of real colour, right; photographs without a lamp, white, valid."""
+"""Number of circles, those with most votes, that are fitted. Limits the time; with more, more objects that
+are not balls are found. Rows: spot, white ball of real colour, right; photographs without a lamp, white,
+valid."""
 
 MAX_DISTANCES_CELLS = (2.0, 1.5, 1.0, 0.7, 0.7)
 """Largest distance of an outline point from the circle, cells, in each of the successive fits.

@@ -28,7 +28,7 @@ EXCESS = (30.0, 60.0)
 from the second on. Rows: spot, lamps of radius 1.5 px; photographs without a lamp."""
 
 CLEARNESS = (1.3, 2.0)
-"""Excess over that of the next small thing: no spot up to the first, full confidence from the second on.
+"""Excess over that of the next small spot: no spot up to the first, full confidence from the second on.
 
 Rows: spot, lamps of radius 1.5 to 5 px; photographs without a lamp.
 """
@@ -41,7 +41,7 @@ Rows: spot, lamps of radius 1.5 px at dusk; photographs without a lamp.
 """
 
 MIN_RIVAL_SHARE = 0.75
-"""Another small thing is a rival from this share of the excess on. Rows: spot, two lamps that cross."""
+"""Another small spot is a rival from this share of the excess on. Rows: spot, two lamps that cross."""
 
 ONE_CELL_SIGMA = 0.22
 """Standard deviation, cells, of a point in one column of cells, where its position is unknown; it falls with
@@ -151,7 +151,7 @@ def _measure(grey: NDArray[np.uint8], peak: tuple[int, int], confidence: float) 
     ring[inside] = False
     around = part[ring]
     spread = float(around.std())
-    # What the background may reach by itself does not count: it would pull the centroid away.
+    # Levels that the background alone may reach do not count: they would pull the centroid away.
     above = np.maximum(part[inside] - (float(np.median(around)) + spread), 0.0)
     total = float(above.sum())
     if total <= 0.0:

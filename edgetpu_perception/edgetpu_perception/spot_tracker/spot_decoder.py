@@ -1,4 +1,4 @@
-"""A spot in a model's output, and the interface of what decodes it.
+"""A spot in a model's output, and the interface of its decoders.
 
 Positions and sigmas are in cells of the model's input; (0, 0) is the centre of the first cell.
 """

@@ -10,7 +10,7 @@ VELOCITY_GAIN = 0.3
 """Share of the velocity between two images that is taken over. Rows: spot, two lamps that cross."""
 
 MAX_GAP = 0.5
-"""Time, s, for which a velocity is believed without a measurement. Uncritical."""
+"""Time, s, for which a velocity is trusted without a measurement. Uncritical."""
 
 MAX_MERGED = 1.5
 """Longest time, s, for which two spots may look like one. Uncritical."""

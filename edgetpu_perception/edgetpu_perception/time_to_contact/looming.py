@@ -14,7 +14,7 @@ from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
 from edgetpu_perception.graphs import looming_slopes as graph
-from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.pinhole import Pinhole
 from edgetpu_perception.time_to_contact.homography_alignment import Grid
 from edgetpu_perception.time_to_contact.surface import APPROACH_SIGMAS, STEADY_FRAMES, Surface
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
@@ -62,12 +62,12 @@ Rows: looming, object before a background, inside one sigma.
 MIN_GROWTH = 0.12
 """Relative growth that must have been followed before a surface is claimed to approach.
 
-What sways grows for a moment, too. Rows: looming, leaves, no approach claimed.
+Swaying objects grow for a moment, too. Rows: looming, leaves, no approach claimed.
 """
 
 MAX_UNEXPLAINED = 0.5
 """Share of the image that moves as no surface does, up to which a claim begins: beyond it what seems to be a
-surface may be parts of many things. What was claimed before may fill the image and hide all else.
+surface may be parts of many objects. What was claimed before may fill the image and hide all else.
 
 Derived: half of the image. Rows: looming, leaves, no approach claimed.
 """
@@ -114,8 +114,9 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
 
     The whole image is compared with one of up to a second ago. Up to two surfaces are followed; the result
     belongs to the one with the soonest contact. Rotation of the camera, motion to the side, slant of the
-    surface and changes of brightness are told from growth. `region` may move with a target from image to
-    image. If inference runs elsewhere, use `bind`, `preprocess` and `postprocess` instead of `update`.
+    surface and changes of brightness are distinguished from growth. `region` may move with a target from
+    image to image. If inference runs elsewhere, use `bind`, `preprocess` and `postprocess` instead of
+    `update`.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         """`engine`: runs the model; None for the suite's own graph on the CPU.
 
         `camera`: intrinsics of the images; they make rotation and slant more exact. `size`: width and height
-        of the own graph's input, 16 px or more; 128 sees smaller things and has less noise. `width`: its
+        of the own graph's input, 16 px or more; 128 sees smaller objects and has less noise. `width`: its
         width if it is another; None: as `size`, but with `update` or `choose_width` as many times that as
         the first image is wider than high, so that wide images are not squeezed. Results below
         `min_confidence`, 0..1, are not valid. `min_expansion_rate`: rate, 1/s, from which on a result is
@@ -201,7 +202,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         energy = slope_x**2 + slope_y**2
         zones = self._zones.measure(energy)
         tracker = self._tracker_for(frame)
-        if frame.stamp == self._stamp:  # the same image once more, which tells nothing of motion
+        if frame.stamp == self._stamp:  # the same image again, which shows no motion
             return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones))
         if not 0.0 < frame.stamp - self._stamp < MAX_GAP_S:
             tracker.restart()
@@ -237,7 +238,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         )
 
     def _part_of(self, frame: Frame, surface: Surface) -> Region:
-        """The part of the image, px, that a surface takes."""
+        """The part of the image, px, that a surface occupies."""
         assert self._input is not None
         assert self._slopes is not None
         layout, part = self._slopes.layout, frame.region

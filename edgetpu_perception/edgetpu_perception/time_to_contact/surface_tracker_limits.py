@@ -7,7 +7,7 @@ import math
 from edgetpu_perception.time_to_contact.homography_alignment import precision_of
 
 MAX_KEYFRAME_AGE_S = 1.0
-"""Age of a keyframe, s, at which a new one is taken: what moves by itself soon looks too different.
+"""Age of a keyframe, s, at which a new one is taken: independently moving objects soon look too different.
 
 Rows: looming, plane, median error of TTC; object approaches a camera that stands still, found.
 """

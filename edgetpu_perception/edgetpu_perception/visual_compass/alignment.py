@@ -48,21 +48,21 @@ class Key:
     slack: Floats
     """Squared residual that a deviation by MAX_DEVIATION_CELLS explains: [channels, points]."""
     standing: Floats | None
-    """1 for points to use, 0 for those that moved by themselves: [points]; None to use all."""
+    """1 for points to use, 0 for those that moved independently: [points]; None to use all."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How a picture has grown since a key because the camera has moved, in shares of the scene's distance."""
+    """How a picture has grown since a key because the camera has moved, as shares of the scene's distance."""
 
     blocks: Vector
-    """Way ahead over the distance of each block: [blocks]. Ahead is where the camera looks half-way."""
+    """Forward motion over the distance of each block: [blocks]. Ahead is where the camera looks half-way."""
     mean: float
-    """Way ahead over the distance of the scene."""
+    """Forward motion over the distance of the scene."""
     variance: float
     """Variance of `mean`, from the residuals."""
     apparent_turn: float
-    """Standard deviation of the turn that a way sideways would look like, rad."""
+    """Standard deviation of the turn that a sideways motion would look like, rad."""
 
 
 @dataclass(frozen=True)

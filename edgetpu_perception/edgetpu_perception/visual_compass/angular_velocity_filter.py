@@ -1,7 +1,7 @@
 """Angular velocity from measured turns: Kalman filters for different accelerations, weighted by success.
 
 Two successive turns share a view: what its noise adds to the one it takes from the other. A filter of
-velocities that takes them for independent is too cautious in an even turn. So the orientation is filtered,
+velocities that assumes them independent is too cautious in a steady turn. So the orientation is filtered,
 with the velocity and the acceleration behind it.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector
 
 ACCELERATION_SIGMAS = (0.2, 3.0, 60.0)
-"""Standard deviations of the angular acceleration, rad/s^2, one for each filter: an even turn, a swing, a
+"""Standard deviations of the angular acceleration, rad/s^2, one for each filter: a steady turn, a swing, a
 jolt. Rows: compass, swings at 100 Hz, yaw rate RMSE."""
 
 ACCELERATION_MEMORY_S = 0.3

@@ -1,8 +1,8 @@
-"""How far a foreground pulls the measured turn where it cannot be told from the scene.
+"""How far a foreground biases the measured turn where it cannot be distinguished from the scene.
 
-A thing that moves nearly like the scene, to the noise, is aligned together with it: the turn is then a mean
-of both motions. Noise turns each view another way, but a thing pulls one way as long as it is in view. So its
-pulls on the turns from keyframe to keyframe are added up, not their variances.
+An object whose motion differs from the scene's by no more than noise is aligned together with it: the turn is
+then a mean of both motions. Noise has another direction in each view, but an object pulls in one direction as
+long as it is in view. So its pulls on the turns from keyframe to keyframe are added up, not their variances.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ EXPLAINED_SIGMAS = 2.0
 one motion. Rows: compass, an object crosses, noise 8, yaws within one sigma; full turns, the same."""
 
 DISAGREEMENT_CELLS = 0.02
-"""Standard deviation of a turn, cells, by which blocks disagree without noise where nothing moves by itself:
-features are not followed more exactly. Rows: compass, full turns, yaws within one sigma, at most."""
+"""Standard deviation of a turn, cells, by which blocks disagree without noise where nothing moves
+independently: features are not followed more exactly. Rows: compass, full turns, yaws within one sigma, at
+most."""
 
 PULL_OVER_DISAGREEMENT = 3.0
 """Error of a mean of two motions over the standard deviation of its blocks, which count as independent.
 
-Derived: 1 / ((1 - w) sqrt(1 / k + 1 / (16 - k))) if the thing has a share w of the information, in k of 16
+Derived: 1 / ((1 - w) sqrt(1 / k + 1 / (16 - k))) if the object has a share w of the information, in k of 16
 blocks. That is 2.3 if it has a quarter of both, and 4 if half.
 """
 
@@ -63,7 +64,7 @@ NO_PULL = AddedPull(0.0, 0.0, -math.inf)
 
 
 class ForegroundPull:
-    """Tells from the disagreement of the blocks of a picture how far a foreground may pull the heading."""
+    """Estimates how far a foreground may pull the heading, from the disagreement of a picture's blocks."""
 
     def __init__(self, floor: float) -> None:
         """`floor`: variance of a turn by which blocks always disagree, rad^2."""
@@ -71,7 +72,7 @@ class ForegroundPull:
         self._noise = math.inf
 
     def learn_noise(self, noise: float, interval: float) -> None:
-        """Learn the noise of a view in which nothing moves by itself, `interval` s after the one before."""
+        """Learn the noise of a view in which nothing moves independently, `interval` s after the last one."""
         weight = min(interval / NOISE_MEMORY_S, 1.0)
         self._noise = noise if math.isinf(self._noise) else self._noise + weight * (noise - self._noise)
 

@@ -1,7 +1,8 @@
-"""Normal equations of a turn and of a move ahead, before a scene whose distance differs from block to block.
+"""Normal equations of a turn and a forward motion in a scene whose distance differs from block to block.
 
-A move changes the picture by its way over the distance. How near each block is, is not known: each has a
-growth of its own, which is eliminated (Schur complement), so that what remains shows the turn.
+A forward motion changes the picture in proportion to the distance travelled over that of the scene. The
+distance of each block is unknown: each has its own growth, which is eliminated (Schur complement), so that
+what remains shows the turn.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from edgetpu_perception.visual_compass.turn_solver import TurnSolver, regularise
 Floats = NDArray[np.float32]
 
 DEPTH_SPREAD = 0.7
-"""Standard deviation of the growth of the blocks over their mean: in a room, what is near grows several times
+"""Standard deviation of the growth of the blocks over their mean: in a room, near objects grow several times
 as fast as the wall ahead. Rows: compass, drives through rooms, yaw RMSE. Uncritical."""
 
 GROWTH_SPREAD = 0.003
 """The least standard deviation of the growth of the blocks. Uncritical."""
 
 SIDEWAYS_SPREAD = 0.5
-"""Standard deviation of a way sideways over the way ahead: the camera of a robot looks ahead, to 30 deg.
+"""Standard deviation of sideways over forward motion: the camera of a robot looks ahead, within 30 deg.
 
 Rows: compass, drives through rooms, yaws within one sigma.
 """
@@ -120,7 +121,7 @@ class GrowthSolver(TurnSolver):
         )
 
     def _turn_of_way_sideways(self, inverse: Matrix) -> float:
-        """Turn that a way sideways as long as the one ahead looks like, rad: mean of those along x and y."""
+        """Turn that a sideways motion as long as the forward one resembles, rad: mean over x and y."""
         across = (self._across * self._growth_of_points()).reshape(2, -1)
         pulls = self._weighted.dot(across.T).astype(np.float64)
         for axis, slope in enumerate(across):

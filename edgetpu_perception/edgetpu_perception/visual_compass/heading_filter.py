@@ -56,7 +56,7 @@ class HeadingFilter:
     def __init__(self, aligner: RotationAligner, up: Vector, looks_ahead: bool = False) -> None:
         """`up`: vertical unit vector in the optical frame of the first view, which is the world frame.
 
-        `looks_ahead`: the camera looks to where it moves, but for its tilt.
+        `looks_ahead`: the camera looks in the direction of motion, except for its tilt.
         """
         self._ahead = horizontal_part(OPTICAL_AXIS, up) if looks_ahead else None
         self._aligner = aligner

@@ -36,13 +36,13 @@ from edgetpu_perception.visual_compass.rotations import (
 )
 
 MAX_DIFFERENCE_CELLS = 0.5
-"""Largest difference of both measurements, cells: beyond it one of them follows what moves by itself.
+"""Largest difference of both measurements, cells: beyond it one of them follows a moving object.
 
 Rows: compass, drone, yaw rate RMSE. Uncritical.
 """
 
 SURPRISING = 0.4
-"""Mean square of the differences over the one that noise explains, from which on near things are in view.
+"""Mean square of the differences over the one that noise explains, from which on near objects are in view.
 
 Up to 0.4 if the camera only turns, 0.5 to 1 if it drifts: both measurements share the noise of a view. Rows:
 compass, drone, yaw rate RMSE.
@@ -57,13 +57,13 @@ MEMORY = 0.05
 NEAR_VARIANCE_SHARE = 1.5
 """Variance of a turn over that of the differences, as far as noise does not explain them.
 
-Above 1, as what near things add to both measurements does not show in their difference. Rows: compass, drone,
-yaw rates within one sigma.
+Above 1, as the contribution of near objects to both measurements does not show in their difference. Rows:
+compass, drone, yaw rates within one sigma.
 """
 
 
 _NO_COVARIANCE = np.zeros((3, 3))
-"""Of a turn in a scene without near things."""
+"""Of a turn in a scene without near objects."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class MeasuredTurn:
     difference: Vector
     """From the measurement by a keyframe to this one; 0 if there is no other."""
     near_covariance: Matrix
-    """Covariance, rad^2, that near things add to the one of the residuals."""
+    """Covariance, rad^2, that near objects add to the one of the residuals."""
 
     @property
     def by_keyframe(self) -> Vector:
@@ -99,7 +99,7 @@ def by_keyframe(before: Pose, found: Pose) -> MeasuredTurn:
 class DirectComparison:
     """Measures turns by the last view where things move against the keyframe.
 
-    A camera that is carried along sees near things move against the keyframe. Each view then follows other
+    A camera that is carried along sees near objects move against the keyframe. Each view then follows other
     parts of the picture, and their difference jumps; from one view to the next things hardly move. While both
     measurements agree to the noise, only every TRIAL_INTERVAL-th turn is compared, which saves time.
     """
@@ -228,5 +228,5 @@ def align_to_keyframe(aligner: RotationAligner, view: View, last: TrackedPose, s
     is_far = jump * aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
     similar = first.similarity > JUMP_SIMILARITY_SHARE * best.similarity
     if key.standing is not None and is_far and similar:
-        return first  # something moves by itself, and it is more often that thing which shows a jump
+        return first  # something moves independently, and a jump is more often its motion
     return first if turns_on(first, best, jump, stamp - last.pose.stamp) else best

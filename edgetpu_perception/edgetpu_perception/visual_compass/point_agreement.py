@@ -1,4 +1,4 @@
-"""Which points of a keyframe turn as most of the picture does, and which show what moves by itself.
+"""Which points of a keyframe turn like most of the picture, and which belong to moving objects.
 
 Points count by area: the contrast of each saturates at a multiple of the noise, so that a bright person does
 not outvote a dim wall.
@@ -39,7 +39,7 @@ MOVING_SLACK = 9.0
 """A point moves by itself if its squared residual exceeds what VISIBLE_DEVIATIONS of noise and this multiple
 of the slack explain.
 
-Derived: three times the tolerated deviation; less takes near things for moving ones when the camera is
+Derived: three times the tolerated deviation; less takes near objects for moving ones when the camera is
 carried. Rows: compass, walking camera, yaw RMSE; an object crosses, noise 8, ends within 1 deg.
 """
 
@@ -59,7 +59,7 @@ MOVING_SHARE = 0.5
 """Share of the texture around a point that does not follow where something moves by itself. Derived: half."""
 
 MOVING_CELLS = 3
-"""Side of that surrounding, cells. Rows: compass, an object crosses, camera turning, ends within 1 deg."""
+"""Side of that neighbourhood, cells. Rows: compass, an object crosses, camera turning, ends within 1 deg."""
 
 MIN_STANDING_SHARE = 0.4
 """Smallest share of the points that are used if those that move by themselves are left out of a key.

@@ -1,4 +1,4 @@
-"""Robust least squares: how far each residual pulls, so that parts with another motion hardly do."""
+"""Robust least squares: the pull of each residual, which is small for parts with another motion."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.pinhole import Pinhole
 from edgetpu_perception.visual_compass.alignment import Alignment, Growth, Key, View
 from edgetpu_perception.visual_compass.compared_points import ComparedPoints
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
@@ -54,7 +54,7 @@ little noise there is.
 
 Where most of a picture is flat its noise seems to be none. Each edge that is off by the error of the guess
 would be left out, and the guess would stay. Rows: compass, full turns, yaw rate RMSE per frame; walking
-camera, yaw RMSE: with 0.15 near things count too much;
+camera, yaw RMSE: with 0.15 near objects count too much;
 test_edges_are_aligned_whatever_the_error_of_the_guess.
 """
 

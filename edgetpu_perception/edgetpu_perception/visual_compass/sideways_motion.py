@@ -1,8 +1,8 @@
-"""How far a camera that moves sideways seems to turn, told by how the picture grows as it moves ahead.
+"""The apparent turn of a camera that moves sideways, estimated from the growth of the picture.
 
-Before a scene far away a move sideways looks like a turn: keyframes give both apart only to several times
-their noise, so that an estimate of it makes most headings worse. A move ahead makes the picture grow, which
-no turn does. A camera is taken to move sideways as fast as ahead, and the apparent turn is added to sigmas.
+Before a distant scene, a sideways motion looks like a turn: keyframes separate the two only to several times
+their noise, so that an estimate makes most headings worse. A forward motion makes the picture grow, which no
+turn does. A camera is assumed to move sideways as fast as forward, and the apparent turn is added to sigmas.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ LASTING_S that takes 1.15 s. With noise, an object that crosses has reached 0.8.
 crosses, noise 8, ends within 1 deg."""
 
 EXPECTED_SHARE = 0.5
-"""The same for a camera that is known to look to where it moves, which takes 0.35 s. Rows: compass, drives
-through rooms, yaw RMSE."""
+"""The same for a camera that is known to look in the direction of motion, which takes 0.35 s. Rows: compass,
+drives through rooms, yaw RMSE."""
 
 RIDGE_SHARE = 1e-6
 """Share of the information added to all unknowns, so that they can be solved for. Derived: rounding."""
@@ -67,7 +67,7 @@ class SidewaysMotion:
     """Velocity of the camera over the distance of the scene, and the apparent turn since the reference."""
 
     def __init__(self, aligner: RotationAligner, looks_ahead: bool = False) -> None:
-        """`looks_ahead`: the camera looks to where it moves."""
+        """`looks_ahead`: the camera looks in the direction of motion."""
         self._least_share = EXPECTED_SHARE if looks_ahead else LASTING_SHARE
         self._ahead = aligner.points.moves[2]
         self._squares = self._paths = 0.0
@@ -119,7 +119,7 @@ class SidewaysMotion:
         self._stamp = stamp
 
     def _watch(self, certain: float, stamp: float) -> None:
-        """Notice growth that lasts: what crosses the picture only looks like it for a few views."""
+        """Detect lasting growth: an object that crosses the picture resembles it for a few views only."""
         kept = math.exp(-min(stamp - self._measured, 2.0 * MEASURING_INTERVAL_S) / LASTING_S)
         self._growing = kept * self._growing + (1.0 - kept) * float(np.sign(certain))
         if abs(self._growing) > self._least_share:
@@ -136,7 +136,7 @@ class SidewaysMotion:
         self.rate_variance = max(self._squares, 0.0) / (self._paths + REST)
 
     def _growth(self, alignment: Alignment, keyframe: Keyframe) -> tuple[float, float]:
-        """Way ahead since a keyframe over the distance of the scene, and its variance by the residuals."""
+        """Forward motion since a keyframe over the scene's distance, and its variance by the residuals."""
         if alignment.growth is not None:
             return alignment.growth.mean, alignment.growth.variance
         key, agreement = keyframe.key, alignment.agreement
@@ -160,7 +160,7 @@ def _is_certain(growth: float, variance: float) -> bool:
 
 
 def _square_of_path(seconds: float) -> float:
-    """Mean square of the way in some time over that of the velocity, s^2.
+    """Mean square of the distance moved in some time over that of the velocity, s^2.
 
     The velocity persists for VELOCITY_MEMORY_S.
     """

@@ -1,8 +1,8 @@
-"""Keeps the camera's course where a thing that moves by itself has more texture than the scene.
+"""Keeps the camera's course when a moving object has more texture than the scene.
 
-An alignment follows the motion that most of the visible texture shows. As long as nothing moves by itself
-that is the camera's. When it changes while something does, and what does not follow it goes on as the camera
-did before, then that is the scene.
+An alignment follows the motion that most of the visible texture shows. As long as nothing moves
+independently, that is the camera's motion. If it changes while something does, and the rest of the picture
+continues as the camera did before, then that rest is the scene.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, angle_between, to_matrix
 
 MIN_DIFFERENCE_CELLS = 1.0
-"""Difference of two motions since a keyframe, cells, from which on they are told apart.
+"""Difference of two motions since a keyframe, cells, from which on they are distinguished.
 
 Rows: compass, an object crosses, noise 8, ends within 1 deg.
 """
 
 MIN_SUPPORT_SHARE = 0.1
-"""Least support of the scene over that of the thing that is followed. Rows: the same."""
+"""Least support of the scene over that of the object that is followed. Rows: the same."""
 
 MIN_AREA_SHARE = 0.4
 """Least area that shows the scene over that which shows either motion.
@@ -39,16 +39,17 @@ crosses, noise 8, ends within 1 deg; test_a_robot_that_sees_parts_of_itself_know
 """
 
 MIN_FOLLOWING = 0.5
-"""Least share of the texture that does not follow the thing, but the scene. Derived: half."""
+"""Least share of the texture that follows the scene and not the object. Derived: half."""
 
 MEMORY_S = 1.0
-"""Time, s, for which something may be in view after it was last told from the scene. Rows: the same."""
+"""Time, s, for which something may be in view after it was last distinguished from the scene. Rows: the
+same."""
 
 UNNOTICED_S = 0.5
-"""Time, s, for which something may be in view before it is told from the scene. Rows: the same."""
+"""Time, s, for which something may be in view before it is distinguished from the scene. Rows: the same."""
 
 RETRY_S = 0.047
-"""Time, s, after which the course is looked for again if the picture did not support it.
+"""Time, s, after which the course is searched for again if the picture did not support it.
 
 The heading that goes astray meanwhile is corrected when the course is found; 0.07 s misses brief chances.
 Rows: compass, an object crosses, noise 8, ends within 1 deg; bench perception, compass.
@@ -56,7 +57,7 @@ Rows: compass, an object crosses, noise 8, ends within 1 deg; bench perception, 
 
 
 class SteadyCourse:
-    """The camera's angular velocity from before something moved by itself."""
+    """The camera's angular velocity before something moved independently."""
 
     def __init__(self, aligner: RotationAligner) -> None:
         self._aligner = aligner
@@ -64,7 +65,7 @@ class SteadyCourse:
         self._before: deque[tuple[float, Vector]] = deque()
         self._moved, self._is_quiet, self._is_kept = -math.inf, True, False
         self.began = math.inf
-        """Time, s, at which something began to move by itself; infinite if nothing does."""
+        """Time, s, at which something began to move independently; infinite if nothing does."""
         self._astray: Vector = np.zeros(3)
         self._next_try = -math.inf
         self._key: Key | None = None
@@ -79,7 +80,7 @@ class SteadyCourse:
     def update(self, velocity: Vector, pose: Pose, alignment: Alignment, interval: float) -> Vector | None:
         """Add a view: its angular velocity in the optical frame, rad/s, since the one `interval` s before.
 
-        Returns how far the heading went astray, rad about the world's axes, when the course is found again.
+        Returns the error of the heading, rad about the world's axes, when the course is found again.
         """
         stamp = pose.stamp
         if alignment.following < ALL_FOLLOW or pose.keyframe.key.standing is not None:
@@ -103,7 +104,7 @@ class SteadyCourse:
         return astray
 
     def _notice(self, orientation: Matrix) -> None:
-        """Something moves by itself: it may have been followed for some time already."""
+        """Something moves independently: it may have been followed for some time already."""
         self._astray = np.zeros(3)
         if self._before:
             self.began, course = self._before[0]

@@ -14,7 +14,7 @@ from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
 from edgetpu_perception.graphs import flow_and_compass_features as features
-from edgetpu_perception.images.pinhole import CameraError, Pinhole
+from edgetpu_perception.pinhole import CameraError, Pinhole
 from edgetpu_perception.visual_compass.alignment import View
 from edgetpu_perception.visual_compass.compass_features import CompassFeatures, compass_features
 from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
@@ -23,7 +23,7 @@ from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 
 _NO_VECTOR = (math.nan,) * 3
 _NO_MATRIX = (math.nan,) * 9
-"""What is published while nothing is known: three components, and nine of a 3 x 3 covariance."""
+"""The values that are published while nothing is known: three components, and nine of a 3 x 3 covariance."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
 
         `camera`: intrinsics of the images; may be set or changed later. `up`: the vertical in the optical
         frame of the first image, for a tilted camera. `size`: width and height of the suite's own graph, px.
-        Results below `min_confidence`, 0..1, are not valid. `looks_ahead`: the camera looks to where it
-        moves, but for its tilt, as on most wheeled robots; how the picture grows then tells driving from
-        turning. Raises ModelUnsupportedError for an engine with an unsuitable model, and CameraError for an
-        `up` without a direction.
+        Results below `min_confidence`, 0..1, are not valid. `looks_ahead`: the camera looks in the direction
+        of motion, except for its tilt, as on most wheeled robots; the growth of the picture then
+        distinguishes driving from turning. Raises ModelUnsupportedError for an engine with an unsuitable
+        model, and CameraError for an `up` without a direction.
         """
         length = math.hypot(*up)
         if not (math.isfinite(length) and length > 0):

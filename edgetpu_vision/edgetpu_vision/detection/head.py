@@ -71,7 +71,7 @@ class Table:
 
 
 def least_value(spec: TensorSpec, real: float) -> float:
-    """The least number of an output that stands for at least a real value; an integer for integer outputs."""
+    """The least output number with at least this real value; an integer for integer outputs."""
     if not is_quantised(spec):
         return real
     if spec.dtype.itemsize > 1:

@@ -132,7 +132,7 @@ def _is_raw(table: Table, hints: YoloHints) -> bool:
     if hints.labels is not None and hints.labels in (classes, table.channels - BOX):
         return classes == hints.labels
     limits = real_range(table.spec)
-    # Logits of what is absent are far below 0; boxes and probabilities hardly.
+    # Logits of absent classes are far below 0; boxes and probabilities are not.
     return classes == _COCO or (limits is not None and -limits[0] > limits[1] / 4)
 
 

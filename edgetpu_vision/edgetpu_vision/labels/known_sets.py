@@ -15,7 +15,7 @@ microwave, oven, toaster, sink, refrigerator, book, clock, vase, scissors, teddy
 toothbrush
 """
 _COCO_GAPS = (12, 26, 29, 30, 45, 66, 68, 69, 71, 83, 91)
-"""Numbers, counted from 1, that COCO's list of 91 things gave to classes without pictures."""
+"""Numbers, counted from 1, of the classes without pictures in COCO's list of 91 categories."""
 _PASCAL_VOC = """
 background, aeroplane, bicycle, bird, boat, bottle, bus, car, cat, chair, cow, diningtable, dog,
 horse, motorbike, person, pottedplant, sheep, sofa, train, tvmonitor

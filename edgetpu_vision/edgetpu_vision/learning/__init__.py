@@ -1,1 +1,1 @@
-"""Learning on the robot: classes taught by showing, separated by one Dense layer over embeddings."""
+"""Learning on the robot: classes taught by examples, separated by one Dense layer over embeddings."""

@@ -1,4 +1,4 @@
-"""The learner: classes taught by showing, on an embedding model and a Dense layer."""
+"""The learner: classes taught by examples, on an embedding model and a Dense layer."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Learner:
         self.examples.save(path)
 
     def load(self, path: str | Path) -> None:
-        """Replace what was shown by the content of a file, and learn from it.
+        """Replace the examples by those of a file, and learn from them.
 
         Raises ArchiveError for a file that `save` has not written, InputError for one of another model.
         """

@@ -26,8 +26,8 @@ _MOST_STEPS = 200
 _SMALL_GRADIENT = 1e-6
 """Gradient, relative to that at the start, at which the minimum is considered found."""
 _SHARPNESS = 2.0 ** np.arange(0, 5.5, 0.5)
-"""What cosines may be multiplied by before the softmax. Examples that are told apart without an error would
-have any; with 32 a class whose cosine is 0.1 less than the best has 4 % of its probability."""
+"""The largest factor on cosines before the softmax. Examples that are separated without an error would admit
+any; with 32 a class whose cosine is 0.1 less than the best has 4 % of its probability."""
 _USUAL_SHARPNESS = 16.0
 """Sharpness if no class has two examples: 20 % at 0.1 less than the best. Does not change the best class."""
 
@@ -70,8 +70,8 @@ def imprint(examples: ExampleSet) -> LinearLayer:
 def regress(examples: ExampleSet) -> LinearLayer:
     """The layer of softmax regression: least cross-entropy, with `PENALTY` on the rows.
 
-    Every class counts the same, whatever the number of its examples, so that one that was shown once stands
-    up to one that was shown often. Converges to the one minimum, in float64.
+    Every class counts the same, whatever the number of its examples, so that a class with one example can
+    compete with one that has many. Converges to the one minimum, in float64.
     """
     basis, coordinates = _span(examples.vectors)
     count, width = len(examples.labels), coordinates.shape[1]

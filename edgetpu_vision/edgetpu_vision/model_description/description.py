@@ -21,7 +21,8 @@ class ModelDescription:
     normalisations: Mapping[str, Normalisation] = field(default_factory=dict)
     """Normalisation of image inputs, from the metadata."""
     quantised_inputs: Mapping[str, Normalisation] = field(default_factory=dict)
-    """Of float inputs that the graph quantises at once: what covers the range of the quantisation."""
+    """For float inputs that the graph quantises immediately: the normalisation that covers the range of the
+    quantisation."""
     output_names: Mapping[str, str] = field(default_factory=dict)
     """Meaning of outputs in the metadata, such as "location", "category", "score"."""
     labels: Labels | None = None

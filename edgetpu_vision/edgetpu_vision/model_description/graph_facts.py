@@ -55,7 +55,7 @@ class GraphFacts:
     probabilities: frozenset[str] = frozenset()
     """Names of outputs that SOFTMAX or LOGISTIC computed."""
     quantised_inputs: Mapping[str, Normalisation] = field(default_factory=dict)
-    """For float inputs that are quantised at once: what covers the range of the quantisation, by name."""
+    """For float inputs that are quantised immediately: the normalisation that covers the range, by name."""
 
 
 def graph_facts(graph: Subgraph) -> GraphFacts:

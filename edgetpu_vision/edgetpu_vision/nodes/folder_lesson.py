@@ -1,4 +1,4 @@
-"""A lesson from a folder: its pictures are read in a thread and run on the driver, one after the other."""
+"""Teaches a class from a folder: reads its pictures in a thread and runs them on the driver, one by one."""
 
 from __future__ import annotations
 

@@ -321,7 +321,7 @@ class LearnerNode(VisionNode):
         respond(response)
 
     def _calibration(self) -> str:
-        """How "unknown" is distinguished from the classes, for people."""
+        """How "unknown" is distinguished from the classes, as text."""
         if self._head.classifier is None:
             return ""
         familiarity = self._head.classifier.familiarity

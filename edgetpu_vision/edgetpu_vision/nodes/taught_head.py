@@ -42,10 +42,10 @@ class Question:
 
 
 class TaughtHead:
-    """What was learned, on a driver.
+    """The learned layer, on a driver.
 
-    All calls and callbacks belong to the executor's thread; the arithmetic of learning has a thread of its
-    own. While it goes on, and until the weights are set, what was learned before is used.
+    All calls and callbacks belong to the executor's thread; learning is computed in a separate thread. Until
+    it is done and the weights are set, the previous layer is used.
     """
 
     def __init__(self, node: BaseNode, driver: str | Sequence[str], model_dir: str) -> None:

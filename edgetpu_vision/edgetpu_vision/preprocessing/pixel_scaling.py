@@ -174,7 +174,7 @@ def _table(spec: TensorSpec, real: NDArray[np.float64]) -> NDArray[Any] | None:
 
 
 def _line(spec: TensorSpec, real: NDArray[np.float64]) -> tuple[float, float] | None:
-    """What black and white become before rounding, if a line through them gives what the table does.
+    """The values of black and white before rounding, if a line through them gives the values of the table.
 
     None unless it is the same for all channels and black is less, and where float32 might round a level to
     another integer.

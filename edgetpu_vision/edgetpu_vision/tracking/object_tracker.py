@@ -1,4 +1,4 @@
-"""Gives the objects in a stream of images lasting identifiers, by ByteTrack of edgefirst-tracker."""
+"""Assigns lasting identifiers to objects in a stream of images, by ByteTrack of edgefirst-tracker."""
 
 from __future__ import annotations
 

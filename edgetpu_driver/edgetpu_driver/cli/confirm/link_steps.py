@@ -14,7 +14,7 @@ from edgetpu_driver.cli.confirm.trial_matrix import TrialMatrix, google_matrix
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
 from edgetpu_driver.usb.bringup import SUPER_SPEED
 from edgetpu_driver.usb.chip_clock import ClockPreset
-from edgetpu_driver.usb.fault_diagnosis import (
+from edgetpu_driver.usb.chip_faults import (
     ERROR_REGISTERS,
     QUIET_MS,
     Interrupt,

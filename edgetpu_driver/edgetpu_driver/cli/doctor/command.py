@@ -103,5 +103,6 @@ def _text(findings: list[Finding], backend: str) -> str:
             rows.append(("", "", f"-> {each.remedy}"))
     counted = sum(each.state is State.MISSING for each in findings)
     last = f"{counted} things are missing" if counted > 1 else "1 thing is missing"
-    summary = f"{last} for --backend {backend}" if counted else f"all that --backend {backend} needs is there"
+    complete = f"everything for --backend {backend} is in place"
+    summary = f"{last} for --backend {backend}" if counted else complete
     return f"{table(rows, ('state', 'subject', 'found'))}\n{summary}"

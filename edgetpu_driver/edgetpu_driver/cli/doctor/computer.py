@@ -66,7 +66,7 @@ def virtualisation() -> Finding:
             "a virtual machine",
             f"pass a port or a USB controller through, not one device, since {changes}",
         )
-    return fine("virtualisation", "no container or virtual machine was noticed")
+    return fine("virtualisation", "no container or virtual machine was detected")
 
 
 def python() -> Finding:

@@ -89,7 +89,7 @@ def _access(stick: UsbStick, device: Device, simulated: bool) -> Finding:
         return missing("access", f"the stick is in use{named}", remedy)
     if device.state == "no access":
         remedy = (
-            "put the udev rule and the group right, then unplug the stick and plug it in again, or "
+            "fix the udev rule and the group, then unplug the stick and plug it in again, or "
             "sudo udevadm trigger"
         )
         return missing("access", "the system denies access to the stick", remedy)

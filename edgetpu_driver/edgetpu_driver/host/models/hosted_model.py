@@ -58,7 +58,7 @@ class HostedModel:
         """Labels, anchors and other metadata in the files; see `without_weights`."""
         self.parsed: ParsedModel | None = None
         self.tensors_of_file: tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] = (), ()
-        """Inputs and outputs as far as known before it is loaded: what a small file says, without checks."""
+        """Inputs and outputs that are known before it is loaded: those in a small file, without checks."""
         self.plan: ModelPlan | None = None
         """How its parts are connected; None if one engine runs all of it."""
         self.parts: tuple[HostedModel, ...] = ()

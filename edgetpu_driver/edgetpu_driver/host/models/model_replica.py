@@ -69,7 +69,7 @@ class ModelReplica:
         self.writing = False
         """Whether a change of its weights is in progress."""
         self.preparing = False
-        """Whether a product uses engines of its own for the weights, which no other may disturb."""
+        """Whether a product uses separate engines for the weights, which no other may disturb."""
         self._history = history
         self._limits = limits
         self._backend = backend

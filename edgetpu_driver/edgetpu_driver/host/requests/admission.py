@@ -12,8 +12,8 @@ from edgetpu_driver.host.requests.priority_queue import RequestQueue
 
 SOONEST = 0.001
 LATEST = 60.0
-"""Limits of `retry_after`, s: about an inference, and what a user would still wait for. Uncritical: between
-them it follows from the work that waits."""
+"""Limits of `retry_after`, s: about an inference, and the longest that a user would wait. Uncritical: between
+them it follows from the waiting work."""
 AFTER_WAITING = 1.0
 """Least `retry_after`, s, of a request that has waited for `max_wait`: the estimate does not include the
 more urgent requests before it. Uncritical: it prevents immediate retries."""

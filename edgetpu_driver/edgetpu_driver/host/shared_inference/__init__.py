@@ -1,1 +1,1 @@
-"""One inference for several clients that ask about the same image."""
+"""One inference for several clients that send the same image."""

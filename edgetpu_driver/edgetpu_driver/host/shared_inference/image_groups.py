@@ -1,4 +1,4 @@
-"""Finds clients that ask for inferences on the same images, by the inputs of their requests."""
+"""Finds clients that request inferences on the same images, by the inputs of their requests."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ JOIN = 4
 equal by chance."""
 
 LEAVE = 8
-"""Images in succession that a client shares with no other of its group before it leaves.
+"""Successive images that a client shares with no other of its group before it leaves the group.
 
-Uncritical: computing a head that is not needed takes about a sixth of the time of an inference of its own.
+Uncritical: computing a head that is not needed takes about a sixth of the time of a separate inference.
 """
 
 SETTLE = 4
@@ -154,7 +154,7 @@ class ImageGroups:
         for group in groups:
             for member in list(group.members):
                 alone = len(askers) == 1 or member not in askers
-                # One that does not ask on an image of its own group alone may see it later.
+                # An image with a single request so far may reach the other members later.
                 if len(askers) > 1 or member in askers:
                     member.alone = member.alone + 1 if alone else 0
                 if member.alone >= LEAVE and len(group.members) > 1:

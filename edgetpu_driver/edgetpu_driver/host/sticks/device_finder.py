@@ -38,7 +38,7 @@ class DeviceFinder:
         threading.Thread(target=self._run, name="edgetpu finder", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop searching; what a search that is running finds is still added."""
+        """Stop searching; sticks that a running search finds are still added."""
         self._stopped.set()
 
     def _run(self) -> None:

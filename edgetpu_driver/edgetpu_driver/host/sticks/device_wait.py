@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class DeviceWait:
-    """Gives up when no device was opened within a time. May be used from any thread.
+    """Gives up if no device was opened within a given time. May be used from any thread.
 
     timeout: seconds; every device is looked for at least once before it gives up. Negative: never give
     up. on_give_up: called once.

@@ -1,4 +1,4 @@
-"""Why a model client has no results: for others to read, and in the log whenever it changes."""
+"""The reason why a model client has no results, for others to read; logged whenever it changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ START_UP = 5.0
 
 
 class ClientProblem:
-    """The present problem of a client. The log also tells when it is gone: that the model is loaded."""
+    """The present problem of a client. The log also says when it is resolved: that the model is loaded."""
 
     def __init__(self, node: Node, title: str, name: str) -> None:
         """title: of the model, in messages. name: the model's own name on the driver; empty: none."""

@@ -1,4 +1,4 @@
-"""A model as a driver has loaded it, and what a client may ask of it."""
+"""A model that a driver has loaded, and the options of a client's requests."""
 
 from __future__ import annotations
 

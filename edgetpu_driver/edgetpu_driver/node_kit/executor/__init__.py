@@ -1,1 +1,1 @@
-"""The executor: what it waits for, guarded callbacks, timers, and the order of requests."""
+"""The executor: its wait set, guarded callbacks, timers, and the order of requests."""

@@ -124,7 +124,7 @@ def answering(service: Service, header: Any, request: Any, response: Any) -> Ite
         raise
     except Exception as error:
         if service.srv_type is ChangeState and isinstance(error, _rclpy.RCLError):
-            # What a lifecycle manager may well ask of a node that has started by itself.
+            # A lifecycle manager may request this of a node that has activated itself.
             error = InputError(f"transition {request.transition.id} is not possible in the present state")
         service.send_response(error_answer(service.srv_type, request, response, error), header)
         raise error

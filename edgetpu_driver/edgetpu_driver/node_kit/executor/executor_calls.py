@@ -1,4 +1,4 @@
-"""Calls that other threads hand to the thread of a node's executor."""
+"""Calls that other threads pass to the thread of a node's executor."""
 
 from __future__ import annotations
 

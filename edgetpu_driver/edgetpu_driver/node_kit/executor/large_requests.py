@@ -1,4 +1,4 @@
-"""When requests of megabytes are taken from the middleware, so that urgent ones need not wait for that."""
+"""Decides when to take requests of megabytes from the middleware, so that urgent ones need not wait."""
 
 from __future__ import annotations
 

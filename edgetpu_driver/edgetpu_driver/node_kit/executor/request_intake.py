@@ -1,4 +1,4 @@
-"""Requests that were taken from the middleware and wait to be handled, the most urgent first."""
+"""Holds requests taken from the middleware until they are handled, the most urgent first."""
 
 from __future__ import annotations
 

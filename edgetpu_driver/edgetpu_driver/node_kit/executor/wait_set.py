@@ -1,4 +1,4 @@
-"""The entities that an executor waits for, and what it does when they are ready."""
+"""The entities that an executor waits for, and the handling of those that are ready."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class WaitSet:
         self._postponable = [(add, each, large[each]) for add, each in additions if each in large]
 
     def wait(self, timeout_sec: float | None) -> list[Work | None]:
-        """Wait, and return what is to be done; None stands for something left to rclpy."""
+        """Wait, and return the work to do; None for work that is left to rclpy."""
         self._rcl.clear_entities()
         for add, handle in self._additions:
             add(handle)

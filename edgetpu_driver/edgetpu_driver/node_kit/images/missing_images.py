@@ -50,7 +50,7 @@ class MissingImages:
         if came + missed < _WINDOW:
             return
         self._window = received, lost
-        # The images of two publishers have sequence numbers of their own.
+        # Each publisher numbers its images separately.
         if self._loss_reported or missed < LOST_SHARE * (came + missed) or self._publishers(self._topic) > 1:
             return
         self._loss_reported = True

@@ -1,4 +1,4 @@
-"""SROS 2 policies for all installed nodes, generated from what they open.
+"""Generates SROS 2 policies for all installed nodes from the topics and services that they open.
 
 `python -m edgetpu_driver.node_kit.installed_nodes.security_policies` prints config/security/policies.xml. ROS
 arguments apply to the nodes:

@@ -1,4 +1,4 @@
-"""Decides when a launch file stops restarting a node's process."""
+"""Decides when a launch file stops restarting the process of a node."""
 
 from __future__ import annotations
 

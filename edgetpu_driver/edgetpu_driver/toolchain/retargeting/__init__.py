@@ -1,1 +1,1 @@
-"""Makes the compiled file of one graph into that of another with the same operators and shapes."""
+"""Converts the compiled file of one graph to that of another with the same operators and shapes."""

@@ -61,7 +61,7 @@ def rewritten_factors(
 ) -> Mapping[int, Operation] | None:
     """The operations before the tensor operation at a position that hold factors, with others, by position.
 
-    None if they are not found, or which input is whose cannot be told.
+    None if they are not found, or cannot be assigned to the inputs.
     """
     while position and requantises(operations[position - 1]):
         position -= 1

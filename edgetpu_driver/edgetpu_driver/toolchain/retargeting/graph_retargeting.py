@@ -1,4 +1,4 @@
-"""Makes the compiled file of one graph into that of another with the same operators and shapes.
+"""Converts the compiled file of one graph to that of another with the same operators and shapes.
 
 Weights, biases and multipliers go into the parameters, requantisation into the program, scales and names into
 the package. Everything else stays, byte for byte. What is not known well enough is refused by name.
@@ -55,7 +55,7 @@ class RetargetedModel:
 
 
 def retarget(compiled: bytes, old_graph: bytes, new_graph: bytes, name: str = "") -> RetargetedModel:
-    """Make the compiled file of `old_graph` into that of `new_graph`; always the same bytes.
+    """Convert the compiled file of `old_graph` to that of `new_graph`; always the same bytes.
 
     compiled: a file of edgetpu_compiler, or of a matrix that was compiled here. name: of the model, for
     messages. The same graph gives the file itself. Raises ModelFormatError for malformed files,
@@ -173,7 +173,7 @@ class _Container:
             for index, ours in match_tensors(self._graph, pair.old, CUSTOM_OP).items()
             if self._graph.tensors[index].shape == pair.old.tensors[ours].shape
         }
-        """The tensor of the old graph that each tensor of the file stands for."""
+        """The tensor of the old graph that each tensor of the file represents."""
         for source in sources:
             operator = self._graph.operators[source.compiled.operator]
             self._tensors |= zip(operator.inputs, source.part.inputs, strict=True)

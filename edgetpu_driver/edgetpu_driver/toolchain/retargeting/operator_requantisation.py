@@ -1,4 +1,4 @@
-"""What the operations of a program requantise by: the fields that each operator of a graph gives them.
+"""The requantisation of a program's operations: the fields that each operator of a graph determines.
 
 The rules were found by computing them from graphs, and give every requantisation that depends on a graph in
 the golden models: those of layers with weights, of pooling, of products, of what is moved between tiles, and

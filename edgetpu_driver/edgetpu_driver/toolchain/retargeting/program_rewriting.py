@@ -39,7 +39,7 @@ def rewrite_program(program: ProgramExplanation, zero_points: ZeroPointOperation
 
     zero_points: of that program. Where the steps of several operators explain an operation, only operators
     count that can be under way between those around it. Raises ModelUnsupportedError, which names the
-    operators, if it remains open which one an operation belongs to and the new graph tells them apart.
+    operators, if the operator of an operation remains ambiguous and the new graph distinguishes them.
     """
     return _Rewriter(program, zero_points).run()
 

@@ -1,1 +1,1 @@
-"""What the chip of a virtual stick computes: programs, their execution, and the memory of parameters."""
+"""The computation of a virtual stick's chip: programs, their execution, and the memory of parameters."""

@@ -17,7 +17,7 @@ _TAG_OF = {
 
 
 class ProgramRun:
-    """What a program has received and computed, and the steps that are left."""
+    """The data that a program has received and computed, and the remaining steps."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

@@ -1,4 +1,4 @@
-"""PoseNet's decoder in plain Python and NumPy, keypoint by keypoint, written from the paper."""
+"""Baseline of PoseNet's decoder: plain Python and NumPy, keypoint by keypoint, written from the paper."""
 
 from __future__ import annotations
 

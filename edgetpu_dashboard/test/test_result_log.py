@@ -1,4 +1,4 @@
-"""Curves of the last minute, and the pace of a node."""
+"""Curves of the last minute, and the rate and latency of a node."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from edgetpu_dashboard.live.curves import Curve, ResultLog
+from edgetpu_dashboard.live.result_log import Curve, ResultLog
 
 
 def test_a_curve_has_times_before_now() -> None:

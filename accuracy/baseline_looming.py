@@ -1,4 +1,4 @@
-"""What a user would write with OpenCV for a time to contact: the growth of corners that are followed."""
+"""Baseline of looming, as a user would write it with OpenCV: the growth of tracked corners."""
 
 from __future__ import annotations
 

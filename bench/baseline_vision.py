@@ -1,4 +1,4 @@
-"""Decoders as in common examples: all values are converted to real numbers first, then decoded."""
+"""Baseline decoders as in common examples: all values are converted to real numbers, then decoded."""
 
 from __future__ import annotations
 

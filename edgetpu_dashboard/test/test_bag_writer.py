@@ -11,7 +11,7 @@ pytest.importorskip("rosbags", reason="needs rosbags")
 
 from rosbags.rosbag2 import Reader
 
-from edgetpu_dashboard.live.bag import BagRecording
+from edgetpu_dashboard.live.bag_writer import BagRecording
 
 KIND = "std_msgs/msg/Empty"
 

@@ -1,4 +1,4 @@
-"""What a user would write with OpenCV to know how far a camera has turned: the median turn of what moves."""
+"""Baseline of the compass, as a user would write it with OpenCV: the median turn of what moves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.pinhole import Pinhole
 
 MODEL_SIZE = (64, 64)
 """Width and height of the model's input, px."""

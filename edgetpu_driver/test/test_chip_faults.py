@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import ChipFaultError, DeviceLostError, TransferLengthError
 from edgetpu_driver.stick import final_release
+from edgetpu_driver.usb.chip_faults import Interrupt, chip_fault, drain, take_interrupts
 from edgetpu_driver.usb.discovery import find_sticks
-from edgetpu_driver.usb.fault_diagnosis import Interrupt, chip_fault, drain, take_interrupts
 from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import Register
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer

@@ -1,6 +1,6 @@
 """YOLO outputs decoded step by step in float64, from the published definitions of the heads.
 
-To be compared with: nothing here is fast, and nothing is shared with the suite's own decoders.
+A reference for the suite's decoders, with which it shares no code. It is not optimised.
 """
 
 from __future__ import annotations

@@ -1,1 +1,0 @@
-"""The camera's geometry."""
