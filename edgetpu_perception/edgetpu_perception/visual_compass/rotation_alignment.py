@@ -177,7 +177,7 @@ class RotationAligner:
             cv2.boxFilter(each.reshape(self._rows, self._columns), -1, (AREA_CELLS,) * 2) for each in planes
         )
         gain /= seen + np.float32(1e-3)
-        better, worse = np.count_nonzero(gain > MIN_GAIN), np.count_nonzero(gain < -MIN_GAIN)
+        better, worse = int(np.count_nonzero(gain > MIN_GAIN)), int(np.count_nonzero(gain < -MIN_GAIN))
         return better / max(better + worse, 1)
 
     def search(self, key: Key, view: View) -> Matrix:
