@@ -203,3 +203,12 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     os.truncate(file, LARGEST_FILE + (1 << 20))
     with pytest.raises(ModelFormatError, match="has 257 MB; expected a model of at most 256 MB"):
         read_model_file(file)
+
+
+def test_graph_of_many_small_operators_is_accepted() -> None:
+    graph = GraphBuilder()
+    tensor = graph.input("x", (1, 8), np.int8, scale=0.1, zero_point=0)
+    for _ in range(3000):
+        tensor = graph.quantize(tensor, np.int8, scale=0.1, zero_point=0, name=f"y{len(graph.tensors)}")
+    graph.output(tensor)
+    assert len(check_graph(graph.build()).subgraphs[0].operators) == 3000

@@ -26,11 +26,10 @@ def check_graph(data: bytes) -> Model:
     """
     check_size(len(data))
     model = parse_model(data)
-    root = read_root(data, b"TFL3", "model", MODEL)
-    check_rest(root)
-    for index, (graph, table) in enumerate(
-        zip(model.subgraphs, root.tables("subgraphs", SUBGRAPH), strict=True)
-    ):
+    check_rest(read_root(data, b"TFL3", "model", MODEL))
+    # Another root: each may read the file so often, and a graph of many small operators needs most of that.
+    tables = read_root(data, b"TFL3", "model", MODEL).tables("subgraphs", SUBGRAPH)
+    for index, (graph, table) in enumerate(zip(model.subgraphs, tables, strict=True)):
         path = f"model.subgraphs[{index}]"
         check_order(path, graph)
         _check_memory(path, graph)
