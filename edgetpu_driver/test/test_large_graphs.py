@@ -14,6 +14,7 @@ from edgetpu_driver.tflite.model_reader import NOT_QUANTIZED, Operator, Subgraph
 from edgetpu_driver.tflite.quantised_inputs import quantised_inputs
 from edgetpu_driver.tflite.shared_quantisation import tensors_sharing_quantisation
 from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
+from edgetpu_driver.weights import network_layers
 
 
 class Operators(tuple[Operator, ...]):
@@ -73,3 +74,22 @@ def test_the_tensors_of_a_whole_chain_share_their_quantisation() -> None:
 def test_operators_of_a_chain_run_between_those_around_them() -> None:
     order = ExecutionOrder(chain(100), [((0, 10 * index), index) for index in (0, 50, 99)])
     assert [order.allows(25, (0, place)) for place in (0, 1, 499, 500)] == [False, True, True, False]
+
+
+def test_softmaxes_that_share_constants_get_sections_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = replace(tensor("t"), shape=(1, 4096))
+    steps = tuple(Operator("SOFTMAX", "", (0,), (1,)) for _ in range(100))
+    graph = Subgraph("", (values, values), (0,), (1,), steps)
+    monkeypatch.setattr(network_layers, "_MOST_BYTES", 1 << 20)
+    sections = network_layers.encode_network(graph).sections
+    assert [section.data.size for section in sections] == 6 * [196_672]
+
+
+def test_a_layer_beyond_the_limit_of_sections_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = replace(tensor("w"), shape=(8, 8), data=bytes(64))
+    steps = tuple(Operator("FULLY_CONNECTED", "", (0, 1), (2,)) for _ in range(3))
+    graph = Subgraph("", (tensor("x"), weights, tensor("y")), (0,), (2,), steps)
+    monkeypatch.setattr(network_layers, "_MOST_BYTES", 200)
+    layers = network_layers.encode_network(graph)
+    assert [each.data.size for each in layers.sections] == [128, 128]
+    assert [each.reason for each in layers.unknown] == ["expected parameters of at most 200 bytes"]
