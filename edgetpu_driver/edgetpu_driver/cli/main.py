@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgetpu_driver.cli.arguments import parser
-from edgetpu_driver.cli.terminal import Answer, Progress, to_json
+from edgetpu_driver.cli.terminal import Answer, Progress, printable, to_json
 from edgetpu_driver.errors import DeviceError, EdgeTpuError, reason_of
 
 EXIT_FAILURE = 1
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a stick in use is shut down
         module = importlib.import_module(f"edgetpu_driver.cli.{options.module}")
         answer: Answer = getattr(module, options.function)(options, Progress())
-        _write(_json(answer.value) if options.json else answer.text)
+        _write(_json(answer.value) if options.json else printable(answer.text))
         return answer.exit_code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -67,5 +67,5 @@ def _complain(error: Exception, as_json: bool) -> int:
     if as_json:
         with contextlib.suppress(OSError):  # which may be the very error
             _write(_json({"error": {"kind": type(error).__name__, "message": message}}))
-    print(f"edgetpu: {message}", file=sys.stderr)
+    print(f"edgetpu: {printable(message)}", file=sys.stderr)
     return EXIT_DEVICE if isinstance(error, DeviceError) else EXIT_FAILURE
