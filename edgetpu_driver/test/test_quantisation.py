@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -29,7 +31,7 @@ BIASED = WeightTensor(
     ids=["int8", "uint8", "small float16"],
 )
 def test_rescaled_rows_are_the_same_for_an_array_of_any_dtype(values: list[float], dtype: type) -> None:
-    array = np.array([values], dtype)
+    array: NDArray[Any] = np.array([values], dtype)
     quantiser = WeightQuantiser(BIASED)
     result = quantiser.quantise(WeightRequest(array, rescale_rows=True))
     stored = quantiser.values.copy()

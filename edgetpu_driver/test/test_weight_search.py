@@ -106,7 +106,7 @@ def test_a_sidecar_with_numbers_out_of_range_is_refused(key: str, number: str) -
         text = f'{{"color_weight_scale": {number}'
     else:
         text = f'{{"conv_weight_offsets": [0], "{key}": {number}'
-    rest = {"kernel_height": 1, "kernel_width": 1, "channels": 1, "conv_weight_scale": 0.1}
+    rest: dict[str, Any] = {"kernel_height": 1, "kernel_width": 1, "channels": 1, "conv_weight_scale": 0.1}
     rest |= {"conv_weight_blob": "pc_params", "conv_weight_zero_point": 0}
     sidecar = {**rest, **json.loads(text + "}")}
     model = CompiledModel.parse(pack(small_pooling(), name="pooling"), "pooling")
