@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -218,3 +220,25 @@ def test_progress_is_printed_in_lines_without_a_terminal(
         for _ in range(3):
             advance()
     assert capsys.readouterr().err == "edgetpu: inferences: 2 of 3\n"
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN], ids=["usual", "ignored"])
+def test_ctrl_c_ends_the_command_while_it_is_loaded(
+    handler: Any, bitstream: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    load = importlib.import_module
+
+    def noted(name: str) -> Any:
+        seen.append(signal.getsignal(signal.SIGINT))
+        return load(name)
+
+    monkeypatch.setattr(importlib, "import_module", noted)
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        assert main(["disassemble", str(bitstream), "--words"]) == 0
+        seen.append(signal.getsignal(signal.SIGINT))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    usual = handler is signal.default_int_handler
+    assert (seen[0], seen[-1]) == (signal.SIG_DFL if usual else handler, handler)

@@ -203,3 +203,20 @@ def test_info_names_the_damaged_one_of_several_files(
     damaged.write_bytes(b"no model")
     assert main(["info", str(graph), str(damaged)]) == 1
     assert capsys.readouterr().err.startswith(f"edgetpu: {damaged}: ")
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_names_in_a_model_cannot_control_the_terminal(
+    damaged: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = GraphBuilder("names")
+    x = graph.input("\x1b[2J\x9bx", (1, 8), np.int8, scale=0.1, zero_point=0)
+    graph.output(graph.quantize(x, np.int8, scale=0.1, zero_point=0, name="y"))
+    data = graph.build()
+    path = tmp_path / "names.tflite"
+    shape = np.array([2, 1, 8], "<i4").tobytes()
+    path.write_bytes(data.replace(shape, np.array([2, 1, -8], "<i4").tobytes()) if damaged else data)
+    assert main(["info", str(path)]) == damaged
+    out, err = capsys.readouterr()
+    assert r"\x1b[2J\x9bx" in (err if damaged else out)
+    assert not {"\x1b", "\x9b"} & {*out, *err}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetpu_driver.cli.tensor_files import read_inputs
+from edgetpu_driver.cli.tensor_files import fitted, read_inputs, write_outputs
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.tensor import TensorSpec
 
@@ -50,3 +50,26 @@ def test_arrays_are_read_from_files_alone(tmp_path: Path) -> None:
     os.mkfifo(path)
     with pytest.raises(InputError, match=r"cannot read .*x\.npy: expected a regular file"):
         read_inputs([IMAGE], [str(path)])
+
+
+@pytest.mark.parametrize(("given", "wanted"), [(np.uint8, np.int8), (np.uint16, np.int16)])
+def test_integers_that_would_wrap_around_are_refused(given: type, wanted: type) -> None:
+    spec = TensorSpec("x", (2,), np.dtype(wanted), 0.5, 0)
+    with pytest.raises(InputError, match=f"expected 'x' {wanted.__name__}.2., or real numbers; got"):
+        fitted(spec, np.array([1, 200]).astype(given))
+
+
+@pytest.mark.parametrize("given", [np.float16, np.float64])
+def test_real_numbers_of_any_precision_fit_a_float_input(given: type) -> None:
+    found = fitted(TensorSpec("x", (1, 2), np.dtype(np.float32), 0.0, 0), np.array([0.5, -2.0], given))
+    assert found.dtype == np.float32
+    assert found.tolist() == [[0.5, -2.0]]
+
+
+def test_outputs_of_any_name_are_written_to_an_archive(tmp_path: Path) -> None:
+    outputs = {name: np.arange(3) for name in ("file", "allow_pickle", "a/b:0")}
+    write_outputs(tmp_path / "y.npz", outputs)
+    with np.load(tmp_path / "y.npz") as written:
+        assert {name: written[name].tolist() for name in written.files} == {
+            name: [0, 1, 2] for name in outputs
+        }

@@ -89,6 +89,7 @@ def test_a_matrix_alone_is_recognised_by_its_tensors_and_parameters(
         ({"input_scale": 0.008}, "its sidecar states input scale 0.008"),
         ({"output_zero_point": "128"}, "its sidecar states output scale .* zero point 128, the model"),
         ({"output_scale": None}, "its sidecar states output scale None"),
+        ({"output_scale": 10**400}, "its sidecar states output scale 1000"),
     ],
 )
 def test_a_sidecar_that_contradicts_its_model_is_refused(

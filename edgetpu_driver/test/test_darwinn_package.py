@@ -216,6 +216,11 @@ LAYOUT = OutputLayout((0, 1), (0, 0), (0, 8), (0, 4), (0, 0), (8, 8))
         ({"hints": (DmaHint(INPUT, INFEED, "image", 0, 24, batch=2),)}, "item 2 of a batch of 2"),
         ({"batch_size": 0}, "batch size 0"),
         ({"scratch_size_bytes": -1}, "scratch size -1"),
+        ({"scratch_size_bytes": 1 << 30}, "scratch size 1073741824; expected .* at most 33554432"),
+        (
+            {"scratch_size_bytes": 1 << 25, "hints": 17 * (DmaHint(SCRATCH, OUTFEED, "", 0, 1 << 25),)},
+            "dma_hints move 570425344 bytes; expected at most 536870912",
+        ),
         ({"bitstreams": (InstructionBitstream(bytes(24)),)}, "16-byte instructions: 24"),
         ({"bitstreams": (InstructionBitstream(b""),)}, "16-byte instructions: 0"),
         (

@@ -14,7 +14,8 @@ from edgetpu_driver.files.flatbuffer import Fields, Table, read_root, table_fiel
 from edgetpu_driver.tflite.checks.file_checks import LARGEST_FILE, MODEL, OPERATOR, SUBGRAPH, read_model_file
 from edgetpu_driver.tflite.checks.graph_checks import check_graph
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.tflite.model_reader import OPERATOR_CODE
+from edgetpu_driver.tflite.model_reader import OPERATOR_CODE, Tensor
+from edgetpu_driver.tflite.model_writer import OperatorRecord, write_model
 from edgetpu_driver.tflite.schema.tflite_enums_generated import BuiltinOperator
 from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import ModelFolder
@@ -203,3 +204,22 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     os.truncate(file, LARGEST_FILE + (1 << 20))
     with pytest.raises(ModelFormatError, match="has 257 MB; expected a model of at most 256 MB"):
         read_model_file(file)
+
+
+def test_graph_of_many_small_operators_is_accepted() -> None:
+    graph = GraphBuilder()
+    tensor = graph.input("x", (1, 8), np.int8, scale=0.1, zero_point=0)
+    for _ in range(3000):
+        tensor = graph.quantize(tensor, np.int8, scale=0.1, zero_point=0, name=f"y{len(graph.tensors)}")
+    graph.output(tensor)
+    assert len(check_graph(graph.build()).subgraphs[0].operators) == 3000
+
+
+def test_graph_of_many_operators_without_names_and_scales_is_accepted() -> None:
+    count = 4000
+    tensors = [Tensor(f"{index:x}", (), np.dtype(np.float32)) for index in range(count + 1)]
+    operators = [
+        OperatorRecord("ADD", 2, (index, index), (index + 1,), "AddOptions") for index in range(count)
+    ]
+    data = write_model("", tensors, operators, [0], [count])
+    assert len(check_graph(data).subgraphs[0].operators) == count

@@ -164,3 +164,11 @@ def test_an_input_of_another_shape_is_refused() -> None:
     message = r"expected short-range offsets \[1, height, width, 34\], as large .*; got \[1, 20, 31, 64\]"
     with pytest.raises(ModelFormatError, match=message):
         make_operator((heat, mid, short))
+
+
+def test_masks_that_would_fill_the_memory_are_refused() -> None:
+    options = flexbuffer.encode(OPTIONS | {"max_detections": 1000})
+    channels = (17, 34, 64, 34)
+    specs = [TensorSpec(f"map {each}", (1, 200, 200, each), np.dtype(np.uint8), 1.0, 0) for each in channels]
+    with pytest.raises(ModelFormatError, match="masks of at most 33554432 cells; got 1000 of 200x200"):
+        PosenetOperator(options, specs, 5)

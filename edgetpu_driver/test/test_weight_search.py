@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,10 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.divisible_work import run_pieces
+from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
@@ -92,3 +95,28 @@ def test_a_search_does_not_hold_for_a_model_with_other_parameters() -> None:
     )
     assert WeightLocations(model).holds_for(model)
     assert not WeightLocations(model).holds_for(other)
+
+
+@pytest.mark.parametrize("number", ["1" + 400 * "0", "Infinity", "NaN"], ids=["10^400", "infinity", "NaN"])
+@pytest.mark.parametrize("key", ["kernel_height", "conv_weight_scale", "color_weight_scale", "offset"])
+def test_a_sidecar_with_numbers_out_of_range_is_refused(key: str, number: str) -> None:
+    if key == "offset":
+        text = f'{{"conv_weight_offsets": [{number}]'
+    elif key == "color_weight_scale":
+        text = f'{{"color_weight_scale": {number}'
+    else:
+        text = f'{{"conv_weight_offsets": [0], "{key}": {number}'
+    rest: dict[str, Any] = {"kernel_height": 1, "kernel_width": 1, "channels": 1, "conv_weight_scale": 0.1}
+    rest |= {"conv_weight_blob": "pc_params", "conv_weight_zero_point": 0}
+    sidecar = {**rest, **json.loads(text + "}")}
+    model = CompiledModel.parse(pack(small_pooling(), name="pooling"), "pooling")
+    with pytest.raises(ModelUnsupportedError, match="'pooling'"):
+        weight_locations.search(model, SidecarFiles(b"", sidecar))
+
+
+def small_pooling() -> bytes:
+    """A graph without weights."""
+    graph = GraphBuilder("pooling")
+    x = graph.input("x", (1, 4, 4, 3), np.int8, scale=0.1, zero_point=0)
+    graph.output(graph.max_pool_2d(x, 2))
+    return graph.build()

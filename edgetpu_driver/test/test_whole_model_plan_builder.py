@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from edgetpu_driver.engines.whole_model import steps
 from edgetpu_driver.engines.whole_model.plan import (
     EdgeTpuStep,
     LiteRtStep,
@@ -15,7 +16,7 @@ from edgetpu_driver.engines.whole_model.plan import (
     step_operators,
 )
 from edgetpu_driver.engines.whole_model.plan_builder import load_plan, plan_model, plan_segments
-from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError
+from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import parse_model
 from testdata import ModelFolder
 from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
@@ -143,3 +144,14 @@ def test_operators_are_counted() -> None:
 )
 def test_real_compiled_models_have_few_steps(golden: ModelFolder, name: str, steps: list[type]) -> None:
     assert [type(step) for step in load_plan(golden.model(name)).steps] == steps
+
+
+def test_parts_for_the_cpu_that_together_would_fill_the_memory_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = compiled_graph(2)
+    monkeypatch.setattr(steps, "_MOST_COPIED", 3 * len(data))
+    assert len(plan_model(data, "parts").steps) == 5
+    monkeypatch.setattr(steps, "_MOST_COPIED", 3 * len(data) - 1)
+    with pytest.raises(ModelUnsupportedError, match=r"'parts' has too many parts .*; expected at most 2 in"):
+        plan_model(data, "parts")

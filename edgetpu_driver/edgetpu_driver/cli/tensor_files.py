@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import DependencyMissingError, InputError
 from edgetpu_driver.files.file_access import read_file
+from edgetpu_driver.files.npz_archive import write_arrays
 from edgetpu_driver.images.input_layout import ImageLayout
 from edgetpu_driver.tflite.tensor import TensorSpec
 
@@ -76,7 +77,10 @@ def _read(spec: TensorSpec, path: Path, levels: tuple[float, float]) -> NDArray[
 
 
 def fitted(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
-    """The array in the shape and dtype of `spec`: adds or drops dimensions of 1, quantises reals."""
+    """The array in the shape and dtype of `spec`: adds or drops dimensions of 1, quantises reals.
+
+    InputError for another shape, and for integers of another dtype.
+    """
     squeezed = tuple(extent for extent in array.shape if extent != 1)
     if squeezed != tuple(extent for extent in spec.shape if extent != 1):
         raise InputError(f"expected {spec}; got {array.dtype.name}{list(array.shape)}")
@@ -85,8 +89,12 @@ def fitted(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
         if not np.isfinite(array).all():
             raise InputError(f"expected finite numbers for {spec}; got NaN or infinity")
         return spec.quantise(array)
-    if not np.can_cast(array.dtype, spec.dtype, "same_kind") or array.dtype.itemsize != spec.dtype.itemsize:
-        raise InputError(f"expected {spec}, or real numbers; got {array.dtype.name}{list(array.shape)}")
+    if array.dtype.kind == spec.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return array.astype(spec.dtype)
+    if array.dtype.newbyteorder("=") != spec.dtype:  # int8 would wrap around in uint8
+        reals = ", or real numbers" if spec.dtype.kind == "f" or spec.scale > 0 else ""
+        raise InputError(f"expected {spec}{reals}; got {array.dtype.name}{list(array.shape)}")
     return array.astype(spec.dtype)
 
 
@@ -154,7 +162,7 @@ def write_outputs(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:
     try:
         with path.open("wb") as file:
             if path.suffix == ".npz":
-                np.savez(file, allow_pickle=False, **outputs)
+                write_arrays(file, outputs)
             elif path.suffix == ".npy":
                 np.save(file, next(iter(outputs.values())))
             else:

@@ -13,6 +13,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+"""What to write for control characters, by their code."""
 _SECONDS_BETWEEN_LINES = 1.0
 """Time between two lines of progress, s, so that they do not flood a log."""
 
@@ -25,6 +27,11 @@ class Answer:
     """For --json: mappings, sequences, numbers, text, enumerations (by name), paths and arrays."""
     text: str
     exit_code: int = 0
+
+
+def printable(text: str) -> str:
+    """Text with escapes for control characters, which in names in a model could change the terminal."""
+    return text.translate(_ESCAPES)
 
 
 def to_json(value: Any, *, ascii_only: bool = False) -> str:

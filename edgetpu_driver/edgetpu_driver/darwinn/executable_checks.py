@@ -21,6 +21,10 @@ from edgetpu_driver.errors import ModelFormatError
 INSTRUCTION_BYTES = 16
 """Size of an instruction word, bytes."""
 MAX_LAYER_BYTES = 1 << 25  # a 4K colour image; outputs are far smaller, since the chip has 8 MiB of memory
+_LARGEST_SCRATCH = 1 << 25
+"""Bytes of scratch memory on the host. Uncritical: the only golden model with any has 672."""
+_MOST_MOVED = 1 << 29
+"""Bytes that all transfers of a run move. Uncritical: a stick takes seconds for as many."""
 INPUT_OVERREAD_BYTES = 64  # hints may read past an input to fill the last word of the link
 _INTERRUPTS = 4
 """Number of scalar-core interrupts, counted from 0; each has a tag on the wire."""
@@ -31,9 +35,10 @@ _ADDRESS_FIELD_BITS = 32
 
 def check_executable(executable: Executable, path: str) -> None:
     """Raise ModelFormatError, naming the field, if the executable is inconsistent."""
-    if executable.batch_size < 1 or executable.scratch_size_bytes < 0:
+    if executable.batch_size < 1 or not 0 <= executable.scratch_size_bytes <= _LARGEST_SCRATCH:
         raise ModelFormatError(
-            f"{path}: batch size {executable.batch_size}, scratch size {executable.scratch_size_bytes} bytes"
+            f"{path}: batch size {executable.batch_size}, scratch size {executable.scratch_size_bytes}; "
+            f"expected at least 1, and at most {_LARGEST_SCRATCH} bytes"
         )
     for index, bitstream in enumerate(executable.bitstreams):
         _check_bitstream(f"{path}.instruction_bitstreams[{index}]", bitstream)
@@ -48,6 +53,9 @@ def check_executable(executable: Executable, path: str) -> None:
     limits = _limits(executable)
     for index, hint in enumerate(executable.hints):
         _check_hint(f"{path}.dma_hints[{index}]", hint, executable, limits)
+    moved = sum(hint.size for hint in executable.hints if isinstance(hint, DmaHint))
+    if moved > _MOST_MOVED:
+        raise ModelFormatError(f"{path}.dma_hints move {moved} bytes; expected at most {_MOST_MOVED}")
 
 
 def _check_bitstream(path: str, bitstream: InstructionBitstream) -> None:

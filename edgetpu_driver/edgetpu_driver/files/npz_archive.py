@@ -14,7 +14,7 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,13 +52,25 @@ def save(path: Path, kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     are MOST_FILES already.
     """
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **{KIND: np.array(kind), **arrays})
+    write_arrays(buffer, {KIND: np.array(kind), **arrays})
     try:
         if not path.exists() and sum(1 for _ in path.parent.glob(f"*{path.suffix}")) >= MOST_FILES:
             raise ArchiveError(f"expected at most {MOST_FILES} files in {path.parent}; remove some first")
         write_file(path, buffer.getvalue())
     except OSError as error:
         raise ArchiveError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays by name as an .npz file, without pickle.
+
+    numpy.savez takes the names as arguments, so that none may be called "file"; that of NumPy 1 writes its
+    option allow_pickle as an array.
+    """
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
 
 
 def load(path: Path, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:

@@ -104,10 +104,7 @@ class _Matching:
 
     def _around(self, ours: int, theirs: int) -> Iterator[tuple[int, int]]:
         """Pairs of operators that produce the tensors, or alone of their form use them as the same input."""
-        makers = [
-            [index for index, operator in enumerate(graph.operators) if tensor in operator.outputs]
-            for graph, tensor in ((self._made, ours), (self._graph, theirs))
-        ]
+        makers = [self._made.makers.get(ours, ()), self._graph.makers.get(theirs, ())]
         if all(len(each) == 1 for each in makers):
             yield makers[0][0], makers[1][0]
         users = [_users(self._made, ours), _users(self._graph, theirs)]
@@ -143,7 +140,8 @@ def _operator_form(graph: Subgraph, operator: Operator) -> _OperatorForm:
 def _users(graph: Subgraph, tensor: int) -> dict[tuple[_OperatorForm, int], list[int]]:
     """The operators that use a tensor, by their form and its position among their inputs."""
     users: dict[tuple[_OperatorForm, int], list[int]] = defaultdict(list)
-    for index, operator in enumerate(graph.operators):
+    for index in graph.users.get(tensor, ()):
+        operator = graph.operators[index]
         for position, each in enumerate(operator.inputs):
             if each == tensor:
                 users[_operator_form(graph, operator), position].append(index)

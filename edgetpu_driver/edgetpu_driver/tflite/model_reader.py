@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -156,6 +158,16 @@ class Subgraph:
         """The specifications of these tensors, with unique names."""
         return _distinct([self.tensors[index].spec for index in indices])
 
+    @cached_property
+    def users(self) -> Mapping[int, Sequence[int]]:
+        """The indices of the operators that take a tensor as an input, by tensor; others are left out."""
+        return _operators_of(operator.inputs for operator in self.operators)
+
+    @cached_property
+    def makers(self) -> Mapping[int, Sequence[int]]:
+        """The indices of the operators that compute a tensor, by tensor; others are left out."""
+        return _operators_of(operator.outputs for operator in self.operators)
+
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -164,6 +176,15 @@ class Model:
     version: int
     description: str
     subgraphs: tuple[Subgraph, ...]
+
+
+def _operators_of(operands: Iterable[Sequence[int]]) -> Mapping[int, Sequence[int]]:
+    """The indices of the operators that have a tensor among these operands of each, by tensor."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for index, tensors in enumerate(operands):
+        for tensor in dict.fromkeys(tensors):
+            found[tensor].append(index)
+    return dict(found)
 
 
 def _distinct(specs: list[TensorSpec]) -> tuple[TensorSpec, ...]:

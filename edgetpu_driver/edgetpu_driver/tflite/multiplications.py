@@ -34,7 +34,7 @@ def operator_multiplications(graph: Subgraph, operator: Operator) -> int:
     if operator.name == "FULLY_CONNECTED":
         rows, columns = (*shape(1), 1, 1)[:2]
         return prod(shape(0)) // max(columns, 1) * rows * columns
-    if operator.name == "BATCH_MATMUL":
+    if operator.name == "BATCH_MATMUL" and result:
         inner = prod(shape(0)[-2:]) // (graph.tensors[operator.outputs[0]].shape[-2:] or (1,))[0]
         return result * inner
     if operator.name in ("LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"):

@@ -16,7 +16,7 @@ def quantised_inputs(graph: Subgraph) -> dict[int, TensorSpec]:
     """
     found: dict[int, TensorSpec] = {}
     for index, spec in zip(graph.inputs, graph.input_specs, strict=True):
-        users = [operator for operator in graph.operators if index in operator.inputs]
+        users = [graph.operators[user] for user in graph.users.get(index, ())]
         if spec.dtype != np.float32 or [user.name for user in users] != ["QUANTIZE"] or not users[0].outputs:
             continue
         target = graph.tensors[users[0].outputs[0]].spec

@@ -43,11 +43,14 @@ def tensors_sharing_quantisation(graph: Subgraph, tensor: int) -> set[int]:
     """The indices of a tensor and those that share its quantisation through MOVING or CHOOSING operators."""
     wanted = quantised(graph.tensors[tensor])
     alike, waiting = {tensor}, [tensor]
+    seen: set[int] = set()
     while waiting:
         current = waiting.pop()
-        for operator in graph.operators:
-            operands = {each for each in (*operator.inputs, *operator.outputs) if each != ABSENT}
-            if operator.name in (*MOVING, *CHOOSING) and current in operands:
+        around = {*graph.users.get(current, ()), *graph.makers.get(current, ())} - seen
+        seen |= around
+        for operator in (graph.operators[index] for index in around):
+            if operator.name in (*MOVING, *CHOOSING):
+                operands = {each for each in (*operator.inputs, *operator.outputs) if each != ABSENT}
                 same = {each for each in operands if quantised(graph.tensors[each]) == wanted}
                 waiting += same - alike
                 alike |= same

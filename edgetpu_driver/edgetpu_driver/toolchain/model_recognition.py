@@ -116,7 +116,9 @@ def _check_sidecar(
         )
     for key, spec in (("input", inputs[0]), ("output", outputs[0])):
         scale, point = sidecar.get(f"{key}_scale"), sidecar.get(f"{key}_zero_point")
-        number = isinstance(scale, int | float) and abs(scale - spec.scale) <= _LARGEST_ERROR * spec.scale
+        number = isinstance(scale, int | float) and (
+            spec.scale * (1 - _LARGEST_ERROR) <= scale <= spec.scale * (1 + _LARGEST_ERROR)
+        )
         if not number or point != spec.zero_point:
             raise ModelFormatError(
                 f"its sidecar states {key} scale {scale} and zero point {point}, the model has {spec.scale} "

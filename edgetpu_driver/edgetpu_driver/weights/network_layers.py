@@ -30,6 +30,9 @@ _RANK = {"CONV_2D": 4, "DEPTHWISE_CONV_2D": 4, "FULLY_CONNECTED": 2}
 _FACTORS_IN_ROW = 4
 """Factors in a row of a constant that multiplies every channel by its own factor."""
 
+_MOST_BYTES = 1 << 28
+"""Bytes of all sections, far more than a stick can be sent: operators may share constants, and small files
+then describe sections without end."""
 _MOST_SOFTMAX_VALUES = 1 << 16
 """Beyond these it is one over the pixels of an image, which has no section."""
 
@@ -92,20 +95,37 @@ def encode_network(graph: Subgraph) -> NetworkLayers:
     """
     sections: list[LayerSection] = []
     unknown: list[UnknownLayer] = []
+    size = 0
     for index, operator in enumerate(graph.operators):
         if not operator.outputs or ABSENT in operator.inputs[:1] or not operator.inputs:
             continue  # of a damaged graph
-        if operator.name == "SOFTMAX":
-            if graph.tensors[operator.inputs[0]].shape[-1:] > (_MOST_SOFTMAX_VALUES,):
-                continue
-            sections.append(_softmax(graph, index, last_row=True))
-        elif operator.name in WEIGHTED:
-            try:
-                sections.append(_weighted(graph, index))
-            except ModelUnsupportedError as error:
-                unknown.append(UnknownLayer(index, operator.name, _name(graph, operator), str(error)))
+        try:
+            section = _section(graph, index, _MOST_BYTES - size)
+        except ModelUnsupportedError as error:
+            unknown.append(UnknownLayer(index, operator.name, _name(graph, operator), str(error)))
+            continue
+        if section is not None:
+            sections.append(section)
+            size += section.data.size
     constants = (_constant(graph, index) for index in range(len(graph.operators)))
     return NetworkLayers(tuple(sections), tuple(unknown), tuple(each for each in constants if each))
+
+
+def _section(graph: Subgraph, index: int, room: int) -> LayerSection | None:
+    """The section of an operator; None if it has none. ModelUnsupportedError if it is not known.
+
+    room: bytes that are left for sections.
+    """
+    operator = graph.operators[index]
+    if operator.name in WEIGHTED and room > 0:
+        return _weighted(graph, index)
+    if operator.name in WEIGHTED:
+        raise ModelUnsupportedError(f"expected parameters of at most {_MOST_BYTES} bytes")
+    if operator.name != "SOFTMAX" or room <= 0:
+        return None
+    if graph.tensors[operator.inputs[0]].shape[-1:] > (_MOST_SOFTMAX_VALUES,):
+        return None
+    return _softmax(graph, index, last_row=True)
 
 
 def without_last_row(graph: Subgraph, section: LayerSection) -> LayerSection:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel, Parameters
-from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensors
 from edgetpu_driver.tflite.model_reader import ABSENT
 from edgetpu_driver.weights.network_layers import encode_layer
@@ -27,7 +27,7 @@ class NetworkWeights:
     def graph_with(self, parameters: Parameters) -> bytes | None:
         """The graph with the weights and biases in other parameters of the same model.
 
-        None if anything but these differs from the file's own parameters.
+        None if anything but these differs from the file's own parameters, or a constant that tensors share.
         """
         blobs = _bytes_of(parameters)
         if [blob.size for blob in blobs] != [blob.size for blob in self._own]:
@@ -49,9 +49,12 @@ class NetworkWeights:
             placed.of(rest[placed.streamed])[:] = own
         if not all(np.array_equal(*pair) for pair in zip(rest, self._own, strict=True)):
             return None
-        graph = replace_tensors(self._graph, values)
-        for name, of_channels in scales.items():
-            graph = replace_scales(graph, name, of_channels)
+        try:
+            graph = replace_tensors(self._graph, values)
+            for name, of_channels in scales.items():
+                graph = replace_scales(graph, name, of_channels)
+        except InputError:
+            return None  # tensors share the bytes or the name
         return graph
 
     def _values(self, placed: PlacedSection, data: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
@@ -64,7 +67,10 @@ class NetworkWeights:
         if not np.array_equal(encode_layer(section, weights, bias, of_channels), data):
             raise EdgeTpuError(f"the section of '{section.name}' has other values than weights and a bias")
         values = {tensors[section.tensor].name: weights}
-        return values if bias is None else values | {tensors[section.bias].name: bias}
+        # Layers with equal biases may share their bytes, which cannot be replaced but need not be, either.
+        if bias is not None and bias.tobytes() != tensors[section.bias].data:
+            values[tensors[section.bias].name] = bias
+        return values
 
     def _scales(
         self, placed: PlacedSection, own: NDArray[np.uint8], new: NDArray[np.uint8]

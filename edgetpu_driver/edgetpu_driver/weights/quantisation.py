@@ -68,8 +68,10 @@ class WeightQuantiser:
             scales = _fitting_scales(real, scales)
             if real_bias is not None:
                 scales = np.maximum(scales, self._scales_that_hold(real_bias[:rows]))
+                if not np.all(np.isfinite(scales)):
+                    raise InputError(f"expected a bias that rows can be rescaled for; got {real_bias[:rows]}")
         elif request.row_gains is not None:
-            scales /= _checked_gains(request.row_gains, rows)
+            scales = _with_gains(scales, request.row_gains, rows)
         if (rows, columns) != self._filled:
             self._values[:] = self.tensor.zero_point
             self._filled = rows, columns
@@ -114,6 +116,10 @@ class WeightQuantiser:
             single = array.astype(np.float32, copy=False)
         if not np.all(np.isfinite(single)):
             raise InputError(f"expected weights that are finite as float32; got {_not_finite(single)}")
+        if (
+            array.dtype != np.float64
+        ):  # in others, such as int8 and float16, scales would overflow or be coarse
+            array = single
         if tensor.is_matrix:
             return array
         return (array.reshape(-1, self._size[0]).T if tensor.rows_last else array).reshape(self._size)
@@ -241,9 +247,27 @@ def rescaled_rows(
 
 
 def _checked_gains(row_gains: NDArray[np.floating[Any]], most: int) -> NDArray[np.float32]:
-    if row_gains.ndim != 1 or row_gains.size > most or not np.all(row_gains > 0):
-        raise InputError(f"expected up to {most} positive gains; got {row_gains}")
-    return row_gains.astype(np.float32)
+    with np.errstate(over="ignore", under="ignore"):
+        gains = np.asarray(row_gains).astype(np.float32)
+    usable = (gains > 0) & np.isfinite(gains)
+    if gains.ndim != 1 or gains.size > most or not np.all(usable):
+        raise InputError(
+            f"expected up to {most} gains that are positive and finite as float32; got {row_gains}"
+        )
+    return gains
+
+
+def _with_gains(
+    scales: NDArray[np.float32], row_gains: NDArray[np.floating[Any]], rows: int
+) -> NDArray[np.float32]:
+    """The scales divided by the gains; InputError if float32 cannot hold that."""
+    with np.errstate(over="ignore", under="ignore"):
+        divided = np.asarray(scales / _checked_gains(row_gains, rows))
+    if not np.all((divided > 0) & np.isfinite(divided)):
+        raise InputError(
+            f"expected gains for weights of scales {scales} that float32 can hold; got {row_gains}"
+        )
+    return divided
 
 
 def _fitting_scales(real: NDArray[np.floating[Any]], present: NDArray[np.float32]) -> NDArray[np.float32]:

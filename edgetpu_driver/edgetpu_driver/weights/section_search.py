@@ -175,7 +175,8 @@ class _Search:
                 data = self._free(streamed, offset, layout.size)
                 if data is None:
                     continue
-                ratio = layout.decode_multipliers(data) / own
+                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                    ratio = layout.decode_multipliers(data) / own
                 same = section.data.copy()
                 if not (np.isfinite(ratio).all() and np.allclose(ratio, ratio[0], rtol=_SAME_FACTOR)):
                     continue

@@ -258,7 +258,10 @@ def _dense(model: CompiledModel) -> tuple[WeightLocation, ...]:
     if not (source.scale > 0 and result.scale > 0):
         return ()
     of_rows = layout.decode_multipliers(np.frombuffer(model.parameters.cached, np.uint8))
-    scales = (of_rows * (result.scale / source.scale)).astype(np.float32)
+    with np.errstate(over="ignore", under="ignore"):
+        scales = (of_rows * np.float64(result.scale / source.scale)).astype(np.float32)
+    if not np.all((scales > 0) & np.isfinite(scales)):
+        return ()
     biased = _has_bias_columns(layout)
     pure = not biased and not clamps_outputs(model)
     tensor = WeightTensor("weights", "FULLY_CONNECTED", layout.shape, scales, is_pure_matmul=pure)
@@ -272,7 +275,7 @@ def _from_sidecar(model: CompiledModel, sidecar: Mapping[str, Any]) -> tuple[Wei
             return (_listed(model, sidecar),)
         if "color_weight_scale" in sidecar:
             return _colour(model, float(sidecar["color_weight_scale"]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelUnsupportedError(f"the sidecar of '{model.name}' cannot be used: {error}") from None
     return ()
 
@@ -281,7 +284,8 @@ def _listed(model: CompiledModel, sidecar: Mapping[str, Any]) -> WeightLocation:
     shape = (1, *(int(sidecar[key]) for key in ("kernel_height", "kernel_width", "channels")))
     blob = str(sidecar["conv_weight_blob"])
     scale = float(sidecar["conv_weight_scale"])
-    if blob not in ("pc_params", "eo_params") or not scale > 0 or int(sidecar["conv_weight_zero_point"]):
+    known_blob = blob in ("pc_params", "eo_params")
+    if not known_blob or not 0 < scale < np.inf or int(sidecar["conv_weight_zero_point"]):
         raise InputError("expected weights in pc_params or eo_params with a scale and zero point 0")
     streamed = blob == "eo_params"
     data = np.frombuffer(model.parameters.streamed if streamed else model.parameters.cached, np.uint8)
@@ -310,7 +314,7 @@ def _colour(model: CompiledModel, scale: float) -> tuple[WeightLocation, ...]:
     blob = np.frombuffer(model.parameters.cached, np.uint8)
     side = shape[1] if len(shape) == 4 and shape[1:] == (shape[1], shape[1], 3) else 0
     layout = convolution_layout((1, 1, 1, 3))
-    if len(model.inputs) != 1 or _COLOUR_BYTES.get(side) != blob.size or not scale > 0:
+    if len(model.inputs) != 1 or _COLOUR_BYTES.get(side) != blob.size or not 0 < scale < np.inf:
         return ()
     try:
         layout.decode(blob[: layout.size])

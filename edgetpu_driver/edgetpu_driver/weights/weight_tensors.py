@@ -112,6 +112,8 @@ def _is_replaceable(operator: Operator, tensor: Tensor) -> bool:
     quantisation = tensor.quantization
     if not tensor.data or not tensor.shape or quantisation.scales.size not in (1, _rows(operator, tensor)):
         return False
+    if not np.all(quantisation.scales > 0):
+        return False
     if tensor.dtype == np.uint8:
         return quantisation.scales.size == 1
     return bool(tensor.dtype == np.int8) and not np.any(quantisation.zero_points)

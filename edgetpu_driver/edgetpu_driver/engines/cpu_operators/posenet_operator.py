@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ _MASK_INPUT = "long-range offsets", SHORT_CHANNELS
 """The additional input of an operator with masks."""
 _POSE_OUTPUTS = 4
 """Outputs: poses, keypoint scores, pose scores and number of poses; masks are a fifth one."""
+_MOST_MASK_CELLS = 1 << 25
+"""Cells of the masks of all poses, float32. Uncritical: BodyPix has some 100 000."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,11 @@ class PosenetOperator:
         most = self.options.max_detections
         shapes = (1, most, KEYPOINTS, 2), (1, most, KEYPOINTS), (1, most), (1,), (1, most, *cells)
         self._output_shapes: tuple[tuple[int, ...], ...] = shapes[:outputs]
+        if self._masks and most * prod(cells) > _MOST_MASK_CELLS:
+            raise ModelFormatError(
+                f"{CUSTOM_CODE}: expected masks of at most {_MOST_MASK_CELLS} cells; got {most} of "
+                f"{cells[0]}x{cells[1]}"
+            )
 
     @property
     def output_shapes(self) -> tuple[tuple[int, ...], ...]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.cpu_operators.known_operators import is_known, make_operator
 from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, LiteRtStep, Operand, OperatorStep, Step
-from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.checks.graph_checks import check_order
 from edgetpu_driver.tflite.model_reader import ABSENT, EDGETPU_CUSTOM_OP, Operator, Subgraph, parse_model
@@ -22,6 +22,8 @@ from edgetpu_driver.tflite.subgraph_extraction import cut
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _DETECTIONS = "TFLite_Detection_PostProcess"
+_MOST_COPIED = 1 << 30
+"""Bytes of all parts for LiteRT, each of which is a copy of the file. Chosen: half of what a node may use."""
 _LITERT_OPERATORS = (_DETECTIONS, "Mfcc", "AudioSpectrogram", "NumericVerify")
 """The custom operators that LiteRT includes."""
 
@@ -73,6 +75,7 @@ class GraphSteps:
         """Yield the steps: an operator for another engine once it can run, else all that LiteRT can run."""
         graph = self._graph
         waiting = list(range(len(graph.operators)))
+        copied = 0
         known = {index for index, tensor in enumerate(graph.tensors) if tensor.data or tensor.is_variable}
         known |= {index for index, tensor in enumerate(graph.tensors) if prod(tensor.shape) == 0}
         known |= {ABSENT, *graph.inputs}
@@ -84,6 +87,12 @@ class GraphSteps:
             waiting = [each for each in waiting if each not in taken]
             known.update(index for each in batch for index in graph.operators[each].outputs)
             if special is None:
+                copied += len(self._data)
+                if copied > _MOST_COPIED:
+                    raise ModelUnsupportedError(
+                        f"'{self._name}' has too many parts for the CPU between those for the Edge TPU; "
+                        f"expected at most {_MOST_COPIED // len(self._data)} in a file of this size"
+                    )
                 yield self._litert_step(batch, waiting)
             elif graph.operators[special].custom_code == EDGETPU_CUSTOM_OP:
                 yield self._edge_tpu_step(special)
@@ -103,7 +112,7 @@ class GraphSteps:
     def _litert_step(self, batch: Sequence[int], later: Sequence[int]) -> Step:
         graph = self._graph
         operators = [graph.operators[index] for index in batch]
-        made = [index for operator in operators for index in operator.outputs]
+        made = dict.fromkeys(index for operator in operators for index in operator.outputs)
         needed = {index for each in later for index in graph.operators[each].inputs} | set(graph.outputs)
         outputs = [index for index in made if index in needed]
         taken = dict.fromkeys(index for operator in operators for index in operator.inputs)

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError
 from edgetpu_driver.files.file_access import LARGEST_MODEL, read_file
-from edgetpu_driver.files.flatbuffer import Table, table_fields
+from edgetpu_driver.files.flatbuffer import Table, read_root, table_fields
 
 LARGEST_FILE = LARGEST_MODEL
 """Bytes."""
@@ -102,11 +102,20 @@ def check_size(size: int) -> None:
         )
 
 
-def check_rest(root: Table) -> None:
+def model_root(data: bytes) -> Table:
+    """The root of a .tflite file with this module's MODEL fields; ModelFormatError if there is none.
+
+    Through one root a file may be read a few times. A graph of many small operators needs one for each pass.
+    """
+    return read_root(data, b"TFL3", "model", MODEL)
+
+
+def check_rest(data: bytes) -> None:
     """Check everything in a file except tensors, operators, operator codes and buffers.
 
-    root: read with this module's MODEL fields. Raises ModelFormatError.
+    Raises ModelFormatError.
     """
+    root = model_root(data)
     buffers = root.tables("buffers", _BUFFER)
     if root.field_offset("external_buffer_groups") or root.field_offset("external_buffers"):
         raise ModelFormatError("model.external_buffers: expected all data in this file")
@@ -118,31 +127,35 @@ def check_rest(root: Table) -> None:
     for metadata in root.tables("metadata", _METADATA):
         metadata.string("name")
         _check_index(metadata, "buffer", metadata.scalar("buffer", np.uint32), len(buffers))
-    subgraphs = root.tables("subgraphs", SUBGRAPH)
-    counts = [_check_subgraph(subgraph) for subgraph in subgraphs]
+    counts = [_check_tensors(subgraph) for subgraph in model_root(data).tables("subgraphs", SUBGRAPH)]
+    for subgraph, count in zip(model_root(data).tables("subgraphs", SUBGRAPH), counts, strict=True):
+        _check_operators(subgraph, count)
     for signature in root.tables("signature_defs", _SIGNATURE):
         signature.string("signature_key")
-        subgraph = signature.scalar("subgraph_index", np.uint32)
-        _check_index(signature, "subgraph_index", subgraph, len(counts))
+        number = signature.scalar("subgraph_index", np.uint32)
+        _check_index(signature, "subgraph_index", number, len(counts))
         for side in ("inputs", "outputs"):
             for each in signature.tables(side, _TENSOR_MAP):
                 each.string("name")
                 index = each.scalar("tensor_index", np.uint32)
-                _check_index(each, "tensor_index", index, counts[subgraph])
+                _check_index(each, "tensor_index", index, counts[number])
 
 
-def _check_subgraph(subgraph: Table) -> int:
-    """Check tensors and operators; return the number of tensors."""
+def _check_tensors(subgraph: Table) -> int:
+    """Check the tensors; return their number."""
     tensors = subgraph.tables("tensors", _TENSOR)
     for tensor in tensors:
         _check_tensor(tensor)
+    return len(tensors)
+
+
+def _check_operators(subgraph: Table, tensor_count: int) -> None:
     for operator in subgraph.tables("operators", OPERATOR):
         for index in operator.integers("intermediates"):
             if index != -1:
-                _check_index(operator, "intermediates", index, len(tensors))
+                _check_index(operator, "intermediates", index, tensor_count)
         operator.view("mutating_variable_inputs")
         _check_options(operator)
-    return len(tensors)
 
 
 def _check_tensor(tensor: Table) -> None:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from math import prod
 
 from edgetpu_driver.errors import ModelFormatError
-from edgetpu_driver.files.flatbuffer import read_root
-from edgetpu_driver.tflite.checks.file_checks import MODEL, OPERATOR, SUBGRAPH, check_rest, check_size
+from edgetpu_driver.tflite.checks.file_checks import OPERATOR, SUBGRAPH, check_rest, check_size, model_root
 from edgetpu_driver.tflite.checks.operator_checks import OperatorCheck
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, Tensor, parse_model
 
@@ -26,11 +25,9 @@ def check_graph(data: bytes) -> Model:
     """
     check_size(len(data))
     model = parse_model(data)
-    root = read_root(data, b"TFL3", "model", MODEL)
-    check_rest(root)
-    for index, (graph, table) in enumerate(
-        zip(model.subgraphs, root.tables("subgraphs", SUBGRAPH), strict=True)
-    ):
+    check_rest(data)
+    tables = model_root(data).tables("subgraphs", SUBGRAPH)
+    for index, (graph, table) in enumerate(zip(model.subgraphs, tables, strict=True)):
         path = f"model.subgraphs[{index}]"
         check_order(path, graph)
         _check_memory(path, graph)

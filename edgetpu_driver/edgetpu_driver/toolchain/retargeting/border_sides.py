@@ -35,6 +35,8 @@ def border_sides(graph: Subgraph, options: Options, index: int) -> int:
     if "padding" not in options or options["padding"] != _SAME:
         return 0
     source, result = (graph.tensors[each].shape for each in (operator.inputs[0], operator.outputs[0]))
+    if len(result) != _RANK:  # the converter did not know it
+        return _ALL_SIDES + 1
     if operator.name in WEIGHTED:
         kernel = graph.tensors[operator.inputs[1]].shape[1:3]
     else:
@@ -63,7 +65,8 @@ def padding_operator(graph: Subgraph, options: tuple[Options, ...], index: int) 
 
 def _sides_of_pad(graph: Subgraph, index: int) -> int:
     tensor = graph.tensors[index] if index != ABSENT else None
-    if tensor is None or not tensor.data or tensor.dtype not in (np.int32, np.int64):
+    known = tensor is not None and tensor.data and tensor.dtype in (np.int32, np.int64)
+    if tensor is None or not known or tensor.shape[1:] != (2,):
         return _ALL_SIDES + 1
     pads = np.frombuffer(tensor.data, tensor.dtype).reshape(-1, 2)
     if len(pads) == _RANK and pads[-1].any() and not pads[:-1].any():

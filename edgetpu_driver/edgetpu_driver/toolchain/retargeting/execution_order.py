@@ -34,19 +34,23 @@ class ExecutionOrder:
         if not self._in_one_go:
             return True
         before = self._before[operator]
-        after = (each for each in self._first if operator in self._before[each])
-        return all(self._last[each] < location for each in before if each in self._last) and all(
+        after = (each for each in self._first if self._before[each] >> operator & 1)
+        return all(last < location for each, last in self._last.items() if before >> each & 1) and all(
             self._first[each] > location for each in after
         )
 
 
-def _ancestors(graph: Subgraph) -> list[set[int]]:
-    """The operators that each operator depends on, by index."""
+def _ancestors(graph: Subgraph) -> list[int]:
+    """The operators that each operator depends on, by index: bit i is set for operator i.
+
+    Sets of numbers would take a gigabyte for a chain of some thousand operators.
+    """
     makers = {output: index for index, operator in enumerate(graph.operators) for output in operator.outputs}
-    ancestors: list[set[int]] = []
+    ancestors: list[int] = []
     for operator in graph.operators:
-        direct = {
-            makers[each] for each in operator.inputs if each in makers and makers[each] < len(ancestors)
-        }
-        ancestors.append(direct.union(*(ancestors[each] for each in direct)))
+        before = 0
+        for index in {makers[each] for each in operator.inputs if each in makers}:
+            if index < len(ancestors):
+                before |= ancestors[index] | 1 << index
+        ancestors.append(before)
     return ancestors

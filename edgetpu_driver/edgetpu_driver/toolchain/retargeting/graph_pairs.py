@@ -10,9 +10,8 @@ import numpy as np
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor, parse_model
 from edgetpu_driver.tflite.operator_options import OperatorOptions, Options, read_options
+from edgetpu_driver.tflite.shared_quantisation import quantised
 from edgetpu_driver.tflite.weighted_operators import WEIGHTED
-
-"""Operators with weights and an optional bias, which may differ."""
 
 _WEIGHT_OPERANDS = (1, 2)
 """Number of constant inputs, weights and bias, which follow the data."""
@@ -35,7 +34,10 @@ class GraphPair:
     def operator_name(self, index: int) -> str:
         """The name of an operator in messages: that of its result in the new graph."""
         operator = self.new.operators[index]
-        return f"{operator.custom_code or operator.name} '{self.new.tensors[operator.outputs[0]].name}'"
+        name = operator.custom_code or operator.name
+        if not operator.outputs:  # it only writes to variables
+            return f"{name}, operator {index},"
+        return f"{name} '{self.new.tensors[operator.outputs[0]].name}'"
 
     def is_requantised(self, tensor: int) -> bool:
         """Whether a tensor of `old` has another scale or zero point in `new`."""
@@ -127,6 +129,8 @@ def _check_tensors(what: str, old: Tensor, new: Tensor) -> None:
         raise _different(f"{what}: {new.spec}, not {old.spec}")
     if bool(old.data) != bool(new.data):
         raise _different(f"{what}: '{new.name}' is a constant in one of them only")
+    if (quantised(old) is None) != (quantised(new) is None):
+        raise _different(f"{what}: '{new.name}' is quantised in one of them only")
     if old.quantization.scales.size != new.quantization.scales.size:
         raise _different(
             f"{what}: '{new.name}' has {new.quantization.scales.size} scales, not "

@@ -110,6 +110,13 @@ class _Source:
         self._data = compiled.source_part(graph)
         self._is_whole = self._data == graph
         self.part = parse_model(self._data).subgraphs[0]
+        counts = [(len(each.inputs), len(each.outputs)) for each in (compiled, self.part)]
+        if counts[0] != counts[1]:
+            ours, theirs = (f"{inputs} inputs and {outputs} outputs" for inputs, outputs in counts)
+            raise ModelUnsupportedError(
+                f"expected the graph that '{compiled.name}' was compiled from; its part for the Edge TPU has "
+                f"{ours}, that of the graph {theirs}"
+            )
         by_outputs = {operator.outputs: index for index, operator in enumerate(pair.old.operators)}
         self.operators = tuple(by_outputs[operator.outputs] for operator in self.part.operators)
         """Indices in the whole graph of the operators that the chip runs, in the order of the part."""
