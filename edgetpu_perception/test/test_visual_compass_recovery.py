@@ -148,6 +148,19 @@ def test_a_jump_back_in_time_restarts() -> None:
     assert math.degrees(results[4].yaw) == pytest.approx(1, abs=0.05)
 
 
+def test_a_jump_back_in_time_forgets_how_the_camera_turned() -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    for index in range(40):
+        compass.update(world.image(-30 * index * FRAME), 1e5 + index * FRAME)
+    for index in range(50):
+        image = world.image(10 * index * FRAME)
+        if 20 <= index < 45:
+            left = 2 * (index - 20)
+            image = with_object(image, slice(left, left + 12))
+        result = compass.update(image, index * FRAME)
+    assert math.degrees(result.yaw) == pytest.approx(10 * 49 * FRAME, abs=0.3)
+
+
 def test_playing_a_short_bag_again_restarts() -> None:
     times = [index * FRAME for index in range(12)]
     results = play([*range(12), *range(12)], times=[*times, *times])

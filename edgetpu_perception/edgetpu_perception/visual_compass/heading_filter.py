@@ -62,16 +62,20 @@ class HeadingFilter:
         self._aligner = aligner
         self._up = up
         self._rule = KeyframeRule.of(aligner.field_of_view, aligner.cells_per_radian)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget all views, and what was learned from them."""
+        aligner = self._aligner
         self._direct = DirectComparison(aligner)
         self._course = SteadyCourse(aligner)
         self._foreground = ForegroundPull((DISAGREEMENT_CELLS / aligner.cells_per_radian) ** 2)
-        self._sideways = SidewaysMotion(aligner, looks_ahead)
+        self._sideways = SidewaysMotion(aligner, self._ahead is not None)
         self._keyframes = Keyframes()
         self._next_try = -math.inf
-        self._chain = 0
+        self._chain = self._tries = 0
         self._loss: Loss | None = None
         self._possible_return: PossibleReturn | None = None
-        self._tries = 0
         self._mean_yaw_rate = 0.0
         self._last: TrackedPose | None = None
         self._last_seen: TrackedPose | None = None
@@ -138,13 +142,10 @@ class HeadingFilter:
 
     def _start(self, view: View, stamp: float) -> None:
         """Restart with this view as the reference."""
+        self._forget()
         first = Keyframe(self._aligner.key(view), stamp, np.eye(3), np.zeros((3, 3)))
-        self._sideways = SidewaysMotion(self._aligner, self._ahead is not None)
-        self._keyframes = Keyframes()
         self._keyframes.add(first)
         self._last = self._last_seen = TrackedPose(self._pose_at(first), 0.0, np.zeros(3))
-        self._chain, self._loss, self._possible_return, self._mean_yaw_rate = 0, None, None, 0.0
-        self._late.clear()
         self.reference_stamp = stamp
 
     def _track(self, view: View, last: TrackedPose, stamp: float) -> Alignment:
