@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import families as models
@@ -198,8 +198,9 @@ class PerceptionAlgorithm(ABC, Generic[Result]):
     def update(self, image: ImageLike, stamp: float = 0.0) -> Result:
         """Make a result from an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
 
-        Raises ImageError for any other array and if `region` exceeds the image, DependencyMissingError
-        without LiteRT and without an engine, and what the engine raises.
+        Raises ImageError for any other array and if `region` exceeds the image, InputError for a stamp that
+        is not finite, DependencyMissingError without LiteRT and without an engine, and what the engine
+        raises.
         """
         engine = self._engine or self._make_engine()
         frame = self.preprocess(image, stamp)
@@ -207,6 +208,8 @@ class PerceptionAlgorithm(ABC, Generic[Result]):
 
     def preprocess(self, image: ImageLike, stamp: float = 0.0) -> Frame:
         """First half of `update`: make the model's input. Requires `bind`, else ModelUnsupportedError."""
+        if not math.isfinite(stamp):
+            raise InputError(f"expected a finite stamp, s; got {stamp}")
         return Frame.of(camera_image(image), stamp, self.region, self._bound_input())
 
     def _use_engine(self, engine: Engine | None) -> None:
