@@ -72,6 +72,11 @@ class Frame:
         """Height of the region, px of the image."""
         return self.region.height
 
+    @property
+    def region_scale(self) -> float:
+        """Size of the region over that of the image, 0..1: the geometric mean of both axes."""
+        return math.sqrt(self.width / self.image_width * (self.height / self.image_height))
+
     @classmethod
     def of(cls, image: CameraImage, stamp: float, region: Region, model: ImageInput) -> Frame:
         """Crop and resize a region of an image for a model; ImageError if the region exceeds the image."""
