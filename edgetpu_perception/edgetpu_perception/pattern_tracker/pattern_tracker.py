@@ -267,7 +267,8 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         return self._view_of(Frame.of(image, 0.0, self.region, self._bound_input()))
 
     def _view_of(self, frame: Frame) -> View:
-        grey = self._grey(frame.inputs[self._bound_input().name])
+        # A copy: an input of the image's own size shares memory with it, which the caller may use again.
+        grey = self._grey(frame.inputs[self._bound_input().name]).copy()
         return View(grey, frame.width, frame.height, frame.region_scale)
 
     @staticmethod
