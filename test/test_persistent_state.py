@@ -130,6 +130,7 @@ TEMPLATE = Template(
         y_scale=2.5,
         offset=(0.5, 0.0),
     ),
+    region_scale=0.5,
 )
 
 
@@ -156,6 +157,9 @@ def test_a_template_survives_json_exactly() -> None:
         {"offset": [float("inf"), 0.0]},
         {"clipped": float("nan")},
         {"fine": {}},
+        {"region_scale": float("nan")},
+        {"region_scale": 0.0},
+        {"region_scale": "a"},
         {"fine": {"values": [[1.0]], "mask": [[1]], "scale": [1.0, 1.0], "offset": [0.0, 0.0]}},
     ],
 )

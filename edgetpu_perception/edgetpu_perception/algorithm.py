@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import families as models
@@ -71,6 +71,11 @@ class Frame:
     def height(self) -> int:
         """Height of the region, px of the image."""
         return self.region.height
+
+    @property
+    def region_scale(self) -> float:
+        """Size of the region over that of the image, 0..1: the geometric mean of both axes."""
+        return math.sqrt(self.width / self.image_width * (self.height / self.image_height))
 
     @classmethod
     def of(cls, image: CameraImage, stamp: float, region: Region, model: ImageInput) -> Frame:
@@ -198,8 +203,9 @@ class PerceptionAlgorithm(ABC, Generic[Result]):
     def update(self, image: ImageLike, stamp: float = 0.0) -> Result:
         """Make a result from an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
 
-        Raises ImageError for any other array and if `region` exceeds the image, DependencyMissingError
-        without LiteRT and without an engine, and what the engine raises.
+        Raises ImageError for any other array and if `region` exceeds the image, InputError for a stamp that
+        is not finite, DependencyMissingError without LiteRT and without an engine, and what the engine
+        raises.
         """
         engine = self._engine or self._make_engine()
         frame = self.preprocess(image, stamp)
@@ -207,6 +213,8 @@ class PerceptionAlgorithm(ABC, Generic[Result]):
 
     def preprocess(self, image: ImageLike, stamp: float = 0.0) -> Frame:
         """First half of `update`: make the model's input. Requires `bind`, else ModelUnsupportedError."""
+        if not math.isfinite(stamp):
+            raise InputError(f"expected a finite stamp, s; got {stamp}")
         return Frame.of(camera_image(image), stamp, self.region, self._bound_input())
 
     def _use_engine(self, engine: Engine | None) -> None:

@@ -48,7 +48,8 @@ class Pinhole:
     """Intrinsics of an image of width x height px; (0, 0) is the centre of the first pixel.
 
     `fx`, `fy`, `cx`, `cy` are in px; `distortion` holds OpenCV's coefficients, k1 k2 p1 p2 [k3 [k4 k5 k6]],
-    or nothing for a rectified image. Raises CameraError for values that are not finite or not positive.
+    or nothing for a rectified image. Raises CameraError for values that are not finite or not positive, and
+    for another number of coefficients.
     """
 
     width: int
@@ -63,6 +64,8 @@ class Pinhole:
     or nothing for an equidistant lens."""
 
     def __post_init__(self) -> None:
+        # OpenCV's calibration gives an array [1, n], which could not be compared with that of another camera.
+        object.__setattr__(self, "distortion", tuple(np.ravel(self.distortion).tolist()))
         if self.width <= 0 or self.height <= 0 or not (self.fx > 0 and self.fy > 0):
             raise CameraError(
                 f"expected a positive size and focal length; got {self.width}x{self.height} px, "
@@ -70,6 +73,9 @@ class Pinhole:
             )
         if not all(map(math.isfinite, (self.fx, self.fy, self.cx, self.cy, *self.distortion))):
             raise CameraError(f"expected finite intrinsics; got {self}")
+        counts, text = ((0, 4), "0 or 4") if self.fisheye else ((0, 4, 5, 8, 12, 14), "0, 4, 5, 8, 12 or 14")
+        if len(self.distortion) not in counts:
+            raise CameraError(f"expected {text} distortion coefficients; got {len(self.distortion)}")
 
     @classmethod
     def from_camera_info(

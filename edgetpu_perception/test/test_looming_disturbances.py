@@ -148,3 +148,20 @@ def test_an_object_that_appears_and_is_gone_is_no_approach(looming_engine: CpuEn
         return picture
 
     assert not any(r.approaching for r in watch(looming_engine, view, 3.0))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("noise", [0.5, 2.0, 5.0])
+def test_of_stripes_that_pass_by_nothing_is_claimed(
+    looming_engine: CpuEngine, noise: float, turned: bool
+) -> None:
+    profile = texture(4, grain=2.0)[200]
+
+    def view(stamp: float) -> NDArray[np.float32]:
+        stripes = np.interp(np.arange(SIZE) + 60 * stamp, np.arange(512), profile)
+        seen = np.tile(stripes.astype(np.float32), (SIZE, 1))
+        return seen.T if turned else seen
+
+    results = watch(looming_engine, view, 3.0, noise)
+    assert not any(result.approaching for result in results)
+    assert sum(result.valid for result in results) <= 2

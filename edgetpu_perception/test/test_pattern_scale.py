@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage
+from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
 from edgetpu_perception.algorithm import Frame, ImageInput
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
@@ -134,7 +134,7 @@ def test_in_an_image_of_the_model_s_size_nothing_smaller_is_looked_for() -> None
 
 def test_a_lost_template_is_looked_for_near_its_last_scale_first() -> None:
     scales = ScaleSearch((64, 64), (16, 16), 2.0)
-    scales.found(1.6)
+    scales.found(1.6, frame(640, 480))
     assert scales.tracked(frame(640, 480)) == (40, 40)
     scales.lost()
     assert scales.tracked(frame(640, 480)) is None
@@ -146,16 +146,39 @@ def test_a_lost_template_is_looked_for_near_its_last_scale_first() -> None:
     assert len(set(order)) == SCANNED
 
 
+@pytest.mark.parametrize(
+    "region", [Region(160, 120, 320, 240), Region(209, 119, 280, 210), Region(0, 0, 560, 420)]
+)
+def test_in_another_region_a_pattern_is_found_at_once_with_the_same_size(
+    make_tracker: Callable[..., PatternTracker], region: Region
+) -> None:
+    tracker = make_tracker()
+    tracker.update(seen(1.0))
+    tracker.region = region
+    result = tracker.update(seen(1.0))
+    assert (result.x, result.y) == pytest.approx(centre(1.0), abs=1.0)
+    assert (result.width, result.height) == pytest.approx((160, 120), rel=0.02)
+    assert result.scale == pytest.approx(1.0, rel=0.02)
+
+
+def test_the_size_of_a_pattern_cut_out_of_a_region_is_that_in_the_camera_image() -> None:
+    tracker, view = PatternTracker(), seen(1.0)
+    tracker.region = Region(160, 120, 320, 240)
+    assert tracker.set_template(view[180:240, 270:350], view=view).accepted
+    tracker.region = WHOLE
+    assert tracker.update(view).scale == pytest.approx(1.0, rel=0.02)
+
+
 @pytest.mark.parametrize("scale", [1.0, 1.08, 1 / 1.08])
 def test_about_its_own_size_a_template_is_left_to_the_model(scale: float) -> None:
     scales = ScaleSearch((64, 64), (16, 16), 2.0)
-    scales.found(scale)
+    scales.found(scale, frame(640, 480))
     assert scales.tracked(frame(640, 480)) is None
 
 
 def test_sizes_are_whole_numbers_of_cells() -> None:
     scales = ScaleSearch((128, 128), (32, 32), 2.0)
-    scales.found(1.5)
+    scales.found(1.5, frame(640, 480))
     assert scales.tracked(frame(640, 480)) == (86, 86)
     assert scale_of((86, 86), (128, 128)) == pytest.approx(128 / 86)
 

@@ -44,6 +44,16 @@ def test_the_last_image_is_the_view_a_patch_comes_from() -> None:
     assert (result.x, result.y, result.width) == pytest.approx((55.5, 75.5, 32), abs=1e-3)
 
 
+def test_the_last_image_is_remembered_when_its_memory_is_used_again() -> None:
+    image = texture(1).copy()
+    patch = cut(image, 20, 30)
+    image[5:21, 45:61] = patch
+    tracker = PatternTracker()
+    tracker.update(image)
+    image[:] = 0
+    assert tracker.set_template(patch).reason is TemplateReason.REPEATED
+
+
 def test_a_template_that_repeats_in_its_view_is_refused_with_the_reason() -> None:
     image = texture(1)
     image[5:21, 45:61] = cut(image, 20, 30)

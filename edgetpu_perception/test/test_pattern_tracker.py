@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.match_selection import MIN_CERTAINTY
 from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
@@ -232,6 +233,18 @@ def test_of_two_equal_matches_the_tracker_keeps_the_last_one() -> None:
     for _ in range(20):
         result = tracker.update(pixels(twice + random.normal(0, 4, twice.shape)))
         assert (result.x, result.y) == pytest.approx((27.5, 37.5), abs=0.5)
+
+
+def test_of_two_equal_matches_the_tracker_keeps_the_last_one_in_another_region() -> None:
+    image, tracker = texture(1, side=128), PatternTracker()
+    tracker.region = Region(0, 0, 64, 64)
+    tracker.set_template(cut(image, 20, 30), view=image)
+    tracker.update(image)
+    image = image.copy()
+    image[30:46, 50:66] = cut(image, 20, 30)
+    tracker.region = Region(17, 10, 64, 64)
+    result = tracker.update(image)
+    assert (result.x, result.y) == pytest.approx((27.5, 37.5), abs=0.5)
 
 
 def test_preprocess_and_postprocess_equal_update(trained_tracker: tuple[PatternTracker, Image]) -> None:

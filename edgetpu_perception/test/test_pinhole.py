@@ -120,6 +120,20 @@ def test_a_region_is_given_in_pixels_before_binning() -> None:
     assert camera == Pinhole(100, 80, 250, 255, 110, 90)
 
 
+def test_coefficients_may_be_an_array_as_opencv_gives_it() -> None:
+    as_array, as_tuple = (
+        Pinhole(640, 480, 300, 300, 319.5, 239.5, coefficients)  # type: ignore[arg-type]
+        for coefficients in (np.array([[-0.1, 0.01, 0.001, 0.0, 0.0]]), (-0.1, 0.01, 0.001, 0.0, 0.0))
+    )
+    assert as_array == as_tuple
+
+
+@pytest.mark.parametrize(("fisheye", "counts"), [(False, "0, 4, 5, 8, 12 or 14"), (True, "0 or 4")])
+def test_another_number_of_coefficients_is_refused(fisheye: bool, counts: str) -> None:
+    with pytest.raises(CameraError, match=f"expected {counts} distortion coefficients; got 3"):
+        Pinhole(640, 480, 300, 300, 319.5, 239.5, (0.1, 0.0, 0.0), fisheye)
+
+
 def test_zero_coefficients_mean_no_distortion() -> None:
     assert Pinhole.from_camera_info(640, 480, K, [0.0] * 5, "plumb_bob").distortion == ()
 

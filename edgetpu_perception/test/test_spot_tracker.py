@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.images.encodings import ImageError
-from edgetpu_perception import Pinhole, SpotTracker
+from edgetpu_perception import Pinhole, Region, SpotTracker
 from edgetpu_perception.graphs import spot_tracker_evidence as graph
 from testdata.pictures.spots import Scene, block, in_px, rmse
 
@@ -193,6 +193,17 @@ def test_of_two_equal_spots_the_tracker_keeps_the_last_one(scenes: object) -> No
         assert result.valid
         assert in_px(result) == pytest.approx((48, 30), abs=0.5)
         assert result.confidence == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("region", [Region(46, 40, 64, 64), Region(16, 0, 128, 128)])
+def test_of_two_equal_spots_the_tracker_keeps_the_last_one_in_another_region(region: Region) -> None:
+    tracker, image = SpotTracker(), np.zeros((128, 192), np.uint8)
+    image[60:64, 50:54] = 255
+    tracker.region = Region(0, 0, 128, 128)
+    tracker.update(image, 0.0)
+    image[60:64, 80:84] = 255
+    tracker.region = region
+    assert tracker.update(image, 0.1).u == pytest.approx(51.5, abs=1e-6)
 
 
 def test_a_much_stronger_spot_is_preferred_to_the_old_one(scenes: object) -> None:

@@ -42,6 +42,13 @@ class TestStampJitter:
         kept = np.random.default_rng(2).random(300) < 0.6
         assert self.of(np.arange(300)[kept] / 32) < 1e-6
 
+    @pytest.mark.parametrize("burst", [1, 30, 250])
+    def test_is_measured_after_two_images_in_a_burst(self, burst: int) -> None:
+        late = np.random.default_rng(1).normal(0, 0.003, 300)
+        stamps = np.arange(300) / 30 + late
+        stamps[burst] = stamps[burst - 1] + 0.0005
+        assert self.of(stamps) == pytest.approx(0.003, rel=0.25)
+
 
 class TestUnbiased:
     """Growth must be that of the images, independent of the number of steps and the expectation."""

@@ -176,6 +176,19 @@ def test_a_jump_back_in_time_restarts() -> None:
     assert math.degrees(results[4].yaw) == pytest.approx(1, abs=0.05)
 
 
+def test_a_jump_back_in_time_forgets_how_the_camera_turned() -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    for index in range(40):
+        compass.update(world.image(-30 * index * FRAME), 1e5 + index * FRAME)
+    for index in range(50):
+        image = world.image(10 * index * FRAME)
+        if 20 <= index < 45:
+            left = 2 * (index - 20)
+            image = with_object(image, slice(left, left + 12))
+        result = compass.update(image, index * FRAME)
+    assert math.degrees(result.yaw) == pytest.approx(10 * 49 * FRAME, abs=0.3)
+
+
 def test_playing_a_short_bag_again_restarts() -> None:
     times = [index * FRAME for index in range(12)]
     results = play([*range(12), *range(12)], times=[*times, *times])
@@ -206,6 +219,15 @@ def test_an_unrelated_view_is_not_valid_and_does_not_change_the_heading(what: st
     assert all(math.isnan(result.yaw) and math.isnan(result.yaw_rate) for result in strangers)
     back = compass.update(world.image(2), 25 * FRAME)
     assert math.degrees(back.yaw) == pytest.approx(2, abs=0.05)
+
+
+@pytest.mark.parametrize("noise", [0.5, 2.0])
+def test_a_scene_that_looks_the_same_all_around_is_not_valid(noise: float) -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    world.waves[[0, 2]] = 0  # brightness depends on the elevation only, as at sea
+    for index in range(20):
+        result = compass.update(world.image(30 * index * FRAME, noise=noise), index * FRAME)
+        assert not result.valid
 
 
 def test_after_a_long_loss_the_heading_continues_with_a_large_sigma() -> None:

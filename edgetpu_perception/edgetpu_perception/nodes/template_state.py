@@ -22,6 +22,7 @@ def template_state(template: Template) -> dict[str, Any]:
         "offset": list(template.offset),
         "clipped": template.clipped,
         "fine": None if template.fine is None else _fine_state(template.fine),
+        "region_scale": template.region_scale,
     }
 
 
@@ -43,6 +44,7 @@ def template_from_state(state: Mapping[str, Any]) -> Template:
         right, down = (float(offset) for offset in state["offset"])
         clipped = float(state["clipped"])
         fine = None if state["fine"] is None else _fine_from_state(state["fine"])
+        region_scale = None if state["region_scale"] is None else float(state["region_scale"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise StateError(f"expected a template: {error}") from error
     if values.ndim != 2 or mask.shape != values.shape or not mask.any():
@@ -52,7 +54,9 @@ def template_from_state(state: Mapping[str, Any]) -> Template:
     fits = 0 < height <= values.shape[0] and 0 < width <= values.shape[1]
     if not (fits and math.hypot(right, down) < 1e6 and 0 <= clipped <= 1):
         raise StateError("expected a size within the template, an offset and a share")
-    return Template(values, mask.astype(bool), (height, width), (right, down), clipped, fine)
+    if region_scale is not None and not 0 < region_scale <= 1:
+        raise StateError(f"expected a scale of the region of more than 0 up to 1; got {region_scale}")
+    return Template(values, mask.astype(bool), (height, width), (right, down), clipped, fine, region_scale)
 
 
 def _fine_from_state(state: Mapping[str, Any]) -> FinePatch:

@@ -267,7 +267,9 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         return self._view_of(Frame.of(image, 0.0, self.region, self._bound_input()))
 
     def _view_of(self, frame: Frame) -> View:
-        return View(self._grey(frame.inputs[self._bound_input().name]), frame.width, frame.height)
+        # A copy: an input of the image's own size shares memory with it, which the caller may use again.
+        grey = self._grey(frame.inputs[self._bound_input().name]).copy()
+        return View(grey, frame.width, frame.height, frame.region_scale)
 
     @staticmethod
     def _grey(filled: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -316,7 +318,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
             locator,
             self._correlator(template, pattern.response(*sizes)),
             None if template.fine is None else FineAligner(template.fine),
-            ScaleSearch(*sizes, self._scale_range),
+            ScaleSearch(*sizes, self._scale_range, template.region_scale),
             pattern.pooling(self._template_size),
         )
 
@@ -355,6 +357,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         rows, columns = found.size
         image = dataclasses.replace(self._bound_input(), height=rows, width=columns)
         scale = match.scale * scale_of(found.size, self._search_size)
+        scale *= frame.region_scale / (template.region_scale or frame.region_scale)
         x, y = match.x + template.offset[0], match.y + template.offset[1]
         at = frame.position(image, x, y, match.x_sigma, match.y_sigma, self.camera)
         return MatchResult(

@@ -24,6 +24,9 @@ Derived: the alignment bridges half of it, 9 %. Rows: pattern, scaled, images un
 LEAST_ROOM_CELLS = 4
 """Least number of cells by which a resized image exceeds the template. Uncritical."""
 
+SAME_LOG_SCALE = 1e-6
+"""Difference of the logarithms of two scales that are the same. Derived: rounding."""
+
 
 def scale_of(size: pattern.Size, search: pattern.Size) -> float:
     """Scale of a template that has its own size in an image [h, w] of `size`; `search`: the model's image."""
@@ -33,17 +36,26 @@ def scale_of(size: pattern.Size, search: pattern.Size) -> float:
 class ScaleSearch:
     """Chooses the size of the image in which to look for a template beside that of the model's input."""
 
-    def __init__(self, search: pattern.Size, template: pattern.Size, scale_range: float) -> None:
+    def __init__(
+        self,
+        search: pattern.Size,
+        template: pattern.Size,
+        scale_range: float,
+        region_scale: float | None = None,
+    ) -> None:
         """`search`, `template`: height and width of the model's image and of the template, px.
 
         `scale_range`: scales from its inverse up to it are looked for; 1: none beside that of the template.
+        `region_scale`: see Template.
         """
         self.search = search
         """Height and width of the model's image, px."""
         self._template = template
         count = math.floor(math.log(scale_range) / math.log(STEP) + 0.01)
-        self._scales = [STEP**power for power in range(-count, count + 1) if power]
-        self._last = 1.0
+        self._powers = range(-count, count + 1)
+        self._region_scale = region_scale
+        self._last: float | None = None
+        """Scale at which it was found last, times the region's; None before."""
         self._missed = 0
 
     def tracked(self, frame: Frame) -> pattern.Size | None:
@@ -51,22 +63,24 @@ class ScaleSearch:
 
         None if that is the model's, or if it was not found there.
         """
-        if self._missed or abs(math.log(self._last)) < math.log(STEP) / 2:
+        last = self._last_scale(frame)
+        if self._missed or abs(math.log(last)) < math.log(STEP) / 2:
             return None
-        return self.size(self._last, frame)
+        return self.size(last, frame)
 
     def next(self, frame: Frame) -> pattern.Size | None:
         """The next size to try, after the model has not found the template in an image; None: there is none.
 
         Those for scales near to the last one known come first.
         """
-        scales = sorted(self._scales, key=lambda scale: abs(math.log(scale / self._last)))
+        last = self._last_scale(frame)
+        scales = sorted(self._scales(frame), key=lambda scale: abs(math.log(scale / last)))
         sizes = [size for size in (self.size(scale, frame) for scale in scales) if size is not None]
         return sizes[self._missed % len(sizes)] if sizes else None
 
-    def found(self, scale: float) -> None:
-        """Take note of the template's size in an image over its own."""
-        self._last, self._missed = scale, 0
+    def found(self, scale: float, frame: Frame) -> None:
+        """Take note of the template's size in a frame over its own."""
+        self._last, self._missed = scale * frame.region_scale, 0
 
     def lost(self) -> None:
         """Take note that it was not found in an image."""
@@ -78,7 +92,7 @@ class ScaleSearch:
         None if there is no room for it to move, if the camera image has too few px, or if only the template's
         own scale is looked for.
         """
-        if not self._scales:
+        if not self._scales(frame):
             return None
         pool = pattern.pooling(self._template)
         rows, columns = (round(side / scale / pool) * pool for side in self.search)
@@ -87,6 +101,19 @@ class ScaleSearch:
             return None
         fits = frame.image is not None and rows <= frame.height and columns <= frame.width
         return (rows, columns) if fits else None
+
+    def _own_scale(self, frame: Frame) -> float:
+        """Scale of a template that is as large in the camera's image as where it was cut out."""
+        return 1.0 if self._region_scale is None else self._region_scale / frame.region_scale
+
+    def _last_scale(self, frame: Frame) -> float:
+        """Scale of a template that is as large in the camera's image as where it was found last."""
+        return self._own_scale(frame) if self._last is None else self._last / frame.region_scale
+
+    def _scales(self, frame: Frame) -> list[float]:
+        """Scales that are looked for beside the one for which the model's responses are."""
+        scales = [self._own_scale(frame) * STEP**power for power in self._powers]
+        return [scale for scale in scales if abs(math.log(scale)) > SAME_LOG_SCALE]
 
     def resized(self, frame: Frame, size: pattern.Size) -> NDArray[np.uint8]:
         """The frame's region in this size, grey [h, w]."""

@@ -68,8 +68,10 @@ class View:
     grey: NDArray[np.uint8]
     """[H, W], of the search image's size."""
     width: int
-    """Size of the image before it was resized, px."""
+    """Size of the image, or its region, before it was resized, px."""
     height: int
+    region_scale: float
+    """See Frame.region_scale."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +90,8 @@ class Template:
     """Share of the patch's pixels that are black or white, 0..1."""
     fine: FinePatch | None = None
     """The same at the resolution of the camera image, where that is higher."""
+    region_scale: float | None = None
+    """Frame.region_scale of the view that the patch was cut out of; None if unknown."""
 
     @property
     def contrast(self) -> float:
@@ -143,6 +147,7 @@ def fit(
         size=(rows.length, columns.length),
         offset=(columns.offset, rows.offset),
         clipped=float(np.mean((grey == 0) | (grey == 255))),
+        region_scale=None if view is None else view.region_scale,
     )
 
 

@@ -59,7 +59,7 @@ class TemplateSearch:
         self._matcher, self._correlator = matcher, correlator
         self._fine, self._scales, self._pool = fine, scales, pool
         self._last: tuple[float, float] | None = None
-        """Where it was found last, as shares of the image's width and height."""
+        """Where it was found last, as shares of the whole image's width and height."""
 
     def find(
         self,
@@ -77,8 +77,12 @@ class TemplateSearch:
             self._scales.lost()
             return found
         best = self._refined(frame, found.matches.best, found.size)
-        self._last = (best.x + 0.5) / found.size[1], (best.y + 0.5) / found.size[0]
-        self._scales.found(best.scale * scale_of(found.size, self._scales.search))
+        (height, width), region = found.size, frame.region
+        self._last = (
+            (region.x_offset + (best.x + 0.5) / width * region.width) / frame.image_width,
+            (region.y_offset + (best.y + 0.5) / height * region.height) / frame.image_height,
+        )
+        self._scales.found(best.scale * scale_of(found.size, self._scales.search), frame)
         return Finding(replace(found.matches, best=best), found.confidence, found.size)
 
     def _find(
@@ -93,7 +97,7 @@ class TemplateSearch:
             found = self._find_on_host(frame, tracked)
             if found.is_valid(min_confidence):
                 return found
-        by_model = self._rated(grey, self.locator.find(pattern.cells(grey, self._pool), outputs))
+        by_model = self._rated(frame, grey, self.locator.find(pattern.cells(grey, self._pool), outputs))
         if tracked is not None or by_model.is_valid(min_confidence):
             return by_model
         found = by_model
@@ -115,18 +119,25 @@ class TemplateSearch:
 
     def _find_on_host(self, frame: Frame, size: pattern.Size) -> Finding:
         grey = self._scales.resized(frame, size)
-        return self._rated(grey, self._correlator.find_without_model(pattern.cells(grey, self._pool)))
+        candidates = self._correlator.find_without_model(pattern.cells(grey, self._pool))
+        return self._rated(frame, grey, candidates)
 
-    def _rated(self, grey: NDArray[np.uint8], candidates: Sequence[Candidate]) -> Finding:
+    def _rated(self, frame: Frame, grey: NDArray[np.uint8], candidates: Sequence[Candidate]) -> Finding:
         height, width = grey.shape
-        near = None
-        if self._last is not None:
-            near = self._last[0] * width - 0.5, self._last[1] * height - 0.5
-        matches = self._matcher.match(grey, candidates, near)
+        matches = self._matcher.match(grey, candidates, self._expected(frame, (height, width)))
         if matches.best is None:
             return Finding(matches, 0.0, (height, width))
         confidence = self._matcher.certainty(matches.best, matches.runner_up_score)
         return Finding(matches, confidence * (0.5 if matches.rivals else 1.0), (height, width))
+
+    def _expected(self, frame: Frame, size: pattern.Size) -> tuple[float, float] | None:
+        """Where it was found last, (x, y) px of the region in this size; None before."""
+        if self._last is None:
+            return None
+        region, (height, width) = frame.region, size
+        x = (self._last[0] * frame.image_width - region.x_offset) / region.width * width - 0.5
+        y = (self._last[1] * frame.image_height - region.y_offset) / region.height * height - 0.5
+        return x, y
 
     def _refined(self, frame: Frame, match: Alignment, size: pattern.Size) -> Alignment:
         """The match aligned at the resolution of the camera image, where that is higher."""

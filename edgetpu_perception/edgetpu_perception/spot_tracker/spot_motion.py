@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from edgetpu_perception.spot_tracker.spot_decoder import Position, Spot
 
@@ -23,6 +24,15 @@ MERGE_DISTANCE_CELLS = 12.0
 """Largest distance of two spots that can merge before the next image. Uncritical."""
 
 
+class Raster(NamedTuple):
+    """Where the cells of the model's input lie in the image, in shares of its width and height."""
+
+    left: float
+    top: float
+    cell_width: float
+    cell_height: float
+
+
 class SpotMotion:
     """Predicts the spot at constant velocity, in cells.
 
@@ -36,6 +46,20 @@ class SpotMotion:
         self._stamp = -math.inf
         self._had_rival_near = False
         self._merged_since = math.inf
+        self._raster: Raster | None = None
+
+    def look_at(self, raster: Raster) -> None:
+        """Set where the cells lie from now on: in another part of the image if the region has changed."""
+        before, self._raster = self._raster, raster
+        if self._position is None or before is None or before == raster:
+            return
+        (x, y), (x_velocity, y_velocity) = self._position, self._velocity
+        x_scale, y_scale = before.cell_width / raster.cell_width, before.cell_height / raster.cell_height
+        self._position = (
+            (before.left - raster.left) / raster.cell_width + (x + 0.5) * x_scale - 0.5,
+            (before.top - raster.top) / raster.cell_height + (y + 0.5) * y_scale - 0.5,
+        )
+        self._velocity = x_velocity * x_scale, y_velocity * y_scale
 
     def expected(self, stamp: float) -> Position | None:
         """Where the spot should be at a time, s; None before the first one."""

@@ -21,7 +21,7 @@ from edgetpu_perception.pinhole import Pinhole
 from edgetpu_perception.spot_tracker.coordinate_decoder import CoordinateDecoder
 from edgetpu_perception.spot_tracker.evidence_decoder import EvidenceDecoder
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, SpotDecoder
-from edgetpu_perception.spot_tracker.spot_motion import SpotMotion
+from edgetpu_perception.spot_tracker.spot_motion import Raster, SpotMotion
 from edgetpu_perception.spot_tracker.spot_size import spot_diameter
 
 
@@ -141,6 +141,14 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         assert self._decoder is not None
         camera = frame.image
         cell = frame.width / image.width, frame.height / image.height
+        self._motion.look_at(
+            Raster(
+                frame.region.x_offset / frame.image_width,
+                frame.region.y_offset / frame.image_height,
+                cell[0] / frame.image_width,
+                cell[1] / frame.image_height,
+            )
+        )
         spot = self._decoder.decode(
             frame.inputs[image.name],
             outputs,

@@ -64,7 +64,8 @@ class NoiseLevel:
 
     def __init__(self) -> None:
         self._variance = _INITIAL_VARIANCE
-        self._known = False
+        self.known = False
+        """Whether it was measured."""
 
     @property
     def variance(self) -> float:
@@ -80,8 +81,8 @@ class NoiseLevel:
         middle = valid & (np.abs(brightness.ravel()[::_SAMPLING_STEP]) < _MAX_UNCLIPPED_BRIGHTNESS)
         counted = middle if np.count_nonzero(middle) > 0.1 * middle.size else valid
         measured = variance_of(squares.ravel()[::_SAMPLING_STEP][counted] * self.variance)
-        self._variance += (_NEWEST_WEIGHT if self._known else 1.0) * (measured - self._variance)
-        self._known = True
+        self._variance += (_NEWEST_WEIGHT if self.known else 1.0) * (measured - self._variance)
+        self.known = True
 
 
 def variance_of(squares: Map) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 
 _NEWEST_WEIGHT = 0.1
 """Weight of the newest interval. Rows: none, as the clips have exact stamps; TestStampJitter."""
@@ -13,20 +14,31 @@ _SHORTER_PERIOD_SHARE = 0.6
 Derived: between 1/2, one lost image, and 1.
 """
 
+_BURST_PERIOD_SHARE = 0.4
+"""Share of the usual interval below which a period was measured between images that came in a burst.
+
+Derived: below 1/2, one lost image between most others.
+"""
+
+_RECENT = 16
+"""Intervals whose lower quartile is the usual one; a few others do not move it. Uncritical."""
+
 
 class StampJitter:
     """Jitter of the stamps of images taken at a constant rate, some of which may be lost."""
 
     def __init__(self) -> None:
         self._period = math.inf
+        self._recent: deque[float] = deque(maxlen=_RECENT)
         self.variance = 0.0
         """Variance of a stamp, s^2."""
 
     def take(self, interval: float) -> None:
         """Add the interval between two successive stamps, s."""
-        if interval < _SHORTER_PERIOD_SHARE * self._period:
-            self._period = interval
-            return
+        self._recent.append(interval)
+        usual = sorted(self._recent)[len(self._recent) // 4]
+        if usual < _SHORTER_PERIOD_SHARE * self._period or self._period < _BURST_PERIOD_SHARE * usual:
+            self._period = usual
         taken = max(round(interval / self._period), 1)
         error = interval - taken * self._period
         self._period += _NEWEST_WEIGHT * error / taken

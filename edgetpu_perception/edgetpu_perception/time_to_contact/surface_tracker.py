@@ -41,6 +41,7 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     MAX_SHIFT_ELEMENTS,
     MAX_SHIFT_SHARE,
     MAX_SLOW_KEYFRAME_AGE_S,
+    MAX_STRIPES_SHARE,
     MERGE_DISTANCE_ELEMENTS,
     MIN_AGE_S,
     MIN_KEYFRAME_OVERLAP,
@@ -108,8 +109,9 @@ class SurfaceTracker:
         A second surface counts only if it is established. `brightness`, `slope_x`, `slope_y`: float32 [rows,
         columns], grey levels; `energy`: sum of the squares of both slopes; `stamp`: s.
         """
-        if np.count_nonzero(energy) < MIN_STRUCTURE_SHARE * self._size:
-            # Images without any structure, as behind a lens cap, would match each other perfectly.
+        if np.count_nonzero(energy) < MIN_STRUCTURE_SHARE * self._size or self._is_striped(slope_x, slope_y):
+            # Images without any structure, as behind a lens cap, would match each other perfectly, and those
+            # of stripes do so however the camera moves along them.
             self.restart()
             return None
         if not self.surfaces:
@@ -132,6 +134,22 @@ class SurfaceTracker:
         surface = self._select()
         self._renew_keyframe(brightness)
         return surface if surface.frames > 1 else None
+
+    def _is_striped(self, slope_x: Map, slope_y: Map) -> bool:
+        """Whether all edges have one direction, so that growth along it would be that of noise.
+
+        Slopes along the edges that are as small as the errors of a warp across them tell nothing either.
+        """
+        xx, yy, xy = (float(np.vdot(*each)) for each in ((slope_x,) * 2, (slope_y,) * 2, (slope_x, slope_y)))
+        mean, deviation = (xx + yy) / 2, math.hypot((xx - yy) / 2, xy)
+        least, most = mean - deviation, mean + deviation
+        noise = self._size * self._slope_variance if self._noise.known else 0.0
+        return least < MAX_STRIPES_SHARE * most and least - noise < WARP_ERROR_ELEMENTS**2 * most
+
+    @property
+    def _slope_variance(self) -> float:
+        """Variance of a slope due to noise."""
+        return self._slope_noise * IMAGE_NOISE_SHARE * self._noise.variance
 
     @property
     def evidence(self) -> float:
@@ -173,7 +191,7 @@ class SurfaceTracker:
             alignment = self._aligner.align(
                 weights,
                 expected,
-                self._slope_noise * IMAGE_NOISE_SHARE * self._noise.variance + SLOPE_ROUNDING_VARIANCE,
+                self._slope_variance + SLOPE_ROUNDING_VARIANCE,
                 steps,
             )
             self._advance(surface, alignment, seconds, surface is main)

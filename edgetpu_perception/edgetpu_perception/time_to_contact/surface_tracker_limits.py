@@ -120,6 +120,11 @@ Rows: looming, object before a background.
 MIN_STRUCTURE_SHARE = 0.02
 """Smallest share of the map with any slope that can be followed. Rows: none; a lens cap has none."""
 
+MAX_STRIPES_SHARE = 0.1
+"""Squared slope along the direction in which it is least, over that across it, up to which an image may show
+nothing but stripes; more is no noise. Uncritical: stripes with a noise of a quarter of their contrast have
+0.09, other images 0.5 and more. Rows: none; test_of_stripes_that_pass_by."""
+
 MIN_SURFACE_SHARE = 0.005
 """Smallest share of the map that is a surface.
 

@@ -94,6 +94,14 @@ class Alignment:
     growth: Growth | None = None
     """How the picture has grown; None if the camera was taken to turn only."""
 
+    def certainty_about(self, axis: Vector) -> float:
+        """How much is known of the turn about an axis of the key's frame, over that of the best known axis.
+
+        Next to 0 where all edges are along the motion of such a turn: a horizon shows no yaw.
+        """
+        variance = self.explained(1.0, axis)
+        return 1.0 / (variance * float(self.information.diagonal()[:3].max())) if variance > 0.0 else 0.0
+
     def explained(self, noise: float, axis: Vector) -> float:
         """Variance of a turn about an axis of the key's frame, rad^2, that residuals of this size explain."""
         covariance = np.asarray(cv2.invert(self.information)[1])[:3, :3]

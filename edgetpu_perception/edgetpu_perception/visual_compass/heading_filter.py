@@ -62,16 +62,20 @@ class HeadingFilter:
         self._aligner = aligner
         self._up = up
         self._rule = KeyframeRule.of(aligner.field_of_view, aligner.cells_per_radian)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget all views, and what was learned from them."""
+        aligner = self._aligner
         self._direct = DirectComparison(aligner)
         self._course = SteadyCourse(aligner)
         self._foreground = ForegroundPull((DISAGREEMENT_CELLS / aligner.cells_per_radian) ** 2)
-        self._sideways = SidewaysMotion(aligner, looks_ahead)
+        self._sideways = SidewaysMotion(aligner, self._ahead is not None)
         self._keyframes = Keyframes()
         self._next_try = -math.inf
-        self._chain = 0
+        self._chain = self._tries = 0
         self._loss: Loss | None = None
         self._possible_return: PossibleReturn | None = None
-        self._tries = 0
         self._mean_yaw_rate = 0.0
         self._last: TrackedPose | None = None
         self._last_seen: TrackedPose | None = None
@@ -101,10 +105,10 @@ class HeadingFilter:
         moves = self._sideways.moves(stamp)
         self._aligner.ahead = self._ahead if moves else None
         alignment = self._track(view, last, stamp)
-        confidence = self._confidence(alignment)
+        confidence = self._confidence(alignment, keyframe)
         if confidence < limits.GROWN_CONFIDENCE and (nearer := self._with_its_own_keyframe(last)) is not None:
             again = self._track(view, nearer, stamp)
-            if (improved := self._confidence(again)) > confidence:
+            if (improved := self._confidence(again, nearer.pose.keyframe)) > confidence:
                 last, alignment, confidence = nearer, again, improved
                 self._keyframes.add(keyframe := nearer.pose.keyframe)
         if confidence:
@@ -138,13 +142,10 @@ class HeadingFilter:
 
     def _start(self, view: View, stamp: float) -> None:
         """Restart with this view as the reference."""
+        self._forget()
         first = Keyframe(self._aligner.key(view), stamp, np.eye(3), np.zeros((3, 3)))
-        self._sideways = SidewaysMotion(self._aligner, self._ahead is not None)
-        self._keyframes = Keyframes()
         self._keyframes.add(first)
         self._last = self._last_seen = TrackedPose(self._pose_at(first), 0.0, np.zeros(3))
-        self._chain, self._loss, self._possible_return, self._mean_yaw_rate = 0, None, None, 0.0
-        self._late.clear()
         self.reference_stamp = stamp
 
     def _track(self, view: View, last: TrackedPose, stamp: float) -> Alignment:
@@ -268,8 +269,7 @@ class HeadingFilter:
                 self._keyframes.discard(known)  # the scene has changed there
         if not due:
             return found
-        new = self._keyframe_of(view, found, alignment)
-        self._keyframes.add(new)
+        self._keyframes.add(new := self._keyframe_of(view, found, alignment))
         return self._pose_at(new)
 
     def _keyframe_of(self, view: View, found: Pose, alignment: Alignment) -> Keyframe:
@@ -307,12 +307,11 @@ class HeadingFilter:
             # Few people who happen to look alike elsewhere outvote no scene that stands where it should.
             found_again = self._aligner.align(known.key, view, self._aligner.search(known.key, view))
             alignment = better(alignment, found_again)
-        if alignment.similarity < least or not self._confidence(alignment):
+        if alignment.similarity < least or not self._confidence(alignment, known):
             return None
         pose = self._pose_of(found.stamp, known, alignment)
         correction = pose.orientation @ found.orientation.T
         covariance = self._covariance_of(found)
-        variance = trace(covariance)
         if angle_between(correction, np.eye(3)) > max_correction:
             return None
         if variance_between > limits.UNCERTAIN_SIGMA**2 and known.key.spread < limits.MIN_UNAMBIGUOUS_SPREAD:
@@ -324,7 +323,7 @@ class HeadingFilter:
             if agreeing_views < limits.MIN_AGREEING_VIEWS:
                 self._possible_return = PossibleReturn(known, correction, agreeing_views)
                 return None
-        if known.variance < variance:
+        if known.variance < trace(covariance):
             self._keyframes.close_loop(correction, covariance, known)
         return pose
 
@@ -388,12 +387,14 @@ class HeadingFilter:
         covariance: Matrix = keyframe.covariance + measured
         return covariance
 
-    def _confidence(self, alignment: Alignment) -> float:
+    def _confidence(self, alignment: Alignment, keyframe: Keyframe) -> float:
+        certainty = alignment.certainty_about(keyframe.orientation.T.dot(self._up))
         about_y = alignment.influence[1]
         sigma = self._aligner.cells_per_radian * math.sqrt(float(about_y.dot(about_y)) + self._aligner.floor)
         sharp = 1.0 - ramp(sigma, *limits.SIGMA_RANGE_CELLS)
         return (
             ramp(alignment.similarity, *limits.SIMILARITY_RANGE)
             * ramp(alignment.overlap, *limits.OVERLAP_RANGE)
+            * ramp(certainty, *limits.CERTAINTY_RANGE)
             * sharp
         )

@@ -127,7 +127,3 @@ class LateViews:
             self._stamps.clear()
         self._stamps.append(stamp)
         return stamp < last - LOST_AFTER_S or len(self._stamps) == MAX_LATE_VIEWS
-
-    def clear(self) -> None:
-        """Start a new series."""
-        self._stamps.clear()
