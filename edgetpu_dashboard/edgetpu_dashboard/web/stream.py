@@ -17,9 +17,8 @@ from typing import Any, Protocol
 
 from fastapi import WebSocket
 
-from edgetpu_dashboard.live import pictures
 from edgetpu_dashboard.live.newest_pictures import LivePicture
-from edgetpu_dashboard.live.picture_encoding import Pixels
+from edgetpu_dashboard.live.picture_encoding import Pixels, jpeg
 from edgetpu_dashboard.live.snapshot import snapshot
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 
@@ -188,7 +187,7 @@ async def _learn_region(dashboard: Any, view: str) -> None:
 
 def _encoded(tap: Any, widest: int) -> tuple[LivePicture, bytes]:
     picture = tap.picture()
-    return picture, pictures.jpeg(picture.drawn, widest)
+    return picture, jpeg(picture.drawn, widest)
 
 
 async def _send_numbers(dashboard: Any, socket: WebSocket, node: str) -> None:
