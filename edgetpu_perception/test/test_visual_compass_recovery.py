@@ -221,12 +221,11 @@ def test_an_unrelated_view_is_not_valid_and_does_not_change_the_heading(what: st
     assert math.degrees(back.yaw) == pytest.approx(2, abs=0.05)
 
 
-@pytest.mark.parametrize("noise", [0.5, 2.0])
-def test_a_scene_that_looks_the_same_all_around_is_not_valid(noise: float) -> None:
+def test_a_scene_that_looks_the_same_all_around_is_not_valid() -> None:
     world, compass = World(), VisualCompass(camera=CAMERA)
     world.waves[[0, 2]] = 0  # brightness depends on the elevation only, as at sea
     for index in range(20):
-        result = compass.update(world.image(30 * index * FRAME, noise=noise), index * FRAME)
+        result = compass.update(world.image(30 * index * FRAME, noise=0.5), index * FRAME)
         assert not result.valid
 
 
