@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -104,5 +105,9 @@ class Alignment:
 
     def explained(self, noise: float, axis: Vector) -> float:
         """Variance of a turn about an axis of the key's frame, rad^2, that residuals of this size explain."""
-        covariance = np.asarray(cv2.invert(self.information)[1])[:3, :3]
-        return noise * noise * float(axis.dot(covariance).dot(axis))
+        return noise * noise * float(axis.dot(self._covariance).dot(axis))
+
+    @functools.cached_property
+    def _covariance(self) -> Matrix:
+        """Covariance of the rotation for residuals with a standard deviation of 1: [3, 3]."""
+        return np.asarray(cv2.invert(self.information)[1])[:3, :3]

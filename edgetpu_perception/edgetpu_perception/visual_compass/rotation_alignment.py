@@ -6,6 +6,7 @@ Products use `dot`, which takes half the time of `@` for arrays this small.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import cv2
@@ -143,11 +144,7 @@ class RotationAligner:
 
         At least MIN_STANDING_SHARE of the points are 1: those around which most of the texture follows.
         """
-        planes = np.zeros((2, self._rows * self._columns), np.float32)
-        planes[:, self.points.index] = known.agreement.moving(known.inside)
-        moving, texture = (
-            cv2.boxFilter(each.reshape(self._rows, self._columns), -1, (MOVING_CELLS,) * 2) for each in planes
-        )
+        moving, texture = self._averaged(known.agreement.moving(known.inside), MOVING_CELLS)
         share = (moving / (texture + np.float32(2e-3))).ravel()
         cell = np.rint(self._projection.cells(known.rotation.T, self.points.rays))
         inside = self._inside(cell)
@@ -168,17 +165,20 @@ class RotationAligner:
         """Area that the first of two alignments explains better over that which either does, 0..1."""
         noise = min(one.agreement.noise, other.agreement.noise)
         both = one.inside * other.inside
-        planes = np.zeros((2, self._rows * self._columns), np.float32)
-        planes[:, self.points.index] = (
-            both * (other.agreement.misfit(noise) - one.agreement.misfit(noise)),
-            both,
-        )
-        gain, seen = (
-            cv2.boxFilter(each.reshape(self._rows, self._columns), -1, (AREA_CELLS,) * 2) for each in planes
-        )
+        change = both * (other.agreement.misfit(noise) - one.agreement.misfit(noise))
+        gain, seen = self._averaged((change, both), AREA_CELLS)
         gain /= seen + np.float32(1e-3)
         better, worse = int(np.count_nonzero(gain > MIN_GAIN)), int(np.count_nonzero(gain < -MIN_GAIN))
         return better / max(better + worse, 1)
+
+    def _averaged(self, values: Sequence[Floats], cells: int) -> Sequence[Floats]:
+        """Means of values at points, [points] each, over the square of so many cells around each feature.
+
+        Features that are not compared count as 0. Each is [rows, columns].
+        """
+        planes = np.zeros((len(values), self._rows * self._columns), np.float32)
+        planes[:, self.points.index] = values
+        return [cv2.boxFilter(each.reshape(self._rows, self._columns), -1, (cells, cells)) for each in planes]
 
     def search(self, key: Key, view: View) -> Matrix:
         """Guess the rotation from the key's optical frame to the view's without prior knowledge.
@@ -186,23 +186,28 @@ class RotationAligner:
         The left, middle and right half of the key are searched for all over the view, so that motions by up
         to half of the picture are found.
         """
-        return self._motion_of_rows(key, view, self._rows // 4)[0]
+        return self._motion_of_rows(self._plane(key.view), self._plane(view), self._rows // 4)[0]
 
     def guesses(self, key: Key, view: View) -> list[Matrix]:
         """Guess the rotation as `search` does, and from the upper and the lower half of the picture alone.
 
-        Seen from a car in a curve, the road in the lower half hardly moves. Guesses that equal one before are
-        left out.
+        Seen from a car in a curve, the road in the lower half hardly moves. Of guesses with the same motion
+        one is kept.
         """
+        before, after = self._plane(key.view), self._plane(view)
         tops = self._rows // 4, 0, self._rows - self._rows // 2
-        found = {motion: guess for guess, motion in (self._motion_of_rows(key, view, top) for top in tops)}
+        found = {
+            motion: guess for guess, motion in (self._motion_of_rows(before, after, top) for top in tops)
+        }
         return list(found.values())
 
-    def _motion_of_rows(self, key: Key, view: View, top: int) -> tuple[Matrix, tuple[int, int]]:
+    def _plane(self, view: View) -> Floats:
+        """Sum of the features of a view: [rows, columns]."""
+        plane: Floats = view.planes[0].sum(axis=0).reshape(self._rows, self._columns)
+        return plane
+
+    def _motion_of_rows(self, before: Floats, after: Floats, top: int) -> tuple[Matrix, tuple[int, int]]:
         """The rotation that half of the rows show from `top` on, and their motion along x and y, cells."""
-        before, after = (
-            each.planes[0].sum(axis=0).reshape(self._rows, self._columns) for each in (key.view, view)
-        )
         rows, columns = self._rows // 2, self._columns // 2
         best, place, motion = -1.0, (0.0, 0.0), (0, 0)
         for left in (0, self._columns // 4, self._columns - columns):
