@@ -117,7 +117,7 @@ GIVEN: dict[str, Callable[[pytest.MonkeyPatch], Names]] = {
     "README.md 5": dense_model,
     "CONTRIBUTING.md 1": imports_of_looming,
     "docs/learning.md 1": embedding_model,
-    "docs/parameters.md 1": network,
+    "docs/weight_locations.md 1": network,
     "docs/programs.md 1": dense_program,
     "docs/supervision.md 1": a_node,
     "docs/weights.md 2": network_on_a_stick,

@@ -23,7 +23,7 @@ from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.section_search import NetworkSections, locate_sections
 from testdata import GOLDEN
 
-PAGE = Path(__file__).parents[2] / "docs" / "parameters.md"
+PAGE = Path(__file__).parents[2] / "docs" / "weight_locations.md"
 ROW = re.compile(r"^\| `(\S+)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)
 
 

@@ -19,7 +19,7 @@ def models(directory: Path, backend: str) -> tuple[Finding, ...]:
             note(
                 "models",
                 f"none in {directory}",
-                "edgetpu models build --all, then edgetpu models compile (docs/first_light.md, step 7)",
+                "edgetpu models build --all, then edgetpu models compile (docs/getting_started.md, step 7)",
             ),
         )
     return tuple(_model(files, backend) for files in found)
