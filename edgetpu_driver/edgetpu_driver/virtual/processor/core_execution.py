@@ -64,7 +64,7 @@ def read_program(instructions: bytes) -> CodeProgram | None:
 
 
 def read_matrix_program(instructions: bytes) -> CodeProgram | None:
-    """The program if it is one of a matrix; otherwise as `runnable_program`."""
+    """The program if it is one of a matrix, else None; errors as of `read_program`."""
     try:
         operations = cut_by_length(instructions)
     except ModelFormatError:
