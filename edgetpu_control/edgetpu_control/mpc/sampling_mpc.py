@@ -59,11 +59,20 @@ class MpcSettings:
                 f"{self.low.size}, {self.high.size} and {self.deviation.size}"
             )
         if not (np.all(self.low < self.high) and np.all(self.deviation > 0)):
-            raise InputError("expected actions with low below high, and positive deviations")
+            raise InputError(
+                "expected actions with low below high, and positive deviations; got "
+                f"{self.low}, {self.high} and {self.deviation}"
+            )
         if self.horizon < 1 or self.samples < 2 or self.iterations < 1:
-            raise InputError("expected a horizon and iterations of at least 1, and at least 2 samples")
+            raise InputError(
+                "expected a horizon and iterations of at least 1, and at least 2 samples; got "
+                f"{self.horizon}, {self.iterations} and {self.samples}"
+            )
         if not (self.temperature > 0 and 0 < self.elites <= 1 and 0 <= self.smoothing < 1):
-            raise InputError("expected a positive temperature, elites of 0 to 1, smoothing of 0 to below 1")
+            raise InputError(
+                "expected a positive temperature, elites above 0 and up to 1, and smoothing of 0 to below 1; "
+                f"got {self.temperature:g}, {self.elites:g} and {self.smoothing:g}"
+            )
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,10 @@ class BatchMpcNode(NetworkControlNode):
         except InputError as error:
             raise FatalError(f"parameters of {self.full_name}: {error}") from None
         if values["twist"] and len(actions.names) != 2:
-            raise FatalError(f"parameters of {self.full_name}: expected 2 actions, a velocity, with twist")
+            raise FatalError(
+                f"parameters of {self.full_name}: expected 2 actions, a velocity, with twist; got "
+                f"{', '.join(actions.names)}"
+            )
         self._actions = actions
         self._period: _Period | None = None
         # Ends a period whose question the driver does not answer in time.

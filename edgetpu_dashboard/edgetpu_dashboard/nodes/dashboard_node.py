@@ -175,7 +175,9 @@ class DashboardNode(BaseNode):
             self._problem = f"no page: {host}:{port}: {error.strerror}"
             self.get_logger().error(self._problem)
             return
-        self.get_logger().info(f"http://{host}:{port}/{'?token=...' if self.values['token'] else ''}")
+        self.get_logger().info(
+            f"the page is at http://{host}:{port}/{'?token=...' if self.values['token'] else ''}"
+        )
 
 
 def _type_name(kind: Any, group: str) -> str:

@@ -163,7 +163,7 @@ class GraphCalls:
         described = await self.ask(DescribeParameters, node, "describe_parameters", names=names)
         values = await self.ask(GetParameters, node, "get_parameters", names=names)
         if not len(names) == len(described.descriptors) == len(values.values):
-            raise UnavailableError(f"{node} is changing its parameters")
+            raise UnavailableError(f"the parameters of {node} changed while they were read; try again")
         return [
             _shown(name, parameter_value_to_python(value), descriptor)
             for name, value, descriptor in zip(names, values.values, described.descriptors, strict=True)

@@ -166,7 +166,8 @@ def _layer(graph: Subgraph) -> _Layer:
     source, result = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
     _check_activations(source, result)
     if weights is None or weights.dtype != np.int8 or not weights.data or len(weights.shape) != 2:
-        raise ModelUnsupportedError("expected constant int8 weights [rows, columns]")
+        got = "none" if weights is None else weights.spec if weights.data else f"{weights.spec}, not constant"
+        raise ModelUnsupportedError(f"expected constant int8 weights [rows, columns]; got {got}")
     rows, columns = weights.shape
     scales = weights.quantization.scales
     if scales.size not in (1, rows) or np.any(weights.quantization.zero_points):
