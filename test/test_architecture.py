@@ -34,8 +34,8 @@ ROS = (
 
 _MODEL = {"errors", "files", "tflite", "compiled_model", "weights"}
 
-# Room or module at the top level of the driver -> the others it may import, at any depth.
-DRIVER_ROOMS: dict[str, set[str]] = {
+# Folder or module at the top level of the driver -> the others it may import, at any depth.
+DRIVER_PARTS: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
     "tflite": {"errors", "files"},
@@ -59,7 +59,7 @@ DRIVER_ROOMS: dict[str, set[str]] = {
 
 LARGEST_MODULE = 400
 """Lines."""
-MOST_DRIVER_ROOMS = 20
+MOST_DRIVER_PARTS = 20
 """Folders and files at the top level of the driver."""
 
 # part -> what no module of it may import, at any depth
@@ -168,8 +168,8 @@ def imported_modules(package: Path) -> dict[str, set[str]]:
     return graph
 
 
-def circles(graph: dict[str, set[str]]) -> list[str]:
-    """One circle of imports for each module from which one can be reached, if any."""
+def cycles(graph: dict[str, set[str]]) -> list[str]:
+    """One cycle of imports for each module from which one can be reached, if any."""
     found: list[str] = []
     done: set[str] = set()
 
@@ -186,22 +186,22 @@ def circles(graph: dict[str, set[str]]) -> list[str]:
     return found
 
 
-def room_of(module: Path) -> str:
+def part_of(module: Path) -> str:
     return module.relative_to(DRIVER).parts[0].removesuffix(".py")
 
 
-def test_every_room_of_the_driver_has_its_imports_listed() -> None:
-    assert {room_of(module) for module in modules(DRIVER).values()} == DRIVER_ROOMS.keys()
+def test_every_part_of_the_driver_has_its_imports_listed() -> None:
+    assert {part_of(module) for module in modules(DRIVER).values()} == DRIVER_PARTS.keys()
 
 
-@pytest.mark.parametrize("room", DRIVER_ROOMS)
-def test_a_room_of_the_driver_imports_only_the_rooms_it_may(room: str) -> None:
+@pytest.mark.parametrize("part", DRIVER_PARTS)
+def test_a_part_of_the_driver_imports_only_the_parts_it_may(part: str) -> None:
     known = modules(DRIVER)
     imported = {
         f"{module} imports {other}"
         for module, others in imported_modules(DRIVER).items()
         for other in others
-        if room_of(known[module]) == room and room_of(known[other]) not in {room, *DRIVER_ROOMS[room]}
+        if part_of(known[module]) == part and part_of(known[other]) not in {part, *DRIVER_PARTS[part]}
     }
     assert imported == set()
 
@@ -217,23 +217,23 @@ def test_an_engine_for_one_graph_knows_nothing_of_whole_models() -> None:
     assert found == set()
 
 
-def test_the_listed_directions_have_no_circle() -> None:
-    assert circles(DRIVER_ROOMS) == []
+def test_the_listed_directions_have_no_cycle() -> None:
+    assert cycles(DRIVER_PARTS) == []
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_no_modules_import_each_other_in_a_circle(package: Path) -> None:
-    assert circles(imported_modules(package)) == []
+def test_no_modules_import_each_other_in_a_cycle(package: Path) -> None:
+    assert cycles(imported_modules(package)) == []
 
 
-def test_a_circle_is_found() -> None:
+def test_a_cycle_is_found() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
-    assert circles(graph) == ["b -> c -> b"]
+    assert cycles(graph) == ["b -> c -> b"]
 
 
 def test_the_top_level_of_the_driver_can_be_taken_in_at_a_glance() -> None:
-    rooms = [path.name for path in DRIVER.iterdir() if path.name != "__pycache__"]
-    assert len(rooms) <= MOST_DRIVER_ROOMS
+    parts = [path.name for path in DRIVER.iterdir() if path.name != "__pycache__"]
+    assert len(parts) <= MOST_DRIVER_PARTS
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, *TOOLS], ids=lambda package: package.name)
