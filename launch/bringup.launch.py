@@ -48,10 +48,15 @@ ARGUMENTS = (
         ("", "usb", "virtual", "cpu"),
     ),
     ("image_topic", "/camera/image_raw", "camera images, sensor_msgs/Image", None),
-    ("camera_info_topic", "", "sensor_msgs/CameraInfo; empty: camera_info next to the image topic", None),
-    ("signal_topic", "signal", "numbers over time, for reservoir and spectrum", None),
-    ("target_topic", "target", "what reservoir is trained to make of the signal", None),
-    ("embedding_topic", "embedder/embedding", "what place_recognition compares", None),
+    (
+        "camera_info_topic",
+        "",
+        "calibration, sensor_msgs/CameraInfo; empty: camera_info next to the image topic",
+        None,
+    ),
+    ("signal_topic", "signal", "input of reservoir and spectrum", None),
+    ("target_topic", "target", "values that reservoir is trained to output", None),
+    ("embedding_topic", "embedder/embedding", "input of place_recognition, edgetpu_msgs/Embedding", None),
     ("namespace", "", "namespace of all nodes", None),
     (
         "nodes",
@@ -65,7 +70,7 @@ ARGUMENTS = (
         "source of the suite's own camera: webcam, file, scene or a pattern; empty: not started",
         None,
     ),
-    ("dashboard", "false", "true: start the dashboard, too, a page at http://127.0.0.1:8080", TRUTHS),
+    ("dashboard", "false", "true: also start the dashboard, a page at http://127.0.0.1:8080", TRUTHS),
     (
         "image_transport",
         "",
@@ -81,9 +86,14 @@ ARGUMENTS = (
     ("single_process", "false", "true: all nodes in one process", TRUTHS),
     ("use_sim_time", "", "true or false; empty: what the parameter file says", ("", *TRUTHS)),
     ("params_file", str(SHARE / "config" / "edgetpu.yaml"), "parameters of all nodes", None),
-    ("log_level", "info", "of all nodes", ("debug", "info", "warn", "error", "fatal")),
-    ("respawn", "true", "true: start a process again that has ended", TRUTHS),
-    ("respawn_delay", "2.0", "seconds to wait before that", None),
+    ("log_level", "info", "log level of all nodes", ("debug", "info", "warn", "error", "fatal")),
+    (
+        "respawn",
+        "true",
+        "true: restart a process that has ended, unless it failed at once five times in a row",
+        TRUTHS,
+    ),
+    ("respawn_delay", "2.0", "seconds to wait before a restart, 0.1 or more", None),
     (
         "dds_scope",
         "",
@@ -93,7 +103,7 @@ ARGUMENTS = (
     (
         "enclave",
         "/edgetpu_ros",
-        "where ROS_SECURITY_ENABLE is true: the enclaves' path before the names",
+        "where ROS_SECURITY_ENABLE is true: path of the nodes' enclaves",
         None,
     ),
 )

@@ -22,12 +22,17 @@ NETWORK_PARAMETERS = {"policy": "policy", "batch_mpc": "dynamics"}
 SOURCES = ("visual_servo", *NETWORK_PARAMETERS)
 
 ARGUMENTS = (
-    ("namespace", "", "namespace of all nodes, that of bringup.launch.py", None),
+    ("namespace", "", "namespace of all nodes, the same as in bringup.launch.py", None),
     ("source", "visual_servo", "node that says where to drive", SOURCES),
-    ("network", "", "with policy or batch_mpc: file of its network, .npz; empty: params_file says", None),
+    (
+        "network",
+        "",
+        "with policy or batch_mpc: file of its network, .npz; empty: what params_file says",
+        None,
+    ),
     ("params_file", str(CONFIG / "edgetpu.yaml"), "parameters of the control nodes", None),
-    ("cmd_vel_topic", "cmd_vel", "what the robot's base listens to", None),
-    ("stamped", "false", "true: velocities are TwistStamped, everywhere", ("true", "false")),
+    ("cmd_vel_topic", "cmd_vel", "velocities for the robot's base", None),
+    ("stamped", "false", "true: all velocities are TwistStamped", ("true", "false")),
     ("use_sim_time", "false", "true: time is that of /clock", ("true", "false")),
 )
 
