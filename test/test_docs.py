@@ -1,7 +1,8 @@
-"""Documentation names files and headings that exist."""
+"""Documentation names files, headings and launch arguments that exist."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -57,3 +58,28 @@ def test_the_links_of_a_page_to_headings_lead_to_headings(page: Path) -> None:
     targets = LINK_TO_HEADING.findall(page.read_text())
     pages = {name: page.parent / name if name else page for name, _ in targets}
     assert [target for target in targets if target[1] not in headings(pages[target[0]])] == []
+
+
+def launch_arguments() -> dict[str, str]:
+    """The arguments that bringup.launch.py declares, with their defaults; importing it needs `launch`."""
+    tree = ast.parse((ROOT / "launch" / "bringup.launch.py").read_text())
+    declared = next(
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ARGUMENTS"
+    )
+    assert isinstance(declared, ast.Tuple)
+    rows = [each.elts for each in declared.elts if isinstance(each, ast.Tuple)]
+    return {
+        ast.literal_eval(name): ast.literal_eval(default)
+        if isinstance(default, ast.Constant)
+        else "[config/edgetpu.yaml](config/edgetpu.yaml)"  # in the folder that is installed
+        for name, default, *_ in rows
+    }
+
+
+def test_the_readme_lists_the_arguments_of_the_launch_file() -> None:
+    rows = (ROOT / "README.md").read_text().split("| argument | default | meaning |")[1].split("\n\n")[0]
+    cells = [row.strip("|").split("|") for row in rows.splitlines()[2:]]
+    documented = {cell[0].strip(" `"): cell[1].strip(" `") for cell in cells}
+    assert documented == launch_arguments()
