@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edgetpu_dashboard.live.readings import Reading
+from edgetpu_dashboard.live.diagnostic_readings import Reading
 from edgetpu_dashboard.live.result_log import ResultLog
 from edgetpu_dashboard.live.signals import Signal
 from edgetpu_dashboard.live.snapshot import rate_of_results, snapshot

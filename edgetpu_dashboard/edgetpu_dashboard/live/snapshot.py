@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from edgetpu_dashboard.live.readings import Reading
+from edgetpu_dashboard.live.diagnostic_readings import Reading
 from edgetpu_dashboard.live.result_log import Point
 from edgetpu_dashboard.live.signals import meaning_of
 from edgetpu_driver.node_kit.diagnostics import Counters

@@ -16,9 +16,9 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
+from edgetpu_dashboard.live.diagnostic_readings import Reading
 from edgetpu_dashboard.live.newest_pictures import OverlayTap
 from edgetpu_dashboard.live.picture_encoding import CAMERA_VIEW
-from edgetpu_dashboard.live.readings import Reading
 from edgetpu_dashboard.live.result_log import ResultLog
 from edgetpu_dashboard.live.signals import SIGNAL_TYPES, Signal
 from edgetpu_dashboard.nodes.picture_subscriptions import PictureSubscriptions, Tap

@@ -13,8 +13,8 @@ from nicegui import ui
 
 from edgetpu_dashboard.live.matrix_file import LARGEST_MATRIX, read_matrix
 from edgetpu_dashboard.live.model_file import LARGEST, save_model
+from edgetpu_dashboard.live.model_sizes import size_in_words
 from edgetpu_dashboard.live.picture_encoding import png
-from edgetpu_dashboard.live.sizes import size_in_words
 from edgetpu_dashboard.web.error_notice import errors_shown
 from edgetpu_dashboard.web.uploads import uploaded
 from edgetpu_driver.errors import EdgeTpuError, InputError

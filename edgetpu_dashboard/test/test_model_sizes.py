@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgetpu_dashboard.live.sizes import size_in_words
+from edgetpu_dashboard.live.model_sizes import size_in_words
 
 
 def test_the_size_of_a_model_is_said_in_bytes_or_kilobytes() -> None:

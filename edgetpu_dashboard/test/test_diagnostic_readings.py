@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from edgetpu_dashboard.live.readings import LONGEST_WORD, MOST_WORDS, Reading
+from edgetpu_dashboard.live.diagnostic_readings import LONGEST_WORD, MOST_WORDS, Reading
 
 
 def reading(*texts: str, key: str = "state") -> Reading:
