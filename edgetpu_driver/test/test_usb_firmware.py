@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from usb.core import USBError
 
 from edgetpu_driver import EdgeTpu
 from edgetpu_driver.errors import FirmwareError
-from edgetpu_driver.usb.firmware import FirmwareImage
+from edgetpu_driver.usb.firmware import DfuState, FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
 
 CONTENT = bytes(range(256)) * 2 + b"end"
 IMAGE = FirmwareImage(CONTENT, hashlib.sha256(CONTENT).hexdigest())
 
 DOWNLOAD, UPLOAD, GET_STATUS = (0x21, 1), (0xA1, 2), (0xA1, 3)
+CLEAR_STATUS, ABORT = (0x21, 4), (0x21, 6)
 
 
 class DfuLog(VirtualEdgeTpu):
@@ -110,3 +112,63 @@ def test_a_stick_interrupted_during_loading_accepts_the_image() -> None:
     stick.ctrl_transfer(handle, *DOWNLOAD, 0, 0, array("B", b"half an image"), 1000)
     with EdgeTpu.open(usb_backend=stick, firmware=IMAGE) as tpu:
         assert tpu.info().firmware == "1.00"
+
+
+class BootLink:
+    """Requests to a stick in boot mode."""
+
+    def __init__(self) -> None:
+        self.stick = VirtualEdgeTpu(boot_mode=True)
+        (device,) = self.stick.enumerate_devices()
+        self.handle = self.stick.open_device(device)
+
+    def send(self, request: tuple[int, int], value: int = 0, data: bytes = b"", index: int = 0) -> None:
+        self.stick.ctrl_transfer(self.handle, *request, value, index, array("B", data), 1000)
+
+    def read(self, request: tuple[int, int], value: int = 0, size: int = 6) -> bytes:
+        buffer = array("B", bytes(size))
+        return buffer[: self.stick.ctrl_transfer(self.handle, *request, value, 0, buffer, 1000)].tobytes()
+
+    def state(self) -> DfuState:
+        return DfuState(self.read(GET_STATUS)[4])
+
+
+def test_a_block_before_the_status_of_the_last_one_stalls() -> None:
+    link = BootLink()
+    link.send(DOWNLOAD, 0, b"a block")
+    with pytest.raises(USBError, match="Pipe error"):
+        link.send(DOWNLOAD, 1, b"another")
+    assert link.state() is DfuState.ERROR
+
+
+def test_firmware_whose_end_was_not_confirmed_by_a_status_does_not_start() -> None:
+    link = BootLink()
+    link.send(DOWNLOAD, 0, b"a block")
+    assert link.state() is DfuState.DOWNLOAD_IDLE
+    link.send(DOWNLOAD, 1)
+    link.stick.reset_device(link.handle)
+    (device,) = link.stick.enumerate_devices()
+    assert link.stick.get_device_descriptor(device).idVendor == 0x1A6E
+
+
+def test_only_its_own_request_clears_an_error() -> None:
+    link = BootLink()
+    with pytest.raises(USBError, match="Pipe error"):
+        link.send(DOWNLOAD, 7, b"a block")
+    with pytest.raises(USBError, match="Pipe error"):
+        link.send(ABORT)
+    assert link.state() is DfuState.ERROR
+    link.send(CLEAR_STATUS)
+    assert link.state() is DfuState.IDLE
+
+
+def test_blocks_are_read_back_in_order() -> None:
+    link = BootLink()
+    assert len(link.read(UPLOAD, 0, 256)) == 256
+    with pytest.raises(USBError, match="Pipe error"):
+        link.read(UPLOAD, 2, 256)
+
+
+def test_a_request_to_another_interface_stalls() -> None:
+    with pytest.raises(USBError, match="Pipe error"):
+        BootLink().send(DOWNLOAD, 0, b"a block", index=1)

@@ -12,10 +12,15 @@ _DOWNLOAD, _UPLOAD, _GET_STATUS, _CLEAR_STATUS, _GET_STATE, _ABORT = 1, 2, 3, 4,
 _MEMORY_SIZE = 0x8000
 """Bytes that an upload reads back: more than the vendor's image of 11 kB. The limit of silicon is unknown."""
 _WRONG_STATE = 0x0E  # errUNKNOWN: unspecified error
+_LEFT_BY = {
+    _CLEAR_STATUS: (DfuState.ERROR,),
+    _ABORT: (DfuState.IDLE, DfuState.DOWNLOAD_IDLE, DfuState.UPLOAD_IDLE),
+}
+"""The states that a request returns to IDLE from (USB DFU 1.1, A.2)."""
 
 
 class BootLoader:
-    """Accepts blocks in order, then an empty block; a reset then starts the firmware."""
+    """Accepts blocks in order, the last one empty, a GETSTATUS after each; a reset then starts it."""
 
     def __init__(self) -> None:
         self.image = b""
@@ -23,27 +28,37 @@ class BootLoader:
         self._state = DfuState.IDLE
         self._status = 0
         self._blocks = 0
+        """Blocks of the present transfer, in either direction."""
 
     def control(self, request_type: int, request: int, value: int, data: bytes, size: int) -> bytes | None:
         """Answer a class request (empty if no data was requested); None is a stall."""
         if (request_type, request) == (_IN, _GET_STATUS):
-            return bytes((self._status, 0, 0, 0, self._state, 0))[:size]
+            return self._answer_status()[:size]
         if (request_type, request) == (_IN, _GET_STATE):
             return bytes((self._state,))
         if (request_type, request) == (_IN, _UPLOAD):
             return self._upload(value, size)
-        if request_type != _OUT:
+        if (request_type, request) == (_OUT, _DOWNLOAD):
+            return self._download(value, data)
+        leaves = _LEFT_BY.get(request, ()) if request_type == _OUT else ()
+        if self._state not in leaves:
+            self._refuse()
             return None
-        if request in (_CLEAR_STATUS, _ABORT):
-            self.__init__()  # type: ignore[misc]
-            return b""
-        return self._download(value, data) if request == _DOWNLOAD else None
+        self._state, self._status = DfuState.IDLE, 0
+        return b""
+
+    def _answer_status(self) -> bytes:
+        """The status and the state that the device enters with this answer."""
+        if self._state is DfuState.DOWNLOAD_SYNC:
+            self._state = DfuState.DOWNLOAD_IDLE
+        elif self._state is DfuState.MANIFEST_SYNC:
+            self._state, self.complete = DfuState.IDLE, True
+        return bytes((self._status, 0, 0, 0, self._state, 0))
 
     def _download(self, number: int, block: bytes) -> bytes | None:
-        starting = self._state is DfuState.IDLE and number == 0 and len(block) > 0
-        if starting:
+        if self._state is DfuState.IDLE and block:
             self.image, self.complete, self._blocks = b"", False, 0
-        if not starting and self._state is not DfuState.DOWNLOAD_IDLE:
+        elif self._state is not DfuState.DOWNLOAD_IDLE:
             self._refuse()
             return None
         if number != self._blocks or len(block) > DFU_BLOCK_SIZE:
@@ -51,14 +66,19 @@ class BootLoader:
             return None
         self._blocks += 1
         self.image += block
-        self.complete = not block
-        self._state = DfuState.DOWNLOAD_IDLE if block else DfuState.IDLE
+        self._state = DfuState.DOWNLOAD_SYNC if block else DfuState.MANIFEST_SYNC
         return b""
 
     def _upload(self, number: int, size: int) -> bytes | None:
-        if self._state not in (DfuState.IDLE, DfuState.UPLOAD_IDLE):
+        if self._state is DfuState.IDLE:
+            self._blocks = 0
+        elif self._state is not DfuState.UPLOAD_IDLE:
             self._refuse()
             return None
+        if number != self._blocks or size > DFU_BLOCK_SIZE:
+            self._refuse()
+            return None
+        self._blocks += 1
         start = number * DFU_BLOCK_SIZE
         block = self.image.ljust(_MEMORY_SIZE, b"\0")[start : start + size]
         self._state = DfuState.UPLOAD_IDLE if len(block) == size else DfuState.IDLE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from edgetpu_driver.usb.chip_faults import Interrupt
+from edgetpu_driver.usb.link import INTERFACE
 from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register, register_width
 from edgetpu_driver.virtual.boot_loader import BootLoader
 from edgetpu_driver.virtual.processor.processor import Processor, QueuedEvent
@@ -69,6 +70,8 @@ class Chip:
     def control(self, request_type: int, request: int, value: int, index: int, data: bytes) -> bytes | None:
         """A control transfer: the answer, empty if no data was requested; None is a stall."""
         if self.boot_mode:
+            if index != INTERFACE:
+                return None
             return self._boot_loader.control(request_type, request, value, data, len(data))
         address = index << 16 | value
         width = register_width(address)
