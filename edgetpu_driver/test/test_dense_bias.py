@@ -8,10 +8,12 @@ import pytest
 from edgetpu_driver import EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout, PaddedDenseLayout
-from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.engines.stick_engine import StickEngine
+from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.toolchain.compiled_file_writer import write_compiled_file
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocations
+from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata.graphs.dense_graphs import chip_product, compiled, difference, litert_product, matrix_graph
 
 
@@ -103,6 +105,23 @@ def test_rows_with_a_bias_on_inputs_keep_their_scales() -> None:
         (location,) = WeightLocations(compiled(graph), sidecars).known
         assert location.requantisation is None
         assert not location.tensor.is_pure_matmul
+
+
+@pytest.mark.parametrize("rescale_rows", [False, True])
+def test_weights_next_to_a_bias_of_zeros_can_be_replaced(rescale_rows: bool) -> None:
+    """Such a bias has no place in the program."""
+    weights = np.random.default_rng(3).uniform(-0.4, 0.4, (100, 100))
+    x = {"x": np.arange(100, dtype=np.uint8).reshape(1, 100)}
+    outputs = []
+    with EdgeTpu.open(VirtualEdgeTpu()) as tpu:
+        for bias in (None, np.zeros(100, np.int32)):
+            graph = matrix_graph(100, 100, bias=bias)
+            engine = StickEngine(tpu, compiled(graph), SidecarFiles(graph))
+            engine.set_weights(WeightRequest(weights, rescale_rows=rescale_rows))
+            outputs.append(engine.run(x)["y"])
+            with pytest.raises(ModelUnsupportedError, match="belongs to a layer without a bias"):
+                engine.set_weights(WeightRequest(weights, bias=np.ones(100)))
+    np.testing.assert_array_equal(*outputs)
 
 
 def test_padding_keeps_its_bias_and_refuses_other_bytes() -> None:

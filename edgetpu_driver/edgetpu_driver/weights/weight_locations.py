@@ -233,6 +233,7 @@ def _layers(
         tensor = tensors.get(graph.tensors[layer.tensor].name)
         if tensor is None:
             continue
+        tensor = replace(tensor, bias="", bias_scales=None)  # these sections have no space for one
         requantisation = None
         if layer.multipliers is not None and not _has_bias_columns(layer.section):
             operator = users[layer.tensor]
