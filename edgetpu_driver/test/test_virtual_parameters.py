@@ -17,6 +17,7 @@ from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.weights.compiler_layout import encode_parameters
 from testdata import ModelFolder
+from testdata.graphs.dense_graphs import compiled, matrix_graph
 
 RNG = np.random.default_rng(7)
 LAYOUT = DenseLayout(256)
@@ -165,3 +166,21 @@ def test_registering_a_model_again_replaces_it(dense: Real) -> None:
     program = dense.stick.library.find(dense.model.execution.bitstreams[0].data)
     assert program is not None
     assert len(program.models) == 2
+
+
+@pytest.mark.parametrize("activation", ["NONE", "RELU", "RELU6"])
+@pytest.mark.parametrize("biased", [False, True])
+def test_other_multipliers_leave_activation_and_bias_alone(activation: str, biased: bool) -> None:
+    """A stick that knows the graph computes what one does that runs the program from its bytes."""
+    bias = np.arange(-100, 100, 2, dtype=np.int32) * 300 if biased else None
+    graph = matrix_graph(100, 100, activation=activation, bias=bias, output_zero_point=-100)
+    model = compiled(graph)
+    blob, layout = np.frombuffer(model.parameters.cached, np.uint8).copy(), DenseLayout(256)
+    layout.encode_multipliers(1.5 * layout.decode_multipliers(blob), blob)
+    x = {"x": RNG.integers(0, 256, (1, 100), np.uint8)}
+    outputs = []
+    for stick in (VirtualEdgeTpu(), VirtualEdgeTpu().register_model(model, graph)):
+        with EdgeTpu.open(usb_backend=stick) as tpu:
+            tpu.upload(model, blob.tobytes())
+            outputs.append(tpu.run(model, x)["y"])
+    np.testing.assert_array_equal(*outputs)

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Activation = Literal["NONE", "RELU", "RELU6"]
+ACTIVATIONS: dict[str, Activation] = {"NONE": "NONE", "RELU": "RELU", "RELU6": "RELU6"}
+"""The activations whose clamps are known, by their TFLite name."""
 
 _LARGEST = 255
 """Largest value of the chip's outputs, which are uint8."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,17 +12,19 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.darwinn.output_tiles import TileGather
+from edgetpu_driver.darwinn.requantisation import ACTIVATIONS, clamps
 from edgetpu_driver.darwinn.wire_format import input_from_wire
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.tflite.checks.graph_checks import check_graph
 from edgetpu_driver.tflite.constant_patch import replace_tensor
+from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.virtual.simulated_timing import compute_cycles
 from edgetpu_driver.weights.compiler_layout import layout_in
 from edgetpu_driver.weights.network_weights import NetworkWeights
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
-from edgetpu_driver.weights.parameter_layout import ParameterLayout
+from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocation, WeightLocations
 from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
@@ -71,7 +73,6 @@ class ReferenceModel:
         self._locations = self._listed_locations(compiled) if unknown else ()
         self._compiled = compiled
         self._network: NetworkWeights | None = None
-        self._specs = inputs, outputs
         self._inputs = list(zip(inputs, compiled.input_layers, strict=True))
         self._outputs = [
             (spec, TileGather(layer)) for spec, layer in zip(outputs, compiled.output_layers, strict=True)
@@ -151,13 +152,12 @@ class ReferenceModel:
             self._cpu_engine.replace_graph(graph)
         return self._cpu_engine
 
-    def _engine_of(self, layout: ParameterLayout, decoded: ParameterLayout) -> _Engine:
+    def _engine_of(self, layout: ParameterLayout, decoded: ParameterLayout) -> _Engine | None:
         for ours, theirs in zip(layout.layers, decoded.layers, strict=True):
             if theirs.multipliers is None or ours.multipliers is None:
                 continue
             if not np.array_equal(theirs.multipliers, ours.multipliers):
-                (source,), (result,) = self._specs
-                return _Dense(theirs.weights, theirs.multipliers, source, result)
+                return _dense(self._model.subgraphs[0], theirs)
         tensors = self._model.subgraphs[0].tensors
         graph = self._source
         for layer in decoded.layers:
@@ -201,31 +201,48 @@ class ReferenceModel:
         return layout
 
 
+@dataclass(frozen=True, eq=False)
 class _Dense:
     """A Dense layer with other multipliers than the graph's, in the chip's own arithmetic.
 
-    output[r] = clamp(round(m[r] * sum(w[r, c] * (x[c] - zero point of x))) + zero point of the output)
+    output[r] = clip(round(clip(m[r] * (sum_c(w[r, c] * (x[c] - zero point of x)) + bias[r])))
+                     + zero point of the output)
     """
 
-    def __init__(
-        self,
-        weights: NDArray[np.int8],
-        multipliers: NDArray[np.float32],
-        source: TensorSpec,
-        result: TensorSpec,
-    ) -> None:
-        self._weights = weights.astype(np.float64)  # sums stay exact
-        self._multipliers = multipliers
-        self._source = source
-        self._result = result
+    weights: NDArray[np.float64]
+    """Sums of float64 stay exact."""
+    multipliers: NDArray[np.float32]
+    bias: NDArray[np.int32]
+    limits: tuple[float, float]
+    """The clamps, which include an activation."""
+    source: TensorSpec
+    result: TensorSpec
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        source, result = self._source, self._result
-        sums = self._weights @ (inputs[source.name].reshape(-1).astype(np.float64) - source.zero_point)
-        limits = np.iinfo(result.dtype)
-        steps = np.rint(self._multipliers * sums) + result.zero_point
-        values = np.clip(steps, limits.min, limits.max).astype(result.dtype)
-        return {result.name: values.reshape(result.shape)}
+        values = inputs[self.source.name].reshape(-1).astype(np.float64) - self.source.zero_point
+        steps = np.clip(self.multipliers * (self.weights @ values + self.bias), *self.limits)
+        ends = np.iinfo(self.result.dtype)
+        outputs = np.clip(np.rint(steps) + self.result.zero_point, ends.min, ends.max)
+        return {self.result.name: outputs.astype(self.result.dtype).reshape(self.result.shape)}
+
+
+def _dense(graph: Subgraph, layer: LayerWeights) -> _Dense | None:
+    """The only layer of a graph with these weights and multipliers; None for an unknown activation."""
+    assert layer.multipliers is not None
+    (source,), (result,) = graph.input_specs, graph.output_specs
+    operator = next(each for each in graph.operators if each.inputs[1:2] == (layer.tensor,))
+    if operator.activation not in ACTIVATIONS:
+        return None
+    biases = [graph.tensors[index].data for index in operator.inputs[2:] if index != ABSENT]
+    unsigned = result.zero_point - np.iinfo(result.dtype).min
+    return _Dense(
+        layer.weights.astype(np.float64),
+        layer.multipliers,
+        np.frombuffer(biases[0], np.int32) if biases else np.zeros(len(layer.weights), np.int32),
+        clamps(result.scale, unsigned, ACTIVATIONS[operator.activation]),
+        source,
+        result,
+    )
 
 
 def _parameters(compiled: CompiledModel) -> tuple[bytes, bytes]:

@@ -15,14 +15,19 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout, PaddedDenseLayout
 from edgetpu_driver.darwinn.programs.dense_program import SIZES, DenseProgram
-from edgetpu_driver.darwinn.requantisation import Activation, Requantisation, clamps, multipliers
+from edgetpu_driver.darwinn.requantisation import (
+    ACTIVATIONS,
+    Activation,
+    Requantisation,
+    clamps,
+    multipliers,
+)
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout
 from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
-_ACTIVATIONS: dict[str, Activation] = {"NONE": "NONE", "RELU": "RELU", "RELU6": "RELU6"}
 _TO_UNSIGNED = 128
 """Offset from zero points of int8 to those of uint8."""
 _LARGEST_BYTE = 255
@@ -160,7 +165,7 @@ def _layer(graph: Subgraph) -> _Layer:
         )
     operator = core[0]
     _check_chain(graph, operator)
-    if operator.activation not in _ACTIVATIONS:
+    if operator.activation not in ACTIVATIONS:
         raise ModelUnsupportedError(f"expected no activation, RELU or RELU6; got {operator.activation}")
     weights = graph.tensors[operator.inputs[1]] if len(operator.inputs) > 1 else None
     source, result = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
@@ -186,7 +191,7 @@ def _layer(graph: Subgraph) -> _Layer:
         _bias(graph, operator, rows),
         source.spec,
         result.spec,
-        _ACTIVATIONS[operator.activation],
+        ACTIVATIONS[operator.activation],
     )
 
 
