@@ -19,6 +19,7 @@ from edgetpu_driver.usb.framing import MAX_BULK_WRITE, Event, Frame, Tag
 from edgetpu_driver.usb.link import ENDPOINT_OUT, TIMEOUT_MS, Reception, UsbLink
 from edgetpu_driver.usb.registers import Register
 from edgetpu_driver.virtual.graph_packer import pack
+from testdata.graphs.dense_graphs import compiled, matrix_graph
 
 X = np.arange(16, dtype=np.uint8).reshape(1, 16)
 CREDIT_MASK = 0x1FFFFF
@@ -50,6 +51,7 @@ INPUT = Frame(Tag.INPUT_ACTIVATIONS, X.tobytes())
 
 
 def credit(link: UsbLink) -> list[int]:
+    link.write_register(Register.omc0_00, 0xFFFFFFFF)
     value = link.read_register(Register.ep_status_credit)
     return [value >> shift & CREDIT_MASK for shift in (0, 21, 42)]
 
@@ -59,7 +61,7 @@ def test_the_first_byte_of_a_frame_before_the_output_was_read_makes_it_hang(
 ) -> None:
     link.send(instructions)
     link.send(INPUT)
-    link.send(Frame(Tag.INPUT_ACTIVATIONS, b""))
+    stick.bulk_write(link._handle, ENDPOINT_OUT, 0, array("B", b"\0"), TIMEOUT_MS)
     assert stick.hang_reason == "a frame came before the last output was read"
 
 
@@ -96,6 +98,25 @@ def test_credits_show_the_accepted_transfers(link: UsbLink, instructions: Frame)
     assert credit(link) == [0, 0, 0]
     link.receive(Reception(8))
     assert credit(link) == [CREDIT_MASK, 0, 0]
+
+
+def test_credits_are_not_shown_before_all_ones_were_written_to_omc0_00(link: UsbLink) -> None:
+    assert link.read_register(Register.ep_status_credit) == 0
+    assert credit(link) == [CREDIT_MASK, 0, 0]
+    assert link.read_register(Register.ep_status_credit) == 0
+
+
+def test_longer_chunks_than_the_erratum_allows_make_it_hang_at_high_speed() -> None:
+    stick = VirtualEdgeTpu(speed="high")
+    model = compiled(matrix_graph(512, 512))
+    inference = PreparedInference(model)
+    with closing(UsbLink(stick, find_sticks(stick)[0])) as link:
+        bring_up(link, ClockPreset.HIGH)
+        inference.run(link, {"x": np.zeros((1, 512), np.uint8)})
+        link.write_register(Register.outfeed_chunk_length, 0x21)
+        with pytest.raises(TransferTimeoutError):
+            inference.run(link, {"x": np.zeros((1, 512), np.uint8)})
+    assert stick.hang_reason == "the output comes in chunks of 264 bytes; at high speed at most 256 arrive"
 
 
 def test_events_are_sent_of_the_transfers_that_the_host_asked_for(link: UsbLink, instructions: Frame) -> None:

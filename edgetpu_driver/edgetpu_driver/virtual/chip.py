@@ -16,8 +16,12 @@ from edgetpu_driver.virtual.usb_descriptors import max_packet
 
 _VENDOR_OUT, _VENDOR_IN = 0x40, 0xC0
 """Request types that write and read a register."""
+_HIGH_SPEED_CHUNK = 256
+"""Largest chunk of an output at high speed, bytes: the vendor's driver works around an erratum with it."""
 _CREDIT_BITS = 21
 """Length of each counter in the register ep_status_credit, by the vendor's register description."""
+_SHOW_CREDITS = 0xFFFFFFFF
+"""What the host writes to omc0_00 before it reads ep_status_credit, by the same description."""
 _REGISTER_BYTES = 8
 """Distance between two scalar registers in the address space, bytes: that of all 64-bit registers."""
 
@@ -28,6 +32,7 @@ class Chip:
     def __init__(self, library: ProgramLibrary, super_speed: bool, boot_mode: bool, celsius: float) -> None:
         self._registers = RegisterFile(celsius)
         self._processor = Processor(library)
+        self._super_speed = super_speed
         self._max_packet = max_packet(super_speed)
         self.power_on(boot_mode)
 
@@ -36,6 +41,8 @@ class Chip:
         self._boot_loader = BootLoader()
         self.boot_mode = boot_mode
         self._interrupt_words: deque[int] = deque()
+        self._shows_credits = False
+        """Whether the next read of ep_status_credit shows them."""
         self._registers.reset()
         self._processor.reset()
 
@@ -82,6 +89,8 @@ class Chip:
                 raise TimeoutError
             if self._registers.asleep:
                 self._processor.reset()
+            elif address == Register.omc0_00:
+                self._shows_credits = int.from_bytes(data, "little") == _SHOW_CREDITS
             elif address == Register.scalarCoreRunControl:
                 command = int.from_bytes(data, "little")
                 self._processor.control(command, self._registers[Register.descr_ep])
@@ -90,9 +99,11 @@ class Chip:
         if content is None:
             raise TimeoutError
         if address == Register.ep_status_credit:
+            shown, self._shows_credits = self._shows_credits, False
             content = sum(
                 each << position * _CREDIT_BITS for position, each in enumerate(self._processor.credits)
             )
+            content = content if shown else 0
         return self._core_value(address, content).to_bytes(width, "little")
 
     def _core_value(self, address: int, otherwise: int) -> int:
@@ -143,6 +154,12 @@ class Chip:
             return b"", False
         chunk = min(self._registers[Register.outfeed_chunk_length] * 8 or self._max_packet, self._max_packet)
         outputs = self._processor.outputs
+        if outputs and not self._super_speed and chunk > _HIGH_SPEED_CHUNK:
+            self._processor.hang(
+                f"the output comes in chunks of {chunk} bytes; at high speed at most {_HIGH_SPEED_CHUNK} "
+                "arrive"
+            )
+            return b"", False
         data = b""
         while outputs and len(data) < size:
             space = size - len(data)

@@ -46,6 +46,7 @@ _READ_ONLY = frozenset(
         Register.hib_first_error_status,
         Register.hib_first_error_timestamp,
         Register.page_fault_address,
+        Register.omc0_00,
     )
 )
 _CLEARED_BY_WRITING_1 = {

@@ -176,7 +176,7 @@ def interrupts(stick: TrialStick) -> Values:
 
 def credits(stick: TrialStick) -> Values:
     """Check that endpoint credits show what an idle chip and a running program wait for."""
-    idle, waiting = stick.tpu.with_link(partial(_begin_and_read, register=Register.ep_status_credit))
+    idle, waiting = stick.tpu.with_link(_credits_before_and_after_a_program)
     stick.reopen()
     values = {"idle": _credits(idle), "waiting_for_inputs": _credits(waiting)}
     stick.check_unharmed("a program that was given up")
@@ -187,10 +187,15 @@ def credits(stick: TrialStick) -> Values:
     return values
 
 
-def _begin_and_read(link: UsbLink, register: Register) -> tuple[int, int]:
-    before = link.read_register(register)
+def _credits_before_and_after_a_program(link: UsbLink) -> tuple[int, int]:
+    before = _read_credits(link)
     link.send(_instructions(google_matrix()))
-    return before, link.read_register(register)
+    return before, _read_credits(link)
+
+
+def _read_credits(link: UsbLink) -> int:
+    link.write_register(Register.omc0_00, 0xFFFFFFFF)  # comes first, by the vendor's register description
+    return link.read_register(Register.ep_status_credit)
 
 
 def _instructions(matrix: TrialMatrix) -> Frame:

@@ -117,9 +117,11 @@ class Processor:
             self.hang(f"a bulk transfer of {len(data)} bytes came; at most {MAX_BULK_WRITE} are taken")
             return
         self._stream += data
-        while not self.hang_reason and len(self._stream) >= HEADER.size:
+        while not self.hang_reason and self._stream:
             if self.outputs:
                 self.hang("a frame came before the last output was read")
+                return
+            if len(self._stream) < HEADER.size:
                 return
             length, tag = HEADER.unpack_from(self._stream)
             if not self._fits(tag & 0xF, length):
