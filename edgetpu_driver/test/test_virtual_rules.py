@@ -5,11 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
+from edgetpu_driver.darwinn.executable import Description, Direction, DmaHint, ExecutableType
 from edgetpu_driver.errors import TransferTimeoutError
 from edgetpu_driver.stick.inference import PreparedInference
 from edgetpu_driver.usb.bringup import bring_up
@@ -168,6 +170,37 @@ def test_parameters_that_another_program_has_overwritten_are_lost(
         tpu.run(other, {"x": np.zeros((1, 8), np.uint8)})
         outputs = tpu._session.link.attempt(PreparedInference(model).run, {"x": X})  # without an upload
     assert not np.array_equal(outputs["y"], CpuEngine(make_dense(1)).run({"x": X})["y"])
+
+
+@pytest.mark.parametrize("kind", [ExecutableType.STAND_ALONE, ExecutableType.EXECUTION_ONLY])
+def test_a_program_without_a_caching_one_leaves_no_parameters_in_memory(
+    make_dense: Callable[[int], bytes], model: CompiledModel, kind: ExecutableType
+) -> None:
+    """It counts as stand-alone whatever its type, and whatever its token."""
+    graph = wider_graph()
+    alone = stand_alone(
+        CompiledModel.parse(pack(graph, name="wide", token=model.parameter_caching_token)), kind
+    )
+    stick = VirtualEdgeTpu().register_model(model, make_dense(1)).register_model(alone, graph)
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        expected = tpu.run(model, {"x": X})["y"]
+        tpu.run(alone, {"x": np.zeros((1, 8), np.uint8)})
+        without = tpu._session.link.attempt(PreparedInference(model).run, {"x": X})["y"]
+        np.testing.assert_array_equal(tpu.run(model, {"x": X})["y"], expected)
+        assert tpu.info().uploads == 2
+    assert not np.array_equal(without, expected)
+
+
+def stand_alone(model: CompiledModel, kind: ExecutableType) -> CompiledModel:
+    """A packed model with its parameters sent in every run."""
+    assert model.caching is not None
+    parameters = model.caching.parameters
+    instructions, source, *rest = model.execution.hints
+    sent = DmaHint(Description.PARAMETER, Direction.INFEED, "", 0, len(parameters))
+    hints = (instructions, source, sent, *rest)
+    return replace(
+        model, caching=None, execution=replace(model.execution, type=kind, parameters=parameters, hints=hints)
+    )
 
 
 def wider_graph() -> bytes:

@@ -33,7 +33,9 @@ class CachedParameters:
     @classmethod
     def of(cls, model: CompiledModel) -> CachedParameters:
         """The parameters in a model's file; ModelUnsupportedError if their DMA hints are incomplete."""
-        caching, token = model.caching, model.parameter_caching_token
+        caching = model.caching
+        # One that runs alone may use all of the memory, whatever token its file has.
+        token = 0 if caching is None else model.parameter_caching_token
         return cls(
             executable=None if caching is None else PreparedExecutable(caching),
             token=token,

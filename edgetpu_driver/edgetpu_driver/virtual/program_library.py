@@ -70,6 +70,11 @@ class Program:
         return self.executable.type
 
     @property
+    def stand_alone(self) -> bool:
+        """Whether it runs without a caching program, whatever type its executable states."""
+        return self.type is not ExecutableType.PARAMETER_CACHING and not self.cached_parameters
+
+    @property
     def cycles(self) -> int:
         """Cycles of the chip's main clock for the arithmetic of one run."""
         return self.models[0].cycles if self.models else 0

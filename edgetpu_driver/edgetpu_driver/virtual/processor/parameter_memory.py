@@ -35,7 +35,7 @@ class ParameterMemory:
         """Take what has been received for a program that is known by its transfers."""
         if program.type is ExecutableType.PARAMETER_CACHING:
             self._cache(program, bytes(parameters))
-        elif program.type is ExecutableType.STAND_ALONE and parameters:
+        elif program.stand_alone and parameters:
             self.clear()
 
     def clear(self) -> None:
