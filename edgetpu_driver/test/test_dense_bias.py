@@ -121,7 +121,7 @@ def test_weights_next_to_a_bias_of_zeros_can_be_replaced(rescale_rows: bool) -> 
             outputs.append(engine.run(x)["y"])
             with pytest.raises(ModelUnsupportedError, match="belongs to a layer without a bias"):
                 engine.set_weights(WeightRequest(weights, bias=np.ones(100)))
-    np.testing.assert_array_equal(*outputs)
+    np.testing.assert_array_equal(outputs[0], outputs[1])
 
 
 def test_padding_keeps_its_bias_and_refuses_other_bytes() -> None:

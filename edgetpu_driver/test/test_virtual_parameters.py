@@ -183,4 +183,4 @@ def test_other_multipliers_leave_activation_and_bias_alone(activation: str, bias
         with EdgeTpu.open(usb_backend=stick) as tpu:
             tpu.upload(model, blob.tobytes())
             outputs.append(tpu.run(model, x)["y"])
-    np.testing.assert_array_equal(*outputs)
+    np.testing.assert_array_equal(outputs[0], outputs[1])
