@@ -27,6 +27,7 @@ from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.toolchain.compiled_file_names import source_graph
+from edgetpu_driver.toolchain.dense_compiler import compile_dense
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_driver.toolchain.retargeting.addition_factors import factors_of, scale_of_sum
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import RetargetedModel, retarget
@@ -154,6 +155,19 @@ def test_only_the_operations_of_a_layer_change_with_its_weights_scale() -> None:
     assert [(new.multiplier / old.multiplier) for old, new in changed] == [0.5]
     assert "32" not in made.remark
     assert [each.split()[0] for each in made.changed_layers] == ["CONV_2D"]
+
+
+def test_channels_whose_scales_have_become_equal_keep_their_multipliers_in_the_parameters() -> None:
+    graph = parse_model(file("dense_256")).subgraphs[0]
+    weights = graph.operators[1].inputs[1]
+    alike = graph.tensors[weights].quantization
+    alike.scales[:] = alike.scales[0]
+    edit = GraphEdit(file("dense_256"))
+    edit.change({weights: TensorChange(quantization=alike)})
+    made = CompiledModel.parse(of_graph("dense_256", edit.file()).file)
+    before = CompiledModel.parse(file("dense_256_edgetpu"))
+    assert made.execution.bitstreams == before.execution.bitstreams
+    assert made.parameters == CompiledModel.parse(compile_dense(edit.file()).file).parameters
 
 
 def test_random_weights_change_no_byte_outside_the_parameters_and_the_token() -> None:

@@ -75,24 +75,37 @@ def has_own_multipliers(weights: Tensor) -> bool:
 
 
 def steps_of(
-    graph: Subgraph, options: tuple[Options, ...], operator: int, *, has_section: bool = False
+    graph: Subgraph,
+    options: tuple[Options, ...],
+    operator: int,
+    *,
+    has_section: bool = False,
+    own_multipliers: bool = False,
 ) -> tuple[Step, ...]:
     """The requantisation steps of one operator; operators of the same form have the same roles.
 
     has_section: whether the parameters have a section for the operator; that of a softmax holds its scale.
+    own_multipliers: whether that of a layer holds multipliers even if all of them are equal.
     Returns an empty tuple if the operator has no requantisation or its rules are not known.
     """
     with np.errstate(all="ignore"):
-        found = _Rules(graph, options[operator], graph.operators[operator], has_section)
+        found = _Rules(graph, options[operator], graph.operators[operator], has_section, own_multipliers)
         return tuple(
             Step(operator, role, each, found.factors, found.offsets.get(role)) for role, each in found.steps()
         )
 
 
 class _Rules:
-    def __init__(self, graph: Subgraph, options: Options, operator: Operator, has_section: bool) -> None:
+    def __init__(
+        self,
+        graph: Subgraph,
+        options: Options,
+        operator: Operator,
+        has_section: bool,
+        own_multipliers: bool,
+    ) -> None:
         self._graph, self._options, self._operator = graph, options, operator
-        self._has_section = has_section
+        self._has_section, self._own_multipliers = has_section, own_multipliers
         self._sources = [
             quantised(graph.tensors[index]) if index != ABSENT else None for index in operator.inputs
         ]
@@ -118,7 +131,8 @@ class _Rules:
         weights = self._graph.tensors[self._operator.inputs[1]]
         if not weights.quantization.scales.size:
             return
-        factor = None if has_own_multipliers(weights) else float(weights.quantization.scales[0])
+        own = self._own_multipliers or has_own_multipliers(weights)
+        factor = None if own else float(weights.quantization.scales[0])
         one_scale = quantised(weights)
         step = _step(source, factor, result, activation, one_scale.zero_point if one_scale else 0)
         yield LAYER, step

@@ -14,6 +14,7 @@ from edgetpu_driver.darwinn.instructions.parameter_readers import (
     uploaded_offsets,
 )
 from edgetpu_driver.darwinn.instructions.tensor_operation import has_offset, read_requantisation, requantises
+from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair
@@ -48,7 +49,7 @@ class ProgramExplanation:
         """located: the sections of the old graph in the parameters."""
         self.pair = pair
         self.chunks = cut(bitstream.data for bitstream in compiled.execution.bitstreams)
-        self._steps = _steps(pair, {placed.section.operator for placed in located.placed})
+        self._steps = _steps(pair, located)
         today = list(self._requantisations(_users(compiled, located)))
         with_parameters = [(location, owner) for location, _, owner in today if owner is not None]
         self._layers = {owner for _, owner in with_parameters}
@@ -98,12 +99,24 @@ def _has_own_offset(operation: Operation, step: Step) -> bool:
     return step.offset is None or has_offset(operation, step.offset)
 
 
-def _steps(pair: GraphPair, placed: set[int]) -> dict[Requantisation, list[tuple[Step, Step]]]:
-    """The steps of the old graph by their fields. placed: the operators with a section in the parameters."""
+def _steps(pair: GraphPair, located: NetworkSections) -> dict[Requantisation, list[tuple[Step, Step]]]:
+    """The steps of the old graph by their fields. located: its sections in the parameters."""
+    sections = {placed.section.operator: placed.section.layout for placed in located.placed}
+    with_multipliers = {
+        operator
+        for operator, layout in sections.items()
+        if isinstance(layout, LayerLayout) and layout.header.multipliers
+    }
     steps: dict[Requantisation, list[tuple[Step, Step]]] = defaultdict(list)
     for index in range(len(pair.old.operators)):
         old, new = (
-            steps_of(graph, pair.options, index, has_section=index in placed)
+            steps_of(
+                graph,
+                pair.options,
+                index,
+                has_section=index in sections,
+                own_multipliers=index in with_multipliers,
+            )
             for graph in (pair.old, pair.new)
         )
         for ours, theirs in zip(old, new, strict=True):
