@@ -27,7 +27,7 @@ class WeightRequest:
     For layers that have a scale for every row."""
     row_gains: NDArray[np.floating] | None = None
     """float[rows], positive: the outputs come multiplied by these. They are applied to the requantisation
-    multipliers with `rescale_rows`, otherwise to the weights. None: the outputs are not scaled."""
+    multipliers with `rescale_rows`, otherwise to the weights, not to a bias. None: nothing is scaled."""
     bias: NDArray[np.floating] | None = None
     """float[rows of the weights]: what is added to the sums of products, before the activation, in the unit
     of weights times inputs. Other rows of a larger matrix get none. None: the bias stays as it is."""
