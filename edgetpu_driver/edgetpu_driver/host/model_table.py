@@ -223,7 +223,8 @@ class ModelTable:
             else:
                 self._pool.add(fresh)
         self._scheduler.refuse()
-        self._whole.take_over(waiting)
+        for request in waiting:
+            self._whole.take_over(request)
         return fresh
 
     def _load_joint(self, name: str, done: OnLoaded) -> None:

@@ -94,6 +94,6 @@ class Submission:
         except UnavailableError:
             if in_steps or not model.parts:
                 raise
-            self._whole.take_over([request])  # it has been loaded meanwhile
+            self._whole.take_over(request)  # it has been loaded meanwhile
         if terms.deadline > 0:
             self._watch.arm()

@@ -44,6 +44,17 @@ class Lane(NamedTuple):
 
 
 @dataclass(eq=False)
+class Work:
+    """The work of a request that has begun."""
+
+    replica: ModelReplica
+    """Where it was begun."""
+    pieces: Pieces[Any]
+    value: Any = None
+    """Result or exception of the calculation that the work waits for."""
+
+
+@dataclass(eq=False)
 class Request:
     """A request, from its arrival to its answer. It is changed by the scheduler, with its lock held."""
 
@@ -76,12 +87,8 @@ class Request:
     """Approximate number of inferences that it takes."""
     stick: int | None = None
     """Number of the stick that has begun it, or that alone may run it."""
-    replica: ModelReplica | None = None
-    """The replica on which it was begun."""
-    pieces: Pieces[Any] | None = None
-    """The work, once it has begun."""
-    value: Any = None
-    """Result or exception of the calculation that the work waits for."""
+    work: Work | None = None
+    """None until it has begun."""
     served: float = 0.0
     """Engine time used so far, s."""
     turn: float = 0.0
@@ -115,13 +122,13 @@ class Request:
     @property
     def lane(self) -> Lane:
         """See Lane."""
-        return Lane(self.model, self.kind, self.stick, self.pieces is not None, self.client)
+        return Lane(self.model, self.kind, self.stick, self.work is not None, self.client)
 
     def restart(self) -> None:
         """Discard the work done so far."""
-        pieces, self.pieces, self.value = self.pieces, None, None
-        if pieces is not None:
-            pieces.close()
+        work, self.work = self.work, None
+        if work is not None:
+            work.pieces.close()
         if self.kind is not Kind.UPDATE:
             self.stick = None
 

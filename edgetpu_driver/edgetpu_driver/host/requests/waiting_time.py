@@ -15,7 +15,7 @@ def is_overdue(request: Request, limits: ClientLimits, now: float) -> bool:
     What has begun, or sets weights that are in effect already, is never refused. The queue itself takes out
     the requests whose deadline has passed.
     """
-    if request.follows or request.pieces or request.kind is Kind.UPDATE or request.deadline != inf:
+    if request.follows or request.work or request.kind is Kind.UPDATE or request.deadline != inf:
         return False
     return request.arrived <= now - limits.wait
 

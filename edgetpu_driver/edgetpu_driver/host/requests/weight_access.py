@@ -8,7 +8,7 @@ from dataclasses import replace
 from edgetpu_driver.errors import ModelNotFoundError
 from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.model_replica import ModelReplica
-from edgetpu_driver.host.requests.request import Kind, Request
+from edgetpu_driver.host.requests.request import Kind, Request, Work
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 
@@ -21,12 +21,12 @@ class WeightAccess:
 
     def enqueue(self, request: Request) -> None:
         """Note that a request waits."""
-        if request.kind is Kind.SWAP and request.pieces is None:
+        if request.kind is Kind.SWAP and request.work is None:
             request.model.requests.swaps_waiting += 1
 
     def dequeue(self, request: Request) -> None:
         """Note that a request no longer waits."""
-        if request.kind is Kind.SWAP and request.pieces is None:
+        if request.kind is Kind.SWAP and request.work is None:
             request.model.requests.swaps_waiting -= 1
 
     def begin(self, request: Request, replica: ModelReplica) -> None:
@@ -37,20 +37,20 @@ class WeightAccess:
             replica.readers[request.client] += 1
         elif request.kind is not Kind.INVOKE:
             replica.writing = True
-        request.replica, request.pieces = replica, request.begin(replica)
+        request.work = Work(replica, request.begin(replica))
 
     def end(self, request: Request) -> None:
         """Note that a running request has ended, or will be started again."""
-        model, replica = request.model, request.replica
+        model, work = request.model, request.work
         if self._swaps.get(model) is request:
             del self._swaps[model]
             model.requests.swapping = False
-        if replica is None or request.pieces is None:
+        if work is None:
             return
         if request.kind is Kind.MULTIPLY:
-            replica.readers -= Counter([request.client])  # not below 0
+            work.replica.readers -= Counter([request.client])  # not below 0
         elif request.kind is not Kind.INVOKE:
-            replica.writing = False
+            work.replica.writing = False
 
     def swap_of(self, model: HostedModel) -> Request | None:
         """The swap in progress of a model."""

@@ -14,11 +14,10 @@ from edgetpu_driver.engines.divisible_work import Calculation
 from edgetpu_driver.errors import DeviceError, DeviceLostError, EdgeTpuError
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.models.hosted_model import HostedModel
-from edgetpu_driver.host.models.model_replica import ModelReplica
 from edgetpu_driver.host.requests.admission import Admission
 from edgetpu_driver.host.requests.answers import Answers, answer_all
 from edgetpu_driver.host.requests.priority_queue import Staying
-from edgetpu_driver.host.requests.request import Kind, Lane, Request
+from edgetpu_driver.host.requests.request import Kind, Lane, Request, Work
 from edgetpu_driver.host.requests.request_terms import Priority
 from edgetpu_driver.host.requests.waiting_requests import WaitingRequests
 from edgetpu_driver.host.requests.waiting_time import expiry
@@ -156,7 +155,7 @@ class Scheduler:
         slot.running, slot.began = request, time.monotonic()
         if slot.simulated_time is not None:
             slot.expected = slot.simulated_time() + model.expected.device
-        if request.pieces is None:
+        if request.work is None:
             request.stick = slot.number
             self._weights.begin(request, model.replicas[slot.number])
 
@@ -201,22 +200,23 @@ class Scheduler:
         with self.lock:
             self._account(slot, request, elapsed)
             slot.parked.add(request)
-            pieces = request.pieces
+            work = request.work
+        assert work is not None
 
-        def work() -> None:
-            self._resume(slot, request, pieces, _outcome(calculation))
+        def calculate() -> None:
+            self._resume(slot, request, work, _outcome(calculation))
 
         try:
-            self._arithmetic.submit(work)
+            self._arithmetic.submit(calculate)
         except RuntimeError:  # no thread can be started
-            work()
+            calculate()
 
-    def _resume(self, slot: StickSlot, request: Request, pieces: Any, value: Any) -> None:
+    def _resume(self, slot: StickSlot, request: Request, work: Work, value: Any) -> None:
         with self.lock:
-            if request.pieces is not pieces or request not in slot.parked:
+            if request.work is not work or request not in slot.parked:
                 return  # the stick was lost meanwhile
             slot.parked.discard(request)
-            request.value = value
+            work.value = value
             self._queue.push(request)
             self._wake_idle()
 
@@ -241,7 +241,8 @@ class Scheduler:
             self._weights.end(request)
             if not isinstance(answer, EdgeTpuError):
                 if request.kind is Kind.SWAP:
-                    answer = record(model, cast(ModelReplica, request.replica), *answer)
+                    assert request.work is not None
+                    answer = record(model, request.work.replica, *answer)
                     for other in self.slots:
                         self.update(other, model)
                 elif request.kind is not Kind.UPDATE:

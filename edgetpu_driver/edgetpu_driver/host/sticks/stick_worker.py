@@ -369,14 +369,14 @@ class StickWorker:
     def _serve(self, request: Request) -> None:
         """Run a request until it ends, needs a calculation, or has to let another one go first."""
         slot, scheduler = self.slot, self._scheduler
-        pieces, replica = request.pieces, request.replica
-        if slot.running is not request or pieces is None or replica is None:
+        work = request.work
+        if slot.running is not request or work is None:
             return None  # the stick was lost after the request had been handed over
         resident, start = False, time.perf_counter()
         try:
-            resident = replica.resident
+            resident, pieces = work.replica.resident, work.pieces
             while True:
-                value, request.value = request.value, None
+                value, work.value = work.value, None
                 calculation = pieces.throw(value) if isinstance(value, Exception) else pieces.send(value)
                 elapsed = time.perf_counter() - start
                 if calculation is not None:

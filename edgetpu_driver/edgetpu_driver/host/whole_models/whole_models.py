@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -100,14 +100,12 @@ class WholeModels:
         if request.deadline < inf and not model.parts[0].on_device:
             self._cpu_watch.arm()
 
-    def take_over(self, requests: Sequence[Request]) -> None:
-        """Run the requests that have waited for a model of several steps to be loaded."""
-        for request in requests:
-            request.stick = request.replica = None
-            try:
-                self.submit(request)
-            except EdgeTpuError as error:
-                request.answer(error)
+    def take_over(self, request: Request) -> None:
+        """Run a request that has waited for a model of several steps to be loaded."""
+        try:
+            self.submit(request)
+        except EdgeTpuError as error:
+            request.answer(error)
 
     def status(self, status: HostStatus) -> HostStatus:
         """The status of the sticks, including the requests in progress on the CPU."""
