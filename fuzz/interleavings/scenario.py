@@ -362,7 +362,7 @@ class Scenario:
             }
             lines.append(
                 f"model {model.name}: {model.state.name}, unloaded {model.unloaded}, "
-                f"pending {model.requests.unanswered}, swapping {model.requests.swapping}, "
+                f"pending {model.requests.unanswered}, swapping {model.requests.swap is not None}, "
                 f"version {model.weights_version}, replicas {replicas}"
             )
         lines += [

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import Protocol
 
 from edgetpu_driver.backends.backend import ParsedModel, Placement
 from edgetpu_driver.engines.whole_model.plan import ModelPlan
@@ -25,15 +26,21 @@ class ModelState(IntEnum):
     FAILED = 2
 
 
+class Swap(Protocol):
+    """A request to replace weights."""
+
+    priority: int
+
+
 @dataclass
-class RequestCounts:
+class KnownRequests:
     """The requests for a model that a scheduler knows of."""
 
     unanswered: int = 0
     swaps_waiting: int = 0
     """Swaps of its weights that have not begun."""
-    swapping: bool = False
-    """Whether a swap has begun."""
+    swap: Swap | None = None
+    """The swap that has begun."""
 
 
 class HostedModel:
@@ -75,7 +82,7 @@ class HostedModel:
         # The following fields belong to the scheduler.
         self.replicas: dict[int, ModelReplica] = {}
         """Its replicas by the number of the stick."""
-        self.requests = RequestCounts()
+        self.requests = KnownRequests()
         self.expected = ExpectedTime()
 
     @property

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
+from edgetpu_driver.host.requests import weight_access
 from edgetpu_driver.host.requests.admission import Admission, Backlog
 from edgetpu_driver.host.requests.answers import Answers
 from edgetpu_driver.host.requests.priority_queue import RequestQueue, Staying
 from edgetpu_driver.host.requests.request import Kind, Request
 from edgetpu_driver.host.requests.request_terms import Priority
 from edgetpu_driver.host.requests.waiting_time import is_overdue
-from edgetpu_driver.host.requests.weight_access import WeightAccess
 
 LOOK_PERIOD = 0.25
 """Seconds by which the answer to a request that has waited too long may be late."""
@@ -19,11 +19,10 @@ PATIENCE = 1.0
 
 
 class WaitingRequests:
-    """A RequestQueue that also reports waiting swaps to WeightAccess. Not thread-safe."""
+    """A RequestQueue that also counts the waiting swaps of each model. Not thread-safe."""
 
-    def __init__(self, admission: Admission, weights: WeightAccess) -> None:
+    def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self._weights = weights
         self._queue: RequestQueue[Request] = RequestQueue()
         self._promoted = self._looked = 0.0
 
@@ -43,8 +42,8 @@ class WaitingRequests:
 
     def push(self, request: Request) -> None:
         """Add a request."""
-        swap = self._weights.swap_of(request.model)
-        self._weights.enqueue(request)
+        swap = request.model.requests.swap
+        weight_access.note_waiting(request)
         self._queue.push(request)
         if swap is not None and request.kind is not Kind.INVOKE and request.priority < swap.priority:
             # A swap is as urgent as what waits for its end; inferences need not wait for it.
@@ -58,7 +57,7 @@ class WaitingRequests:
         self._promote(staying.now)
         request = self._queue.pop(may_run, staying, staying.now, stick)
         if request is not None:
-            self._weights.dequeue(request)
+            weight_access.note_taken(request)
         return request
 
     def most_urgent(self, may_run: Callable[[Hashable], bool]) -> int | None:
@@ -91,7 +90,7 @@ class WaitingRequests:
 
     def _taken(self, requests: list[Request]) -> list[Request]:
         for request in requests:
-            self._weights.dequeue(request)
+            weight_access.note_taken(request)
         return requests
 
     def _promote(self, now: float) -> None:

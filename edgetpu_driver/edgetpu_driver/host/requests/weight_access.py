@@ -1,4 +1,7 @@
-"""Which requests use the weights of a model: products read them, swaps write them."""
+"""Marks models and replicas by the requests that use their weights: products read them, swaps write them.
+
+`stick_eligibility.can_run` goes by these marks. All functions must be called with the scheduler's lock held.
+"""
 
 from __future__ import annotations
 
@@ -12,49 +15,40 @@ from edgetpu_driver.host.requests.request import Kind, Request, Work
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 
-class WeightAccess:
-    """Marks models and replicas for `stick_eligibility.can_run`. Not thread-safe."""
+def note_waiting(request: Request) -> None:
+    """Note that a request waits."""
+    if request.kind is Kind.SWAP and request.work is None:
+        request.model.requests.swaps_waiting += 1
 
-    def __init__(self) -> None:
-        self._swaps: dict[HostedModel, Request] = {}
-        """The swaps that have begun."""
 
-    def enqueue(self, request: Request) -> None:
-        """Note that a request waits."""
-        if request.kind is Kind.SWAP and request.work is None:
-            request.model.requests.swaps_waiting += 1
+def note_taken(request: Request) -> None:
+    """Note that a request no longer waits."""
+    if request.kind is Kind.SWAP and request.work is None:
+        request.model.requests.swaps_waiting -= 1
 
-    def dequeue(self, request: Request) -> None:
-        """Note that a request no longer waits."""
-        if request.kind is Kind.SWAP and request.work is None:
-            request.model.requests.swaps_waiting -= 1
 
-    def begin(self, request: Request, replica: ModelReplica) -> None:
-        """Start a request on a replica."""
-        if request.kind is Kind.SWAP:
-            request.model.requests.swapping, self._swaps[request.model] = True, request
-        if request.kind is Kind.MULTIPLY:
-            replica.readers[request.client] += 1
-        elif request.kind is not Kind.INVOKE:
-            replica.writing = True
-        request.work = Work(replica, request.begin(replica))
+def begin(request: Request, replica: ModelReplica) -> None:
+    """Start a request on a replica."""
+    if request.kind is Kind.SWAP:
+        request.model.requests.swap = request
+    if request.kind is Kind.MULTIPLY:
+        replica.readers[request.client] += 1
+    elif request.kind is not Kind.INVOKE:
+        replica.writing = True
+    request.work = Work(replica, request.begin(replica))
 
-    def end(self, request: Request) -> None:
-        """Note that a running request has ended, or will be started again."""
-        model, work = request.model, request.work
-        if self._swaps.get(model) is request:
-            del self._swaps[model]
-            model.requests.swapping = False
-        if work is None:
-            return
-        if request.kind is Kind.MULTIPLY:
-            work.replica.readers -= Counter([request.client])  # not below 0
-        elif request.kind is not Kind.INVOKE:
-            work.replica.writing = False
 
-    def swap_of(self, model: HostedModel) -> Request | None:
-        """The swap in progress of a model."""
-        return self._swaps.get(model)
+def end(request: Request) -> None:
+    """Note that a running request has ended, or will be started again."""
+    known, work = request.model.requests, request.work
+    if known.swap is request:
+        known.swap = None
+    if work is None:
+        return
+    if request.kind is Kind.MULTIPLY:
+        work.replica.readers -= Counter([request.client])  # not below 0
+    elif request.kind is not Kind.INVOKE:
+        work.replica.writing = False
 
 
 def record(

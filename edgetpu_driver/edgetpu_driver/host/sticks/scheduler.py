@@ -14,6 +14,7 @@ from edgetpu_driver.engines.divisible_work import Calculation
 from edgetpu_driver.errors import DeviceError, DeviceLostError, EdgeTpuError
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.models.hosted_model import HostedModel
+from edgetpu_driver.host.requests import weight_access
 from edgetpu_driver.host.requests.admission import Admission
 from edgetpu_driver.host.requests.answers import Answers, answer_all
 from edgetpu_driver.host.requests.priority_queue import Staying
@@ -21,7 +22,6 @@ from edgetpu_driver.host.requests.request import Kind, Lane, Request, Work
 from edgetpu_driver.host.requests.request_terms import Priority
 from edgetpu_driver.host.requests.waiting_requests import WaitingRequests
 from edgetpu_driver.host.requests.waiting_time import expiry
-from edgetpu_driver.host.requests.weight_access import WeightAccess, record
 from edgetpu_driver.host.sticks.stick_choice import Queued, best_of, may_take
 from edgetpu_driver.host.sticks.stick_eligibility import can_run, is_pointless, refusal
 from edgetpu_driver.host.sticks.stick_slot import StickSlot
@@ -58,8 +58,7 @@ class Scheduler:
         self.watch: Callable[[], None] = _ignore
         """Called when a request that had begun waits again, perhaps until its deadline."""
         self._unavailable_reason = unavailable_reason
-        self._weights = WeightAccess()
-        self._queue = WaitingRequests(admission, self._weights)
+        self._queue = WaitingRequests(admission)
         self._sequence = count()
         self._arithmetic = BackgroundThread("edgetpu arithmetic")
 
@@ -157,7 +156,7 @@ class Scheduler:
             slot.expected = slot.simulated_time() + model.expected.device
         if request.work is None:
             request.stick = slot.number
-            self._weights.begin(request, model.replicas[slot.number])
+            weight_access.begin(request, model.replicas[slot.number])
 
     def _may_run(self, slot: StickSlot, now: float, lane: Hashable) -> bool:
         lane = cast(Lane, lane)
@@ -238,11 +237,11 @@ class Scheduler:
         model = request.model
         with self.lock:
             self._account(slot, request, elapsed)
-            self._weights.end(request)
+            weight_access.end(request)
             if not isinstance(answer, EdgeTpuError):
                 if request.kind is Kind.SWAP:
                     assert request.work is not None
-                    answer = record(model, request.work.replica, *answer)
+                    answer = weight_access.record(model, request.work.replica, *answer)
                     for other in self.slots:
                         self.update(other, model)
                 elif request.kind is not Kind.UPDATE:
@@ -344,7 +343,7 @@ class Scheduler:
                 running.failures += isinstance(error, DeviceError) and not isinstance(error, DeviceLostError)
             answers: Answers = []
             for request in sorted(begun, key=lambda each: each.sequence):
-                self._weights.end(request)
+                weight_access.end(request)
                 request.restart()
                 gone = self.refusal_of(request.model)
                 if request.kind is Kind.UPDATE:

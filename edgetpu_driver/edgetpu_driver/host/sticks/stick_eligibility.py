@@ -35,7 +35,7 @@ def can_run(slot: StickSlot, lane: Lane) -> bool:
     if lane.kind is not Kind.INVOKE and replica.writing:
         return False
     if lane.kind is Kind.SWAP:
-        return not replica.reading and not model.requests.swapping
+        return not replica.reading and model.requests.swap is None
     if lane.kind is Kind.MULTIPLY:
         if replica.preparing or replica.readers[lane.client] >= PRODUCTS_AT_ONCE:
             return False
