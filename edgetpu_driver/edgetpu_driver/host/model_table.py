@@ -101,7 +101,7 @@ class ModelTable:
             if present is None:
                 self._models[name] = fresh
             elif present.paths != paths:
-                self._check_owner(present, client)
+                self.check_owner(present, client)
         self._loader.submit(lambda: self._load(fresh, done))
         return fresh if present is None or present.paths != paths else present
 
@@ -127,7 +127,7 @@ class ModelTable:
         """Unload a model; see ModelHost.unload."""
         model = self.model(name)
         with self._lock:
-            self._check_owner(model, client)
+            self.check_owner(model, client)
             if self._models.get(name) is model:
                 del self._models[name]
                 self._retire(model)
@@ -148,9 +148,6 @@ class ModelTable:
 
     def check_owner(self, model: HostedModel, client: str) -> None:
         """Raise OwnershipError unless a client may change a model."""
-        self._check_owner(model, client)
-
-    def _check_owner(self, model: HostedModel, client: str) -> None:
         if not model.is_free_to(client):
             owner = f"'{model.owner}'" if model.owner else "an anonymous client"
             raise OwnershipError(
@@ -200,7 +197,7 @@ class ModelTable:
             if same and not present.unsupported_reason:
                 return present
             if not same:
-                self._check_owner(present, fresh.owner)
+                self.check_owner(present, fresh.owner)
                 fresh.owner, fresh.shared = present.owner, present.shared
         read = self._read(files)
         name = "" if read.parts else head_name(*files[0], read.whole.inputs, read.whole.outputs)

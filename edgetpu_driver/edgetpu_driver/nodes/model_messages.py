@@ -35,7 +35,7 @@ def model_info(model: HostedModel) -> ModelInfo:
         inputs=inputs,
         outputs=outputs,
         state=int(model.state),
-        message=one_line(model.message or model.unsupported_reason),
+        message=one_line(model.message),
         owner=model.owner,
         shared=model.shared,
         sticks=list(model.sticks),

@@ -54,9 +54,8 @@ class HostedModel:
         """The client that loaded it; empty: anonymous clients."""
         self.shared = shared
         """Whether other clients may set its weights and unload it."""
-        self.state = ModelState.QUEUED
         self.failure: EdgeTpuError | None = None
-        """Why it could not be loaded; empty if it could."""
+        """Why it could not be loaded; None if it could, or is on its way."""
         self.sha256 = ""
         """SHA-256 of the file, or of all segments concatenated, in hexadecimal; empty until it is loaded."""
         self.file_bytes = 0
@@ -64,6 +63,7 @@ class HostedModel:
         self.files_without_weights = b""
         """Labels, anchors and other metadata in the files; see `without_weights`."""
         self.parsed: ParsedModel | None = None
+        """None until it is loaded."""
         self.tensors_of_file: tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] = (), ()
         """Inputs and outputs that are known before it is loaded: those in a small file, without checks."""
         self.plan: ModelPlan | None = None
@@ -104,18 +104,22 @@ class HostedModel:
                 name = f"{self.name} part {number}" if several else self.name
             part = HostedModel(name, self.paths, self.owner, self.shared)
             part.on_device, part.operators = each.on_device, each.operators
-            part._set_parsed(sha256, 0, each.parsed)
+            part.sha256, part.parsed = sha256, each.parsed
             parts.append(part)
         self.plan, self.parts = read.plan, tuple(parts)
-        self._set_parsed(sha256, file_bytes, read.whole)
-
-    def _set_parsed(self, sha256: str, file_bytes: int, parsed: ParsedModel) -> None:
-        self.sha256, self.file_bytes, self.parsed = sha256, file_bytes, parsed
-        self.state = ModelState.LOADED
+        self.sha256, self.file_bytes = sha256, file_bytes
+        self.parsed = read.whole  # the last, as it makes the model LOADED
 
     def set_failed(self, error: EdgeTpuError) -> None:
-        """Set the state to FAILED."""
-        self.failure, self.state, self.file_bytes = error, ModelState.FAILED, 0
+        """Make the state FAILED."""
+        self.failure, self.file_bytes = error, 0
+
+    @property
+    def state(self) -> ModelState:
+        """Whether it is loaded, on its way, or could not be loaded."""
+        if self.failure is not None:
+            return ModelState.FAILED
+        return ModelState.QUEUED if self.parsed is None else ModelState.LOADED
 
     @property
     def weights_version(self) -> int:
