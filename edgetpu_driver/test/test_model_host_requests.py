@@ -195,6 +195,16 @@ class TestOwnership:
         host.load("other", "plus", client="/other")
         host.unload("plus", "/third")
 
+    def test_a_model_that_cannot_run_stays_its_owners_when_another_client_loads_it(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.deaths = 2
+        host.load("plus", client="/owner")
+        again = host.load("plus", client="/other", shared=True)
+        assert (again.unsupported_reason, again.owner, again.shared) == ("", "/owner", False)
+        with pytest.raises(OwnershipError, match="belongs to '/owner'"):
+            host.unload("plus", "/other")
+
     def test_anonymous_clients_are_one(self, host: ModelHost) -> None:
         host.load("plus")
         with pytest.raises(OwnershipError, match="belongs to an anonymous client"):

@@ -198,7 +198,7 @@ class ModelTable:
                 return present
             if not same:
                 self.check_owner(present, fresh.owner)
-                fresh.owner, fresh.shared = present.owner, present.shared
+            fresh.owner, fresh.shared = present.owner, present.shared
         read = self._read(files)
         name = "" if read.parts else head_name(*files[0], read.whole.inputs, read.whole.outputs)
         said = _without_weights(files)
