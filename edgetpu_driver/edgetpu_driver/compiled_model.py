@@ -14,13 +14,11 @@ from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.errors import GraphError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
-from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, parse_model
+from edgetpu_driver.tflite.model_reader import ABSENT, EDGETPU_CUSTOM_OP, Operator, Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 if TYPE_CHECKING:
     from edgetpu_driver.darwinn.instructions.parameter_region import Region
-
-CUSTOM_OP = "edgetpu-custom-op"
 
 # Keys of the custom operator's options (vendor driver).
 PACKAGE_KEY = "4"
@@ -113,8 +111,7 @@ class CompiledModel:
     def parse_parts(cls, data: bytes, name: str = "") -> tuple[CompiledModel, ...]:
         """All parts for the Edge TPU in the bytes of a .tflite file, in order; raises as `parse`."""
         graph = parse_model(data).subgraphs[0]
-        count = len(graph.operators)
-        parts = [index for index in range(count) if graph.operators[index].custom_code == CUSTOM_OP]
+        parts = graph.edgetpu_operators
         if len(parts) <= 1:
             return (cls.of_operator(data, graph, _only_part(graph), name),)
         named = [(index, f"{name} part {number}") for number, index in enumerate(parts, 1)]
@@ -131,7 +128,7 @@ class CompiledModel:
         package = _package(part)
         caching, execution = _executables(package)
         if ABSENT in part.inputs:
-            raise ModelFormatError(f"an input of '{CUSTOM_OP}' is absent; it has no optional ones")
+            raise ModelFormatError(f"an input of '{EDGETPU_CUSTOM_OP}' is absent; it has no optional ones")
         inputs = [graph.tensors[index].spec for index in part.inputs]
         outputs = [graph.tensors[index].spec for index in part.outputs]
         input_layers = _match("input", inputs, execution.inputs, execution.batch_size)
@@ -236,7 +233,7 @@ class CompiledModel:
         part = container.operators[self.operator]
         matched = named_alike(container, graph)
         if not matched.keys() >= {*part.inputs, *part.outputs}:
-            matched = match_tensors(container, graph, CUSTOM_OP)
+            matched = match_tensors(container, graph)
         for index in (*part.inputs, *part.outputs):
             if index not in matched:
                 raise GraphError(
@@ -282,13 +279,12 @@ def sha256(content: bytes) -> bytes:
 
 def _only_part(graph: Subgraph) -> int:
     """Index of the only operator that runs on the Edge TPU."""
-    count = len(graph.operators)
-    parts = [index for index in range(count) if graph.operators[index].custom_code == CUSTOM_OP]
+    count, parts = len(graph.operators), graph.edgetpu_operators
     if not parts:
         counted = "its only operator is not" if count == 1 else f"none of its {count} operators is"
         raise ModelFormatError(
-            f"the model is not compiled for the Edge TPU: {counted} '{CUSTOM_OP}'; run edgetpu_compiler on "
-            "it, or use the backend cpu or virtual"
+            f"the model is not compiled for the Edge TPU: {counted} '{EDGETPU_CUSTOM_OP}'; run "
+            "edgetpu_compiler on it, or use the backend cpu or virtual"
         )
     if len(parts) > 1:
         raise ModelUnsupportedError(
@@ -306,7 +302,8 @@ def _input_padding(operator: Operator, layers: Sequence[Layer]) -> bytes:
     room = sum(layer.size_bytes - layer.element_count * layer.data_type.size for layer in layers)
     if not isinstance(padding, memoryview) or len(layers) != 1 or len(padding) > room:
         raise ModelFormatError(
-            f"the option '{INPUT_PADDING_KEY}' of '{CUSTOM_OP}' is not for the {room} bytes after one input"
+            f"the option '{INPUT_PADDING_KEY}' of '{EDGETPU_CUSTOM_OP}' is not for the {room} bytes after "
+            "one input"
         )
     return bytes(padding)
 
@@ -315,7 +312,9 @@ def _package(operator: Operator) -> Package:
     options = flexbuffer.decode(operator.custom_options)
     package: Any = options.get(PACKAGE_KEY) if isinstance(options, dict) else None
     if not isinstance(package, memoryview):
-        raise ModelFormatError(f"the options of '{CUSTOM_OP}' have no package under the key '{PACKAGE_KEY}'")
+        raise ModelFormatError(
+            f"the options of '{EDGETPU_CUSTOM_OP}' have no package under the key '{PACKAGE_KEY}'"
+        )
     if options.get(FURTHER_PACKAGES_KEY):
         raise ModelUnsupportedError("the model is compiled for several Edge TPUs; one is expected")
     parsed = parse_package(package)
@@ -353,7 +352,7 @@ def _match(
     """The layer for each tensor: the one of its name or, if names differ, of its position."""
     names = {tensor.name for tensor in tensors}
     if len(names) != len(tensors):
-        raise ModelFormatError(f"{kind} tensors of '{CUSTOM_OP}' share a name: {sorted(names)}")
+        raise ModelFormatError(f"{kind} tensors of '{EDGETPU_CUSTOM_OP}' share a name: {sorted(names)}")
     by_name = {layer.name: layer for layer in layers}
     if names <= by_name.keys():
         matched = tuple(by_name[tensor.name] for tensor in tensors)

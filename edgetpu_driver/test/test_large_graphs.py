@@ -58,7 +58,7 @@ def passes(work: Callable[[], object]) -> int:
     "work",
     [
         lambda length: tensors_sharing_quantisation(chain(length), 0),
-        lambda length: match_tensors(chain(length), chain(length, "other"), "edgetpu-custom-op"),
+        lambda length: match_tensors(chain(length), chain(length, "other")),
         lambda length: quantised_inputs(parallel(length)),
     ],
     ids=["tensors_sharing_quantisation", "match_tensors", "quantised_inputs"],

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend
-from edgetpu_driver.compiled_model import CUSTOM_OP
 from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.compiled_file_names import compiled_path, is_compiled
@@ -43,7 +42,7 @@ def retargeted(
 def _is_graph(data: bytes) -> bool:
     """Whether a file is a graph that needs a program: not compiled, and not a matrix."""
     try:
-        operators = parse_model(data).subgraphs[0].operators
+        compiled = parse_model(data).subgraphs[0].edgetpu_operators
     except ModelFormatError:
         return False
-    return not any(each.custom_code == CUSTOM_OP for each in operators) and not is_dense(data)
+    return not compiled and not is_dense(data)

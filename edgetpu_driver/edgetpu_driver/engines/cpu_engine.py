@@ -23,7 +23,6 @@ from edgetpu_driver.tflite.checks.graph_checks import check_graph
 from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensors
 from edgetpu_driver.tflite.model_reader import (
     ABSENT,
-    EDGETPU_CUSTOM_OP,
     Model,
     Operator,
     Tensor,
@@ -260,7 +259,7 @@ def _load(model: str | os.PathLike[str] | bytes) -> tuple[str, bytes]:
 
 
 def _refuse_compiled(name: str, model: Model) -> None:
-    if any(operator.custom_code == EDGETPU_CUSTOM_OP for operator in model.subgraphs[0].operators):
+    if model.subgraphs[0].edgetpu_operators:
         raise ModelUnsupportedError(
             f"{name} is compiled for the Edge TPU: run it on the backend 'usb' or 'virtual', or run its "
             "source graph on the CPU (the file without '_edgetpu' in its name)"

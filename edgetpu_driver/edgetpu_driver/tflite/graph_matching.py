@@ -6,21 +6,21 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
+from edgetpu_driver.tflite.model_reader import ABSENT, EDGETPU_CUSTOM_OP, Operator, Subgraph, Tensor
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _OperatorForm = tuple[object, ...]
 
 
-def match_tensors(made: Subgraph, graph: Subgraph, replacing: str) -> dict[int, int]:
+def match_tensors(made: Subgraph, graph: Subgraph) -> dict[int, int]:
     """The index in `graph` of each tensor of `made` that can be identified.
 
-    replacing: the custom code of operators of `made` that replace several of `graph`; the others are the
-    same in both. Tensors match by name if the name is unique in both graphs. Others match by their adjacent
+    Operators of `made` that are compiled for the Edge TPU replace several of `graph`; the others are the same
+    in both. Tensors match by name if the name is unique in both graphs. Others match by their adjacent
     operators, starting from inputs, outputs, named tensors and operators whose form is unique; finally by
     shape, dtype and quantisation if these are unique. Ambiguous or contradictory tensors are left out.
     """
-    return _Matching(made, graph, replacing).run()
+    return _Matching(made, graph).run()
 
 
 def named_alike(made: Subgraph, graph: Subgraph) -> dict[int, int]:
@@ -37,8 +37,8 @@ def named_alike(made: Subgraph, graph: Subgraph) -> dict[int, int]:
 
 
 class _Matching:
-    def __init__(self, made: Subgraph, graph: Subgraph, replacing: str) -> None:
-        self._made, self._graph, self._replacing = made, graph, replacing
+    def __init__(self, made: Subgraph, graph: Subgraph) -> None:
+        self._made, self._graph = made, graph
         self._named = named_alike(made, graph)
         self._candidates: dict[int, set[int]] = defaultdict(set)
         self._waiting = deque(self._named.items())
@@ -97,7 +97,7 @@ class _Matching:
         self._compared.add((ours, theirs))
         first, second = self._made.operators[ours], self._graph.operators[theirs]
         same = _operator_form(self._made, first) == _operator_form(self._graph, second)
-        if same and first.custom_code != self._replacing:
+        if same and first.custom_code != EDGETPU_CUSTOM_OP:
             for pair in zip((*first.inputs, *first.outputs), (*second.inputs, *second.outputs), strict=True):
                 if ABSENT not in pair:
                     self._match(*pair)

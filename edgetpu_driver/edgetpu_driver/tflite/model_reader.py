@@ -159,6 +159,11 @@ class Subgraph:
         return _distinct([self.tensors[index].spec for index in indices])
 
     @cached_property
+    def edgetpu_operators(self) -> tuple[int, ...]:
+        """The indices of the operators that stand for a part compiled for the Edge TPU."""
+        return tuple(n for n, each in enumerate(self.operators) if each.custom_code == EDGETPU_CUSTOM_OP)
+
+    @cached_property
     def users(self) -> Mapping[int, Sequence[int]]:
         """The indices of the operators that take a tensor as an input, by tensor; others are left out."""
         return _operators_of(operator.inputs for operator in self.operators)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgetpu_driver.compiled_model import CUSTOM_OP, FURTHER_PACKAGES_KEY, INPUT_PADDING_KEY, PACKAGE_KEY
+from edgetpu_driver.compiled_model import FURTHER_PACKAGES_KEY, INPUT_PADDING_KEY, PACKAGE_KEY
 from edgetpu_driver.darwinn.executable import Executable, Package
 from edgetpu_driver.darwinn.package_writer import write_package
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import EDGETPU_CUSTOM_OP
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _MIN_RUNTIME_VERSION = 14
@@ -51,6 +52,6 @@ def write_compiled_file(
         builder.input(spec.name, spec.shape, spec.dtype, scale=spec.scale, zero_point=spec.zero_point)
         for spec in inputs
     ]
-    for result in builder.custom(CUSTOM_OP, operands, outputs, flexbuffer.encode(options)):
+    for result in builder.custom(EDGETPU_CUSTOM_OP, operands, outputs, flexbuffer.encode(options)):
         builder.output(result)
     return builder.build()

@@ -15,7 +15,6 @@ from math import prod
 import numpy as np
 
 from edgetpu_driver.compiled_model import (
-    CUSTOM_OP,
     PARAMETER_MEMORY_BYTES,
     VIRTUAL_COMPILER,
     Parameters,
@@ -112,7 +111,7 @@ def memory_rows(graph: bytes) -> int:
 
 
 def _check(graph: Subgraph) -> None:
-    if any(operator.custom_code == CUSTOM_OP for operator in graph.operators):
+    if graph.edgetpu_operators:
         raise ModelUnsupportedError("the graph is compiled for the Edge TPU already")
     specs = (*graph.input_specs, *graph.output_specs)
     if len({spec.name for spec in specs}) != len(specs):

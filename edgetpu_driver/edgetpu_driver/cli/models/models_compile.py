@@ -13,7 +13,7 @@ from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.models.models_build import write_standard_graphs
 from edgetpu_driver.cli.terminal import Answer, Progress
-from edgetpu_driver.compiled_model import CUSTOM_OP, DENSE_COMPILER, VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.compiled_model import DENSE_COMPILER, VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.errors import (
     CompilerError,
     EdgeTpuError,
@@ -23,7 +23,7 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import write_file
-from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.model_reader import EDGETPU_CUSTOM_OP, parse_model
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.dense_compiler import WrittenModel, compile_dense
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM, Compilation, compile_graphs, find_compiler
@@ -92,10 +92,9 @@ def _read_graphs(paths: Iterable[Path]) -> tuple[dict[Path, bytes], list[Path]]:
 
 def _is_compiled(data: bytes) -> bool:
     try:
-        operators = parse_model(data).subgraphs[0].operators
+        return bool(parse_model(data).subgraphs[0].edgetpu_operators)
     except ModelFormatError:  # of this file alone; compiling it will tell
         return False
-    return CUSTOM_OP in (operator.custom_code for operator in operators)
 
 
 def _check_names(graphs: Mapping[Path, bytes], output: Path | None) -> None:
@@ -228,7 +227,7 @@ def _row(graph: Path, parts: Sequence[CompiledModel], output: Path | None) -> _R
     return {
         "graph": graph,
         "compiled": _destination(graph, output),
-        "cpu_operators": [each for each in parts[0].cpu_operators if each != CUSTOM_OP],
+        "cpu_operators": [each for each in parts[0].cpu_operators if each != EDGETPU_CUSTOM_OP],
         "caching_token": f"{parts[0].parameter_caching_token:#018x}",
         "obstacle": obstacle,
     }

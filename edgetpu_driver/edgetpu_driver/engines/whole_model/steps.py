@@ -131,7 +131,7 @@ class GraphSteps:
 
     def _edge_tpu_step(self, index: int) -> Step:
         operator = self._graph.operators[index]
-        parts = [n for n, each in enumerate(self._graph.operators) if each.custom_code == EDGETPU_CUSTOM_OP]
+        parts = self._graph.edgetpu_operators
         name = self._name if len(parts) == 1 else f"{self._name} part {parts.index(index) + 1}"
         model = replace(CompiledModel.of_operator(self._data, self._graph, index, name), path=self._path)
         states = [each for each in operator.inputs if self._graph.tensors[each].is_variable]

@@ -9,13 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from edgetpu_driver.compiled_model import CUSTOM_OP, VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.darwinn.executable import Layer
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
 from edgetpu_driver.tflite.checks.graph_checks import check_graph
 from edgetpu_driver.tflite.graph_edit import TensorChange
 from edgetpu_driver.tflite.graph_matching import match_tensors
-from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph, Tensor, each_parsed_once, parse_model
+from edgetpu_driver.tflite.model_reader import (
+    ABSENT,
+    EDGETPU_CUSTOM_OP,
+    Subgraph,
+    Tensor,
+    each_parsed_once,
+    parse_model,
+)
 from edgetpu_driver.tflite.shared_quantisation import CHOOSING, MOVING, quantised
 from edgetpu_driver.tflite.subgraph_extraction import extract_between
 from edgetpu_driver.toolchain.retargeting.file_rewriting import PartChange, rewrite_file
@@ -177,7 +184,7 @@ class _Container:
         self._pair = pair
         self._tensors = {
             index: ours
-            for index, ours in match_tensors(self._graph, pair.old, CUSTOM_OP).items()
+            for index, ours in match_tensors(self._graph, pair.old).items()
             if self._graph.tensors[index].shape == pair.old.tensors[ours].shape
         }
         """The tensor of the old graph that each tensor of the file represents."""
@@ -205,7 +212,7 @@ class _Container:
             )
         found = {ours for index, ours in self._tensors.items() if self._graph.tensors[index].data}
         for index, operator in enumerate(self._graph.operators):
-            if operator.custom_code == CUSTOM_OP:
+            if operator.custom_code == EDGETPU_CUSTOM_OP:
                 continue
             unknown = [
                 each
@@ -226,7 +233,7 @@ class _Container:
         for index, operator in enumerate(self._graph.operators):
             outputs = tuple(self._tensors.get(each, ABSENT) for each in operator.outputs)
             ours = by_outputs.get(outputs)
-            if operator.custom_code != CUSTOM_OP and ours is not None:
+            if operator.custom_code != EDGETPU_CUSTOM_OP and ours is not None:
                 old, new = (
                     bytes(graph.operators[ours].custom_options) for graph in (self._pair.old, self._pair.new)
                 )
