@@ -326,9 +326,8 @@ class ModelHost:
         See MatMul.multiply for what it raises and answers, and `submit_invoke`.
         """
         self._admission.limits.check_product(request.batch, request.passes)
-        inferences = request.batch * request.passes
         model = only_device_part(self._table.model(name))
-        self._submission.multiply(model, request, done, terms, inferences)
+        self._submission.multiply(model, request, done, terms)
 
     def submit_set_weights(
         self,
@@ -354,8 +353,7 @@ class ModelHost:
         self._table.check_owner(model, terms.client)
 
         def changed(outcome: WeightResult | EdgeTpuError) -> None:
-            if model.head_name:
-                self._shared.weights_changed(model)
+            self._shared.weights_changed(model)
             done(outcome)
 
         self._submission.swap(model, request, changed, terms, part)

@@ -50,16 +50,13 @@ class Submission:
         request.inputs, request.part, request.reset = inputs, part, reset
         self._submit(request, terms)
 
-    def multiply(
-        self, model: HostedModel, product: ProductRequest, done: Done, terms: RequestTerms, inferences: int
-    ) -> None:
-        """Multiply by the weights of a model. inferences: about the number that this takes."""
-        self._submit(
-            Request.of(
-                terms, model, Kind.MULTIPLY, lambda replica: replica.multiplying(product), done, inferences
-            ),
-            terms,
+    def multiply(self, model: HostedModel, product: ProductRequest, done: Done, terms: RequestTerms) -> None:
+        """Multiply by the weights of a model."""
+        inferences = product.batch * product.passes
+        request = Request.of(
+            terms, model, Kind.MULTIPLY, lambda replica: replica.multiplying(product), done, inferences
         )
+        self._submit(request, terms)
 
     def swap(
         self,
