@@ -9,6 +9,9 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edgetpu_driver.darwinn.executable import Executable, ExecutableType, Layer, Package
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.errors import GraphError, ModelFormatError, ModelUnsupportedError
@@ -48,6 +51,11 @@ class Parameters:
     """Uploaded once and kept in the chip's memory."""
     streamed: bytes | memoryview
     """Sent with every inference."""
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Views of the bytes, to be indexed by whether they are streamed."""
+        return np.frombuffer(self.cached, np.uint8), np.frombuffer(self.streamed, np.uint8)
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,8 +49,7 @@ class StickEngine:
         self._version = 0
         self._quantisers: dict[str, WeightQuantiser] = {}
         self._biases: dict[str, NDArray[np.float64]] = {}
-        self._cached = np.frombuffer(model.parameters.cached, np.uint8)
-        self._streamed = np.frombuffer(model.parameters.streamed, np.uint8)
+        self._cached, self._streamed = model.parameters.arrays
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -127,10 +126,13 @@ class StickEngine:
         if location.requantisation is None or tensor.bias_scales is None:
             return None
         if tensor.name not in self._biases:
-            own = self.model.parameters.streamed if location.streamed else self.model.parameters.cached
-            steps = location.section.decode_bias(location.section_of(np.frombuffer(own, np.uint8)))
+            steps = location.section.decode_bias(self._own_section(location))
             self._biases[tensor.name] = steps * tensor.bias_scales
         return self._biases[tensor.name]
+
+    def _own_section(self, location: WeightLocation) -> NDArray[np.uint8]:
+        """The bytes at a location in the model's file."""
+        return location.section_of(self.model.parameters.arrays[location.streamed])
 
     def _parameters_with(
         self, location: WeightLocation, quantised: WeightQuantiser, scales: NDArray[np.float32] | None
@@ -142,8 +144,7 @@ class StickEngine:
         parameters = (self._streamed if location.streamed else self._cached).copy()
         section = location.section_of(parameters)
         if scales is None and location.requantisation is not None:  # an earlier request may have rescaled
-            own = self.model.parameters.streamed if location.streamed else self.model.parameters.cached
-            section[:] = location.section_of(np.frombuffer(own, np.uint8))
+            section[:] = self._own_section(location)
         location.section.encode(quantised.values, section)
         if quantised.bias is not None:
             location.section.encode_bias(quantised.bias, section)

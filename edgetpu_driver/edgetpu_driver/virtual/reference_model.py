@@ -166,8 +166,8 @@ class ReferenceModel:
 
     def _engine_of_locations(self, cached: bytes, streamed: bytes) -> _Engine | None:
         """The graph with the weights at the listed locations, provided nothing else differs."""
-        blobs = [np.frombuffer(blob, np.uint8).copy() for blob in (cached, streamed)]
-        own = [np.frombuffer(blob, np.uint8) for blob in self._own]
+        blobs = [blob.copy() for blob in Parameters(cached, streamed).arrays]
+        own = Parameters(*self._own).arrays
         if [blob.size for blob in blobs] != [blob.size for blob in own]:
             return None
         graph = self._source

@@ -21,7 +21,7 @@ class NetworkWeights:
     def __init__(self, compiled: CompiledModel, graph: bytes) -> None:
         """graph: the part that the chip runs, of the file that `compiled` was compiled from."""
         self._graph = graph
-        self._own = _bytes_of(compiled.parameters)
+        self._own = compiled.parameters.arrays
         self._sections = locate_sections(compiled, graph)
 
     def graph_with(self, parameters: Parameters) -> bytes | None:
@@ -29,7 +29,7 @@ class NetworkWeights:
 
         None if anything but these differs from the file's own parameters, or a constant that tensors share.
         """
-        blobs = _bytes_of(parameters)
+        blobs = parameters.arrays
         if [blob.size for blob in blobs] != [blob.size for blob in self._own]:
             return None
         values: dict[str, NDArray[Any]] = {}
@@ -92,7 +92,3 @@ class NetworkWeights:
             for each in changed
             if each.quantization.scales.size == after.size
         }
-
-
-def _bytes_of(parameters: Parameters) -> list[NDArray[np.uint8]]:
-    return [np.frombuffer(each, np.uint8) for each in (parameters.cached, parameters.streamed)]

@@ -105,10 +105,7 @@ def locate_sections(compiled: CompiledModel, graph: bytes) -> NetworkSections:
 class _Search:
     def __init__(self, compiled: CompiledModel, graph: Subgraph) -> None:
         self._graph = graph
-        self._blobs = [
-            np.frombuffer(each, np.uint8)
-            for each in (compiled.parameters.cached, compiled.parameters.streamed)
-        ]
+        self._blobs = compiled.parameters.arrays
         self._taken = [np.zeros(blob.size // ALIGNMENT, np.bool_) for blob in self._blobs]
         self._starts = [_starts(blob) for blob in self._blobs]
 

@@ -289,7 +289,7 @@ def _listed(model: CompiledModel, sidecar: Mapping[str, Any]) -> WeightLocation:
     if not known_blob or not 0 < scale < np.inf or int(sidecar["conv_weight_zero_point"]):
         raise InputError("expected weights in pc_params or eo_params with a scale and zero point 0")
     streamed = blob == "eo_params"
-    data = np.frombuffer(model.parameters.streamed if streamed else model.parameters.cached, np.uint8)
+    data = model.parameters.arrays[streamed]
     offsets = np.asarray(sidecar["conv_weight_offsets"], np.intp)
     layout = ScatteredLayout(shape, offsets, data.size)
     _check_form(shape, offsets, data)
