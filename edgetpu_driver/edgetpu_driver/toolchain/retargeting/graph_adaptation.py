@@ -166,10 +166,7 @@ class _Adaptation:
         finer = new.scale / old.scale
         values = np.rint(np.frombuffer(tensor.data, "<i4").astype(np.float64) * finer)
         if np.abs(values).max(initial=0) > _LARGEST_BIAS:
-            raise ModelUnsupportedError(
-                f"{self._pair.operator_name(index)} cannot be retargeted: its bias overflows in steps of the "
-                "compiled file's scale"
-            )
+            raise self._pair.refusal(index, "its bias overflows in steps of the compiled file's scale")
         quantization = replace(
             tensor.quantization, scales=(tensor.quantization.scales / np.float32(finer)).astype(np.float32)
         )

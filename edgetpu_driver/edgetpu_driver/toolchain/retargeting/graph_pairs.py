@@ -39,6 +39,10 @@ class GraphPair:
             return f"{name}, operator {index},"
         return f"{name} '{self.new.tensors[operator.outputs[0]].name}'"
 
+    def refusal(self, index: int, reason: str) -> ModelUnsupportedError:
+        """The error for an operator that cannot be retargeted."""
+        return ModelUnsupportedError(f"{self.operator_name(index)} cannot be retargeted: {reason}")
+
     def is_requantised(self, tensor: int) -> bool:
         """Whether a tensor of `old` has another scale or zero point in `new`."""
         old, new = (

@@ -286,7 +286,7 @@ def _check_found(
                 continue
             same = pair.old.tensors[each].data == pair.new.tensors[pair.tensors[each]].data
             if not same and index not in placed:
-                raise _refused(pair, index, "it has another constant, which is not found in the parameters")
+                raise pair.refusal(index, "it has another constant, which is not found in the parameters")
         if not _is_requantised(pair, index):
             continue
         changed = True
@@ -294,13 +294,13 @@ def _check_found(
         if operator.name in MOVING and moves_only:
             continue
         if operator.name in CHOOSING and not moves_only:
-            raise _refused(pair, index, "its inputs and its output have different scales or zero points")
+            raise pair.refusal(index, "its inputs and its output have different scales or zero points")
         if operator.name in _OF_ONE_SCALE and pair.is_requantised(operator.outputs[0]):
-            raise _refused(pair, index, "its output has another scale or zero point")
+            raise pair.refusal(index, "its output has another scale or zero point")
         if operator.name not in RULES:
-            raise _refused(pair, index, "where its program keeps its scales is not known")
+            raise pair.refusal(index, "where its program keeps its scales is not known")
         if index not in program.operators:
-            raise _refused(pair, index, "its operations are not found in the program")
+            raise pair.refusal(index, "its operations are not found in the program")
     if changed and program.obstacle:
         raise ModelUnsupportedError(
             f"the program of '{compiled.name}' cannot be read to its end: {program.obstacle}"
@@ -313,7 +313,3 @@ def _moves_only(pair: GraphPair, new: bool, index: int) -> bool:
     operator = graph.operators[index]
     operands = [graph.tensors[each] for each in (*operator.inputs, *operator.outputs) if each != ABSENT]
     return len({quantised(each) for each in operands if quantised(each) is not None}) <= 1
-
-
-def _refused(pair: GraphPair, index: int, reason: str) -> ModelUnsupportedError:
-    return ModelUnsupportedError(f"{pair.operator_name(index)} cannot be retargeted: {reason}")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout
 from edgetpu_driver.darwinn.requantisation import multipliers
-from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, weight_operands
 from edgetpu_driver.toolchain.retargeting.operator_requantisation import has_own_multipliers
@@ -24,27 +24,24 @@ def rewrite_parameters(compiled: CompiledModel, located: NetworkSections, pair: 
     located: of the old graph. pair: of the parts of the graphs that the chip runs. ModelUnsupportedError,
     which names the layer, if the section of a layer that differs was not found or cannot hold the new values.
     """
-    blobs = [
-        np.frombuffer(each, np.uint8).copy()
-        for each in (compiled.parameters.cached, compiled.parameters.streamed)
-    ]
+    blobs = [each.copy() for each in compiled.parameters.arrays]
     wanted, former = (_sections(graph) for graph in (pair.new, pair.old))
     for placed in located.placed:
         operator = placed.section.operator
         new = wanted.get(operator)
         if new is None:
-            raise _refused(pair, operator, "its new weights have no known layout")
+            raise pair.refusal(operator, "its new weights have no known layout")
         if new.kind == "SOFTMAX" and new.data.size != placed.size:
             new = without_last_row(pair.new, new)
         if not _differs(pair, operator, former, new):
             continue
         if placed.ambiguous or placed.own_scales:
             reason = "another layer has the same parameters" if placed.ambiguous else "it has other scales"
-            raise _refused(pair, operator, f"in the compiled file {reason}")
+            raise pair.refusal(operator, f"in the compiled file {reason}")
         placed.of(blobs[placed.streamed])[...] = _encoded(pair, placed, new)
     for layer in located.missing:
         if any(_is_changed(pair, index) for index in weight_operands(pair.old.operators[layer.operator])):
-            raise _refused(pair, layer.operator, layer.reason)
+            raise pair.refusal(layer.operator, layer.reason)
     return Parameters(blobs[False].tobytes(), blobs[True].tobytes())
 
 
@@ -81,8 +78,8 @@ def _encoded(pair: GraphPair, placed: PlacedSection, new: LayerSection) -> NDArr
         data = pair.new.tensors[index].data if index != ABSENT else bytes(4 * layout.channels)
         bias = np.frombuffer(data, np.int32)
     elif new.layout.header.bias:
-        raise _refused(
-            pair, placed.section.operator, "it was compiled without a bias, and has no space for one"
+        raise pair.refusal(
+            placed.section.operator, "it was compiled without a bias, and has no space for one"
         )
     of_channels = None
     if layout.header.multipliers:
@@ -90,13 +87,13 @@ def _encoded(pair: GraphPair, placed: PlacedSection, new: LayerSection) -> NDArr
         of_channels = multipliers(source.spec.scale, scales, result.spec.scale)
     elif has_own_multipliers(weights):
         reason = "it was compiled with one scale for all channels, and has no space for several"
-        raise _refused(pair, placed.section.operator, reason)
+        raise pair.refusal(placed.section.operator, reason)
     section = np.zeros(layout.size, np.uint8)
     try:
         layout.encode_header(section, bias=bias, multipliers=of_channels)
         layout.encode(np.frombuffer(weights.data, weights.dtype).reshape(weights.shape), section)
     except EdgeTpuError as error:
-        raise _refused(pair, placed.section.operator, str(error)) from None
+        raise pair.refusal(placed.section.operator, str(error)) from None
     return section
 
 
@@ -106,7 +103,3 @@ def _is_changed(pair: GraphPair, index: int) -> bool:
     return pair.is_requantised(index) or (
         pair.old.tensors[index].data != pair.new.tensors[pair.tensors[index]].data
     )
-
-
-def _refused(pair: GraphPair, operator: int, reason: str) -> ModelUnsupportedError:
-    return ModelUnsupportedError(f"{pair.operator_name(operator)} cannot be retargeted: {reason}")
