@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgetpu_driver.tflite.model_reader import Subgraph, Tensor
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
 
 WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 _WEIGHT_OPERANDS = slice(1, 3)  # weights, bias
@@ -17,3 +21,14 @@ def weights_and_biases(graph: Subgraph) -> Iterator[Tensor]:
             for index in operator.inputs[_WEIGHT_OPERANDS]:
                 if index >= 0 and graph.tensors[index].data:
                     yield graph.tensors[index]
+
+
+def constant_bias(graph: Subgraph, operator: Operator, channels: int) -> NDArray[np.int32] | None:
+    """The bias of a weighted operator, int32[channels], or None; ModelUnsupportedError for any other one."""
+    index = operator.inputs[2] if len(operator.inputs) > 2 else ABSENT
+    if index == ABSENT:
+        return None
+    bias = graph.tensors[index]
+    if bias.dtype != np.int32 or bias.shape != (channels,) or not bias.data:
+        raise ModelUnsupportedError(f"expected a constant bias int32[{channels}]; got {bias.spec}")
+    return np.frombuffer(bias.data, np.int32)

@@ -23,8 +23,9 @@ from edgetpu_driver.darwinn.requantisation import (
     multipliers,
 )
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
+from edgetpu_driver.tflite.model_reader import Model, Operator, Subgraph, Tensor
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_driver.tflite.weighted_operators import constant_bias
 from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout
 from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
@@ -184,11 +185,12 @@ def _layer(graph: Subgraph) -> _Layer:
             f"expected an input {[1, columns]} and an output {[1, rows]}; got {list(source.shape)} and "
             f"{list(result.shape)}"
         )
+    bias = constant_bias(graph, operator, rows)
     return _Layer(
         operator,
         np.frombuffer(weights.data, np.int8).reshape(weights.shape),
         np.broadcast_to(scales, rows),
-        _bias(graph, operator, rows),
+        np.zeros(rows, np.int32) if bias is None else bias,
         source.spec,
         result.spec,
         ACTIVATIONS[operator.activation],
@@ -211,16 +213,6 @@ def _check_activations(*tensors: Tensor) -> None:
     for tensor in tensors:
         if tensor.dtype != np.int8 or tensor.quantization.scales.size != 1 or not tensor.spec.scale > 0:
             raise ModelUnsupportedError(f"expected quantised int8 around the layer; got {tensor.spec}")
-
-
-def _bias(graph: Subgraph, operator: Operator, rows: int) -> NDArray[np.int32]:
-    index = operator.inputs[2] if len(operator.inputs) > 2 else ABSENT
-    if index == ABSENT:
-        return np.zeros(rows, np.int32)
-    bias = graph.tensors[index]
-    if bias.dtype != np.int32 or bias.shape != (rows,) or not bias.data:
-        raise ModelUnsupportedError(f"expected a constant bias int32[{rows}]; got {bias.spec}")
-    return np.frombuffer(bias.data, np.int32)
 
 
 def _unsigned(outer: TensorSpec, inner: TensorSpec, kind: str) -> TensorSpec:

@@ -21,7 +21,7 @@ from edgetpu_driver.darwinn.parameters.softmax_layout import SoftmaxLayout
 from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
-from edgetpu_driver.tflite.weighted_operators import WEIGHTED
+from edgetpu_driver.tflite.weighted_operators import WEIGHTED, constant_bias
 
 _ELEMENTWISE = ("ADD", "SUB", "MUL")
 _CHANNEL_AXIS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}
@@ -255,7 +255,7 @@ def _weighted(graph: Subgraph, index: int, *, keep_zero_bias: bool = False) -> L
     if not (source.scale > 0 and result.scale > 0):
         raise ModelUnsupportedError("expected a quantised input and output")
     own = weights.quantization.scales
-    bias = _bias(graph, operator, weights.shape[_CHANNEL_AXIS[operator.name]])
+    bias = constant_bias(graph, operator, weights.shape[_CHANNEL_AXIS[operator.name]])
     has_bias = bias is not None and (keep_zero_bias or bool(bias.any()))
     header = HeaderRows(multipliers=bool(np.any(own != own[0])), bias=has_bias, zero_points=own.size > 1)
     layout = _layout(operator, weights, header, graph.tensors[operator.inputs[0]].shape)
@@ -307,16 +307,6 @@ def _weights(graph: Subgraph, operator: Operator) -> Tensor:
 
 def _other_weights(weights: Tensor, expected: str) -> ModelUnsupportedError:
     return ModelUnsupportedError(f"expected {expected}; got {weights.spec}")
-
-
-def _bias(graph: Subgraph, operator: Operator, channels: int) -> NDArray[np.int32] | None:
-    index = operator.inputs[2] if len(operator.inputs) > 2 else ABSENT
-    if index == ABSENT:
-        return None
-    bias = graph.tensors[index]
-    if bias.dtype != np.int32 or bias.shape != (channels,) or not bias.data:
-        raise ModelUnsupportedError(f"expected a constant bias int32[{channels}]; got {bias.spec}")
-    return np.frombuffer(bias.data, np.int32)
 
 
 def _name(graph: Subgraph, operator: Operator) -> str:
