@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.cli.random_inputs import random_values
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperands
 from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Operand, Step
@@ -174,11 +175,9 @@ def scene_inputs(specs: Sequence[TensorSpec], rng: np.random.Generator) -> dict[
 
 
 def _scene(spec: TensorSpec, rng: np.random.Generator) -> NDArray[Any]:
-    if spec.dtype.kind not in "iu":
-        return rng.random(spec.shape).astype(spec.dtype)
+    if spec.dtype.kind not in "iu" or len(spec.shape) != 4 or min(spec.shape[1:3]) <= _PATCHES:
+        return random_values(spec, rng)
     limits = np.iinfo(spec.dtype)
-    if len(spec.shape) != 4 or min(spec.shape[1:3]) <= _PATCHES:
-        return rng.integers(limits.min, limits.max, spec.shape, spec.dtype, endpoint=True)
     batch, height, width, channels = spec.shape
     patches = rng.random((batch, _PATCHES, _PATCHES, channels))
     down, across = (_interpolation(extent) for extent in (height, width))
