@@ -217,6 +217,20 @@ def test_an_answer_that_comes_too_late_lets_the_next_observation_begin(graph: An
     assert inputs[0, 0] == 1.5
 
 
+def test_an_answer_of_a_former_network_is_not_taken_for_that_of_the_next_observation(
+    graph: Any, node: Any
+) -> None:
+    node.set_parameters([Parameter("time_limit", value=0.01)])
+    node.command(np.zeros(2))
+    graph.spin_until(lambda: node.counters.results == 1)
+    node.server.ready = True  # another network is loaded, while the former one still works
+    node.set_parameters([Parameter("time_limit", value=0.0)])
+    node.command(np.array([1.5, 0.0]))
+    (inputs, late), _present = node.server.questions
+    late(np.zeros((len(inputs), 2)), SimpleNamespace(error=None))
+    assert len(node.server.questions) == 2
+
+
 def test_commands_nothing_once_a_plan_that_was_not_improved_has_ended(node: Any) -> None:
     node.set_parameters([Parameter("time_limit", value=1e-9)])
     for _ in range(3):

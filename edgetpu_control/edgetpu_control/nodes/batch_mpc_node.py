@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -171,12 +172,11 @@ class BatchMpcNode(NetworkControlNode):
         assert period is not None
         if self.now >= period.deadline:
             self._end()
-        elif not self.server.run(self._dynamics.inputs(period.question), self._on_changes):
+        elif not self.server.run(self._dynamics.inputs(period.question), partial(self._on_changes, period)):
             self._end()  # the driver is gone; completed iterations count
 
-    def _on_changes(self, changes: Array | None, result: InferenceResult) -> None:
-        period = self._period
-        if period is None:  # its time was up
+    def _on_changes(self, period: _Period, changes: Array | None, result: InferenceResult) -> None:
+        if period is not self._period:  # its time was up
             self.advance()
             return
         if changes is None:
