@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,23 @@ def test_many_targets_of_another_size_in_a_row_begin_a_new_readout(untrained: An
             node._on_target(Header(), np.zeros(2))
     node._on_target(Header(), np.zeros(2))
     assert node._readout is None
+
+
+def test_without_a_trained_readout_there_is_no_confidence(graph: Any, untrained: Any) -> None:
+    node, _hear = untrained
+    predictions = graph.collect(Prediction, "/untrained/reservoir/prediction")
+    node._readout, node._confidence = trained(), 0.9
+    for _ in range(IN_A_ROW - 1):
+        with pytest.raises(InputError):
+            node._on_target(Header(), np.zeros(2))
+    node._on_target(Header(), np.zeros(2))  # begins a new readout
+
+    def published() -> bool:
+        node._publish(_Step(Header(), np.array([0.5])))
+        return bool(predictions)
+
+    graph.spin_until(published)
+    assert math.isnan(predictions[0].confidence)
 
 
 def test_targets_of_another_size_do_not_replace_samples_that_a_readout_was_trained_on(untrained: Any) -> None:

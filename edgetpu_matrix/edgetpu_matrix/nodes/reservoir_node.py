@@ -303,9 +303,9 @@ class ReservoirNode(MatrixNode):
     def _publish(self, step: _Step) -> None:
         readout = self._readout
         values = sigma = np.full(readout.outputs if readout else 0, np.nan)
-        valid = False
+        valid, confidence = False, np.nan
         if readout is not None and readout.weights is not None:
-            sigma = readout.residual_rms
+            sigma, confidence = readout.residual_rms, self._confidence
             valid = step.features is not None and step.number > self.values["washout"]
             if step.features is not None and valid:
                 values = readout.predict(step.features)
@@ -313,7 +313,7 @@ class ReservoirNode(MatrixNode):
             Prediction(
                 header=step.header,
                 valid=valid,
-                confidence=float(self._confidence),
+                confidence=float(confidence),
                 values=values.astype(np.float32),
                 sigma=sigma.astype(np.float32),
                 step=step.number,
