@@ -108,13 +108,13 @@ class BatchMpcNode(NetworkControlNode):
                 actions.low,
                 actions.high,
                 actions.deviation,
-                values["horizon"],
-                values["samples"],
-                values["iterations"],
-                values["method"],
-                values["temperature"],
-                values["elites"],
-                values["smoothing"],
+                horizon=values["horizon"],
+                samples=values["samples"],
+                iterations=values["iterations"],
+                method=values["method"],
+                temperature=values["temperature"],
+                elites=values["elites"],
+                smoothing=values["smoothing"],
             )
             self._mpc = SamplingMpc(settings, _cost(values["cost"], self._states, actions))
         except InputError as error:

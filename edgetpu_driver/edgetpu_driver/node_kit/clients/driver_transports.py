@@ -106,12 +106,17 @@ class DirectTransport:
             if isinstance(loaded, EdgeTpuError):
                 return done(LoadResult(error=loaded))
             reason = loaded.unsupported_reason
-            problem = f"loaded, but it cannot run here: {reason}" if reason else ""
-            tensors = loaded.inputs, loaded.outputs
-            files = tuple(map(str, loaded.paths))
-            said = loaded.files_without_weights
-            parts = tuple(PartTensors(part.inputs, part.outputs) for part in loaded.device_parts)
-            return done(LoadResult(loaded.name, *tensors, None, problem, loaded.sha256, files, said, parts))
+            result = LoadResult(
+                loaded.name,
+                loaded.inputs,
+                loaded.outputs,
+                problem=f"loaded, but it cannot run here: {reason}" if reason else "",
+                sha256=loaded.sha256,
+                files=tuple(map(str, loaded.paths)),
+                files_without_weights=loaded.files_without_weights,
+                parts=tuple(PartTensors(part.inputs, part.outputs) for part in loaded.device_parts),
+            )
+            return done(result)
 
         answered = self._answer_to(finish)
         try:
@@ -323,12 +328,11 @@ def _load_result(answer: LoadModel.Response) -> LoadResult:
             info.name,
             whole.inputs,
             whole.outputs,
-            None,
-            answer.message,
-            info.sha256,
-            tuple(info.paths),
-            bytes(info.files_without_weights),
-            tuple(parts),
+            problem=answer.message,
+            sha256=info.sha256,
+            files=tuple(info.paths),
+            files_without_weights=bytes(info.files_without_weights),
+            parts=tuple(parts),
         )
     except InputError as error:
         return LoadResult(error=error)
@@ -350,11 +354,10 @@ def _inference_result(answer: Invoke.Response, duration: float) -> InferenceResu
         return InferenceResult(error=error, duration=duration)
     return InferenceResult(
         outputs,
-        None,
-        duration,
-        answer.duration,
-        answer.device_duration,
-        answer.weights_version,
-        answer.model_sha256,
-        answer.part,
+        duration=duration,
+        engine_duration=answer.duration,
+        device_duration=answer.device_duration,
+        weights_version=answer.weights_version,
+        model_sha256=answer.model_sha256,
+        part=answer.part,
     )
