@@ -47,11 +47,6 @@ class ControlNode(BaseNode):
         self.create_timer(1 / self.values["rate"], self._publish)
         self.start_diagnostics()
 
-    @property
-    def now(self) -> float:
-        """The node's time, s."""
-        return 1e-9 * float(self.get_clock().now().nanoseconds)
-
     def subscribe_result(
         self, message_type: type[Any], topic: str, measured: Callable[[Any, float], None]
     ) -> None:

@@ -113,11 +113,6 @@ class NetworkControlNode(BaseNode):
         """Whether a command can be started now."""
         return self.server.ready
 
-    @property
-    def now(self) -> float:
-        """The node's time, s."""
-        return 1e-9 * float(self.get_clock().now().nanoseconds)
-
     def start(self) -> None:
         """Subscribe, and make commands from now on."""
         try:

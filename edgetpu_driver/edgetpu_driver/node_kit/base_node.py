@@ -88,6 +88,11 @@ class BaseNode(Node):
         name: str = self.get_fully_qualified_name()
         return name.lstrip("/")
 
+    @property
+    def now(self) -> float:
+        """The node's time, s."""
+        return 1e-9 * float(self.get_clock().now().nanoseconds)
+
     @contextmanager
     def destroyed_on_error(self) -> Iterator[None]:
         """Destroy the node if the block, a part of its construction, raises."""
