@@ -20,7 +20,9 @@ from rclpy.parameter import Parameter
 from std_msgs.msg import Float32MultiArray, Float64MultiArray
 
 from edgetpu_control.learned.network import Interval, Layer, Network
+from edgetpu_control.learned.quantised_network import INPUT
 from edgetpu_control.nodes import policy_node
+from edgetpu_control.nodes.network_on_driver import NetworkOnDriver, _Served
 from edgetpu_driver.errors import InputError
 from edgetpu_msgs.msg import ServoError
 
@@ -279,6 +281,41 @@ def test_uses_an_observation_that_waited_for_the_driver(graph: Any, alone: Any) 
     alone.server.ready = True
     alone.advance()
     assert alone.server.asked == [0.5]
+
+
+class _ChangingClient:
+    """A client of a loaded model that takes no request until it has changed to another driver."""
+
+    ready, busy, problem = True, False, ""
+
+    def __init__(self) -> None:
+        self.free = False
+        self.asked: list[float] = []
+
+    def invoke(self, inputs: dict[str, Any], *_: Any, **__: Any) -> bool:
+        if self.free:
+            self.asked.append(inputs[INPUT][0, 0])
+        return self.free
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_observation_waits_while_the_node_changes_to_another_driver(graph: Any, alone: Any) -> None:
+    client, network = _ChangingClient(), alone.server.network
+    network.encode = lambda inputs: inputs
+    alone.server = NetworkOnDriver(alone, alone.quantised, alone.advance)
+    alone.server._present = _Served(network, client, Path("network.tflite"))  # type: ignore[arg-type]
+    observations = graph.node.create_publisher(Float32MultiArray, "/alone/observation", 10)
+
+    def came() -> bool:
+        observations.publish(Float32MultiArray(data=[0.5]))
+        return alone.counters.received > 0
+
+    graph.spin_until(came)
+    client.free = True
+    alone.advance()
+    assert client.asked == [0.5]
 
 
 def test_uses_no_observation_that_has_become_old_while_it_waited(

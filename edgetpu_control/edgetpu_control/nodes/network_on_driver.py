@@ -88,7 +88,7 @@ class NetworkOnDriver:
     @property
     def ready(self) -> bool:
         """Whether an input can be run now."""
-        return self._present is not None and self._present.client.ready and not self._present.client.busy
+        return self._present is not None and self._present.client.free
 
     def replace(self, network: Network) -> None:
         """Use this network once the driver has loaded it; the newest call counts."""

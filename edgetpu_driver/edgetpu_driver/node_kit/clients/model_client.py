@@ -145,6 +145,11 @@ class ModelClient:
         return self._state is ClientState.BUSY
 
     @property
+    def free(self) -> bool:
+        """Whether a request may be sent now: none is under way, and no other driver is due."""
+        return self._state is ClientState.READY and self._driver == self._choice.name
+
+    @property
     def loaded(self) -> LoadResult:
         """The model as the driver has loaded it; empty until then."""
         return self._loaded
@@ -181,7 +186,7 @@ class ModelClient:
         is called after it has returned True. The arrays must not change until then. Raises InputError when
         they are not what the model takes.
         """
-        if not self._is_free():
+        if not self.free:
             return False
         check_inputs(self._loaded.inputs_of(part), inputs)
         self._begin(lambda error: done(InferenceResult(error=error)))
@@ -214,7 +219,7 @@ class ModelClient:
         A driver that was restarted has the weights of the file: set them in every `on_ready`. Returns
         False as `invoke` does.
         """
-        if not self._is_free():
+        if not self.free:
             return False
         self._begin(done)
         self._send_weights(request, done, part)
@@ -241,10 +246,6 @@ class ModelClient:
         self._leave(self.problem)
         if self._transport is not None:
             self._transport.close()
-
-    def _is_free(self) -> bool:
-        """Whether a request may be sent now: none is under way, and no other driver is due."""
-        return self._state is ClientState.READY and self._driver == self._choice.name
 
     def _tries_again(
         self,
