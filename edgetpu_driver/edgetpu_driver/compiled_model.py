@@ -150,7 +150,9 @@ class CompiledModel:
             execution=execution,
             caching=caching,
             cpu_operators=tuple(
-                each.custom_code or each.name for each in graph.operators if each is not part
+                each.custom_code or each.name
+                for each in graph.operators
+                if each.custom_code != EDGETPU_CUSTOM_OP
             ),
             file=data,
             operator=operator,

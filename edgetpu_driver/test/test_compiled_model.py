@@ -157,6 +157,11 @@ def test_custom_operators_are_named_by_their_code(golden: ModelFolder) -> None:
     assert CompiledModel.load(golden.model(name)).cpu_operators == ("PosenetDecoderOp",)
 
 
+def test_the_other_parts_of_a_file_are_not_named_among_those_for_the_cpu() -> None:
+    operators = {part.cpu_operators for part in CompiledModel.parse_parts(compiled_graph(2))}
+    assert operators == {("QUANTIZE",) * 4}
+
+
 def test_several_inputs_are_in_the_order_of_the_graph(golden: ModelFolder) -> None:
     name = "ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2_edgetpu.tflite"
     model = CompiledModel.load(golden.model(name))

@@ -28,7 +28,7 @@ from edgetpu_driver.engines.whole_model.plan_builder import plan_model, plan_seg
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.engines.whole_model.work_shares import work_of
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.tflite.model_reader import EDGETPU_CUSTOM_OP, Model, Subgraph, parse_model
+from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain.compiled_file_names import plain_stem, source_graph
 from edgetpu_driver.toolchain.retargeting.compiled_sources import retargeting_remark
@@ -104,7 +104,7 @@ def _compiled(plan: ModelPlan) -> dict[str, Any]:
         "compiled": True,
         "compiler": first.compiler,
         "remark": first.remark or None,
-        "cpu_operators": [each for each in first.cpu_operators if each != EDGETPU_CUSTOM_OP],
+        "cpu_operators": list(first.cpu_operators),
         "parameters": "cached" if first.is_cached else "streamed",
         "parameter_bytes": sum(model.parameter_bytes for model in models),
         "caching_token": f"{first.parameter_caching_token:#018x}",

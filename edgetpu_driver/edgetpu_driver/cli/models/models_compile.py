@@ -23,7 +23,7 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import write_file
-from edgetpu_driver.tflite.model_reader import EDGETPU_CUSTOM_OP, parse_model
+from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.dense_compiler import WrittenModel, compile_dense
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM, Compilation, compile_graphs, find_compiler
@@ -227,7 +227,7 @@ def _row(graph: Path, parts: Sequence[CompiledModel], output: Path | None) -> _R
     return {
         "graph": graph,
         "compiled": _destination(graph, output),
-        "cpu_operators": [each for each in parts[0].cpu_operators if each != EDGETPU_CUSTOM_OP],
+        "cpu_operators": list(parts[0].cpu_operators),
         "caching_token": f"{parts[0].parameter_caching_token:#018x}",
         "obstacle": obstacle,
     }
