@@ -17,6 +17,8 @@ _AT_FIRST = 2
 """Boxes that suppression examines first, per wanted box. Uncritical: if too few are left it continues."""
 _MORE = 4
 """Factor by which it increases the number of boxes then. Uncritical, as its time grows faster than that."""
+FAR = 1e7
+"""Boxes with a coordinate beyond, px, are left out. Uncritical: it keeps areas exact enough to compare."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +47,8 @@ class Candidates:
         return Candidates(self.boxes[indices], self.classes[indices], self.scores[indices], angles, weights)
 
     def usable(self) -> Candidates:
-        """The boxes whose class, score and coordinates are finite; float models may give others."""
-        usable = np.isfinite(self.boxes.sum(axis=1)) & (self.classes >= 0) & np.isfinite(self.scores)
+        """The boxes whose class, score and coordinates can be an object's; float models may give others."""
+        usable = (np.abs(self.boxes) < FAR).all(axis=1) & (self.classes >= 0) & np.isfinite(self.scores)
         if self.angles is not None:
             usable &= np.isfinite(self.angles)
         return self if usable.all() else self.take(np.flatnonzero(usable))
@@ -72,24 +74,29 @@ class Candidates:
 
     def _apart(self, iou_threshold: float, per_class: bool) -> Candidates:
         """All boxes that remain after suppression; the input is sorted by score."""
-        best = self
-        if len(best) < 2:
-            return best
-        corners = best.boxes.astype(np.float64)
-        if per_class:
-            # Classes are suppressed separately, as by cv2.dnn.NMSBoxesBatched, which OpenCV 4.6 lacks.
-            extent = corners.max() - corners.min() + 1
-            corners += (best.classes * extent)[:, None]
+        if len(self) < 2:
+            return self
+        if not per_class:
+            return self.take(np.sort(self._kept(iou_threshold)))
+        kept = []
+        for class_id in np.unique(self.classes):
+            places = np.flatnonzero(self.classes == class_id)
+            kept.append(places[self.take(places)._kept(iou_threshold)])
+        return self.take(np.sort(np.concatenate(kept)))
+
+    def _kept(self, iou_threshold: float) -> NDArray[np.intp]:
+        """Numbers of the boxes that remain after suppression if all compete, in any order."""
+        corners = self.boxes.astype(np.float64)
         sizes = np.maximum(corners[:, 2:] - corners[:, :2], 0)
-        if best.angles is None:
+        if self.angles is None:
             rectangles = np.hstack((corners[:, :2], sizes)).tolist()
-            kept = cv2.dnn.NMSBoxes(rectangles, best.scores.tolist(), 0.0, iou_threshold)
+            kept = cv2.dnn.NMSBoxes(rectangles, self.scores.tolist(), 0.0, iou_threshold)
         else:
             centres = (corners[:, :2] + corners[:, 2:]) / 2
-            degrees = np.rad2deg(best.angles)
+            degrees = np.rad2deg(self.angles)
             turned = list(zip(centres.tolist(), sizes.tolist(), degrees.tolist(), strict=True))
-            kept = cv2.dnn.NMSBoxesRotated(turned, best.scores.tolist(), 0.0, iou_threshold)
-        return best.take(np.sort(np.asarray(kept, np.intp).ravel()))
+            kept = cv2.dnn.NMSBoxesRotated(turned, self.scores.tolist(), 0.0, iou_threshold)
+        return np.asarray(kept, np.intp).ravel()
 
 
 def highest_of(

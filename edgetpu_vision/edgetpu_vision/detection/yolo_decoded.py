@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.detection.head import LARGEST_PROBABILITY, Head, Table, checked_scores, logit, reaching
 from edgetpu_vision.detection.instance_masks import Prototypes
-from edgetpu_vision.detection.non_maximum_suppression import NONE, Candidates
+from edgetpu_vision.detection.non_maximum_suppression import FAR, NONE, Candidates
 from edgetpu_vision.detection.yolo_channels import MASKS
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import is_quantised, real_range, sigmoid
@@ -90,7 +90,7 @@ class DecodedHead(Head):
         scores = np.minimum(scores, np.float32(1))
         kept = np.flatnonzero(scores >= min_score)
         rows = self._boxes.real(self._boxes.of(outputs)[anchors[kept]])
-        boxes = corners(in_px(rows[:, :4], self._boxes, self._size))
+        boxes = corners(rows[:, :4] * px_of(rows, self._boxes, self._size))
         angles = None if self._angle is None else rows[:, self._angle]
         weights = None
         if self.prototypes is not None:
@@ -136,7 +136,8 @@ class EndToEndHead(Head):
         """The boxes with at least this score."""
         rows = self._table.real(self._table.of(outputs))
         rows = rows[rows[:, 4] >= min_score]
-        boxes = in_px(rows[:, :4], self._table, self._size)
+        boxes = rows[:, :4]
+        boxes = boxes * px_of(boxes if self._oriented else centres(boxes), self._table, self._size)
         classes = np.rint(rows[:, 5]).astype(np.intp)
         scores = checked_scores(rows[:, 4], self._table.spec.name)
         if self._oriented:
@@ -151,18 +152,24 @@ def corners(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.concatenate((centres - halves, centres + halves), axis=1)
 
 
-def in_px(boxes: NDArray[np.float32], table: Table, size: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Coordinates [n, 4] in px of the input, from px or from parts of the input."""
-    return boxes * px_of(boxes, table, size)
+def centres(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The centres [n, 2] of boxes [n, 4] of x_min, y_min, x_max, y_max."""
+    half = np.float32(0.5)
+    return half * boxes[:, :2] + half * boxes[:, 2:4]
 
 
-def px_of(boxes: NDArray[np.float32], table: Table, size: NDArray[np.float32]) -> NDArray[np.float32]:
+def px_of(positions: NDArray[np.float32], table: Table, size: NDArray[np.float32]) -> NDArray[np.float32]:
     """What coordinates [n, 4] are to be multiplied by to be px of the input: 1, or its size.
 
-    The range of a quantised output decides, of another one the present coordinates that are finite.
+    positions: of the boxes' centres, [n, 2 or more], x and y first: these are in the image, unlike edges of
+    large boxes. The range of a quantised output decides, of another one the usual position.
     """
     limits = real_range(table.spec)
     if limits is not None:
         return np.ones_like(size) if limits[1] > _LARGEST_QUANTISED else size
-    largest = boxes.max(initial=0, where=np.isfinite(boxes))
-    return np.ones_like(size) if largest > _LARGEST_NORMALISED else size
+    distances = np.abs(positions[:, :2]).max(axis=1)
+    distances = distances[distances < FAR]  # false for NaN
+    if not distances.size:
+        return size
+    usual = np.partition(distances, distances.size // 2)[distances.size // 2]
+    return np.ones_like(size) if usual > _LARGEST_NORMALISED else size

@@ -12,7 +12,7 @@ from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.detection.head import Table, reaching
 from edgetpu_vision.detection.non_maximum_suppression import Candidates
 from edgetpu_vision.detection.yolo_channels import KEYPOINT_CHANNELS, KEYPOINTS, check_steps
-from edgetpu_vision.detection.yolo_decoded import corners, px_of
+from edgetpu_vision.detection.yolo_decoded import centres, corners, px_of
 from edgetpu_vision.detection.yolo_grids import possible_grids
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.preprocessing.image_fit import Fit
@@ -75,8 +75,9 @@ class YoloPoseOutputs:
         found, _ = reaching(values[:, _BOX : _BOX + _SCORE], self._table.least(min_confidence))
         rows = self._table.real(values[found])
         rows = rows[(np.abs(rows) < _FAR).all(axis=1)]
-        scale = px_of(rows[:, :_BOX], self._table, self._size)
-        boxes, scores = rows[:, :_BOX] * scale, np.clip(rows[:, _BOX], 0, 1)
+        boxes = rows[:, :_BOX]
+        scale = px_of(centres(boxes) if self._end_to_end else boxes, self._table, self._size)
+        boxes, scores = boxes * scale, np.clip(rows[:, _BOX], 0, 1)
         keypoints = rows[:, -KEYPOINT_CHANNELS:].reshape(-1, KEYPOINTS, 3)
         kept = self._kept(boxes, scores)
         positions = (keypoints[kept, :, :2] * scale[:2])[:, :, ::-1]
