@@ -125,7 +125,7 @@ def _ssd_head(
             encodings, scores = roles.ordered(pair[0], pair[1], encoded=True)
             if not named and anchors is None and not _may_be_encoded(encodings.spec):
                 continue  # a YOLO with an input of 160x128 px, for example, has as many cells
-            options = _default_options(chosen, scores.channels - 1)
+            options = _default_options(chosen)
         else:
             encodings, scores = roles.ordered(pair[0], pair[1], encoded=True)
         return SsdHead(encodings, scores, options, *size)
@@ -139,10 +139,12 @@ def _may_be_encoded(spec: TensorSpec) -> bool:
 
 
 def _box_and_score_lists(outputs: Sequence[TensorSpec]) -> Iterator[tuple[Table, Table]]:
-    """Two outputs [1, n, 4] and [1, n, classes] for the same n, in any order."""
+    """Two outputs [1, n, 4] and [1, n, classes] for the same n, in any order, with any axes of extent 1."""
     lists = []
     for spec in outputs:
         extents = [extent for extent in spec.shape[1:] if extent > 1]
+        if len(extents) == 1 and spec.shape[-1] == 1:
+            extents.append(1)
         if len(spec.shape) in (3, 4) and spec.shape[0] == 1 and len(extents) == 2:
             lists.append(Table(spec, extents[0], extents[1]))
     for number, first in enumerate(lists):
@@ -152,11 +154,11 @@ def _box_and_score_lists(outputs: Sequence[TensorSpec]) -> Iterator[tuple[Table,
             yield first, others[0]
 
 
-def _default_options(anchors: NDArray[np.float32], classes: int) -> PostProcess:
+def _default_options(anchors: NDArray[np.float32]) -> PostProcess:
     return PostProcess(
         anchors=anchors,
         scales=_SCALES,
-        classes=classes,
+        classes=0,
         max_detections=0,
         score_threshold=0.0,
         iou_threshold=_IOU_THRESHOLD,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.detection.head import Head, Table, logit
 from edgetpu_vision.detection.non_maximum_suppression import NONE, Candidates, highest_of
@@ -26,13 +27,18 @@ class SsdHead(Head):
     def __init__(
         self, encodings: Table, scores: Table, options: PostProcess, input_height: int, input_width: int
     ) -> None:
-        """options: anchors and options; with `classes` 0 the first of the scores is the background's."""
+        """options: anchors and options; with `classes` 0 the first of several scores is the background's.
+
+        Raises ModelUnsupportedError for more classes than scores.
+        """
         self._encodings = encodings
         self._scores = scores
         self._anchors = options.anchors
         self._scales = np.array(options.scales, np.float32)
         self._size = np.array((input_width, input_height, input_width, input_height), np.float32)
-        self.classes = options.classes or scores.channels - 1
+        self.classes = options.classes or max(scores.channels - 1, 1)
+        if self.classes > scores.channels:
+            raise ModelUnsupportedError(f"expected scores of {self.classes} classes; got {scores.spec}")
         self.per_class = options.per_class
         self.iou_threshold = options.iou_threshold
         self.most = options.max_detections or None
