@@ -42,3 +42,25 @@ def test_values_may_be_nested() -> None:
 def test_anything_else_is_refused(text: str | bytes, reason: str) -> None:
     with pytest.raises(InputError, match=f"^expected YAML of plain values: .*{reason}"):
         parse_yaml(text)
+
+
+def test_values_are_left_as_they_are_written() -> None:
+    text = "{a: [no, 012, ~, 2026-01-31, 1.0], yes: 'x', 0: null}"
+    assert parse_yaml(text, as_text=True) == {
+        "a": ["no", "012", "~", "2026-01-31", "1.0"],
+        "yes": "x",
+        "0": "null",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{a: 1, a: 2}", "the key 'a' is there twice"),
+        ("&a [*a]", "expected YAML without aliases"),
+        ("0x" + "f" * 17, "expected integers of at most 64 bits"),
+    ],
+)
+def test_repeated_keys_are_refused_where_values_are_text(text: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        parse_yaml(text, as_text=True)

@@ -42,8 +42,22 @@ def parsed(text: str) -> tuple[str, ...]:
         ("imgsz:\n- 320\nnames:\n- person\n\n- hot dog\n", ("person", "hot dog")),
         ("names: ['person', \"car\"]\nnc: 2\n", ("person", "car")),
         ("names: {0: person, 1: car}\n", ("person", "car")),
+        ("names:\n  0: no\n  1: yes\n  2: on\n  3: off\n  4: null\n", ("no", "yes", "on", "off", "null")),
+        (
+            "names: [No, ~, 007, 1e3, 2026-01-31, 1_0, 12:30, '', true]\n",
+            ("No", "~", "007", "1e3", "2026-01-31", "1_0", "12:30", "", "true"),
+        ),
+        ("names:\r\n  0: person\r\n  1:\r\n  2: car\r\n", ("person", "", "car")),
+        ("\ufeffnames: {1: off}\n", ("", "off")),
+        ("0 cat\n1\n2 dog\n", ("cat", "", "dog")),
+        ("0: cat\n1:\n2: dog\n", ("cat", "", "dog")),
+        ("0\n1\n2\n", ("0", "1", "2")),
+        ("1\n2\n3 or more\n", ("1", "2", "3 or more")),
+        ("0 3\n1 5\n", ("3", "5")),
+        ("\ufeff0 cat\r\n\r\n1 dog\r\n", ("cat", "dog")),
         ("3 door car\nfour wheels", ("3 door car", "four wheels")),
         ("7 up\n7 down", ("7 up", "7 down")),
+        ("100 m\n200 m\n100 ft", ("100 m", "200 m", "100 ft")),
         ('["cat", "dog"]', ("cat", "dog")),
         ('{"0": "cat", "2": "dog"}', ("cat", "", "dog")),
         ('{"cat": 0, "dog": 1}', ("cat", "dog")),
@@ -73,6 +87,25 @@ def test_usual_formats_are_read(text: str, names: tuple[str, ...]) -> None:
         (b"names: [!!timestamp x]\n", "expected YAML in labels.txt"),
         (b"names: [0x" + b"f" * 9999 + b"]\n", "expected integers of at most 64 bits"),
         (b"item { name: 'cat' }", "expected an id and a name"),
+        (
+            b"0 cat\n1 dog\n1 cow\n2 fox",
+            "expected one label for each class in labels.txt; got two for class 1",
+        ),
+        (b'{"0": "cat", "0": "dog"}', "expected one label for each class in labels.txt; got two for class 0"),
+        (
+            b'{"0": "cat", "00": "dog"}',
+            "expected one label for each class in labels.txt; got two for class 0",
+        ),
+        (b'{"cat": 3, "dog": 3}', "expected one label for each class in labels.txt; got two for class 3"),
+        (b"names: {0: cat, 0: dog}\n", "expected YAML in labels.txt, .*: the key '0' is there twice"),
+        (
+            b"names: {0: cat, 00: dog}\n",
+            "expected one label for each class in labels.txt; got two for class 0",
+        ),
+        (b"item { id: 1 name: 'a' } item { id: 1 name: 'b' }", "one label for each class .* two for class 1"),
+        (b"names: {yes: cat}\n", "expected labels by class number under names in labels.txt"),
+        (b"names: [[cat]]\n", "expected labels by class number under names in labels.txt"),
+        (b'{"cat": true}', "expected labels by class number in labels.txt; got true as one"),
         (b"x" * 2000, "at most 1000 characters"),
         (b"9999999 cat", "expected classes from 0 to 65535; got 9999999"),
     ],
@@ -126,6 +159,17 @@ def test_coco_is_no_name_of_other_classes() -> None:
 def test_labels_of_another_type_are_refused() -> None:
     with pytest.raises(LabelsError, match="expected labels, or a file of them; got int"):
         LabelTable(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text", ["cat\n\ndog", "\ncat\ndog\n", "???\n\ncat\n\n\ndog", "\nbackground\ncat\ndog"]
+)
+def test_blank_lines_are_no_labels_if_there_are_too_many(text: str) -> None:
+    assert parse_labels(text.encode(), "labels.txt").for_classes(2).names == ("cat", "dog")
+
+
+def test_blank_lines_are_classes_without_a_name_where_the_model_counts_them() -> None:
+    assert parse_labels(b"cat\n\ndog", "labels.txt").for_classes(3).names == ("cat", "", "dog")
 
 
 @pytest.mark.parametrize("first", ["background", "???", "__background__"])

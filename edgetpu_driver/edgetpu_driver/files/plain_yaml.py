@@ -50,13 +50,44 @@ class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
 _PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_yaml_int)
 
 
-def parse_yaml(text: str | bytes) -> Any:
+class _TextLoader(_PlainLoader):
+    """_PlainLoader that leaves every value as the text that stands there, and refuses repeated keys."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in keys:
+                    raise yaml.YAMLError(f"the key '{key.value}' is there twice")
+                keys.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _as_text(kind: str) -> None:
+    """Let _TextLoader read a kind of value, check it as _PlainLoader does, and return its text."""
+    tag = f"tag:yaml.org,2002:{kind}"
+    construct = _PlainLoader.yaml_constructors[tag]
+
+    def construct_text(loader: _TextLoader, node: Any) -> str:
+        construct(loader, node)
+        return str(node.value)
+
+    _TextLoader.add_constructor(tag, construct_text)
+
+
+for _kind in ("bool", "float", "int", "null", "timestamp"):
+    _as_text(_kind)
+
+
+def parse_yaml(text: str | bytes, as_text: bool = False) -> Any:
     """Read the value of one document; InputError for anything but YAML of plain values.
 
-    PyYAML reads 100 000 characters a second, so the caller limits the length.
+    as_text: leave keys and values as they are written, since YAML 1.1 reads "no" as false and 012 as 10; keys
+    that are there twice are refused then. PyYAML reads 100 000 characters a second, so the caller limits the
+    length.
     """
     try:
-        return yaml.load(text, _PlainLoader)
+        return yaml.load(text, _TextLoader if as_text else _PlainLoader)
     except Exception as error:  # PyYAML raises many kinds for what a tag does not fit
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(f"expected YAML of plain values: {reason}") from None

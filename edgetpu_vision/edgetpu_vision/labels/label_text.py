@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from edgetpu_driver.errors import InputError
@@ -17,6 +18,7 @@ from edgetpu_vision.errors import LabelsError
 from edgetpu_vision.labels.labels import Labels
 
 _NUMBERED = re.compile(r"(\d{1,7})(?:\s*[:,;=)]\s*|\.\s+|\s+-\s+|\s+)(\S.*)")
+_NUMBER = re.compile(r"(\d{1,7})\s*[:,;=).]?")
 _ITEM = re.compile(r"item\s*\{([^{}]*)\}")
 _ITEM_ID = re.compile(r"\bid\s*:\s*(\d{1,7})\b")
 _ITEM_NAMES = tuple(
@@ -46,11 +48,39 @@ def parse_labels(data: bytes, source: str) -> Labels:
         lines.pop()
     if any(len(line) > _LONGEST_LABEL for line in lines):
         raise LabelsError(f"expected labels of at most {_LONGEST_LABEL} characters in {source}")
-    numbered = [_NUMBERED.fullmatch(line) for line in lines if line]
-    found = [(int(match[1]), _unquoted(match[2])) for match in numbered if match]
-    if found and len(found) == len(numbered) and len({number for number, _ in found}) == len(found):
-        return Labels(dict(found), source, numbered=True)
+    numbered = _numbered_lines([line for line in lines if line])
+    if numbered:
+        return Labels(_by_number(numbered, source), source, numbered=True)
     return Labels(dict(enumerate(map(_unquoted, lines))), source)
+
+
+def _numbered_lines(lines: list[str]) -> list[tuple[int, str]]:
+    """Class number and label of each line, "" for a number alone; empty unless lines are numbered.
+
+    Lines that are mostly numbers alone are labels themselves, as are lines that merely begin with numbers:
+    these repeat (7 up, 7 down), while of class numbers, which begin with 0 or 1, hardly any does.
+    """
+    named = [match for line in lines if (match := _NUMBERED.fullmatch(line))]
+    alone = [match for line in lines if (match := _NUMBER.fullmatch(line))]
+    found = [*((int(each[1]), _unquoted(each[2])) for each in named), *((int(each[1]), "") for each in alone)]
+    numbers = {number for number, _ in found}
+    if len(alone) >= len(named) or len(found) != len(lines):
+        return []
+    mostly_different = min(numbers) <= 1 and len(found) < 2 * len(numbers)
+    return found if mostly_different or len(found) == len(numbers) else []
+
+
+def _by_number(numbered: Iterable[tuple[int, str]], source: str) -> dict[int, str]:
+    """Labels by class number; LabelsError for a number with two."""
+    names: dict[int, str] = {}
+    for number, name in numbered:
+        if number in names:
+            raise LabelsError(
+                f"expected one label for each class in {source}; got two for class {number}: "
+                f"'{names[number]}' and '{name}'"
+            )
+        names[number] = name
+    return names
 
 
 def _unquoted(label: str) -> str:
@@ -76,22 +106,27 @@ def _text(data: bytes, source: str) -> str:
 
 def _json_labels(text: str, source: str) -> Labels:
     try:
-        value: Any = json.loads(text)
+        value: Any = json.loads(text, object_pairs_hook=_Pairs)
     except (ValueError, RecursionError) as error:
         raise LabelsError(f"expected JSON in {source}, which begins like JSON: {error}") from None
-    parts = value if isinstance(value, list) else [*value.values()]
-    if not all(isinstance(each, str | int) for each in parts):
-        other = next(each for each in parts if not isinstance(each, str | int))
-        raise LabelsError(f"expected labels by class number in {source}; got {json.dumps(other)[:40]} as one")
-    if isinstance(value, list):
+    parts = [part for _, part in value] if isinstance(value, _Pairs) else value
+    for part in parts:
+        if not isinstance(part, str | int) or isinstance(part, bool):
+            shown = json.dumps(dict(part) if isinstance(part, _Pairs) else part)[:40]
+            raise LabelsError(f"expected labels by class number in {source}; got {shown} as one")
+    if not isinstance(value, _Pairs):
         return Labels({number: str(name) for number, name in enumerate(value)}, source)
+    if all(isinstance(part, int) for part in parts):  # {"cat": 16}
+        return Labels(_by_number(((number, name) for name, number in value), source), source, numbered=True)
     try:
-        if all(isinstance(name, int) for name in value.values()):  # {"cat": 16}
-            value = {number: name for name, number in value.items()}
-        names = {int(number): str(name) for number, name in value.items()}
+        numbered = [(int(number), str(name)) for number, name in value]
     except ValueError:
         raise LabelsError(f"expected labels by class number in {source}; got other keys") from None
-    return Labels(names, source, numbered=True)
+    return Labels(_by_number(numbered, source), source, numbered=True)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The keys and values of a JSON object, whose keys may be there twice."""
 
 
 def _yaml_labels(text: str, source: str) -> Labels:
@@ -99,26 +134,31 @@ def _yaml_labels(text: str, source: str) -> Labels:
     if len(text) > _LONGEST_YAML:
         raise LabelsError(f"expected YAML of at most {_LONGEST_YAML} characters in {source}; got {len(text)}")
     try:
-        value: Any = parse_yaml(text)
+        value: Any = parse_yaml(text, as_text=True)
     except InputError as error:
         raise LabelsError(f"expected YAML in {source}, which has the key names: {error}") from None
     names = value.get("names") if isinstance(value, dict) else None
     if isinstance(names, list):
         names = dict(enumerate(names))
-    if not isinstance(names, dict) or not all(isinstance(number, int) for number in names):
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
         raise LabelsError(f"expected labels by class number under names in {source}")
-    return Labels({number: str(name) for number, name in names.items()}, source, numbered=True)
+    try:
+        numbered = [(int(number), name) for number, name in names.items()]
+    except (TypeError, ValueError):
+        raise LabelsError(f"expected labels by class number under names in {source}") from None
+    return Labels(_by_number(numbered, source), source, numbered=True)
 
 
 def _label_map(items: list[str], source: str) -> Labels:
     """Class numbers as models count them, from 0; label maps count from 1, for 0 is the background."""
-    names: dict[int, str] = {}
+    numbered = []
     for item in items:
         number = _ITEM_ID.search(item)
         name = next((found for pattern in _ITEM_NAMES if (found := pattern.search(item))), None)
         if number is None or name is None:
             raise LabelsError(f"expected an id and a name in each item of {source}")
-        names[int(number[1])] = name[1] if name[1] is not None else name[2]
+        numbered.append((int(number[1]), name[1] if name[1] is not None else name[2]))
+    names = _by_number(numbered, source)
     if 0 not in names:
         names = {number - 1: name for number, name in names.items()}
     return Labels(names, source, numbered=True)

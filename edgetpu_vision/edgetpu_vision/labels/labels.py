@@ -58,15 +58,21 @@ class Labels:
             return Labels({n: name for n, name in enumerate(self.names[1:]) if name}, self.source, True)
         return self.without_background()
 
+    def _without_blank_lines(self) -> Labels:
+        names = [name for name in self.names if name]
+        return self if self.numbered or not names else Labels(dict(enumerate(names)), self.source)
+
     def for_classes(self, count: int) -> Labels:
         """The labels for a model with `count` classes.
 
-        A first label for the background is dropped if there is one label too many, and so is a missing first
-        one: such labels are numbered from 1. With numbers of their own they may have gaps (names are ""), and
-        if they do may end early: few labels much earlier, many by no more than the gaps. Raises LabelsError
-        for another number of labels: they are those of another model.
+        Blank lines count as labels only if the model has as many classes. A first label for the background is
+        dropped if there is one label too many, as is a missing first one: such labels are numbered from 1.
+        With numbers of their own they may have gaps (names are ""), and if they do may end early: few labels
+        much earlier, many by no more than the gaps. Raises LabelsError for another number of labels: they are
+        those of another model.
         """
-        fitting = self._without_first() if len(self.names) == count + 1 else self
+        labels = self if len(self.names) <= count else self._without_blank_lines()
+        fitting = labels._without_first() if len(labels.names) == count + 1 else labels
         found = len(fitting.names)
         if found > count or (found < count and not fitting._may_end_before(count)):
             raise LabelsError(
