@@ -162,19 +162,56 @@ def test_inputs_can_be_written_into_a_buffer_of_the_caller() -> None:
     assert buffer.tolist() == [129, 130, 131, 0, 0, 0, 0, 0]
 
 
-def test_checking_the_layout_of_a_large_output_takes_little_memory() -> None:
-    rows, columns = 4096, 8192
+def large_layer(rows: int, columns: int, channels: int = 1, pitch: int = 0, first: int = 0) -> Layer:
+    """A map in one tile; pitch: distance of pixels, if there is padding; first: where the first one is."""
+    pitch = pitch or channels
     layout = OutputLayout(
         y_to_tile=(0,) * rows,
         x_to_tile=(0,) * columns,
-        tile_offset=(0,),
-        x_to_local_offset=tuple(range(columns)),
+        tile_offset=(first,),
+        x_to_local_offset=tuple(range(0, columns * pitch, pitch)),
         y_to_local_row=tuple(range(rows)),
-        x_to_local_row_size=(columns,) * columns,
+        x_to_local_row_size=(columns * pitch,) * columns,
     )
-    layer = Layer("large", rows * columns, (rows, columns, 1), DataType.FIXED_POINT8, 0, 1.0, layout)
+    size = rows * columns * pitch + first
+    return Layer("large", size, (rows, columns, channels), DataType.FIXED_POINT8, 0, 1.0, layout)
+
+
+def test_checking_the_layout_of_a_large_output_takes_little_memory() -> None:
+    layer = large_layer(4096, 8192)
     tracemalloc.start()
     check_layout(layer)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4 << 20
+
+
+LARGE = [
+    pytest.param(large_layer(2048, 4096), id="contiguous"),
+    pytest.param(large_layer(1024, 4096, pitch=2), id="padded pixels"),
+    pytest.param(large_layer(2048, 4096, first=1), id="not aligned"),
+    pytest.param(large_layer(8, 4096, channels=256, first=1), id="channels not aligned"),
+    pytest.param(large_layer(1, 2, channels=1 << 22, first=1), id="most channels not aligned"),
+]
+"""8 MiB of output, but for half of it with padding."""
+
+
+@pytest.mark.parametrize("layer", LARGE)
+def test_a_large_output_takes_little_more_memory_than_its_values(layer: Layer) -> None:
+    wire = np.random.default_rng(7).integers(0, 256, layer.size_bytes, np.uint8)
+    tracemalloc.start()
+    tiles = TileGather(layer)
+    prepared, peak = tracemalloc.get_traced_memory()
+    assert prepared < 3 << 20
+    assert peak < 20 << 20
+    values = tiles.gather(wire)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < prepared + 20 * 2**20
+    first = layer.layout.tile_offset[0] if layer.layout is not None else 0
+    rows, columns, channels = layer.shape
+    expected = wire[first:].reshape(rows, columns, -1)[:, :, :channels]
+    np.testing.assert_array_equal(values, expected, strict=True)
+    sent = tiles.scatter(values)[first:].reshape(rows, columns, -1)
+    np.testing.assert_array_equal(sent[:, :, :channels], expected, strict=True)
+    assert not sent[:, :, channels:].any()

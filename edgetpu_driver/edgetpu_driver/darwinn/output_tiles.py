@@ -8,6 +8,7 @@ contiguous rows of bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,10 @@ from edgetpu_driver.darwinn.wire_format import flip_sign
 from edgetpu_driver.errors import ModelFormatError
 
 _BLOCK_PIXELS = 65536
-"""Pixels checked at a time: their positions take 512 kB."""
+"""Pixels whose positions are computed at a time: 512 kB."""
+_MOST_KEPT = 1 << 18
+"""Largest number of rows whose list is kept, 2 MB; it is computed anew for each inference if there are more.
+Uncritical: published models have up to 2304."""
 
 
 class TileGather:
@@ -28,24 +32,28 @@ class TileGather:
     """
 
     def __init__(self, layer: Layer) -> None:
+        check_layout(layer)
         self.layer = layer
-        starts = pixel_starts(layer)
-        rows, pitch, kept = _rows(starts, layer)
+        self._split = split = _Split.of(layer)
         size = layer.data_type.size
-        self._rows: NDArray[np.intp] = rows
-        self._pitch = pitch * size
-        self._kept = kept * size
-        self._used = (int(rows.max()) + 1) * self._pitch
+        self._pitch = split.pitch * size
+        self._kept = split.kept * size
+        self._used = (max(int(rows.max()) for rows in split.rows(layer)) + 1) * self._pitch
+        count = layer.element_count // split.kept
+        self._rows = [np.concatenate([*split.rows(layer)])] if count <= _MOST_KEPT else None
 
     def gather(self, wire: NDArray[np.uint8]) -> NDArray[Any]:
         """Values of one inference, (y, x, z) in layer.data_type.dtype, newly allocated.
 
         wire: contiguous uint8[layer.size_bytes] as received.
         """
-        rows = wire[: self._used].reshape(-1, self._pitch).take(self._rows, axis=0)
-        if self._kept != self._pitch:
-            rows = np.ascontiguousarray(rows[:, : self._kept])
-        values = rows.reshape(-1).view(self.layer.data_type.dtype)
+        source = wire[: self._used].reshape(-1, self._pitch)
+        parts = [
+            np.ascontiguousarray(source.take(rows, axis=0)[:, : self._kept])
+            for rows in self._rows or self._split.rows(self.layer)
+        ]
+        values = (parts[0] if len(parts) == 1 else np.concatenate(parts)).reshape(-1)
+        values = values.view(self.layer.data_type.dtype)
         flip_sign(values, self.layer.data_type)
         return values.reshape(self.layer.shape)
 
@@ -57,17 +65,12 @@ class TileGather:
         host = np.array(values, self.layer.data_type.dtype, order="C").reshape(-1)
         flip_sign(host, self.layer.data_type)
         wire = np.zeros(self.layer.size_bytes, np.uint8)
-        rows = wire[: self._used].reshape(-1, self._pitch)
-        rows[self._rows, : self._kept] = host.view(np.uint8).reshape(-1, self._kept)
+        target = wire[: self._used].reshape(-1, self._pitch)
+        source, start = host.view(np.uint8).reshape(-1, self._kept), 0
+        for rows in self._rows or self._split.rows(self.layer):
+            target[rows, : self._kept] = source[start : start + rows.size]
+            start += rows.size
         return wire
-
-
-def pixel_starts(layer: Layer) -> NDArray[np.int64]:
-    """Position on the wire of the first element of each pixel: int64[y, x], in elements.
-
-    Raises ModelFormatError as `check_layout`.
-    """
-    return np.concatenate(list(_checked_blocks(layer)))
 
 
 def check_layout(layer: Layer) -> None:
@@ -76,31 +79,23 @@ def check_layout(layer: Layer) -> None:
     An output of one pixel is always contiguous. Uses little memory, since a small file can describe a large
     output.
     """
-    for _ in _checked_blocks(layer):
-        pass
-
-
-def _checked_blocks(layer: Layer) -> Iterator[NDArray[np.int64]]:
-    """Positions of the pixels on the wire, int64[rows, x], a block of rows at a time."""
-    _, x_dim, z_dim = layer.shape
     capacity = layer.size_bytes // layer.data_type.size
-    rows = max(1, _BLOCK_PIXELS // x_dim)
-    for starts in _blocks(layer, rows):
-        first, end = int(starts.min()), int(starts.max()) + z_dim
+    for starts in _blocks(layer):
+        first, end = int(starts.min()), int(starts.max()) + layer.shape[2]
         if first < 0 or end > capacity:
             raise ModelFormatError(
                 f"the layout of output layer '{layer.name}' reaches elements {first} to {end} of {capacity}"
             )
-        yield starts
 
 
-def _blocks(layer: Layer, rows: int) -> Iterator[NDArray[np.int64]]:
+def _blocks(layer: Layer) -> Iterator[NDArray[np.int64]]:
+    """Positions on the wire of the first elements of pixels, int64[rows, x], a block of rows at a time."""
     y_dim, x_dim, _ = layer.shape
     if y_dim == x_dim == 1:
         return iter([np.zeros((1, 1), np.int64)])
     if layer.layout is None:
         raise ModelFormatError(f"output layer '{layer.name}' of shape {layer.shape} has no layout")
-    return _layout_starts(layer, layer.layout, rows)
+    return _layout_starts(layer, layer.layout, max(1, _BLOCK_PIXELS // x_dim))
 
 
 def _layout_starts(layer: Layer, layout: OutputLayout, rows: int) -> Iterator[NDArray[np.int64]]:
@@ -135,21 +130,45 @@ def _layout_starts(layer: Layer, layout: OutputLayout, rows: int) -> Iterator[ND
         yield tile_offset[tiles] + y_row[block, np.newaxis] * row_size + x_local
 
 
-def _rows(starts: NDArray[np.int64], layer: Layer) -> tuple[NDArray[np.intp], int, int]:
-    """Split the wire into rows of `pitch` elements; the output is the first `kept` of each row listed.
+@dataclass(frozen=True)
+class _Split:
+    """The wire split into rows of equal length; the output is the first part of each row of a list."""
 
-    Returns the list of rows, pitch and kept. Chooses the widest rows, since a gather costs by the row.
-    """
-    _, x_dim, z_dim = layer.shape
-    pixels = starts.reshape(-1)
-    for width in range(x_dim, 0, -1):  # whole runs of contiguous pixels
-        if x_dim % width:
-            continue
-        runs, length = pixels.reshape(-1, width), width * z_dim
-        together = np.array_equal(runs, runs[:, :1] + np.arange(width) * z_dim)
-        if together and not (runs[:, 0] % length).any():
-            return (runs[:, 0] // length).astype(np.intp), length, length
-    pitch = int(np.gcd.reduce(pixels))
-    if pitch >= z_dim and int(pixels.max()) + pitch <= layer.size_bytes // layer.data_type.size:
-        return (pixels // pitch).astype(np.intp), pitch, z_dim  # padded pixels
-    return (pixels[:, np.newaxis] + np.arange(z_dim)).reshape(-1).astype(np.intp), 1, 1
+    pitch: int
+    """Elements of a row."""
+    kept: int
+    """Elements of a row that belong to the output."""
+    columns: int
+    """Pixels of a row; 0 for a single element."""
+
+    @classmethod
+    def of(cls, layer: Layer) -> _Split:
+        """The split of a checked layout into the widest rows, since a gather costs by the row."""
+        _, x_dim, z_dim = layer.shape
+        adjacent = np.ones(x_dim - 1, np.bool_)  # whether a column follows the one before in every row
+        for starts in _blocks(layer):
+            adjacent &= (np.diff(starts, axis=1) == z_dim).all(axis=0)
+        breaks = np.flatnonzero(~adjacent) + 1
+        for width in range(x_dim, 0, -1):  # whole runs of contiguous pixels
+            if x_dim % width or (breaks % width).any():
+                continue
+            length = width * z_dim
+            if not any((starts[:, ::width] % length).any() for starts in _blocks(layer)):
+                return cls(length, length, width)
+        pitch = int(np.gcd.reduce([np.gcd.reduce(starts, axis=None) for starts in _blocks(layer)]))
+        last = max(int(starts.max()) for starts in _blocks(layer))
+        if pitch >= z_dim and last + pitch <= layer.size_bytes // layer.data_type.size:
+            return cls(pitch, z_dim, 1)  # padded pixels
+        return cls(1, 1, 0)
+
+    def rows(self, layer: Layer) -> Iterator[NDArray[np.intp]]:
+        """The list of the rows, in the order of the output, a part at a time."""
+        channels = layer.shape[2]
+        for starts in _blocks(layer):
+            if self.columns:
+                yield (starts[:, :: self.columns] // self.pitch).reshape(-1)
+                continue
+            pixels = starts.reshape(-1)
+            for first in range(0, pixels.size * channels, _BLOCK_PIXELS):
+                elements = np.arange(first, min(first + _BLOCK_PIXELS, pixels.size * channels))
+                yield pixels[elements // channels] + elements % channels
