@@ -12,6 +12,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 pytest.importorskip("vision_msgs", reason="needs vision_msgs")
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
+from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.parameter import Parameter
 
 from edgetpu_driver.images.conversion_cache import Region
@@ -43,6 +44,8 @@ def nodes(graph: Any, start_node: Callable[..., Any], tmp_path_factory: pytest.T
     (folder / "cutlery.tflite").write_bytes(yolo_graph(OBJECTS, 3))
     (folder / "cutlery.txt").write_text(LABELS)
     (folder / "too_short.txt").write_text("cup\n")
+    (folder / "glasses.tflite").write_bytes(yolo_graph([(1, 0.9, (0.5, 0.5, 0.4, 0.4))], 2))
+    (folder / "glasses.txt").write_text("tumbler\ngoblet\n")
     return Nodes(graph, start_node, models={**MODELS, "object_detector": "cutlery"}, folder=folder)
 
 
@@ -88,6 +91,23 @@ def test_labels_and_the_classes_to_keep_change(nodes: Nodes) -> None:
     assert detected(nodes) == [("2", 0.6)]
     assert change(nodes, "object_detector", "classes", "").successful
     assert change(nodes, "object_detector", "labels", "").successful
+
+
+@pytest.mark.parametrize("order", [("model", "labels", "classes"), ("classes", "labels", "model")], ids=str)
+def test_a_model_its_labels_and_classes_change_together(nodes: Nodes, order: tuple[str, ...]) -> None:
+    """From classes that the other model does not have, and back."""
+    cutlery = {"model": "cutlery", "labels": str(nodes.folder / "cutlery.txt"), "classes": ["spoon"]}
+    glasses = {"model": "glasses", "labels": str(nodes.folder / "glasses.txt"), "classes": ["goblet"]}
+    logged = len(nodes.process.output)
+    for values, expected in ((cutlery, [("2", 0.6)]), (glasses, [("1", 0.9)]), (cutlery, [("2", 0.6)])):
+        parameters = [Parameter(name, value=values[name]).to_parameter_msg() for name in order]
+        service = "/object_detector/set_parameters_atomically"
+        answer = nodes.graph.call(SetParametersAtomically, service, parameters=parameters)
+        assert (answer.result.successful, answer.result.reason) == (True, "")
+        assert detected(nodes) == expected
+    assert not [line for line in nodes.process.output[logged:].splitlines() if "expected" in line]
+    for name in ("classes", "labels"):
+        assert change(nodes, "object_detector", name, "").successful
 
 
 def test_the_least_confidence_of_classes_changes(nodes: Nodes) -> None:

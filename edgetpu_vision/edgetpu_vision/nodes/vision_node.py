@@ -108,7 +108,7 @@ class VisionNode(ImageNode):
             self.replace_model(self.model_to_load())
         elif name in self.rebuilt_by:
             self._bound = None
-            if self._client is not None and self._client.ready:
+            if self._client is not None and self._client.ready and not self._model_changes:
                 self._on_model()
         elif name == "min_confidence":
             self._publish_labels()
@@ -119,13 +119,18 @@ class VisionNode(ImageNode):
         if reason is not None or name not in self.rebuilt_by:
             return reason
         try:
-            if self._bound is None:
-                self._made(values)
+            if self._bound is None or values["model"] != self.values["model"]:
+                self._made(values)  # the model that it is for is not known yet
             else:
                 self._fitting(values, *self._bound)
         except EdgeTpuError as error:
             return one_line(error)
         return None
+
+    @property
+    def _model_changes(self) -> bool:
+        """Whether another model is set that the driver has not been asked for: `on_parameter` is about to."""
+        return self._client is not None and self._client.model != self.model_to_load()
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
         """Set the model of the algorithm, without the inputs that outputs are fed back to."""

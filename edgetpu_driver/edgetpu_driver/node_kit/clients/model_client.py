@@ -135,6 +135,11 @@ class ModelClient:
         return self._state in (ClientState.READY, ClientState.BUSY)
 
     @property
+    def model(self) -> ModelFile:
+        """What the driver is asked to load: one file, or segments."""
+        return self._model
+
+    @property
     def target(self) -> tuple[str, str]:
         """The driver's fully qualified name, and the model's name there; empty until it is loaded."""
         return self._driver, self._loaded.name
