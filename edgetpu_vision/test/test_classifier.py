@@ -31,6 +31,12 @@ def test_quantised_probabilities_are_scores() -> None:
     assert found == [(2, 0.75), (1, 0.25)]
 
 
+def test_scores_are_probabilities_though_the_range_of_8_bits_exceeds_them() -> None:
+    exceeding = {"dtype": np.uint8, "scale": 1 / 250, "zero_point": 3}
+    assert classified([0, 255, 128], spec("p", (1, 3), **exceeding)) == [(1, 1.0), (2, 0.5), (0, 0.0)]
+    assert classified([255], spec("p", (1, 1), **exceeding)) == [(1, 1.0), (0, 0.0)]
+
+
 def test_an_output_of_8_bits_without_a_scale_is_refused() -> None:
     with pytest.raises(ModelUnsupportedError, match=r"got 'p' uint8.*; integers of 8 bits mean nothing"):
         Classifier(fixed({spec("p", (1, 3), np.uint8): np.zeros((1, 3), np.uint8)}))

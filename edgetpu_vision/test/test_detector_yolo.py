@@ -325,6 +325,13 @@ def test_sixty_four_classes_are_no_distributions() -> None:
     assert (found.class_id, found.width) == (40, pytest.approx(40))
 
 
+def test_the_score_of_distributions_is_at_most_1() -> None:
+    scores = np.zeros((1, GRIDS.cells, CLASSES), np.uint8)
+    scores[0, 3, 0] = 255
+    outputs = {"boxes": np.zeros((1, GRIDS.cells, 64), np.float32), "scores": (scores, 1 / 251, 0)}
+    assert [each.score for each in detected(outputs)] == [1.0]
+
+
 def test_a_score_is_at_most_1() -> None:
     rows = np.zeros((1, GRIDS.cells, 4 + CLASSES), np.float32)
     rows[0, 3, :5] = (0.5, 0.5, 0.2, 0.2, 1.02)

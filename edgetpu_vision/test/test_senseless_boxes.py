@@ -86,3 +86,34 @@ def test_the_keypoints_of_a_person_larger_than_the_image_are_parts_of_it() -> No
     values[0, 0, 5:8] = 0.25, 0.75, 0.8
     (person,) = PoseEstimator(FixedOutputs(SIZE, SIZE, {"output": values})).update(IMAGE).poses
     assert (person["nose"].x, person["nose"].y) == (40.0, 120.0)
+
+
+CLASSES = [1e9, -1e30, 65536.0, np.inf, np.nan]
+"""Numbers of classes that no model has."""
+
+
+@pytest.mark.parametrize("labels", [None, ["a", "b"]], ids=["no labels", "labels"])
+@pytest.mark.parametrize("class_id", CLASSES)
+def test_an_end_to_end_box_of_a_senseless_class_is_left_out(
+    class_id: float, labels: list[str] | None
+) -> None:
+    values = np.zeros((1, 300, 6), np.float32)
+    values[0, 0] = 0.1, 0.1, 0.2, 0.2, 0.9, class_id
+    values[0, 1] = 0.125, 0.25, 0.375, 0.75, 0.8, 1
+    assert found(values, labels=labels) == [TWO[0]]
+
+
+@pytest.mark.parametrize("labels", [None, ["a", "b"]], ids=["no labels", "labels"])
+@pytest.mark.parametrize("class_id", CLASSES)
+def test_a_post_processed_box_of_a_senseless_class_is_left_out(
+    class_id: float, labels: list[str] | None
+) -> None:
+    outputs = {
+        "TFLite_Detection_PostProcess": np.array(
+            [[[0.1, 0.1, 0.2, 0.2], [0.25, 0.125, 0.75, 0.375]]], np.float32
+        ),
+        "TFLite_Detection_PostProcess:1": np.array([[class_id, 1]], np.float32),
+        "TFLite_Detection_PostProcess:2": np.array([[0.9, 0.8]], np.float32),
+    }
+    detections = Detector(FixedOutputs(SIZE, SIZE, outputs), labels=labels).update(IMAGE).detections
+    assert [_rounded(each) for each in detections] == [TWO[0]]

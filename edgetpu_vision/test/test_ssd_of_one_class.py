@@ -60,6 +60,14 @@ def test_one_class_in_8_bits() -> None:
     check({"boxes": (boxes, 1 / 20, 0), "scores": (scores, 1 / 256, -128)})
 
 
+def test_a_score_is_at_most_1() -> None:
+    scores = np.zeros((1, COUNT, 1), np.uint8)
+    scores[0, 40] = 255
+    outputs = {"boxes": ENCODINGS, "scores": (scores, 1 / 251, 0)}
+    (found,) = Detector(FixedOutputs(SIZE, SIZE, outputs)).update(IMAGE).detections
+    assert found.score == 1.0
+
+
 def test_more_classes_than_scores_are_refused() -> None:
     outputs = {"boxes": ENCODINGS, "scores": SCORES}
     with pytest.raises(ModelUnsupportedError, match=r"expected scores of 90 classes; got .*\[1, 204, 1\]"):

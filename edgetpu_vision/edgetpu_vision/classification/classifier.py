@@ -90,7 +90,7 @@ class Classifier(VisionAlgorithm[Classifications]):
         """Probabilities of the chosen classes."""
         real = real_values(values[chosen], self._spec)
         if self._are_probabilities or (self._are_probabilities is None and within_0_and_1(values)):
-            scores: list[float] = real.tolist()
+            scores: list[float] = np.clip(real, 0, 1).tolist()  # the range of 8 bits may exceed them
         else:
             scores = np.exp(real - log_sum_exp(values, self._spec)).tolist()
         return scores

@@ -14,7 +14,8 @@ from edgetpu_vision.algorithm import Outputs, output
 from edgetpu_vision.detection.instance_masks import Prototypes
 from edgetpu_vision.detection.non_maximum_suppression import Candidates
 from edgetpu_vision.errors import OutputsError
-from edgetpu_vision.output_values import is_quantised, real_values
+from edgetpu_vision.labels.labels import MOST_CLASSES
+from edgetpu_vision.output_values import is_quantised, real_values, sigmoid
 
 LARGEST_PROBABILITY = 1.5
 """Largest value of a probability: the range of a quantised output may exceed 1 as that of boxes does."""
@@ -97,6 +98,18 @@ def checked_scores(scores: NDArray[np.float32], name: str) -> NDArray[np.float32
     if greatest > LARGEST_PROBABILITY:
         raise OutputsError(f"expected scores from 0 to 1 in '{name}'; got {greatest:.3g}")
     return np.minimum(scores, np.float32(1))
+
+
+def scores_of(real: NDArray[np.float32], are_probabilities: bool) -> NDArray[np.float32]:
+    """Scores, at most 1, from probabilities, whose range may exceed 1 by a step of 8 bits, or from logits."""
+    return np.minimum(real, np.float32(1)) if are_probabilities else sigmoid(real)
+
+
+def class_numbers(values: NDArray[np.float32]) -> NDArray[np.intp]:
+    """Numbers of classes that an output has as real values; -1 for NaN and numbers that no model has."""
+    senseless = ~(np.abs(values) <= MOST_CLASSES - 1)  # processors convert them to different integers
+    numbers: NDArray[np.intp] = np.rint(np.where(senseless, -1, values)).astype(np.intp)
+    return numbers
 
 
 def logit(probability: float) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs, output
-from edgetpu_vision.detection.head import Head, checked_scores
+from edgetpu_vision.detection.head import Head, checked_scores, class_numbers
 from edgetpu_vision.detection.non_maximum_suppression import Candidates
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.model_description.description import ModelDescription
@@ -96,7 +96,7 @@ class PostProcessHead(Head):
         self._check_boxes(boxes[chosen])
         found = boxes[chosen][:, [1, 0, 3, 2]] * self._size
         likely = checked_scores(scores[chosen], self._roles.get(_SCORES, "scores"))
-        return Candidates(found, np.rint(classes[chosen]).astype(np.intp), likely)
+        return Candidates(found, class_numbers(classes[chosen]), likely)
 
     def _check_boxes(self, boxes: NDArray[np.float32]) -> None:
         """Raise OutputsError for coordinates [n, 4] in px: far outside the image if they were parts of it."""

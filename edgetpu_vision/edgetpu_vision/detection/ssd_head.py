@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_vision.algorithm import Outputs
-from edgetpu_vision.detection.head import Head, Table, logit
+from edgetpu_vision.detection.head import Head, Table, logit, scores_of
 from edgetpu_vision.detection.non_maximum_suppression import NONE, Candidates, highest_of
 from edgetpu_vision.model_description.graph_facts import PostProcess
-from edgetpu_vision.output_values import always_probabilities, sigmoid, within_0_and_1
+from edgetpu_vision.output_values import always_probabilities, within_0_and_1
 
 _FAR = np.float32(1e3)
 """Largest coordinate, as a part of the image, that a box may have. Uncritical: it keeps products finite."""
@@ -64,7 +64,7 @@ class SsdHead(Head):
         return Candidates(
             self._boxes(self._encodings.real(encodings[anchors]), anchors),
             classes,
-            real if probabilities else sigmoid(real),
+            scores_of(real, probabilities),
         )
 
     def _best_class(self, scores: NDArray[Any], least: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

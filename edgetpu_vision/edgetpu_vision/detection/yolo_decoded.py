@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_vision.algorithm import Outputs
-from edgetpu_vision.detection.head import LARGEST_PROBABILITY, Head, Table, checked_scores, logit, reaching
+from edgetpu_vision.detection.head import (
+    LARGEST_PROBABILITY,
+    Head,
+    Table,
+    checked_scores,
+    class_numbers,
+    logit,
+    reaching,
+)
 from edgetpu_vision.detection.instance_masks import Prototypes
 from edgetpu_vision.detection.non_maximum_suppression import FAR, NONE, Candidates
 from edgetpu_vision.detection.yolo_channels import MASKS
@@ -138,7 +146,7 @@ class EndToEndHead(Head):
         rows = rows[rows[:, 4] >= min_score]
         boxes = rows[:, :4]
         boxes = boxes * px_of(boxes if self._oriented else centres(boxes), self._table, self._size)
-        classes = np.rint(rows[:, 5]).astype(np.intp)
+        classes = class_numbers(rows[:, 5])
         scores = checked_scores(rows[:, 4], self._table.spec.name)
         if self._oriented:
             return Candidates(corners(boxes), classes, scores, rows[:, -1])

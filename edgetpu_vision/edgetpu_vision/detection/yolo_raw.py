@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs, output
-from edgetpu_vision.detection.head import Head, Table, least_value, logit, reaching
+from edgetpu_vision.detection.head import Head, Table, least_value, logit, reaching, scores_of
 from edgetpu_vision.detection.non_maximum_suppression import NONE, Candidates, joined
 from edgetpu_vision.detection.yolo_grids import Grids
 from edgetpu_vision.errors import OutputsError
@@ -84,7 +84,7 @@ class DistributionHead(Head):
         cells = anchors + start
         centres, strides = self._centres[cells], self._strides[cells, None]
         corners = np.concatenate((centres - distances[:, :2], centres + distances[:, 2:]), axis=1) * strides
-        return Candidates(corners, classes, best if probabilities else sigmoid(best))
+        return Candidates(corners, classes, scores_of(best, probabilities))
 
     def _distances(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """To the left, upper, right and lower edge, in cells, [n, 4]: the means of the distributions."""

@@ -8,7 +8,7 @@ from edgetpu_vision.errors import LabelsError
 
 _BACKGROUND = ("background", "__background__", "_background_", "???", "bg")
 """Names, in lower case, of a first label that stands for the background."""
-_MOST_CLASSES = 2**16
+MOST_CLASSES = 2**16
 """Largest class number. Uncritical: it limits the memory."""
 
 
@@ -24,9 +24,9 @@ class Labels:
         if not names:
             raise LabelsError(f"expected at least one label; got none from {source}")
         low, high = min(names), max(names)
-        if low < 0 or high >= _MOST_CLASSES:
+        if low < 0 or high >= MOST_CLASSES:
             raise LabelsError(
-                f"expected classes from 0 to {_MOST_CLASSES - 1}; got {low}..{high} from {source}"
+                f"expected classes from 0 to {MOST_CLASSES - 1}; got {low}..{high} from {source}"
             )
         self.source = source
         self.numbered = numbered
