@@ -272,6 +272,13 @@ def test_masks_of_instance_segmentation_are_no_classes() -> None:
     check(detected({"output": output, "masks": np.zeros((1, 40, 40, 32), np.float32)}))
 
 
+def test_as_many_channels_as_those_of_yolox_may_be_classes_and_masks() -> None:
+    rows = np.zeros((1, GRIDS.cells, 4 + 49 + 32), np.float32)
+    rows[0, 3, [0, 1, 2, 3, 4 + 48]] = 0.5, 0.5, 0.25, 0.25, 0.9
+    (found,) = detected({"output": rows, "masks": np.zeros((1, 40, 40, 32), np.float32)})
+    assert found.class_id == 48
+
+
 def test_channels_beyond_the_names_are_no_classes() -> None:
     rows = decoded(objectness=False, normalised=True)
     keypoints = np.ones((len(rows), 51), np.float32)
@@ -352,6 +359,17 @@ def test_a_frame_full_of_boxes_is_limited() -> None:
     found = detected({"output": rows}, max_results=20)
     assert len(found) == 20
     assert found[0].score == pytest.approx(0.9)
+
+
+def test_rows_of_yolox_are_no_boxes_and_81_classes() -> None:
+    rows = np.zeros((1, GRIDS.cells, 85), np.float32)
+    rows[0, 3, :6] = 0.5, 0.5, 1.2, 0.8, 0.9, 0.95  # place in the cell, log of the size, objectness, class
+    message = r"boxes and classes; got 81 channels after the box in 'output' .*\[1, 525, 85\]: .* YOLOX"
+    for labels in (None, "coco"):
+        with pytest.raises(ModelUnsupportedError, match=message):
+            detected({"output": rows}, labels=labels)
+    named = [f"name {number}" for number in range(81)]
+    assert [each.class_id for each in detected({"output": rows}, labels=named)] == [1]
 
 
 def test_too_few_labels_are_refused() -> None:

@@ -20,6 +20,8 @@ KEYPOINTS = 17
 """Number of keypoints of a person in COCO."""
 KEYPOINT_CHANNELS = 3 * KEYPOINTS
 """Values of each keypoint: x, y and visibility (COCO)."""
+_YOLOX_CHANNELS = 1 + 80
+"""Channels after the box of the published YOLOX models: objectness and the classes of COCO."""
 _LARGEST_STEP = 1 / 32
 """Greatest step of quantised scores. Published 8-bit models have 1/256 to 1/100."""
 _LEAST_SCORE = -0.3
@@ -94,6 +96,17 @@ def class_channels(
             "number decides, or name the head: yolov8_obb, yolov8_pose"
         )
     return ClassChannels(channels)
+
+
+def check_not_yolox(channels: int, spec: TensorSpec, hints: YoloHints) -> None:
+    """Raise ModelUnsupportedError if this many channels after the box are probably those of a YOLOX."""
+    known = hints.family or hints.task or hints.classes is not None or hints.labels is not None
+    if channels == _YOLOX_CHANNELS and not known:
+        raise ModelUnsupportedError(
+            f"expected boxes and classes; got {channels} channels after the box in {spec}: if the first one "
+            "is the objectness of a YOLOX, whose boxes are relative to cells, such a model is not supported; "
+            "otherwise give the labels"
+        )
 
 
 def check_steps(spec: TensorSpec) -> None:

@@ -15,6 +15,7 @@ from edgetpu_vision.detection.yolo_channels import (
     KEYPOINT_CHANNELS,
     MASKS,
     YoloHints,
+    check_not_yolox,
     check_steps,
     class_channels,
     has_masks,
@@ -101,6 +102,8 @@ def _list_without_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints:
         if table.channels <= BOX:
             continue
         check_steps(table.spec)
+        if not has_masks(outputs):
+            check_not_yolox(table.channels - BOX, table.spec, hints)
         found = class_channels(table.channels - BOX, table.spec, outputs, hints)
         if found.classes >= 1:
             angle = table.channels - 1 if found.angle else None
