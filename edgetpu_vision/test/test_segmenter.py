@@ -105,6 +105,28 @@ def test_a_single_quantised_logit_separates_two_classes() -> None:
     np.testing.assert_array_equal(result.labels, enlarged(QUARTERS == 3, 2))
 
 
+@pytest.mark.parametrize("size", [(301, 499), (97, 479), (479, 97), (1, 31), (211, 211)], ids=str)
+@pytest.mark.parametrize("cells", [33, 65, 255])
+def test_coarse_labels_of_a_letterboxed_image_are_where_the_model_sees_it(
+    cells: int, size: tuple[int, int]
+) -> None:
+    """Each pixel has the label of the cell in which its edge lies, which need not begin at a pixel."""
+    height, width = size
+    numbers = np.arange(cells * cells).reshape(1, cells, cells)
+    outputs = {"labels": numbers.astype(np.int32)}
+    segmenter = Segmenter(FixedOutputs(513, 513, outputs), fit="letterbox")
+    image = np.zeros((height + 20, width + 30), np.uint8)
+    segmenter.region = Region(30, 20, width, height)
+    filled = [min(max(round(each * 513 / max(size)), 1), 513) for each in size]
+    places = [
+        ((513 - part) // 2 + np.arange(each) * part / each) * (cells / 513)
+        for part, each in zip(filled, size, strict=True)
+    ]
+    rows, columns = (np.floor(each).astype(int) for each in places)
+    expected = rows[:, None] * cells + columns
+    np.testing.assert_array_equal(segmenter.update(image).labels[20:, 30:], expected)
+
+
 def test_bars_next_to_a_letterboxed_image_have_no_labels_in_it() -> None:
     labels = np.tile(np.arange(8)[:, None], (1, 8))[None]
     wide = np.zeros((8, 16, 3), np.uint8)  # rows 2..5 of the input

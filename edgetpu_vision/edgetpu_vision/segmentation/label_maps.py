@@ -44,23 +44,36 @@ def label_map_of_values(values: NDArray[Any], spec: TensorSpec, input_size: tupl
     return labels
 
 
-def resized_labels(labels: LabelMap, height: int, width: int) -> LabelMap:
-    """A label map in another size, as cv2.resize with INTER_NEAREST makes it.
+Part = tuple[float, float]
+"""Where a part of an axis of a map begins, and its extent, in cells."""
+
+
+def resized_labels(
+    labels: LabelMap, height: int, width: int, rows: Part | None = None, columns: Part | None = None
+) -> LabelMap:
+    """A label map, or a part of it, in another size, as cv2.resize with INTER_NEAREST makes it.
 
     Copying whole rows, of the map and of its transpose, takes less time than OpenCV's pixel by pixel.
     """
-    rows, columns = labels.shape
-    if height < rows:  # the fewer rows first
-        labels = labels.take(_sources(rows, height), axis=0)
-    if width != columns:
-        labels = cv2.transpose(cv2.transpose(labels).take(_sources(columns, width), axis=0))
-    return labels.take(_sources(rows, height), axis=0) if height > rows else labels
+    vertical = _sources(labels.shape[0], height, *(rows or (0, labels.shape[0])))
+    horizontal = _sources(labels.shape[1], width, *(columns or (0, labels.shape[1])))
+    fewer = height < vertical[-1] + 1 - vertical[0]
+    if fewer:  # these rows first
+        labels = labels.take(vertical, axis=0)
+    labels = labels[:, horizontal[0] : horizontal[-1] + 1]
+    if width != labels.shape[1]:
+        labels = cv2.transpose(cv2.transpose(labels).take(horizontal - horizontal[0], axis=0))
+    if fewer:
+        return labels
+    whole = labels[vertical[0] : vertical[-1] + 1]
+    return labels.take(vertical, axis=0) if height > whole.shape[0] else whole
 
 
 @lru_cache(maxsize=16)
-def _sources(extent: int, new_extent: int) -> NDArray[np.intp]:
-    """For each new row the old one, as OpenCV rounds."""
-    found: NDArray[np.intp] = np.floor(np.arange(new_extent) * (1 / (new_extent / extent))).astype(np.intp)
+def _sources(extent: int, new_extent: int, start: float, part: float) -> NDArray[np.intp]:
+    """For each new row the old one, as OpenCV rounds; ascending."""
+    steps = np.arange(new_extent) * (1 / (new_extent / part))
+    found: NDArray[np.intp] = np.floor(start + steps).astype(np.intp)
     np.minimum(found, extent - 1, out=found)
     return found
 

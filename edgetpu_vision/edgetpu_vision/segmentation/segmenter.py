@@ -14,7 +14,6 @@ from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm,
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_maps import channels_last, fits_aspect, with_channels_last
 from edgetpu_vision.output_values import is_quantised, single_output
-from edgetpu_vision.preprocessing.image_fit import Placement
 from edgetpu_vision.segmentation.label_maps import LabelMap, label_map_of_values, resized_labels
 from edgetpu_vision.segmentation.segmentation import Segmentation
 
@@ -111,21 +110,12 @@ def _of_image(labels: LabelMap, frame: Frame) -> LabelMap:
     """A map of the model's input resized to the image."""
     placement, size = frame.placement, (frame.image_width, frame.image_height)
     region = placement.region
-    part = _filled_part(labels, placement)
-    resized = resized_labels(part, region.height, region.width)
+    y, x = labels.shape[0] / placement.input_height, labels.shape[1] / placement.input_width
+    rows, columns = (placement.top * y, placement.height * y), (placement.left * x, placement.width * x)
+    resized = resized_labels(labels, region.height, region.width, rows, columns)
     if (region.width, region.height) == size:
         return resized
     whole = np.zeros((size[1], size[0]), labels.dtype)
-    rows = slice(region.y_offset, region.y_offset + region.height)
-    whole[rows, region.x_offset : region.x_offset + region.width] = resized
+    left, top = region.x_offset, region.y_offset
+    whole[top : top + region.height, left : left + region.width] = resized
     return whole
-
-
-def _filled_part(labels: LabelMap, placement: Placement) -> LabelMap:
-    """The part of a map, of any resolution, that the region of the image fills."""
-    rows, columns = labels.shape
-    x, y = columns / placement.input_width, rows / placement.input_height
-    left, top = round(placement.left * x), round(placement.top * y)
-    right = max(round((placement.left + placement.width) * x), left + 1)
-    bottom = max(round((placement.top + placement.height) * y), top + 1)
-    return labels[min(top, rows - 1) : bottom, min(left, columns - 1) : right]
