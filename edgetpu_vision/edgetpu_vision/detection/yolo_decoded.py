@@ -32,6 +32,8 @@ _LARGEST_NORMALISED = 2.0
 """Coordinates above are px: boxes as parts of the image end at 1, and hardly beyond."""
 _LARGEST_QUANTISED = 8.0
 """The same for the range of a quantised output, which may hold numbers of a few classes as well."""
+_LEAST_APART = 0.5
+"""Share of boxes whose corners differ. Uncritical: it only excludes an output of zeros."""
 
 _LEAST_PROBABILITY = -0.1
 """Smaller values are not probabilities, but angles, weights of masks or logits."""
@@ -69,6 +71,8 @@ class DecodedHead(Head):
         self._angle = angle
         self.prototypes = prototypes
         self._weights = weights or boxes
+        self._are_corners: bool | None = None if scores is not boxes else False
+        """Whether the boxes are corners, as YOLO-NAS has in an output of their own; None: unknown yet."""
         self._checked = is_quantised(scores.spec)
         self._size = np.array((size[1], size[0], size[1], size[0]), np.float32)
 
@@ -97,8 +101,15 @@ class DecodedHead(Head):
             raise self._no_probability(float(scores.max()))
         scores = np.minimum(scores, np.float32(1))
         kept = np.flatnonzero(scores >= min_score)
-        rows = self._boxes.real(self._boxes.of(outputs)[anchors[kept]])
-        boxes = corners(rows[:, :4] * px_of(rows, self._boxes, self._size))
+        all_rows = self._boxes.of(outputs)
+        if self._are_corners is None:  # the boxes of all cells decide, in the first image with an object
+            self._are_corners = _are_corners(all_rows)
+        rows = self._boxes.real(all_rows[anchors[kept]])
+        boxes = rows[:, :4]
+        if self._are_corners:
+            boxes = boxes * px_of(centres(boxes), self._boxes, self._size)
+        else:
+            boxes = corners(boxes * px_of(boxes, self._boxes, self._size))
         angles = None if self._angle is None else rows[:, self._angle]
         weights = None
         if self.prototypes is not None:
@@ -164,6 +175,15 @@ def centres(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
     """The centres [n, 2] of boxes [n, 4] of x_min, y_min, x_max, y_max."""
     half = np.float32(0.5)
     return half * boxes[:, :2] + half * boxes[:, 2:4]
+
+
+def _are_corners(boxes: NDArray[Any]) -> bool:
+    """Whether boxes of all cells, [n, 4], are corners: sizes exceed few of the centres, which are everywhere.
+
+    The corners of small boxes may be equal in 8 bits.
+    """
+    ordered, apart = boxes[:, 2:] >= boxes[:, :2], boxes[:, 2:] > boxes[:, :2]
+    return bool(ordered.all() and apart.all(axis=1).mean() > _LEAST_APART)
 
 
 def px_of(positions: NDArray[np.float32], table: Table, size: NDArray[np.float32]) -> NDArray[np.float32]:
