@@ -99,6 +99,26 @@ def test_a_single_probability_separates_two_classes() -> None:
     np.testing.assert_array_equal(result.labels, enlarged(QUARTERS == 3, 2))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_a_single_value_needs_no_axis_for_channels(dtype: Any) -> None:
+    values = np.where(QUARTERS == 3, 7, -7)[None]
+    tensor = spec("v", (1, 8, 8), dtype, 0.0 if dtype == np.float32 else 0.1, 0)
+    np.testing.assert_array_equal(segmented(values, tensor).labels, enlarged(QUARTERS == 3, 2))
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8, 4), (1, 2, 2, 4), (1, 8, 8, 1)], ids=str)
+def test_values_that_are_no_numbers_are_an_error(shape: tuple[int, ...]) -> None:
+    values = np.zeros(shape, np.float32)
+    values[0, 1, 1, 0] = np.nan
+    with pytest.raises(OutputsError, match=r"expected numbers in the output 'v' float32.*; got NaN"):
+        segmented(values, spec("v", shape))
+
+
+def test_infinity_may_be_the_greatest_value() -> None:
+    values = np.where(np.eye(4)[QUARTERS] > 0, np.inf, -np.inf)[None]
+    np.testing.assert_array_equal(segmented(values, spec("v", (1, 8, 8, 4))).labels, enlarged(QUARTERS, 2))
+
+
 def test_a_single_quantised_logit_separates_two_classes() -> None:
     values = np.where(QUARTERS == 3, 7, 6)[None, :, :, None]
     result = segmented(values, spec("v", (1, 8, 8, 1), np.int8, 0.1, 7))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,8 @@ class Segmenter(VisionAlgorithm[Segmentation]):
         )
         spec = channels_last(self._output, rows / columns)
         self._has_labels = self._holds_labels(spec)
+        if not self._has_labels and len(spec.shape) == 3:  # a single value, without an axis for it
+            self._output = spec = replace(spec, shape=(*spec.shape, 1))
         count = self.description.class_counts.get(spec.name)
         if not self._has_labels:
             count = max(spec.shape[3], 2)
@@ -57,11 +60,13 @@ class Segmenter(VisionAlgorithm[Segmentation]):
         self._input_size = image.shape[1:3]
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Segmentation:
-        """The label of every pixel; OutputsError if that is missing, of another size or out of range."""
+        """The label of every pixel; OutputsError if that is missing, of another size, out of range or NaN."""
         values = with_channels_last(whole_output(outputs, self._output), self._output, self._spec)
         if self._has_labels:
             labels = self._narrow(values.reshape(self._spec.shape[1:3]))
         else:
+            if values.dtype.kind == "f" and np.isnan(values.max()):
+                raise OutputsError(f"expected numbers in the output {self._spec}; got NaN")
             labels = label_map_of_values(values[0], self._spec, self._input_size)
         return Segmentation(frame.stamp, _of_image(labels, frame), self._names)
 
@@ -84,7 +89,6 @@ class Segmenter(VisionAlgorithm[Segmentation]):
             len(spec.shape) in (3, 4)
             and spec.shape[0] == 1
             and min(spec.shape[1:3]) > 1
-            and (len(spec.shape) == 4 or self._holds_labels(spec))
             and fits_aspect(spec.shape[1], spec.shape[2], aspect)
         )
 
