@@ -80,6 +80,15 @@ def test_an_oriented_box_beyond_all_images_suppresses_no_other(class_id: int) ->
     assert found(values, head="yolov8_obb") == TWO
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("angle", [3e38, -1e30, np.inf, np.nan])
+def test_a_box_of_a_senseless_angle_is_left_out(angle: float) -> None:
+    boxes = rows((FIRST, 1, 0.8), (SECOND, 2, 0.7), (FIRST, 1, 0.9))
+    values = np.concatenate((boxes, np.zeros((1, CELLS, 1), np.float32)), axis=2)
+    values[0, 2, -1] = angle
+    assert found(values, head="yolov8_obb") == TWO
+
+
 def test_the_keypoints_of_a_person_larger_than_the_image_are_parts_of_it() -> None:
     values = np.zeros((1, CELLS, 56), np.float32)
     values[0, 0, :5] = 0.5, 0.5, 1.0, 2.5, 0.9

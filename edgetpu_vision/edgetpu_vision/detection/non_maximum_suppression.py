@@ -18,7 +18,8 @@ _AT_FIRST = 2
 _MORE = 4
 """Factor by which it increases the number of boxes then. Uncritical, as its time grows faster than that."""
 FAR = 1e7
-"""Boxes with a coordinate beyond, px, are left out. Uncritical: it keeps areas exact enough to compare."""
+"""Boxes with a coordinate (px) or angle (rad) beyond are left out. Uncritical: it keeps areas exact enough to
+compare."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class Candidates:
         """The boxes whose class, score and coordinates can be an object's; float models may give others."""
         usable = (np.abs(self.boxes) < FAR).all(axis=1) & (self.classes >= 0) & np.isfinite(self.scores)
         if self.angles is not None:
-            usable &= np.isfinite(self.angles)
+            usable &= np.abs(self.angles) < FAR
         return self if usable.all() else self.take(np.flatnonzero(usable))
 
     def highest(self, count: int) -> Candidates:
