@@ -77,26 +77,33 @@ class Candidates:
         """All boxes that remain after suppression; the input is sorted by score."""
         if len(self) < 2:
             return self
-        if not per_class:
-            return self.take(np.sort(self._kept(iou_threshold)))
-        kept = []
-        for class_id in np.unique(self.classes):
-            places = np.flatnonzero(self.classes == class_id)
-            kept.append(places[self.take(places)._kept(iou_threshold)])
-        return self.take(np.sort(np.concatenate(kept)))
-
-    def _kept(self, iou_threshold: float) -> NDArray[np.intp]:
-        """Numbers of the boxes that remain after suppression if all compete, in any order."""
-        corners = self.boxes.astype(np.float64)
-        sizes = np.maximum(corners[:, 2:] - corners[:, :2], 0)
         if self.angles is None:
-            rectangles = np.hstack((corners[:, :2], sizes)).tolist()
-            kept = cv2.dnn.NMSBoxes(rectangles, self.scores.tolist(), 0.0, iou_threshold)
+            kept = self._upright_kept(iou_threshold, per_class)
+        elif per_class:
+            groups = [np.flatnonzero(self.classes == each) for each in np.unique(self.classes)]
+            kept = np.concatenate([each[self.take(each)._turned_kept(iou_threshold)] for each in groups])
         else:
-            centres = (corners[:, :2] + corners[:, 2:]) / 2
-            degrees = np.rad2deg(self.angles)
-            turned = list(zip(centres.tolist(), sizes.tolist(), degrees.tolist(), strict=True))
-            kept = cv2.dnn.NMSBoxesRotated(turned, self.scores.tolist(), 0.0, iou_threshold)
+            kept = self._turned_kept(iou_threshold)
+        return self.take(np.sort(kept))
+
+    def _upright_kept(self, iou_threshold: float, per_class: bool) -> NDArray[np.intp]:
+        corners = self.boxes.astype(np.float64)
+        if per_class:
+            # Classes are suppressed separately, as by cv2.dnn.NMSBoxesBatched, which OpenCV 4.6 lacks.
+            extent = corners.max() - corners.min() + 1
+            corners += (self.classes * extent)[:, None]
+        sizes = np.maximum(corners[:, 2:] - corners[:, :2], 0)
+        rectangles = np.hstack((corners[:, :2], sizes)).tolist()
+        kept = cv2.dnn.NMSBoxes(rectangles, self.scores.tolist(), 0.0, iou_threshold)
+        return np.asarray(kept, np.intp).ravel()
+
+    def _turned_kept(self, iou_threshold: float) -> NDArray[np.intp]:
+        """All boxes compete: OpenCV takes these in float32, which is too coarse to move classes apart."""
+        assert self.angles is not None
+        centres, sizes = (self.boxes[:, :2] + self.boxes[:, 2:]) / 2, self.boxes[:, 2:] - self.boxes[:, :2]
+        degrees = np.rad2deg(self.angles)
+        turned = zip(centres.tolist(), np.maximum(sizes, 0).tolist(), degrees.tolist(), strict=True)
+        kept = cv2.dnn.NMSBoxesRotated(list(turned), self.scores.tolist(), 0.0, iou_threshold)
         return np.asarray(kept, np.intp).ravel()
 
 
