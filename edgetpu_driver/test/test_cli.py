@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from edgetpu_driver.cli import terminal
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from testdata import ModelFolder
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -78,9 +81,7 @@ def test_an_error_is_one_line_without_a_traceback(capsys: pytest.CaptureFixture[
     assert main(["info", str(tmp_path / "absent.tflite")]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == (
-        f"edgetpu: cannot read the model {tmp_path / 'absent.tflite'}: No such file or directory\n"
-    )
+    assert captured.err == (f"edgetpu: cannot read {tmp_path / 'absent.tflite'}: No such file or directory\n")
 
 
 def test_an_error_is_json_too_when_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -242,3 +243,32 @@ def test_ctrl_c_ends_the_command_while_it_is_loaded(
         signal.signal(signal.SIGINT, before)
     usual = handler is signal.default_int_handler
     assert (seen[0], seen[-1]) == (signal.SIG_DFL if usual else handler, handler)
+
+
+_INTERRUPT = """
+import os, runpy, signal, sys
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "edgetpu_driver.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["edgetpu", "--help"]
+"""
+
+
+def starts() -> dict[str, str]:
+    """The ways to start the command, as Python code."""
+    script = re.search(r"^ *edgetpu = (\S+):(\w+)$", (ROOT / "setup.cfg").read_text(), re.MULTILINE)
+    assert script is not None
+    return {
+        "module": 'runpy.run_module("edgetpu_driver.cli", run_name="__main__", alter_sys=True)',
+        "program": f'runpy.run_path("{ROOT / "bin" / "edgetpu"}", run_name="__main__")',
+        "console script": f"from {script[1]} import {script[2]} as main; main()",
+    }
+
+
+@pytest.mark.parametrize("start", starts().values(), ids=starts())
+def test_ctrl_c_ends_the_command_before_it_is_loaded(start: str) -> None:
+    command = [sys.executable, "-c", _INTERRUPT + start]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")

@@ -156,10 +156,10 @@ def test_faulty_files_are_refused(program: Path, tmp_path: Path, capsys: pytest.
     virtual = ("--backend", "virtual")
     refused = {
         ("assemble", binary, "--output", odd): f"{binary}: expected text in UTF-8; got another byte at 0",
-        ("assemble", tmp_path / "no", "--output", odd): "cannot read the model",
+        ("assemble", tmp_path / "no", "--output", odd): "cannot read",
         ("extract", program): f"{program}: model: expected the file identifier TFL3",
         ("run", odd, *virtual): "expected a program of 16-byte instructions",
-        ("run", tmp_path, *virtual): f"cannot read the model {tmp_path}: Is a directory",
+        ("run", tmp_path, *virtual): f"cannot read {tmp_path}: Is a directory",
         ("run", program, *virtual, "--input", empty): f"{empty} is empty",
         ("run", program, *virtual, "--parameters", tmp_path): f"cannot read {tmp_path}: Is a directory",
         ("run", program, *virtual, "--upload", program): "expected --parameters with --upload",

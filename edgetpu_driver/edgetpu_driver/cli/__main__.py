@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from edgetpu_driver.cli.main import main
+from edgetpu_driver.cli.entry_point import main
 
 sys.exit(main())

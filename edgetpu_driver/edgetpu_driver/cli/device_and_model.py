@@ -12,9 +12,9 @@ from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.backends.whole_model_parsing import ParsedPlan, parse_whole
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep
-from edgetpu_driver.errors import InputError, ModelNotFoundError
+from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.default_paths import firmware_path
-from edgetpu_driver.files.file_access import read_file
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 
 PATIENT = ProcessLimits(load_seconds=120.0, run_seconds=120.0)
 """Limits of processes that run users' graphs: a person waits for one result and may interrupt."""
@@ -53,7 +53,7 @@ def parse(backend: Backend, paths: Sequence[Path]) -> ParsedPlan:
 
     ModelUnsupportedError, with the reason, if it cannot run there.
     """
-    parsed = parse_whole(backend, [(path, read_model(path)) for path in paths])
+    parsed = parse_whole(backend, [(path, read_model_file(path)) for path in paths])
     parsed.check_supported()
     return parsed
 
@@ -65,11 +65,3 @@ def part(parsed: ParsedPlan, number: int) -> EdgeTpuStep:
         count = f"{len(parts)} part{'s' * (len(parts) != 1)} for the Edge TPU"
         raise InputError(f"expected --part from 1 to {len(parts)}; got {number}: the model has {count}")
     return parts[number - 1]
-
-
-def read_model(path: Path) -> bytes:
-    """The bytes of a model file; ModelNotFoundError if it cannot be read."""
-    try:
-        return read_file(path)
-    except OSError as error:
-        raise ModelNotFoundError(f"cannot read the model {path}: {error.strerror}") from None

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.instructions import assembly_text, operation_text
@@ -18,6 +17,7 @@ from edgetpu_driver.darwinn.instructions.operations import Chunk, Operation, cut
 from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer, transfers
 from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation, requantises
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 
 _TFLITE = b"TFL3"
 
@@ -60,7 +60,7 @@ def disassemble(options: argparse.Namespace, progress: Progress) -> Answer:
 
 
 def _bitstreams(path: Path) -> list[_Bitstream]:
-    data = read_model(path)
+    data = read_model_file(path)
     if data[4:8] != _TFLITE:
         if not data or len(data) % WORD_BYTES:
             raise ModelFormatError(

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.backends.usable_backends import usable_backends
-from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.settable_weights import weights_of_graph, weights_of_parts, weights_text
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
 from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel
@@ -28,6 +27,7 @@ from edgetpu_driver.engines.whole_model.plan_builder import plan_model, plan_seg
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.engines.whole_model.work_shares import work_of
 from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain.compiled_file_names import plain_stem, source_graph
@@ -36,7 +36,7 @@ from edgetpu_driver.toolchain.retargeting.compiled_sources import retargeting_re
 
 def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
     """Describe model files one by one, after the pipeline if they are its segments."""
-    files = [(path, read_model(path)) for path in options.models]
+    files = [(path, read_model_file(path)) for path in options.models]
     described = [_file(path, data) for path, data in files]
     if len(files) == 1:
         return Answer(described[0], _text(described[0]))
@@ -84,7 +84,7 @@ def _steps(plan: ModelPlan, paths: Sequence[Path]) -> list[dict[str, Any]]:
     """The engine and the multiplications of each step."""
     compiled = {step.segment for step in plan.edge_tpu_steps}
     graphs = [source_graph(path) if index in compiled else None for index, path in enumerate(paths)]
-    sources = [None if graph is None else read_model(graph) for graph in graphs]
+    sources = [None if graph is None else read_model_file(graph) for graph in graphs]
     return [
         {
             "file": paths[step.segment].name,

@@ -10,10 +10,11 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from edgetpu_driver.cli.arguments import parser
+from edgetpu_driver.cli.entry_point import ending_at_once
 from edgetpu_driver.cli.terminal import Answer, Progress, printable, to_json
 from edgetpu_driver.errors import DeviceError, EdgeTpuError, reason_of
 
@@ -29,12 +30,12 @@ EXIT_BROKEN_PIPE = 141
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of the process, and return the exit status."""
-    with _ending_at_once():
+    with ending_at_once():
         options = parser().parse_args(arguments)
     logging.basicConfig(format="edgetpu: %(message)s", level=logging.WARNING)
     try:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a stick in use is shut down
-        with _ending_at_once():
+        with ending_at_once():
             module = importlib.import_module(f"edgetpu_driver.cli.{options.module}")
         answer: Answer = getattr(module, options.function)(options, Progress())
         _write(_json(answer.value) if options.json else printable(answer.text))
@@ -46,22 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_BROKEN_PIPE
     except (EdgeTpuError, ImportError, MemoryError, OSError) as error:
         return _complain(error, options.json)
-
-
-@contextlib.contextmanager
-def _ending_at_once() -> Iterator[None]:
-    """Let Ctrl-C end the process in this context, in which there is nothing to clean up.
-
-    An import that KeyboardInterrupt stops raises anything: NumPy then says that it is not installed well.
-    """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # such as ignored, in a script
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _json(value: Any) -> str:

@@ -12,10 +12,11 @@ import numpy as np
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.whole_model_parsing import ParsedPlan, parse_whole
-from edgetpu_driver.cli.device_and_model import PATIENT, chosen, opened, read_model
+from edgetpu_driver.cli.device_and_model import PATIENT, chosen, opened
 from edgetpu_driver.cli.result_comparison import Comparison, scene_inputs
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import DependencyMissingError, DeviceError, ModelNotFoundError
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain.compiled_file_names import is_compiled, source_graph, source_graphs
 from edgetpu_driver.usb.bringup import SUPER_SPEED
 
@@ -105,7 +106,7 @@ class _Model:
         self._graph = b""
         path: Path | None = options.model
         if path is not None:
-            data = read_model(path)
+            data = read_model_file(path)
             self._graph = self._source(path, data)
             self._parsed = parse_whole(backend, [(path, data)])
         elif backend.uncompiled:
@@ -123,7 +124,7 @@ class _Model:
             raise ModelNotFoundError(
                 f"results are compared with those of the graph {source_graphs(path)[0]}, which is not there"
             )
-        return read_model(source)
+        return read_model_file(source)
 
     def compare(self, runs: int, progress: Progress) -> list[Check]:
         """Compare device and LiteRT on random inputs, and the device with itself on a repeated input."""

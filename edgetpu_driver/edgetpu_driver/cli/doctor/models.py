@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.doctor.finding import Finding, fine, note
 from edgetpu_driver.cli.models.model_folder import FilesOfModel, examine, models_in
 from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain.edgetpu_compiler import find_compiler
 
 
@@ -28,7 +28,7 @@ def models(directory: Path, backend: str) -> tuple[Finding, ...]:
 def _model(files: FilesOfModel, backend: str) -> Finding:
     subject = f"model {files.name}"
     try:
-        contents = {path.name: read_model(path) for path in files.present}
+        contents = {path.name: read_model_file(path) for path in files.present}
         seen = examine(files, contents)
     except EdgeTpuError as error:
         return note(subject, f"cannot be used: {error}", f"rm {' '.join(map(str, files.present))}")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
-from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.models.models_build import write_standard_graphs
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import DENSE_COMPILER, VIRTUAL_COMPILER, CompiledModel
@@ -23,6 +22,7 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.dense_compiler import WrittenModel, compile_dense
@@ -83,7 +83,7 @@ def _target(rows: Sequence[_Row], compiler: object) -> str:
 
 def _read_graphs(paths: Iterable[Path]) -> tuple[dict[Path, bytes], list[Path]]:
     """Separate graphs from compiled files, since *.tflite matches both."""
-    graphs = {path: read_model(path) for path in paths}
+    graphs = {path: read_model_file(path) for path in paths}
     compiled = [path for path, data in graphs.items() if _is_compiled(data)]
     if len(compiled) == len(graphs):
         raise ModelUnsupportedError(f"expected graphs to compile; {compiled[0]} is compiled already")

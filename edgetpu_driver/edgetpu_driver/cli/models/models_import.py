@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.models.model_folder import FilesOfModel, examine, models_in
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
@@ -39,7 +39,7 @@ def _take_over(files: FilesOfModel, directory: Path, overwrite: bool) -> dict[st
     try:
         if not files.present:
             raise ModelNotFoundError("expected a file; there is a directory or a broken link")
-        contents = {path.name: read_model(path) for path in files.present}
+        contents = {path.name: read_model_file(path) for path in files.present}
         row |= asdict(examine(files, contents))
         if not overwrite:
             _keep_others(contents, directory)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM
@@ -30,8 +30,8 @@ _MOST_LAYERS = 8
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
     """Write the compiled file, its graph and its sidecar."""
     compiled, graph = options.compiled, options.graph
-    read_model(compiled)  # for the usual error if it is missing
-    source = read_model(graph)
+    read_model_file(compiled)  # for the usual error if it is missing
+    source = read_model_file(graph)
     try:
         parse_model(source)
     except ModelFormatError as error:
@@ -65,7 +65,7 @@ def _write(made: RetargetedFiles, directory: Path, graph: Path, source: bytes) -
     path = directory / f"{graph.stem}{COMPILED_SUFFIX}.tflite"
     token = CompiledModel.parse_parts(made.model.file)[0].parameter_caching_token
     value: dict[str, Any] = {"compiled": path, "caching_token": f"{token:#018x}", "requantised_graph": None}
-    if path.is_file() and read_model(path) == made.model.file:
+    if path.is_file() and read_model_file(path) == made.model.file:
         return value | {"written": False}
     _keep_others(path)
     write_file(directory / graph.name, source)

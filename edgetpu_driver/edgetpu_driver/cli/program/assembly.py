@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import Executable
@@ -17,6 +16,7 @@ from edgetpu_driver.darwinn.instructions.operations import join
 from edgetpu_driver.darwinn.instructions.program_frame import framed
 from edgetpu_driver.errors import InputError, ModelFormatError
 from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain.compiled_file_names import plain_stem
 
 LARGEST_TEXT = 1 << 26
@@ -36,7 +36,7 @@ def assemble(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa
 def extract(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
     """Write the bitstreams and parameters of a compiled model to separate files."""
     try:
-        parts = CompiledModel.parse_parts(read_model(options.model))
+        parts = CompiledModel.parse_parts(read_model_file(options.model))
     except ModelFormatError as error:
         raise ModelFormatError(f"{options.model}: {error}") from None
     written = []
@@ -53,7 +53,7 @@ def extract(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa:
 
 def program_bytes(path: Path) -> bytes:
     """The bitstream in a file, or of the text in it. Raises ModelNotFoundError and ModelFormatError."""
-    return assembled(path) if path.suffix in _TEXTS else read_model(path)
+    return assembled(path) if path.suffix in _TEXTS else read_model_file(path)
 
 
 def assembled(path: Path, frame: bool = False) -> bytes:
@@ -61,7 +61,7 @@ def assembled(path: Path, frame: bool = False) -> bytes:
 
     frame: whether to put the frame of a program around it.
     """
-    data = read_model(path)
+    data = read_model_file(path)
     if len(data) > LARGEST_TEXT:
         raise ModelFormatError(f"{path}: expected at most {LARGEST_TEXT} bytes of text; got {len(data)}")
     try:

@@ -1,0 +1,30 @@
+"""The entry point of the command `edgetpu`: Ctrl-C ends it at once while it is loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+
+
+def main() -> int:
+    """Run the command line of this process and return the exit status."""
+    with ending_at_once():
+        from edgetpu_driver.cli.main import main as run
+    return run()
+
+
+@contextlib.contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Let Ctrl-C end the process in this context, in which there is nothing to clean up.
+
+    An import that KeyboardInterrupt stops raises anything: NumPy then says that it is not installed well.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # such as ignored, in a script
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
