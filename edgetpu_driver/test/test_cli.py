@@ -196,6 +196,13 @@ def test_disassemble_counts_the_values_of_fields_over_all_files(
     assert [each["words"] for each in value["bitstreams"]] == [2, 2]
 
 
+def test_disassemble_names_the_file_that_it_cannot_read(
+    capsys: pytest.CaptureFixture[str], bitstream: Path, graph: Path
+) -> None:
+    assert main(["disassemble", str(bitstream), str(graph)]) == 1
+    assert capsys.readouterr().err.startswith(f"edgetpu: {graph}: the model is not compiled for the Edge TPU")
+
+
 def test_disassemble_refuses_a_file_that_is_not_a_bitstream(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -63,6 +63,42 @@ def test_another_file_is_not_continued(
     assert "is not a report of this command" in report["error"]["message"]
 
 
+def test_a_report_of_the_virtual_stick_is_not_continued_on_a_real_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = str(tmp_path / "mine")
+    answer(capsys, "--only", "temperature", "--report", path)
+    before = (tmp_path / "mine.json").read_text()
+    monkeypatch.setattr(command, "usb_bus", lambda _: VirtualEdgeTpu())
+    assert main(["confirm", "--only", "registers", "--report", path]) == 1
+    assert capsys.readouterr().err == (
+        f"edgetpu: expected a report of the backend usb; {path}.json is one of virtual: name another one "
+        "with --report\n"
+    )
+    assert (tmp_path / "mine.json").read_text() == before
+
+
+@pytest.mark.parametrize("name", ["", "/"])
+def test_a_report_needs_a_name(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    code, report = answer(capsys, "--only", "registers", "--report", name)
+    assert (code, report["error"]["message"]) == (
+        1,
+        f"expected --report with the name of a file; got {Path(name)}",
+    )
+
+
+def test_a_folder_of_models_that_is_not_there_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    options = "--models", str(tmp_path / "none"), "--report", str(tmp_path / "mine")
+    code, report = answer(capsys, "--only", "registers", *options)
+    assert (code, report["error"]["message"]) == (
+        1,
+        f"expected a directory with models; there is none at {tmp_path / 'none'}",
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_refuted_step_and_a_replug_are_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.backends.whole_model_parsing import ParsedPlan, parse_whole
+from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep
-from edgetpu_driver.errors import InputError
+from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.files.default_paths import firmware_path
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 
@@ -65,3 +66,14 @@ def part(parsed: ParsedPlan, number: int) -> EdgeTpuStep:
         count = f"{len(parts)} part{'s' * (len(parts) != 1)} for the Edge TPU"
         raise InputError(f"expected --part from 1 to {len(parts)}; got {number}: the model has {count}")
     return parts[number - 1]
+
+
+def compiled_parts(path: Path, data: bytes) -> tuple[CompiledModel, ...]:
+    """The parts for the Edge TPU in the bytes of a file.
+
+    Raises ModelFormatError and ModelUnsupportedError, with the name of the file.
+    """
+    try:
+        return CompiledModel.parse_parts(data)
+    except (ModelFormatError, ModelUnsupportedError) as error:
+        raise type(error)(f"{path}: {error}") from None

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from edgetpu_driver.cli.device_and_model import compiled_parts
 from edgetpu_driver.cli.terminal import Answer, Progress
-from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.instructions import assembly_text, operation_text
 from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
 from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
@@ -70,7 +70,7 @@ def _bitstreams(path: Path) -> list[_Bitstream]:
         return [_Bitstream(path, "", 0, data, cut([data])[0])]
     return [
         _Bitstream(path, executable.type.name, chunk, bitstream.data, parts)
-        for model in CompiledModel.parse_parts(data)
+        for model in compiled_parts(path, data)
         for executable in (model.caching, model.execution)
         if executable is not None
         for chunk, (bitstream, parts) in enumerate(

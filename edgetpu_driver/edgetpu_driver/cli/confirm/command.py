@@ -15,7 +15,7 @@ from edgetpu_driver.cli.confirm.step import Step
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
 from edgetpu_driver.cli.device_and_model import default_firmware
 from edgetpu_driver.cli.terminal import Answer, Progress, table
-from edgetpu_driver.errors import InputError
+from edgetpu_driver.errors import InputError, ModelNotFoundError
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.toolchain.compiled_file_names import is_compiled
 from edgetpu_driver.usb.chip_clock import ClockPreset
@@ -32,14 +32,17 @@ def confirm(options: argparse.Namespace, progress: Progress) -> Answer:
         return Answer(value, table(rows, ("step", "assumption")))
     steps = chosen_steps(options.first, options.only)
     path: Path = options.report
-    earlier = read_report(path.with_name(f"{path.name}.json")) if len(steps) < len(STEPS) else {}
+    if not path.name:
+        raise InputError(f"expected --report with the name of a file; got {path}")
+    models = _models(options.models)
+    earlier = read_report(path, options.backend) if len(steps) < len(STEPS) else {}
     stick = TrialStick(
         usb_bus(options.backend),
         serial=options.serial or None,
         bus_path=options.port or None,
         firmware=options.firmware or default_firmware() or None,
         preset=ClockPreset(options.preset),
-        models=_models(options.models or default_model_dir()),
+        models=models,
         simulated=options.backend == "virtual",
     )
     with progress.counting("confirming", len(steps)) as advance:
@@ -61,7 +64,11 @@ def chosen_steps(first: str, only: str) -> Sequence[Step]:
     return STEPS[names.index(first) :] if first else STEPS
 
 
-def _models(directory: Path) -> list[Path]:
+def _models(given: Path | None) -> list[Path]:
+    """The compiled models of a directory, by default the driver's, which need not be there."""
+    if given is not None and not given.is_dir():
+        raise ModelNotFoundError(f"expected a directory with models; there is none at {given}")
+    directory = given or default_model_dir()
     return [path for path in sorted(directory.glob("*.tflite")) if is_compiled(path)]
 
 

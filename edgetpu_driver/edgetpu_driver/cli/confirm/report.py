@@ -51,8 +51,12 @@ def _is_outcome(found: Any) -> bool:
     return all(isinstance(found.get(each), str) for each in ("step", "outcome", "subject", "detail"))
 
 
-def read_report(path: Path) -> dict[str, Any]:
-    """An earlier report; empty if there is none. ModelFormatError if the file is not a report."""
+def read_report(report: Path, backend: str) -> dict[str, Any]:
+    """The earlier report to continue, as JSON; empty if there is none.
+
+    ModelFormatError if the file is not a report, or one of another backend.
+    """
+    path = _files(report)[0]
     try:
         content = json.loads(read_file(path))
         if content["format"] != _FORMAT or not isinstance(content.get("stick", {}), dict):
@@ -65,15 +69,24 @@ def read_report(path: Path) -> dict[str, Any]:
         raise ModelFormatError(
             f"{path} is not a report of this command ({error}); name another one with --report"
         ) from None
+    if content.get("backend") != backend:
+        raise ModelFormatError(
+            f"expected a report of the backend {backend}; {path} is one of {content.get('backend')}: name "
+            "another one with --report"
+        )
     return dict(content)
 
 
 def write_report(report: Mapping[str, Any], path: Path) -> tuple[Path, Path]:
     """Write path.json and path.txt."""
-    paths = path.with_name(f"{path.name}.json"), path.with_name(f"{path.name}.txt")
+    paths = _files(path)
     write_file(paths[0], f"{to_json(report)}\n".encode())
     write_file(paths[1], f"{text(report)}\n".encode())
     return paths
+
+
+def _files(report: Path) -> tuple[Path, Path]:
+    return report.with_name(f"{report.name}.json"), report.with_name(f"{report.name}.txt")
 
 
 def text(report: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from edgetpu_driver.cli.device_and_model import compiled_parts
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
@@ -30,7 +31,7 @@ _MOST_LAYERS = 8
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
     """Write the compiled file, its graph and its sidecar."""
     compiled, graph = options.compiled, options.graph
-    read_model_file(compiled)  # for the usual error if it is missing
+    compiled_parts(compiled, read_model_file(compiled))  # for errors with the name of this file
     source = read_model_file(graph)
     try:
         parse_model(source)

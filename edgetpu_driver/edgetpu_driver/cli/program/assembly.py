@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from edgetpu_driver.cli.device_and_model import compiled_parts
 from edgetpu_driver.cli.terminal import Answer, Progress, table
-from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import Executable
 from edgetpu_driver.darwinn.instructions import assembly_text, operation_text
 from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
@@ -35,10 +35,7 @@ def assemble(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa
 
 def extract(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
     """Write the bitstreams and parameters of a compiled model to separate files."""
-    try:
-        parts = CompiledModel.parse_parts(read_model_file(options.model))
-    except ModelFormatError as error:
-        raise ModelFormatError(f"{options.model}: {error}") from None
+    parts = compiled_parts(options.model, read_model_file(options.model))
     written = []
     for number, part in enumerate(parts, 1):
         stem = plain_stem(options.model) + (f".part{number}" if len(parts) > 1 else "")
