@@ -140,15 +140,22 @@ def test_models_of_different_caching_tokens_do_not_stay(
     assert value["resident_together"] is False
 
 
+def softmax(directory: Path) -> Path:
+    """A graph for which no program is generated."""
+    graph = GraphBuilder("softmax")
+    x = graph.input("x", (1, 64), np.int8, scale=1.0, zero_point=0)
+    graph.output(graph.softmax(x))
+    path = directory / "softmax.tflite"
+    path.write_bytes(graph.build())
+    return path
+
+
 def test_without_a_compiler_graphs_are_packed_and_it_is_said(
     dense_graphs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert find_compiler() is None
-    graph = GraphBuilder("softmax")
-    x = graph.input("x", (1, 64), np.int8, scale=1.0, zero_point=0)
-    graph.output(graph.softmax(x))
-    (dense_graphs / "softmax.tflite").write_bytes(graph.build())
-    assert main(["models", "compile", str(dense_graphs / "softmax.tflite")]) == 0
+    path = softmax(dense_graphs)
+    assert main(["models", "compile", str(path)]) == 0
     text = capsys.readouterr().out
     assert "no edgetpu_compiler in PATH, and no --on HOST: packed for the virtual stick only" in text
     assert "was written: without edgetpu_compiler, expected one FULLY_CONNECTED" in text
@@ -156,6 +163,16 @@ def test_without_a_compiler_graphs_are_packed_and_it_is_said(
     assert CompiledModel.load(path).compiler == VIRTUAL_COMPILER
     assert make_backend("virtual").parse(path, path.read_bytes()).unsupported_reason == ""
     assert "a real one cannot run it" in make_backend("usb").parse(path, path.read_bytes()).unsupported_reason
+
+
+def test_a_matrix_among_packed_graphs_is_not_said_to_be_packed(
+    dense_graphs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["models", "compile", str(softmax(dense_graphs)), str(dense_graphs / "dense_64.tflite")]) == 0
+    text = capsys.readouterr().out
+    assert "A real stick cannot run these files" not in text
+    assert "no program for a real stick was written: without edgetpu_compiler" in text
+    assert "generated without edgetpu_compiler" in text
 
 
 def test_models_of_the_real_compiler_are_not_replaced(

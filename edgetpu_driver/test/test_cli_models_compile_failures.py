@@ -83,6 +83,16 @@ def test_a_damaged_graph_affects_only_itself(dense_graphs: Path, capsys: pytest.
     assert "error" not in fine
 
 
+@pytest.mark.parametrize("others", [[], ["dense_64.tflite"]])
+def test_nothing_is_said_of_packing_where_no_graph_was_packed(
+    dense_graphs: Path, capsys: pytest.CaptureFixture[str], others: list[str]
+) -> None:
+    (dense_graphs / "bad.tflite").write_bytes(b"no model")
+    files = [str(dense_graphs / name) for name in ("bad.tflite", *others)]
+    assert main(["models", "compile", *files]) == 1
+    assert "packed for the virtual stick" not in capsys.readouterr().out
+
+
 def test_a_failed_graph_of_a_set_has_its_own_error(
     dense_graphs: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:

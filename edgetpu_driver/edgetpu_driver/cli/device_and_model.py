@@ -32,7 +32,11 @@ def opened(backend: Backend) -> Iterator[Backend]:
 
 
 def chosen(options: argparse.Namespace) -> Backend:
-    """The selected accelerator, not yet open."""
+    """The selected accelerator, not yet open. Raises InputError for a stick of the cpu."""
+    if options.backend == "cpu" and (given := options.serial or options.port):
+        raise InputError(
+            f"expected no --serial and no --port with the backend cpu, which has no stick; got {given}"
+        )
     return make_backend(
         options.backend,
         serial=options.serial,
@@ -62,6 +66,10 @@ def parse(backend: Backend, paths: Sequence[Path]) -> ParsedPlan:
 def part(parsed: ParsedPlan, number: int) -> EdgeTpuStep:
     """The part for the Edge TPU by number, from 1; InputError if there is none."""
     parts = parsed.plan.edge_tpu_steps
+    if not parts:
+        raise InputError(
+            "--part is for models with parts for the Edge TPU; on this backend the model has none"
+        )
     if not 0 < number <= len(parts):
         count = f"{len(parts)} part{'s' * (len(parts) != 1)} for the Edge TPU"
         raise InputError(f"expected --part from 1 to {len(parts)}; got {number}: the model has {count}")

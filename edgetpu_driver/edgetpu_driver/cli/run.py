@@ -15,6 +15,7 @@ from edgetpu_driver.cli.tensor_files import read_inputs, write_outputs
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.engines.whole_model.input_ranges import input_ranges
 from edgetpu_driver.engines.whole_model.recurrence import feedback_of, likely_feedback, zeros
+from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _SHOWN_VALUES = 8
@@ -52,8 +53,15 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG
 
 
 def _states(arguments: Sequence[str], model: RunnableModel) -> list[str]:
-    """The state inputs of a recurrent model, as given or found by name."""
-    stated = dict(argument.rpartition("=")[::2] for argument in arguments)
+    """The state inputs of a recurrent model, as given or found by name; InputError if given otherwise."""
+    stated: dict[str, str] = {}
+    for argument in arguments:
+        output, equals, fed = argument.rpartition("=")
+        if not equals:
+            raise InputError(f"expected --feedback OUTPUT=INPUT; got '{argument}'")
+        if output in stated:
+            raise InputError(f"expected --feedback once for each output; got '{output}' again")
+        stated[output] = fed
     found = stated or likely_feedback(model.inputs, model.outputs)
     return [each.input.name for each in feedback_of(found, model.inputs, model.outputs)]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.cli.output_file import write_output
 from edgetpu_driver.errors import DependencyMissingError, InputError
 from edgetpu_driver.files.file_access import read_file
 from edgetpu_driver.files.npz_archive import write_arrays
@@ -159,13 +160,11 @@ def write_outputs(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:
         raise InputError(
             f"the model has {len(outputs)} outputs ({', '.join(outputs)}): give --output FILE.npz"
         )
-    try:
-        with path.open("wb") as file:
-            if path.suffix == ".npz":
-                write_arrays(file, outputs)
-            elif path.suffix == ".npy":
-                np.save(file, next(iter(outputs.values())))
-            else:
-                file.write(b"".join(array.tobytes() for array in outputs.values()))
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    content = io.BytesIO()
+    if path.suffix == ".npz":
+        write_arrays(content, outputs)
+    elif path.suffix == ".npy":
+        np.save(content, next(iter(outputs.values())))
+    else:
+        content.write(b"".join(array.tobytes() for array in outputs.values()))
+    write_output(path, content.getvalue())

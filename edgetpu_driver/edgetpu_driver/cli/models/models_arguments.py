@@ -51,8 +51,9 @@ def _add_compile(commands: Commands) -> None:
         "compiler it generates the program of a matrix (dense_<size> up to 1024) itself, for a real stick, "
         "and packs other graphs for the virtual stick only.",
     )
-    command.add_argument("files", type=Path, nargs="*", metavar="FILE", help="plain .tflite graphs")
-    command.add_argument(
+    which = command.add_mutually_exclusive_group(required=True)
+    which.add_argument("files", type=Path, nargs="*", default=[], metavar="FILE", help="plain .tflite graphs")
+    which.add_argument(
         "--all", action="store_true", help="build the graphs that the nodes use by default, and compile those"
     )
     command.add_argument("--compiler", metavar="PATH", help="default: edgetpu_compiler in PATH, if any")

@@ -44,8 +44,6 @@ _Row = dict[str, Any]
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
     """Compile files one by one, or all together; a failure does not stop the others."""
-    if bool(options.files) is options.all:
-        raise InputError("expected graphs to compile, or --all")
     compiler = _compiler(options)
     paths = write_standard_graphs(options.output or default_model_dir()) if options.all else options.files
     graphs, compiled = _read_graphs(paths)
@@ -77,7 +75,7 @@ def _compiler(options: argparse.Namespace) -> str | RemoteCompiler | None:
 
 def _target(rows: Sequence[_Row], compiler: object) -> str:
     """The target of the files: the Edge TPU, or the virtual stick if any file is for it alone."""
-    packed = not compiler and any(row.get("written_by") != DENSE_COMPILER for row in rows)
+    packed = not compiler and any(row.get("written_by") == VIRTUAL_COMPILER for row in rows)
     return "virtual" if packed else "edgetpu"
 
 
@@ -256,7 +254,8 @@ def _resident_together(rows: Sequence[_Row]) -> bool:
 
 
 def _text(value: Mapping[str, Any]) -> str:
-    lines = [_PACKED] if value["target"] == "virtual" else []
+    for_sticks = any(row.get("written_by") == DENSE_COMPILER for row in value["models"])
+    lines = [_PACKED] if value["target"] == "virtual" and not for_sticks else []
     if value["skipped"]:
         skipped = _several([str(path) for path in value["skipped"]], "files")
         lines.append(f"skipped, compiled already: {skipped}")

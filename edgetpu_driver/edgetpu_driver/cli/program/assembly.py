@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edgetpu_driver.cli.device_and_model import compiled_parts
+from edgetpu_driver.cli.output_file import write_output
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.darwinn.executable import Executable
 from edgetpu_driver.darwinn.instructions import assembly_text, operation_text
@@ -15,7 +16,6 @@ from edgetpu_driver.darwinn.instructions.instruction_word import assemble as enc
 from edgetpu_driver.darwinn.instructions.operations import join
 from edgetpu_driver.darwinn.instructions.program_frame import framed
 from edgetpu_driver.errors import InputError, ModelFormatError
-from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain.compiled_file_names import plain_stem
 
@@ -27,7 +27,7 @@ _TEXTS = (".txt", ".asm")
 def assemble(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
     """Assemble a text into a bitstream file."""
     program = assembled(options.text, frame=options.frame)
-    write(options.output, program)
+    write_output(options.output, program)
     words = len(program) // WORD_BYTES
     value = {"file": options.output, "words": words, "bytes": len(program)}
     return Answer(value, f"{options.output}: {words} words, {len(program)} bytes")
@@ -42,7 +42,7 @@ def extract(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa:
         for kind, executable in (("caching", part.caching), ("execution", part.execution)):
             for name, data in _contents(executable) if executable is not None else ():
                 path = options.output / f"{stem}.{kind}{name}.bin"
-                write(path, data)
+                write_output(path, data)
                 written.append((str(path), len(data)))
     value = [{"file": path, "bytes": size} for path, size in written]
     return Answer(value, table(written, ("file", "bytes")))
@@ -92,11 +92,3 @@ def _contents(executable: Executable) -> Iterator[tuple[str, bytes]]:
         yield (f".{chunk}" if len(executable.bitstreams) > 1 else ""), bytes(bitstream.data)
     if len(executable.parameters):
         yield ".parameters", bytes(executable.parameters)
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write a file; InputError if that fails."""
-    try:
-        write_file(path, data)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None

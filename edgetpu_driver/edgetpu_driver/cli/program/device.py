@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from edgetpu_driver.backends.factory import open_program_runner
 from edgetpu_driver.cli.device_and_model import default_firmware
-from edgetpu_driver.cli.program.assembly import program_bytes, write
+from edgetpu_driver.cli.output_file import write_output
+from edgetpu_driver.cli.program.assembly import program_bytes
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.errors import InputError, ProtocolError
 from edgetpu_driver.files.file_access import read_file
@@ -50,7 +51,7 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG
         with contextlib.suppress(ProtocolError):  # it has done its work, and is reset next
             core = runner.halt()
     if options.output is not None:
-        write(options.output, result.output)
+        write_output(options.output, result.output)
     events = [{"tag": event.tag, "address": event.address, "length": event.length} for event in result.events]
     value = {
         "output_bytes": len(result.output),
