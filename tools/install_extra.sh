@@ -12,14 +12,16 @@ if [ $# -ne 1 ] || [ ! -f "$requirements" ]; then
 fi
 
 tools=build/${name}_tools
-wanted=$(sha256sum "$requirements")
+wanted=$(sha256sum "$requirements"; python3 -V)
 if [ "$(cat "$tools/.complete" 2>/dev/null)" != "$wanted" ]; then
-  rm -rf "$tools"
+  rm -rf "$tools.new"
   echo "[$name] installing the packages of $requirements into $tools (once)" >&2
-  python3 -m pip install --quiet --disable-pip-version-check --no-deps --target "$tools" -r "$requirements" >&2 || {
+  python3 -m pip install --quiet --disable-pip-version-check --no-deps --target "$tools.new" -r "$requirements" >&2 || {
     echo "[$name] cannot install the packages of $requirements: is the Python package index within reach?" >&2
     exit 2
   }
-  printf '%s\n' "$wanted" >"$tools/.complete"
+  printf '%s\n' "$wanted" >"$tools.new/.complete"
+  rm -rf "$tools"
+  mv "$tools.new" "$tools"
 fi
 printf '%s\n' "$PWD/$tools"
