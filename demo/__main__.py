@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from demo.errors import DemoError
-from demo.processes import PARAMETERS
 
 EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
 
@@ -19,16 +18,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; 0 if every node gave results, otherwise 1 and one line on standard error."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        from demo.run import run  # here, so that a missing package is reported in one line
+    try:  # here, so that a missing package is reported in one line
+        from edgetpu_driver.cli.entry_point import ending_at_once
+
+        with ending_at_once():
+            from demo.processes import PARAMETERS
+            from demo.run import run
     except ImportError as error:
         return _complain(
             f"{error}: run `make demo`, or install requirements.txt and source a built workspace"
         )
+    options.params_file = options.params_file or PARAMETERS
     try:
         run(options)
     except DemoError as error:
         return _complain(str(error))
+    except OSError as error:  # of OUTPUT, above all
+        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
         _complain("interrupted")
         return EXIT_INTERRUPTED
@@ -71,14 +77,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--hfov",
-        type=float,
+        type=_degrees,
         default=90.0,
         help="horizontal field of view, degrees, for a bag without camera_info (default: 90)",
     )
     parser.add_argument(
         "--params-file",
         type=Path,
-        default=PARAMETERS,
         help="parameters of the nodes (default: config/edgetpu.yaml)",
     )
     parser.add_argument(
@@ -86,11 +91,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--gif", type=Path, help="also write an animation of the debug images to this file")
     parser.add_argument(
-        "--timeout", type=float, default=5.0, help="seconds to wait for the results of an image (default: 5)"
+        "--timeout",
+        type=_seconds,
+        default=5.0,
+        help="seconds to wait for the results of an image (default: 5)",
     )
     parser.add_argument(
         "--startup-timeout",
-        type=float,
+        type=_seconds,
         default=30.0,
         help="seconds to wait for the nodes to start (default: 30)",
     )
@@ -99,15 +107,26 @@ def _parser() -> argparse.ArgumentParser:
 
 def _rate(text: str) -> float | None:
     """None for "max", otherwise the factor to the recorded speed."""
-    if text == "max":
-        return None
+    return None if text == "max" else _number(text, math.inf, "max or a number above 0")
+
+
+def _degrees(text: str) -> float:
+    return _number(text, 180.0, "degrees above 0 and below 180")
+
+
+def _seconds(text: str) -> float:
+    return _number(text, math.inf, "seconds above 0")
+
+
+def _number(text: str, limit: float, expected: str) -> float:
+    """A number above 0 and below the limit."""
     try:
-        rate = float(text)
+        number = float(text)
     except ValueError:
-        rate = math.nan
-    if not 0 < rate < math.inf:
-        raise argparse.ArgumentTypeError(f"expected max or a number above 0; got {text}")
-    return rate
+        number = math.nan
+    if not 0 < number < limit:
+        raise argparse.ArgumentTypeError(f"expected {expected}; got {text}")
+    return number
 
 
 def _complain(text: str) -> int:

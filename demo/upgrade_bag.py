@@ -9,6 +9,8 @@ from pathlib import Path
 
 from demo.errors import DemoError
 
+EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the bag NEW; 0 if that succeeded, otherwise 1 and one line on standard error."""
@@ -30,7 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         extended = upgrade_bag(options.old, options.new)
     except (DemoError, ImportError, OSError) as error:
         print(f"[upgrade_bag] {error}", file=sys.stderr)
-        return 1
+        return EXIT_FAILURE
+    except KeyboardInterrupt:
+        print("[upgrade_bag] interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
     for topic, number in sorted(extended.items()):
         print(f"{topic}: {number} messages extended")
     print(f"wrote {options.new}")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -33,6 +36,7 @@ pytest.importorskip("ai_edge_litert", reason="the cpu and virtual backends need 
 pytestmark = pytest.mark.timeout(600)  # a busy machine makes minutes of half a minute
 
 
+ROOT = Path(__file__).parents[1]
 Demo = Callable[..., dict[str, dict[str, Any]]]
 
 
@@ -192,3 +196,35 @@ def test_a_model_that_cannot_be_used_is_reported_in_one_line(
     errors = capsys.readouterr().err
     assert errors.startswith(f"[demo] {reason}")
     assert errors.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_written_is_reported_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # those of the test run stay
+    (tmp_path / "file").write_text("")
+    assert main([f"--output={tmp_path}/file"]) == 1
+    assert capsys.readouterr().err == f"[demo] {tmp_path}/file/summary.json: Not a directory\n"
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--hfov=0", "--hfov=180", "--hfov=nan", "--timeout=0", "--timeout=nan", "--startup-timeout=-1"],
+)
+def test_numbers_without_a_meaning_are_refused_before_anything_starts(
+    argument: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([argument, "--nodes=none"])
+    assert left.value.code == 2
+    name, _, value = argument.partition("=")
+    assert re.search(f"argument {name}: expected .*; got {value}\n", capsys.readouterr().err)
+
+
+def test_a_missing_package_is_reported_in_one_line() -> None:
+    command = [sys.executable, "-S", "-m", "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={}, cwd=ROOT)
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"\[demo\] No module named '.*': run `make demo`, or install .* a built workspace\n", done.stderr
+    )

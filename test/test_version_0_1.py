@@ -229,6 +229,28 @@ def test_a_bag_is_not_written_over_another(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().err == f"[upgrade_bag] {old} exists already\n"
 
 
+def test_a_bag_that_cannot_be_read_to_its_end_leaves_no_half_of_a_new_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    old, new = write_bag(tmp_path / "old", StoragePlugin.MCAP), tmp_path / "new"
+    monkeypatch.setattr("demo.bag.appended_fields.extended_message", interrupt)
+    assert main([str(old), str(new)]) == 130
+    assert capsys.readouterr().err == "[upgrade_bag] interrupted\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_new_bag_that_cannot_be_written_is_not_blamed_on_the_old_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = write_bag(tmp_path / "old", StoragePlugin.MCAP), tmp_path / "file" / "new"
+    new.parent.write_text("")
+    assert main([str(old), str(new)]) == 1
+    assert capsys.readouterr().err == f"[upgrade_bag] cannot write {new}: Not a directory\n"
+
+
 @pytest.mark.parametrize("node", PARAMETERS)
 def test_a_node_still_has_its_parameters(node: str) -> None:
     sections = yaml.safe_load((ROOT / "config" / "edgetpu.yaml").read_text())

@@ -6,8 +6,9 @@ today's nodes and tools. Images and all other messages are copied as they are.
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from ament_index_python.packages import get_package_share_path
 from rclpy.serialization import deserialize_message, serialize_message
 from rosbags.interfaces import Connection, ConnectionExtRosbag2
-from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.rosbag2 import Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
@@ -41,28 +42,48 @@ def upgrade_bag(source: Path, target: Path) -> Mapping[str, int]:
 
     Raises:
         BagError: the source cannot be read, or has a message that is not a prefix of today's type; or the
-            target exists.
+            target exists or cannot be written.
     """
     if target.exists():
         raise BagError(f"{target} exists already")
     reader = open_bag(source)
-    store, extended = _todays_types(), Counter[str]()
     try:
-        with Writer(target, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
-            copies = {each.id: _copy(each, writer, store) for each in reader.connections}
-            for connection, time_ns, data in reader.messages():
-                message = bytes(data)
-                if connection.msgtype.startswith(f"{PACKAGE}/"):
-                    message = extended_message(message, connection.msgtype)
-                    extended[connection.topic] += len(message) > len(data)
-                writer.write(copies[connection.id], time_ns, message)
+        return _write(target, reader, source)
     except BagError:
         raise
+    except OSError as error:
+        raise BagError(f"cannot write {target}: {error.strerror or one_line(error)}") from error
     except Exception as error:  # rosbags lets many types of error through
         raise BagError(f"{source} is damaged: {one_line(error)}") from error
     finally:
         reader.close()
+
+
+def _write(target: Path, reader: Reader, source: Path) -> Mapping[str, int]:
+    """Write the new bag, or nothing at all."""
+    store, extended = _todays_types(), Counter[str]()
+    try:
+        with Writer(target, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+            copies = {each.id: _copy(each, writer, store) for each in reader.connections}
+            for connection, time_ns, data in _messages(reader, source):
+                message = data
+                if connection.msgtype.startswith(f"{PACKAGE}/"):
+                    message = extended_message(data, connection.msgtype)
+                    extended[connection.topic] += len(message) > len(data)
+                writer.write(copies[connection.id], time_ns, message)
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
     return {topic: number for topic, number in extended.items() if number}
+
+
+def _messages(reader: Reader, source: Path) -> Iterator[tuple[Connection, int, bytes]]:
+    """The messages of a bag; BagError if one cannot be read."""
+    try:
+        for connection, time_ns, data in reader.messages():
+            yield connection, time_ns, bytes(data)
+    except Exception as error:
+        raise BagError(f"{source} is damaged: {one_line(error)}") from error
 
 
 def extended_message(data: bytes, msgtype: str) -> bytes:
