@@ -7,6 +7,7 @@ from pathlib import Path
 
 from demo.errors import UsageError
 from demo.nodes import PerceptionNode
+from demo.processes import as_parameter
 from edgetpu_driver.files.default_paths import default_model_dir
 
 Parameters = tuple[tuple[str, str], ...]
@@ -33,8 +34,8 @@ def model_parameters(
         if not file.is_file():
             raise UsageError(f"no model at {file}")
     folders = dict.fromkeys([str(file.parent) for file in files] + [str(default_model_dir())])
-    of_node = [("model", ",".join(str(file) for file in files))]
+    of_node = [("model", as_parameter(",".join(str(file) for file in files)))]
     if labels:
         path = Path(labels).expanduser()
-        of_node.append(("labels", str(path.resolve()) if path.is_file() else labels))
-    return (("model_dirs", f"[{', '.join(folders)}]"),), tuple(of_node)
+        of_node.append(("labels", as_parameter(str(path.resolve()) if path.is_file() else labels)))
+    return (("model_dirs", as_parameter(list(folders))),), tuple(of_node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import socket
@@ -47,6 +48,11 @@ class Process:
         for old, new in self.remappings:
             arguments += ["-r", f"{old}:={new}"]
         return [str(find_executable(self.package, self.executable)), "--ros-args", *arguments]
+
+
+def as_parameter(value: str | Sequence[str]) -> str:
+    """Text, or a list of texts, as a value in `Process.parameters`; they are read as YAML."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def find_executable(package: str, executable: str) -> Path:

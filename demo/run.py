@@ -17,7 +17,7 @@ from demo.bag.truth import heading_truth, load_truth
 from demo.errors import GraphError, UsageError
 from demo.model import model_parameters
 from demo.nodes import OWN_MODEL, PerceptionNode, select
-from demo.processes import PARAMETERS, Graph, Process, isolate
+from demo.processes import PARAMETERS, Graph, Process, as_parameter, isolate
 from demo.replay import DRIVER, Replay
 from demo.report.animation import write_animation
 from demo.report.debug_frames import DebugFrames
@@ -140,11 +140,12 @@ def _targets(options: argparse.Namespace, bag: ImageBag, node: PerceptionNode) -
         return ()
     known = bag.path / PARAMETERS_FILE
     if known.is_file():
-        return tuple(json.loads(known.read_text()).get(node.name, {}).items())
+        texts: dict[str, str] = json.loads(known.read_text()).get(node.name, {})
+        return tuple((name, as_parameter(text)) for name, text in texts.items())
     path = options.output.resolve() / "pattern.png"
     if node.name != "pattern_tracker" or not write_pattern(bag, path):
         return ()
-    return ("template", str(path)), ("accept_ambiguous", "true")
+    return ("template", as_parameter(str(path))), ("accept_ambiguous", "true")
 
 
 def _settings(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[PerceptionNode]) -> dict[str, str]:

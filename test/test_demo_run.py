@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from PIL import Image
 from rosbags.interfaces import Connection
 from rosbags.rosbag2 import StoragePlugin, Writer
@@ -23,6 +24,7 @@ from demo.bag.frames import decode_record
 from demo.bag.image_bag import ImageBag
 from demo.bag.truth import load_truth
 from demo.errors import UsageError
+from demo.model import model_parameters
 from demo.nodes import NODES, OWN_MODEL
 from demo.scene.scene_bag import write_scene
 from edgetpu_dashboard.scene.scene import Scene
@@ -196,6 +198,18 @@ def test_a_model_that_cannot_be_used_is_reported_in_one_line(
     errors = capsys.readouterr().err
     assert errors.startswith(f"[demo] {reason}")
     assert errors.count("\n") == 1
+
+
+def test_names_of_files_reach_the_nodes_as_they_are(tmp_path: Path) -> None:
+    folder = tmp_path / "run #2: it's"
+    folder.mkdir()
+    model, labels = folder / "model.tflite", folder / "labels.txt"
+    for file in (model, labels):
+        file.write_text("")
+    of_driver, of_model = model_parameters(str(model), str(labels), (NODES["classifier"],))
+    read = {name: yaml.safe_load(value) for name, value in (*of_driver, *of_model)}
+    assert read["model_dirs"][0] == str(folder)
+    assert (read["model"], read["labels"]) == (str(model), str(labels))
 
 
 def test_a_folder_that_cannot_be_written_is_reported_in_one_line(

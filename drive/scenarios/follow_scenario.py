@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from demo.processes import Process
+from demo.processes import Process, as_parameter
 from drive.scenario import Outcome, Scenario, values
 from drive.simulated_robot import SimulatedRobot
 from drive.suite_connection import DriveError
@@ -81,7 +81,7 @@ class FollowByPolicy(Follow):
     cmd_vel = "policy/cmd_vel"
     steered_by = ", by a policy"
     parameters: ClassVar[dict[str, dict[str, str]]] = {
-        "policy": {"policy": str(POLICY), "twist": "true", "observations": SOURCES}
+        "policy": {"policy": as_parameter(str(POLICY)), "twist": "true", "observations": SOURCES}
     }
 
     def start(self, processes: Sequence[Process], logs: Path) -> AbstractContextManager[Any]:

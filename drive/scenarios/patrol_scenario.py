@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from demo.processes import as_parameter
 from drive.scenario import Outcome, Scenario, values
 from drive.scene_network import NAME, scene_network
 from drive.simulated_robot import SimulatedRobot
@@ -87,10 +88,10 @@ class Patrol(Scenario):
             folder.mkdir(parents=True, exist_ok=True)
             model = folder / f"{NAME}.tflite"
             model.write_bytes(scene_network())
-        folders = f"[{model.resolve().parent}, {default_model_dir()}]"
+        folders = as_parameter([str(model.resolve().parent), str(default_model_dir())])
         return {
             "edgetpu": {"model_dirs": folders},
-            "embedder": {"model": str(model.resolve())},
+            "embedder": {"model": as_parameter(str(model.resolve()))},
             "place_recognition": numbers,
         }
 
