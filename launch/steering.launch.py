@@ -38,8 +38,16 @@ ARGUMENTS = (
 
 
 def _source(context: LaunchContext) -> list[Node]:
-    """The node that says where to drive; RuntimeError for a network that it has no use for."""
-    name, network = (LaunchConfiguration(each).perform(context) for each in ("source", "network"))
+    """The node that says where to drive.
+
+    RuntimeError for a network that it has no use for, and without the parameter file, which launch_ros would
+    leave out with a warning.
+    """
+    name, network, params_file = (
+        LaunchConfiguration(each).perform(context) for each in ("source", "network", "params_file")
+    )
+    if not Path(params_file).is_file():
+        raise RuntimeError(f"params_file: expected a file; there is no '{params_file}'")
     own: dict[str, bool | str] = {}
     if name in NETWORK_PARAMETERS:
         own = {"twist": True, **({NETWORK_PARAMETERS[name]: network} if network else {})}
