@@ -32,20 +32,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ),
     )
     parser.add_argument(
-        "--inputs", type=int, default=24_000, help="number of inputs to all parsers together (default: 24000)"
+        "--inputs",
+        type=_count,
+        default=24_000,
+        help="number of inputs to all parsers together (default: 24000); 0, here and below: none of these",
     )
     parser.add_argument(
-        "--messages", type=int, default=6_000, help="number of messages to all nodes together (default: 6000)"
+        "--messages",
+        type=_count,
+        default=6_000,
+        help="number of messages to all nodes together (default: 6000)",
     )
     parser.add_argument(
         "--orders",
-        type=int,
+        type=_count,
         default=3_000,
         help="number of orders in which the driver's threads run (default: 3000)",
     )
     parser.add_argument(
         "--sequences",
-        type=int,
+        type=_count,
         default=100,
         help="number of image sequences for the perception algorithms (default: 100)",
     )
@@ -66,18 +72,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     whole = sum(target.share for target in chosen)
     try:
-        found = [_run(target, round(options.inputs * target.share / whole), seed) for target in chosen]
-        if options.target in (None, SEQUENCES):
+        shares = [(target, options.inputs * target.share / whole) for target in chosen if options.inputs]
+        found = [_run(target, max(1, round(share)), seed) for target, share in shares]
+        if options.sequences and options.target in (None, SEQUENCES):
             found.append(_run_sequences(options.sequences, seed))
-        if options.target in (None, THREADS):
+        if options.orders and options.target in (None, THREADS):
             found.append(_run_threads(options.orders, seed))
-        if options.target in (None, GRAPH):
+        if options.messages and options.target in (None, GRAPH):
             found.append(_run_graph(options.messages, seed))
     except KeyboardInterrupt:
         print("[fuzz] interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     print(f"[fuzz] {sum(found)} findings")
     return EXIT_FINDING if any(found) else 0
+
+
+def _count(text: str) -> int:
+    """Read a number of inputs."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number, 0 or more; got {text}")
+    return int(text)
 
 
 def _run(target: Target, inputs: int, seed: int) -> bool:

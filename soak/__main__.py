@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import secrets
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from measured_figures.row import line, write_rows
 from soak.report_figures import rows
 from soak.run import Options, run
 from soak.run_evaluation import Findings
+from soak.run_setup import HOME
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "soak"
 EXIT_FINDING, EXIT_INTERRUPTED = 1, 130
@@ -28,19 +30,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "figures and a report."
         ),
     )
-    parser.add_argument("--minutes", type=float, default=10.0, help="duration in real time (default: 10)")
+    parser.add_argument("--minutes", type=_duration, default=10.0, help="duration in real time (default: 10)")
     parser.add_argument(
-        "--hours", type=float, default=0.0, help="duration in simulated time instead, with one image a second"
+        "--hours",
+        type=_duration_or_none,
+        default=0.0,
+        help="duration in simulated time instead, with one image a second",
     )
-    parser.add_argument("--sticks", type=int, default=3, help="number of virtual sticks (default: 3)")
+    parser.add_argument("--sticks", type=_sticks, default=3, help="number of virtual sticks (default: 3)")
     parser.add_argument(
         "--seed", type=int, help="seed of an earlier run, to repeat its faults (default: random)"
     )
     parser.add_argument("--calm", action="store_true", help="without faults, for comparison")
     parser.add_argument(
-        "--output", type=Path, default=OUTPUT, help="directory to write to (default: build/soak)"
+        "--output", type=Path, default=OUTPUT, help="directory to write, replaced (default: build/soak)"
     )
     options = parser.parse_args(arguments)
+    if options.output.is_dir() and any(options.output.iterdir()) and not (options.output / HOME).is_dir():
+        parser.error(f"{options.output} has files of something else, and is replaced: name another --output")
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed
     seconds = _LONGEST_SIMULATED if options.hours else 60 * options.minutes
     how_long = f"{options.hours:g} h simulated" if options.hours else f"{options.minutes:g} min"
@@ -53,6 +60,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("[soak] interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     return _report(found, f"{how_long}, {options.sticks} sticks", seed, options.output)
+
+
+def _duration(text: str) -> float:
+    """Read a duration; it may be short."""
+    duration = _duration_or_none(text)
+    if not duration:
+        raise argparse.ArgumentTypeError(f"expected a number above 0; got {text}")
+    return duration
+
+
+def _duration_or_none(text: str) -> float:
+    """Read a duration, 0 for none."""
+    try:
+        duration = float(text)
+    except ValueError:
+        duration = -1.0
+    if not 0 <= duration < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number, 0 or more; got {text}")
+    return duration
+
+
+def _sticks(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a positive whole number; got {text}")
+    return int(text)
 
 
 def _report(found: Findings, case: str, seed: int, output: Path) -> int:

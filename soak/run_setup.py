@@ -31,6 +31,8 @@ _SIMULATED_START_NS = 1_700_000_000 * 10**9
 _CLIENT_PERIOD, _SIMULATED_CLIENT_PERIOD = 0.05, 0.5
 """Periods of the foreign clients, s. Simulated time goes as fast as the nodes do."""
 _PLACES_FILE = "soak"
+HOME = "ros_home"
+"""The ROS_HOME of a run, in its output directory."""
 _FRAMES = "soak_frames"
 _MATRIX = {
     "model": dense.name(BLOCK),
@@ -65,7 +67,7 @@ class Stage:
     def prepare(cls, output: Path, sticks: int, seed: int, simulated_hours: float) -> Stage:
         """Create the directory again, with models, places, pattern and rendered frames."""
         shutil.rmtree(output, ignore_errors=True)
-        home, frames = output / "ros_home", output.parent / _FRAMES
+        home, frames = output / HOME, output.parent / _FRAMES
         write_models(home / "edgetpu" / "models")
         write_places(home / "edgetpu" / "places" / f"{_PLACES_FILE}.npz")
         frames.mkdir(parents=True, exist_ok=True)
@@ -131,7 +133,7 @@ class Stage:
 
     def _client(self, kind: str, number: int, times: Sequence[str]) -> Command:
         period = str(_SIMULATED_CLIENT_PERIOD if self.images else _CLIENT_PERIOD)
-        models = self.output / "ros_home" / "edgetpu" / "models"
+        models = self.output / HOME / "edgetpu" / "models"
         arguments = (kind, str(self.journal(f"client_{kind}")), str(models), str(self.seed + number))
         command = (*self._as_node("foreign_client_kinds"), *arguments, period, *times)
         return Command(f"client_{kind}", command, is_node=False)

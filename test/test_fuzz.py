@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("hypothesis", reason="it draws the inputs (pip install hypothesis)")
 
+from fuzz import __main__ as command_line
 from fuzz.corpus import Sample
 from fuzz.harness import FuzzError, Totals, check, fuzz
 from fuzz.image_sequences import run_sequence
@@ -143,3 +144,27 @@ def test_a_node_that_makes_no_results_is_silent(graph: Any) -> None:
         for node in nodes.values():
             graph.remove_node(node)
             node.destroy_node()
+
+
+@pytest.mark.parametrize("option", ["--inputs", "--messages", "--orders", "--sequences"])
+def test_a_number_below_zero_is_wrong_usage(
+    option: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_line, "fuzz", lambda *_: None)
+    with pytest.raises(SystemExit) as left:
+        command_line.main([option, "-1", "--target", "cut"])
+    assert left.value.code == 2
+    assert f"argument {option}: expected a whole number, 0 or more; got -1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("inputs", "least"), [("3", {1}), ("0", set())])
+def test_every_parser_gets_an_input_unless_there_are_none(
+    monkeypatch: pytest.MonkeyPatch, inputs: str, least: set[int]
+) -> None:
+    given: list[int] = []
+    monkeypatch.setattr(command_line, "fuzz", lambda _target, count, *_: given.append(count))
+    for other in ("_run_sequences", "_run_threads", "_run_graph"):
+        monkeypatch.setattr(command_line, other, lambda *_: pytest.fail("it was left out"))
+    nothing_else = ("--sequences", "0", "--orders", "0", "--messages", "0")
+    assert command_line.main(["--inputs", inputs, *nothing_else]) == 0
+    assert set(given) == least
