@@ -256,7 +256,7 @@ _INTERRUPT = """
 import os, runpy, signal, sys
 class Interrupt:
     def find_spec(self, name, *_):
-        if name == "edgetpu_driver.cli.main":
+        if name == interrupted:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupt())
 sys.argv = ["edgetpu", "--help"]
@@ -276,6 +276,8 @@ def starts() -> dict[str, str]:
 
 @pytest.mark.parametrize("start", starts().values(), ids=starts())
 def test_ctrl_c_ends_the_command_before_it_is_loaded(start: str) -> None:
-    command = [sys.executable, "-c", _INTERRUPT + start]
+    # The program is the first module of the command, the others are loaded by the package.
+    interrupted = "edgetpu_driver" if "run_path" in start else "edgetpu_driver.cli.main"
+    command = [sys.executable, "-c", f"interrupted = '{interrupted}'{_INTERRUPT}{start}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")

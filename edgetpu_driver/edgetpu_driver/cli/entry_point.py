@@ -20,7 +20,8 @@ def ending_at_once() -> Iterator[None]:
 
     An import that KeyboardInterrupt stops raises anything: NumPy then says that it is not installed well.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # such as ignored, in a script
+    usual = (signal.default_int_handler, signal.SIG_DFL)  # the second as set by bin/edgetpu
+    if signal.getsignal(signal.SIGINT) not in usual:  # such as ignored, in a script
         yield
         return
     signal.signal(signal.SIGINT, signal.SIG_DFL)
