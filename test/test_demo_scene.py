@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from demo.bag.truth import load_truth
+from demo.errors import BagError
 from demo.scene.scene_bag import write_scene
 from demo.scene.scene_truth import truth_of
 from edgetpu_dashboard.scene.scene import RAMP, Scene, camera_from_world, render
@@ -137,3 +138,10 @@ def test_a_written_scene_brings_truth_and_pattern_and_replaces_an_older_one(tmp_
     )
     assert cv2.imread(str(path / "pattern.png")).shape == (60, 80, 3)
     assert json.loads((path / "truth.json").read_text())["looming"]["ttc"] == [None, None]
+
+
+def test_a_folder_of_other_files_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("")
+    with pytest.raises(BagError, match=f"{tmp_path} has files of something else: name another OUTPUT"):
+        write_scene(tmp_path, Scene(frames=2))
+    assert (tmp_path / "thesis.txt").exists()

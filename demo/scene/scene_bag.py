@@ -16,6 +16,7 @@ from rosbags.typesys.store import Typestore
 
 from demo.bag.image_bag import CAMERA_INFO, IMAGE
 from demo.bag.truth import TRUTH_FILE
+from demo.errors import BagError
 from demo.scene.scene_truth import truth_of
 from edgetpu_dashboard.camera.calibration import ideal_calibration
 from edgetpu_dashboard.scene.scene import Scene, render
@@ -30,9 +31,15 @@ PARAMETERS_FILE = "parameters.json"
 
 
 def write_scene(directory: Path, scene: Scene | None = None) -> Path:
-    """Render the scene into a bag of images and camera_info; replaces what is there."""
+    """Render the scene into a bag of images and camera_info, in place of an earlier one.
+
+    BagError if the directory has anything else.
+    """
     scene = scene or Scene()
     if directory.exists():
+        ours = {TRUTH_FILE, PATTERN_FILE, PARAMETERS_FILE, "metadata.yaml", f"{directory.name}.mcap"}
+        if {path.name for path in directory.iterdir()} - ours:
+            raise BagError(f"{directory} has files of something else: name another OUTPUT")
         shutil.rmtree(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
     store = get_typestore(Stores.ROS2_JAZZY)
