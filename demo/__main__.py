@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:  # here, so that a missing package is reported in one line
-        from edgetpu_driver.cli.entry_point import ending_at_once
+        from edgetpu_driver.cli.interrupts import ending_at_once
 
         with ending_at_once():
             from demo.processes import PARAMETERS

@@ -1,10 +1,8 @@
-"""The entry point of the command `edgetpu`: Ctrl-C ends it at once while it is loaded."""
+"""The entry point of the command `edgetpu`, which loads the rest of it."""
 
 from __future__ import annotations
 
-import contextlib
-import signal
-from collections.abc import Iterator
+from edgetpu_driver.cli.interrupts import ending_at_once
 
 
 def main() -> int:
@@ -12,20 +10,3 @@ def main() -> int:
     with ending_at_once():
         from edgetpu_driver.cli.main import main as run
     return run()
-
-
-@contextlib.contextmanager
-def ending_at_once() -> Iterator[None]:
-    """Let Ctrl-C end the process in this context, in which there is nothing to clean up.
-
-    An import that KeyboardInterrupt stops raises anything: NumPy then says that it is not installed well.
-    """
-    usual = (signal.default_int_handler, signal.SIG_DFL)  # the second as set by bin/edgetpu
-    if signal.getsignal(signal.SIGINT) not in usual:  # such as ignored, in a script
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)

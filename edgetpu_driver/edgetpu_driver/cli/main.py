@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgetpu_driver.cli.arguments import parser
-from edgetpu_driver.cli.entry_point import ending_at_once
+from edgetpu_driver.cli.interrupts import ending_at_once
 from edgetpu_driver.cli.terminal import Answer, Progress, printable, to_json
 from edgetpu_driver.errors import DeviceError, EdgeTpuError, reason_of
 

@@ -1,0 +1,24 @@
+"""What Ctrl-C does while the command is loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Let Ctrl-C end the process in this context, in which there is nothing to clean up.
+
+    An import that KeyboardInterrupt stops raises anything: NumPy then says that it is not installed well.
+    """
+    usual = (signal.default_int_handler, signal.SIG_DFL)  # the second as set by bin/edgetpu
+    if signal.getsignal(signal.SIGINT) not in usual:  # such as ignored, in a script
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
