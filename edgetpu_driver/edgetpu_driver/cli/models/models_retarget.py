@@ -31,12 +31,12 @@ _MOST_LAYERS = 8
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
     """Write the compiled file, its graph and its sidecar."""
     compiled, graph = options.compiled, options.graph
-    compiled_parts(compiled, read_model_file(compiled))  # for errors with the name of this file
     source = read_model_file(graph)
     try:
         parse_model(source)
     except ModelFormatError as error:
         raise ModelFormatError(f"{graph}: {error}") from None
+    compiled_parts(compiled, read_model_file(compiled))  # for errors with the name of this file
     with progress.counting("retargeting", 1) as advance:
         made = retarget_file(compiled, graph.stem, source)
         advance()
