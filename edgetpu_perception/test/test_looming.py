@@ -301,6 +301,38 @@ class TestTime:
             assert not looming.update(wall.seen(t), t).valid
         assert np.median(errors(results)) < 0.02
 
+    def test_images_that_are_sent_again_with_new_stamps_do_not_matter(self, looming: Looming) -> None:
+        """A driver sends each image of a camera of 30 Hz twice."""
+        wall, results = Wall(), []
+        for t in np.arange(100) / 30:
+            image = wall.seen(t)
+            results += [looming.update(image, t), looming.update(image, t + 1 / 60)]
+        found = errors(results)[10:]
+        assert np.median(found) < 0.01
+        assert found.max() < 0.06
+        assert all(r.approaching for r in results[40:])
+
+    def test_an_image_sent_again_has_the_rate_at_its_own_stamp(self, looming: Looming) -> None:
+        wall = Wall()
+        last = watch(looming, lambda t: wall.seen(t), 1.0)[-1]
+        image, stamp = wall.seen(1.0), 1.0
+        first, again = looming.update(image, stamp), looming.update(image, stamp + 0.02)
+        assert last.approaching
+        assert first.approaching
+        assert again.approaching
+        assert again.stamp == stamp + 0.02
+        assert again.ttc == pytest.approx(first.ttc - 0.02)
+        assert again.expansion_rate == pytest.approx(1 / again.ttc)
+        assert again.ttc_sigma == pytest.approx(again.expansion_rate_sigma * again.ttc**2)
+        assert (again.zones, again.region) == (first.zones, first.region)
+
+    def test_images_that_stay_the_same_show_that_the_camera_stands_still(self, looming: Looming) -> None:
+        wall = Wall(noise=0.0)
+        results = watch(looming, lambda t: wall.seen(min(t, 1.0)), 2.0)
+        assert all(r.approaching for r in results[20:30])
+        assert claimed(results[42:]) == 0
+        assert all(r.valid and abs(r.expansion_rate) < 0.02 for r in results[45:])
+
     def test_late_and_lost_frames_do_not_matter(self, looming: Looming) -> None:
         wall = Wall()
         random = np.random.default_rng(2)

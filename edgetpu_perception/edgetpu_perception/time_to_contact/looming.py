@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
@@ -25,6 +26,14 @@ MAX_GAP_S = 1.0
 """Interval between two images, s, from which on they are not compared.
 
 Derived: MAX_KEYFRAME_AGE_S of the tracker.
+"""
+
+MIN_TIME_LEFT = 0.2
+"""Least share of the time to contact that is left when an image is sent again. Given as a guard."""
+
+MAX_REPEATED_S = 0.25
+"""Time, s, for which images without any change are taken for one that the camera has sent again: if they stay
+the same for longer the camera stands still. Derived: images sent twice at 8 in a second.
 """
 
 DEFAULT_FOCAL_LENGTH = 0.7
@@ -105,6 +114,17 @@ class LoomingResult:
     region: Region | None = None
     """Where the surface is that the numbers belong to, px of the image."""
 
+    def at(self, stamp: float) -> LoomingResult:
+        """The result of the same image at a later time, s, if the speed stays the same."""
+        left = max(1 - self.expansion_rate * (stamp - self.stamp), MIN_TIME_LEFT) if self.valid else 1.0
+        return replace(
+            self,
+            stamp=stamp,
+            ttc=self.ttc * left,
+            expansion_rate=self.expansion_rate / left,
+            expansion_rate_sigma=self.expansion_rate_sigma / left**2,
+        )
+
 
 class Looming(PerceptionAlgorithm[LoomingResult]):
     """Time to contact from the growth of the image.
@@ -148,6 +168,11 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         self._view: tuple[object, ...] | None = None
         self._seen: Region | None = None
         self._stamp = math.nan
+        self._last = LoomingResult(math.nan, False, 0.0)
+        self._shown: tuple[object, Region | None, NDArray[np.float32] | None] = None, None, None
+        """View, region and features of the last image."""
+        self._changed = math.nan
+        """Time of the first image with these features, s."""
         self._use_engine(engine)
 
     @property
@@ -198,17 +223,32 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
             return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones))
         assert self._slopes is not None
         assert self._zones is not None
-        brightness, slope_x, slope_y = self._slopes.read(outputs)
+        features = self._slopes.read(outputs)
+        brightness, slope_x, slope_y = features
         energy = slope_x**2 + slope_y**2
         zones = self._zones.measure(energy)
         tracker = self._tracker_for(frame)
         if frame.stamp == self._stamp:  # the same image again, which shows no motion
             return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones))
-        if not 0.0 < frame.stamp - self._stamp < MAX_GAP_S:
-            tracker.restart()
+        follows = 0.0 < frame.stamp - self._stamp < MAX_GAP_S
         self._stamp = frame.stamp
+        if self._is_repeated(features, frame, follows):
+            self._last = self._last.at(frame.stamp)
+            return self._last
+        if not follows:
+            tracker.restart()
         surface = tracker.update(brightness, slope_x, slope_y, energy, frame.stamp)
-        return self._result(frame, tracker, surface, zones)
+        self._last = self._result(frame, tracker, surface, zones)
+        return self._last
+
+    def _is_repeated(self, features: NDArray[np.float32], frame: Frame, follows: bool) -> bool:
+        """Whether the camera has sent the last image once more, which tells nothing of its motion."""
+        (view, region, before), self._shown = self._shown, (self._view, frame.region, features)
+        same = follows and view == self._view and region == frame.region
+        same = same and before is not None and np.array_equal(before, features)
+        if not same:
+            self._changed = frame.stamp
+        return same and frame.stamp - self._changed <= MAX_REPEATED_S
 
     def _result(
         self, frame: Frame, tracker: SurfaceTracker, surface: Surface | None, zones: Sequence[float]
