@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.conditions import looming_disturbances, looming_speed_changes
+from accuracy.conditions import looming_disturbances, looming_own_parts, looming_speed_changes
 from accuracy.engines import open_engine
 from accuracy.looming_tracks import START_FRAMES, follow
 from accuracy.scenes import looming_scenes as scenes
@@ -96,6 +96,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     wide = open_engine(engine, graph.name(64, 192), graph.build(64, 192))
     rows += looming_disturbances.measure(small, quick, wide)
     rows += looming_speed_changes.measure(small, quick)
+    rows += looming_own_parts.measure(small, quick)
     if not quick:
         medium = open_engine(engine, graph.name(96, 96), graph.build(96, 96))
         for run, size in ((medium, 96), (large, 128)):

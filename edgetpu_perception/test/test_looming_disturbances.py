@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_perception.time_to_contact import looming as looming_module
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
+from testdata.pictures.approached_wall import Wall
 
 SIZE = 64
 FOCAL = 0.7 * SIZE
@@ -102,6 +103,49 @@ def test_an_object_that_approaches_a_standing_camera_is_found(looming_engine: Cp
     assert region is not None
     assert region.x_offset + region.width / 2 == pytest.approx(24, abs=3)
     assert region.y_offset + region.height / 2 == pytest.approx(38, abs=3)
+
+
+def own_parts(seed: int, share: float) -> NDArray[np.float32]:
+    """What a robot sees of itself in the lowest part of the image."""
+    return texture(seed, SIZE, grain=3.0)[round(SIZE * (1 - share)) :]
+
+
+@pytest.mark.parametrize(("seed", "share"), [(2, 0.25), (6, 0.25), (1, 1 / 3), (1, 0.4)])
+def test_a_wall_is_measured_whatever_a_robot_sees_of_itself(
+    looming_engine: CpuEngine, seed: int, share: float
+) -> None:
+    """The robot stands for a second, then drives at the wall from 4 m at 1 m/s."""
+    wall, own = Wall(seed, noise=0.0), own_parts(seed, share)
+
+    def view(stamp: float) -> NDArray[np.float32]:
+        picture = wall.seen(max(stamp - 1, 0.0)).astype(np.float32)
+        picture[-len(own) :] = own
+        return picture
+
+    results = watch(looming_engine, view, 4.2, noise=2.0)
+    driving = [r for r in results if r.stamp > 1.7]
+    assert np.median([abs(r.ttc / (5 - r.stamp) - 1) for r in driving]) < 0.02
+    assert max(abs(r.expansion_rate - 1 / (5 - r.stamp)) / r.expansion_rate_sigma for r in driving) < 5
+    assert all(r.approaching for r in driving if r.stamp > 2.1)
+    assert all(r.region is not None and r.region.height < SIZE - len(own) + 4 for r in driving)
+    assert not any(r.approaching for r in results if r.stamp < 1)
+
+
+@pytest.mark.parametrize("speed", [-0.5, 0.5])
+def test_a_robot_that_sees_itself_and_stops_is_measured_as_standing(
+    looming_engine: CpuEngine, speed: float
+) -> None:
+    wall, own = Wall(3, noise=0.0), own_parts(3, 1 / 3)
+
+    def view(stamp: float) -> NDArray[np.float32]:
+        picture = wall.seen(1.0 + speed * min(stamp, 1.5)).astype(np.float32)
+        picture[-len(own) :] = own
+        return picture
+
+    results = watch(looming_engine, view, 3.0, noise=2.0)
+    assert results[40].expansion_rate == pytest.approx(speed / (3 - speed * results[40].stamp), rel=0.1)
+    assert all(r.valid and abs(r.expansion_rate) < 0.1 for r in results[50:])
+    assert not any(r.approaching for r in results[48:])
 
 
 @pytest.mark.parametrize(("unexplained_from", "claimed"), [(0.0, False), (2.6, True)])

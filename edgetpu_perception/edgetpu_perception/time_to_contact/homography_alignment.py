@@ -124,6 +124,15 @@ class Grid:
         np.multiply(self.x, growth, out=out[TILT])
         np.multiply(self.y, growth, out=out[TILT + 1])
 
+    def distance(self, one: Matrix, other: Matrix) -> float:
+        """Largest difference of two warps over the middle of the map, elements."""
+        between = inverse(one) @ other
+        x, y = self.extent[0] / 3, self.extent[1] / 3
+        corners = np.array([[0, x, -x, x, -x], [0, y, y, -y, -y], [1, 1, 1, 1, 1]])
+        moved = between @ corners
+        apart = np.abs(moved[:2] / moved[2] - corners[:2]).max(axis=1)
+        return float(max(apart[0] * self.focal[0], apart[1] * self.focal[1]))
+
     def _slope_power(self) -> NDArray[np.float32]:
         """Mean square of each row of the Jacobian for slopes of variance 1: [8, elements]."""
         x, y, zero, one = self.x, self.y, np.zeros_like(self.x), np.ones_like(self.x)
@@ -149,6 +158,8 @@ class Alignment:
     """Keyframe minus image, without offset and gain, grey levels; 0 outside the overlap."""
     inside: NDArray[np.bool_]
     """bool: elements of the image that the keyframe has."""
+    brightness: NDArray[np.float32]
+    """Offset (grey levels) and gain by which the keyframe is brighter."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +253,17 @@ class Aligner:
             covariance,
             residual.reshape(self._grid.shape),
             inside,
+            found[PARAMETERS:].astype(np.float32),
         )
+
+    def stand_still(self, brightness: NDArray[np.float32]) -> Alignment:
+        """The alignment of what has not moved since the keyframe; `brightness`: as another one found it."""
+        inside = self._compare(_IDENTITY)
+        offset, gain = brightness
+        residual = self._design[_RESIDUAL_ROW] - gain * self._design[PARAMETERS + 1] - offset
+        residual *= inside
+        exact = np.zeros((PARAMETERS, PARAMETERS))
+        return Alignment(_IDENTITY, _IDENTITY, exact, residual, inside, brightness)
 
     def _compare(self, warp: Matrix) -> NDArray[np.bool_]:
         """Write warped keyframe minus image into the design; return where the keyframe has the image."""

@@ -15,6 +15,7 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     EVIDENCE_DECAY,
     MIN_AGE_S,
     REFUTED_DECAY,
+    TRIAL_FRAMES,
 )
 
 APPROACH_SIGMAS = 5.0
@@ -77,6 +78,8 @@ class Surface:
     """Mean squared residual of its elements, in the variance of the noise; at least 1."""
     established: bool = False
     """Whether the evidence is sufficient."""
+    standing: bool = False
+    """Whether it stands still in the image while the rest moves, as a robot's own parts do."""
     frames: int = 0
     """Number of frames in which it was aligned."""
     steady: int = 0
@@ -114,6 +117,11 @@ class Surface:
     def moves(self) -> bool:
         """Whether it certainly approaches or recedes."""
         return abs(self.rate) >= APPROACH_SIGMAS * self.rate_sigma
+
+    @property
+    def settled(self) -> bool:
+        """Whether its elements hardly change any more, as it stands still."""
+        return self.standing and self.frames > TRIAL_FRAMES[0]
 
     def extent(self) -> tuple[float, float, float, float]:
         """Left, top, right and bottom edge, elements of the map, of the rectangle that its elements fill.

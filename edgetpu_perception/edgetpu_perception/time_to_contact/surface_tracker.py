@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 
 from edgetpu_perception.time_to_contact.homography_alignment import (
+    GROWTH,
     TILT,
     TURN,
     Aligner,
@@ -27,6 +28,7 @@ from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
 from edgetpu_perception.time_to_contact.noise_and_exposure import Exposure, NoiseLevel
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
+from edgetpu_perception.time_to_contact.standing_part import standing_part
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     ESTABLISHED_EVIDENCE,
@@ -174,8 +176,12 @@ class SurfaceTracker:
         """Align all surfaces; the main one is first in the list."""
         main = self.surfaces[0]
         independent = certainty * np.float32(NOISE_CORRELATION**-2)
-        alignments = []
+        alignments: list[Alignment] = []
         for surface in self.surfaces:
+            if surface.standing:
+                alignments.append(self._aligner.stand_still(alignments[0].brightness))
+                surface.frames += 1
+                continue
             predicted = surface.warp @ surface.next_step(seconds)
             if surface is main:
                 others, precision = [parameters_of(predicted)[TURN], 0.0, 0.0, 0.0, 0.0], MAIN_PRECISION
@@ -221,7 +227,8 @@ class SurfaceTracker:
         surface.depth.update(surface.log_depth, variance, judged=self._age > MIN_AGE_S)
         surface.growth += surface.rate * seconds
         on_trial = not main and (not surface.established or surface.frames < TRIAL_FRAMES[0])
-        if (on_trial or (self._divided and surface.depth.surprised)) and self._age > MIN_AGE_S:
+        divided = self._divided and not any(each.settled for each in self.surfaces)
+        if (on_trial or (divided and surface.depth.surprised)) and self._age > MIN_AGE_S:
             # The elements that belong to it have changed, rather than its motion. On trial they do so in
             # every frame; the keyframe is the longest baseline that a new surface has.
             surface.depth.start_over(surface.log_depth, variance, self._age)
@@ -232,7 +239,8 @@ class SurfaceTracker:
     def _assign_elements(self, alignments: list[Alignment], brightness: Map, certainty: Map) -> None:
         """Assign the elements to the surfaces; try a second one, or drop a superfluous one."""
         squares = [alignment.residual**2 * certainty for alignment in alignments]
-        self._noise.measure(self._of_owner(squares), brightness, alignments[0].inside)
+        explained = self._of_owner(squares)
+        self._noise.measure(explained, brightness, alignments[0].inside)
         around = [cv2.blur(square, (WINDOW_ELEMENTS, WINDOW_ELEMENTS)) for square in squares]
         main = self.surfaces[0]
         self.unexplained = np.count_nonzero(self._of_owner(around) > UNEXPLAINED_VARIANCES) / self._size
@@ -241,11 +249,15 @@ class SurfaceTracker:
             main.established = True
             if main.frames >= self._next_trial:
                 self._next_trial = main.frames + SEARCH_INTERVAL_FRAMES
-                self._try_second(alignments[0], certainty)
+                if not self._try_standing(alignments[0], explained, certainty):
+                    self._try_second(alignments[0], certainty)
             return
         self._update_evidence(squares, around, alignments)
         self._update_membership(around)
-        self._drop_superfluous()
+        self._drop_superfluous(float(alignments[0].covariance[GROWTH, GROWTH]))
+        young = len(self.surfaces) > 1 and self.surfaces[1].frames <= TRIAL_FRAMES[0]
+        if not young and main.frames % SEARCH_INTERVAL_FRAMES == 0:
+            self._try_standing(alignments[0], explained, certainty)
 
     def _of_owner(self, maps: list[Map]) -> Map:
         """Combine one map for each surface: at each element that of the surface it belongs to."""
@@ -269,6 +281,25 @@ class SurfaceTracker:
         warp = main.warp @ inverse(warp_of([*found.step, 0, 0, 0, 0, 0]))
         depth = RelativeDepth(main.rate, main.log_depth, 0.03)
         self.surfaces.append(Surface(membership, warp / warp[2, 2], main.motion.copy(), main.seconds, depth))
+
+    def _try_standing(self, alignment: Alignment, explained: Map, certainty: Map) -> bool:
+        """Make what stands still the second surface if no surface explains it, as a robot's own parts.
+
+        `explained`: squared residuals, in their variance, of the surfaces that the elements belong to.
+        """
+        if any(self._grid.distance(np.eye(3), each.warp) < MERGE_DISTANCE_ELEMENTS for each in self.surfaces):
+            return False
+        still = self._aligner.stand_still(alignment.brightness)
+        squares, inside = still.residual**2 * certainty, still.inside & alignment.inside
+        part, evidence = standing_part(explained, squares, inside)
+        if evidence < ESTABLISHED_EVIDENCE:
+            return False
+        membership = np.where(part, np.float32(0.97), np.float32(0.03))
+        standing = Surface(membership, standing=True, established=True)
+        standing.take_evidence(evidence, self._age)
+        self.surfaces[1:] = [standing]
+        self.surfaces[0].membership = 1 - membership  # what it had left out may be all that moves
+        return True
 
     def _update_evidence(self, squares: list[Map], around: list[Map], alignments: list[Alignment]) -> None:
         """Update how much better the second surface explains its elements."""
@@ -299,7 +330,7 @@ class SurfaceTracker:
         rest = 1 - share if other.established else np.float32(1)
         main.membership = rest / (1 + (around[0] / OUTLIER_VARIANCES) ** 2)
 
-    def _drop_superfluous(self) -> None:
+    def _drop_superfluous(self, variance: float) -> None:
         other = self.surfaces[1]
         sizes = [float(surface.membership.sum()) for surface in self.surfaces]
         unproven = other.frames > TRIAL_FRAMES[1] and not other.established
@@ -309,6 +340,9 @@ class SurfaceTracker:
             self.surfaces.reverse()
             # What two surfaces gain over one does not depend on their order.
             first, second = self.surfaces
+            if first.standing:  # it is most of the image, so the camera stands still
+                first.standing = False
+                first.depth.start_over(0.0, variance, self._age)
             second.evidence, second.evidence_age, first.evidence = first.evidence, first.evidence_age, 0.0
         if superfluous:
             del self.surfaces[1]
@@ -324,16 +358,10 @@ class SurfaceTracker:
         main, other = self.surfaces
         if self._age < 0.15 or other.frames < TRIAL_FRAMES[0]:
             return False
-        if abs(main.rate - other.rate) > 3 * math.hypot(main.rate_sigma, other.rate_sigma):
+        sigma = main.rate_sigma if other.standing else math.hypot(main.rate_sigma, other.rate_sigma)
+        if abs(main.rate - other.rate) > 3 * sigma:
             return False
-        between = inverse(main.warp) @ other.warp
-        x, y = self._grid.extent[0] / 3, self._grid.extent[1] / 3
-        corners = np.array([[0, x, -x, x, -x], [0, y, y, -y, -y], [1, 1, 1, 1, 1]])
-        moved = between @ corners
-        apart = np.abs(moved[:2] / moved[2] - corners[:2]).max(axis=1)
-        return bool(
-            max(apart[0] * self._grid.focal[0], apart[1] * self._grid.focal[1]) < MERGE_DISTANCE_ELEMENTS
-        )
+        return self._grid.distance(main.warp, other.warp) < MERGE_DISTANCE_ELEMENTS
 
     def _select(self) -> Surface:
         main = self.surfaces[0]

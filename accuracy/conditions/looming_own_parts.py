@@ -1,0 +1,70 @@
+"""Time to contact with a wall while parts of the robot itself stand still in the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from accuracy.looming_tracks import Mask, Track, follow
+from accuracy.scenes.looming_scenes import FARTHEST, FRAME_RATE, Clip, Pose, approach, clip_random
+from accuracy.scenes.photographs import TEXTURED, as_pixels, grey_photograph, random_part
+from edgetpu_driver.engines.protocol import Engine
+from measured_figures.row import Row
+
+CASE = "the robot itself fills the lowest quarter or third, stands, then drives"
+
+WALLS = ("brick", "coins", "grass", "gravel")
+"""Photographs that still show texture from nearby."""
+
+SHARES = 1 / 4, 1 / 3
+"""Heights of what the robot sees of itself, as shares of the picture."""
+
+STANDS_S, DRIVES_S = 1.0, 3.4
+"""Seconds at rest, and at 1 m/s towards the wall."""
+
+SETTLED_S = 0.7
+"""Seconds after the start that do not count."""
+
+SIZE, NOISE = 64, 2.0
+"""Size of the images, px, and the standard deviation of each pixel, grey levels."""
+
+
+def clips(repeats: int) -> Iterator[Clip]:
+    """A camera stands before a wall, then drives at it; other photographs are the robot's own parts."""
+    for k, name in enumerate(WALLS):
+        for share in SHARES:
+            for repeat in range(repeats):
+                random = clip_random(f"{CASE}, {share:.2f}", name, repeat)
+                own = grey_photograph(TEXTURED[(2 * k + 3 * repeat) % len(TEXTURED)])
+                part = random_part(own, SIZE, round(share * SIZE), random)
+                course = approach(grey_photograph(name), SIZE, random)
+                x, y, z = course.velocity
+                stamps = np.arange(round((STANDS_S + DRIVES_S) * FRAME_RATE)) / FRAME_RATE
+                driven = np.maximum(stamps - STANDS_S, 0.0)
+                frames = []
+                for each in driven.tolist():
+                    frame = course.view.render(course.panels, Pose((x * each, y * each, z * each)))
+                    frame[-len(part) :] = as_pixels(part)
+                    frames.append(as_pixels(frame + random.normal(0.0, NOISE, frame.shape)))
+                ttc = np.where(stamps > STANDS_S, FARTHEST - driven, np.inf)
+                yield Clip(name, np.array(frames), stamps, ttc)
+
+
+def measure(engine: Engine, quick: bool) -> list[Row]:
+    """Errors while the robot drives, from when its speed is known."""
+    tracks = [follow(engine, clip) for clip in clips(1 if quick else 3)]
+    errors = np.concatenate([track.error[_counted(track)] for track in tracks])
+    in_sigmas = np.concatenate([track.in_sigmas(_counted(track)) for track in tracks])
+    median, worst = (float(np.percentile(errors, percent, method="lower")) for percent in (50, 95))
+    inside = 100 * float(np.mean(in_sigmas < 3))
+    return [
+        Row("looming", CASE, "median error of TTC", median, "%", 3.0, "lower"),
+        Row("looming", CASE, "95th percentile", worst, "%", 15.0, "lower"),
+        Row("looming", CASE, "inside three sigma", inside, "%", 95.0, "higher"),
+    ]
+
+
+def _counted(track: Track) -> Mask:
+    counted: Mask = track.clip.stamps > STANDS_S + SETTLED_S
+    return counted

@@ -1,0 +1,42 @@
+"""Search for a part of the image that stands still while the rest moves, as a robot's own parts do.
+
+Its motion is known exactly, so it is found where a free motion would adapt to it and to the rest.
+"""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.time_to_contact.homography_alignment import Map
+from edgetpu_perception.time_to_contact.independent_motion import CELL_ELEMENTS, SQUARE_SIDES_CELLS
+from edgetpu_perception.time_to_contact.surface_tracker_limits import NOISE_CORRELATION, WINDOW_ELEMENTS
+
+_MIN_GAIN = 1.0
+"""Mean gain of an element's neighbourhood, in its variance, that counts as evidence.
+
+Derived: among so many neighbourhoods noise alone hardly ever gains as much, whatever the motion.
+"""
+
+_MOST = np.float32(25.0)
+"""Squared residual, in its variance, up to which an element counts. Derived: five standard deviations."""
+
+_MIN_SIZE = (SQUARE_SIDES_CELLS[0] * CELL_ELEMENTS) ** 2
+"""Least number of elements: the main surface leaves out a speck on the lens as an outlier.
+
+Derived: the smallest square that may have a motion of its own.
+"""
+
+
+def standing_part(moving: Map, standing: Map, inside: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], float]:
+    """Elements that no motion explains better, and the chi-square that they gain by standing still.
+
+    `moving`, `standing`: squared residuals, in their variance, of the motions known so far and without any;
+    `inside`: elements that both the image and the keyframe have.
+    """
+    gain = (np.minimum(moving, _MOST) - np.minimum(standing, _MOST)) * inside
+    around = cv2.blur(gain, (WINDOW_ELEMENTS, WINDOW_ELEMENTS))
+    certain = gain[around > _MIN_GAIN]
+    evidence = float(certain.sum()) / NOISE_CORRELATION**2 if certain.size >= _MIN_SIZE else 0.0
+    return around > 0, evidence
