@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgetpu_perception.visual_compass.heading_filter_state import PossibleReturn
+from edgetpu_perception.visual_compass.loop_closure import PossibleReturn
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from testdata.pictures.turning_camera import CAMERA, FRAME, IMAGE, World, degrees, play
@@ -250,7 +250,7 @@ def test_a_known_view_that_was_discarded_while_it_was_being_recognised_has_no_ef
     heading = compass._filter
     assert heading is not None
     discarded = replace(heading._keyframes.first)
-    heading._possible_return = PossibleReturn(discarded, np.eye(3), agreeing_views=4)
+    heading._closure._possible_return = PossibleReturn(discarded, np.eye(3), agreeing_views=4)
     result = compass.update(world.image(3), 50 * FRAME)
     assert math.degrees(result.yaw) == pytest.approx(3, abs=0.1)
 

@@ -10,40 +10,34 @@ import math
 
 import numpy as np
 
-from edgetpu_perception.confidence import ramp
 from edgetpu_perception.visual_compass import heading_filter_limits as limits
 from edgetpu_perception.visual_compass.alignment import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
-from edgetpu_perception.visual_compass.foreground_pull import DISAGREEMENT_CELLS, ForegroundPull
 from edgetpu_perception.visual_compass.heading_filter_state import (
     Heading,
     LateViews,
     Loss,
     Pose,
-    PossibleReturn,
     TrackedPose,
 )
 from edgetpu_perception.visual_compass.keyframes import Keyframe, KeyframeRule, Keyframes
+from edgetpu_perception.visual_compass.loop_closure import LoopClosure
 from edgetpu_perception.visual_compass.measured_turn import (
     DirectComparison,
     MeasuredTurn,
     align_to_keyframe,
-    better,
     by_keyframe,
-    initial_similarity,
     is_repeated,
 )
-from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
+from edgetpu_perception.visual_compass.pose_estimator import PoseEstimator
+from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import (
     OPTICAL_AXIS,
-    Matrix,
     Vector,
     angle_between,
     horizontal_part,
     orthonormal,
     to_matrix,
-    to_vector,
-    trace,
     twist_angle,
 )
 from edgetpu_perception.visual_compass.sideways_motion import SidewaysMotion
@@ -69,13 +63,13 @@ class HeadingFilter:
         aligner = self._aligner
         self._direct = DirectComparison(aligner)
         self._course = SteadyCourse(aligner)
-        self._foreground = ForegroundPull((DISAGREEMENT_CELLS / aligner.cells_per_radian) ** 2)
+        self._estimator = PoseEstimator(aligner, self._up)
         self._sideways = SidewaysMotion(aligner, self._ahead is not None)
         self._keyframes = Keyframes()
+        self._closure = LoopClosure(aligner, self._estimator, self._keyframes)
         self._next_try = -math.inf
-        self._chain = self._tries = 0
+        self._chain = 0
         self._loss: Loss | None = None
-        self._possible_return: PossibleReturn | None = None
         self._mean_yaw_rate = 0.0
         self._last: TrackedPose | None = None
         self._last_seen: TrackedPose | None = None
@@ -105,17 +99,17 @@ class HeadingFilter:
         moves = self._sideways.moves(stamp)
         self._aligner.ahead = self._ahead if moves else None
         alignment = self._track(view, last, stamp)
-        confidence = self._confidence(alignment, keyframe)
+        confidence = self._estimator.confidence(alignment, keyframe)
         if confidence < limits.GROWN_CONFIDENCE and (nearer := self._with_its_own_keyframe(last)) is not None:
             again = self._track(view, nearer, stamp)
-            if (improved := self._confidence(again, nearer.pose.keyframe)) > confidence:
+            if (improved := self._estimator.confidence(again, nearer.pose.keyframe)) > confidence:
                 last, alignment, confidence = nearer, again, improved
                 self._keyframes.add(keyframe := nearer.pose.keyframe)
         if confidence:
             if math.isnan(keyframe.similarity):
                 keyframe.similarity = alignment.similarity
             self._sideways.update(alignment, keyframe, stamp)
-            found = self._pose_of(stamp, keyframe, alignment)
+            found = self._estimator.measured(stamp, keyframe, alignment)
             turn = self._direct.improve(by_keyframe(last.pose, found), last, view, alignment)
             accepted = self._renew_keyframe(view, found, alignment)
             heading = self._accept(last, found, accepted, confidence, turn)
@@ -133,7 +127,7 @@ class HeadingFilter:
             )
             self._loss = Loss(last.pose.stamp, self._chain, out_of_view)
         extrapolated = self._extrapolate(view, stamp)
-        known = self._recognise(view, extrapolated.pose, limits.TRIES_WHEN_LOST)
+        known = self._closure.recognise(view, extrapolated.pose, self._loss, limits.TRIES_WHEN_LOST)
         if known is None:
             self._last = extrapolated
             return None
@@ -145,7 +139,7 @@ class HeadingFilter:
         self._forget()
         first = Keyframe(self._aligner.key(view), stamp, np.eye(3), np.zeros((3, 3)))
         self._keyframes.add(first)
-        self._last = self._last_seen = TrackedPose(self._pose_at(first), 0.0, np.zeros(3))
+        self._last = self._last_seen = TrackedPose(self._estimator.at(first), 0.0, np.zeros(3))
         self.reference_stamp = stamp
 
     def _track(self, view: View, last: TrackedPose, stamp: float) -> Alignment:
@@ -164,7 +158,7 @@ class HeadingFilter:
             if astray is not None:
                 self._correct(astray)
         if self._course.is_quiet:
-            self._foreground.learn_noise(alignment.agreement.noise, interval)
+            self._estimator.foreground.learn_noise(alignment.agreement.noise, interval)
 
     def _extrapolate(self, view: View, stamp: float) -> TrackedPose:
         """Start a new chain of keyframes with an unknown view, at the extrapolated orientation."""
@@ -177,13 +171,15 @@ class HeadingFilter:
         # About the vertical only: cameras keep turning, but do not tip over.
         turn = self._mean_yaw_rate * min(gap, limits.MAX_EXTRAPOLATION_S) * self._up
         orientation = orthonormal(to_matrix(turn) @ seen.pose.orientation)
-        covariance = self._covariance_of(seen.pose) + np.eye(3) * (limits.LOST_RATE_SIGMA * gap) ** 2
+        covariance = self._estimator.covariance(seen.pose) + np.eye(3) * (limits.LOST_RATE_SIGMA * gap) ** 2
         self._chain += 1
         root = Keyframe(self._aligner.key(view), stamp, orientation, covariance, chain=self._chain)
         root.root_variance, root.pull = root.variance, seen.pose.all_pulls
         root.sideways_variance = self._sideways.turn_variance
         self._keyframes.add(root)
-        return TrackedPose(self._pose_at(root), seen.yaw + float(turn @ self._up), seen.measured_velocity)
+        return TrackedPose(
+            self._estimator.at(root), seen.yaw + float(turn @ self._up), seen.measured_velocity
+        )
 
     def _accept(
         self, before: TrackedPose, found: Pose, accepted: Pose, confidence: float, turn: MeasuredTurn
@@ -223,25 +219,6 @@ class HeadingFilter:
         yaw = last.yaw - float(astray.dot(self._up))
         self._last = self._last_seen = dataclasses.replace(last, pose=pose, yaw=yaw)
 
-    def _recognise(self, view: View, found: Pose, tries: int) -> Pose | None:
-        """Compare a view with keyframes from before the camera was lost; None if none is recognised."""
-        chain = self._loss.chain + 1 if self._loss else found.keyframe.chain
-        sigma = math.sqrt(trace(self._covariance_of(found)))
-        reach = limits.MAX_CORRECTION_SIGMAS * sigma + self._aligner.field_of_view
-        if self._possible_return and self._possible_return.known not in self._keyframes:
-            self._possible_return = None  # its keyframe was discarded
-        others = self._keyframes.older(chain, found.orientation, reach)
-        for _ in range(min(tries, len(others))):
-            self._tries += 1
-            possible_return = self._possible_return
-            known = possible_return.known if possible_return else others[self._tries % len(others)]
-            pose = self._return_to(known, view, found)
-            if pose is not None:
-                return pose
-            if self._possible_return:
-                break
-        return None
-
     def _renew_keyframe(self, view: View, found: Pose, alignment: Alignment) -> Pose:
         """Return to an earlier keyframe that shows this view, or make the view a keyframe if one is due.
 
@@ -251,7 +228,7 @@ class HeadingFilter:
         turned = math.sqrt(float(found.turn.dot(found.turn)))
         due = self._rule.is_due(keyframe, turned, alignment)
         if self._loss or keyframe.root_variance > limits.UNCERTAIN_SIGMA**2:
-            pose = self._recognise(view, found, 1)
+            pose = self._closure.recognise(view, found, self._loss, 1)
             if pose is not None:
                 return pose
         if not due and found.stamp < self._next_try:
@@ -261,7 +238,7 @@ class HeadingFilter:
                 continue
             if not due and known.variance >= keyframe.variance:
                 break
-            pose = self._return_to(known, view, found)
+            pose = self._closure.return_to(known, view, found, self._loss)
             if pose is not None:
                 return pose
             self._next_try = found.stamp + limits.RETRY_INTERVAL_S
@@ -270,11 +247,11 @@ class HeadingFilter:
         if not due:
             return found
         self._keyframes.add(new := self._keyframe_of(view, found, alignment))
-        return self._pose_at(new)
+        return self._estimator.at(new)
 
     def _keyframe_of(self, view: View, found: Pose, alignment: Alignment) -> Keyframe:
         """A keyframe of a view that was measured."""
-        orientation, covariance = orthonormal(found.orientation), self._covariance_of(found)
+        orientation, covariance = orthonormal(found.orientation), self._estimator.covariance(found)
         new = Keyframe(self._aligner.key(view, alignment), found.stamp, orientation, covariance)
         new.chain, new.root_variance = found.keyframe.chain, found.keyframe.root_variance
         new.pull, new.sideways_variance = found.all_pulls, self._sideways.turn_variance
@@ -285,55 +262,8 @@ class HeadingFilter:
         pose, view, alignment = last.pose, last.view, last.alignment
         if view is None or alignment is None or not self._sideways.has_grown(alignment, pose.keyframe):
             return None
-        pose = self._pose_at(self._keyframe_of(view, pose, alignment))
+        pose = self._estimator.at(self._keyframe_of(view, pose, alignment))
         return dataclasses.replace(last, pose=pose, view=None, alignment=None)
-
-    def _return_to(self, known: Keyframe, view: View, found: Pose) -> Pose | None:
-        """Measure a view against an earlier keyframe; None if the view does not show it."""
-        possible_return, self._possible_return = self._possible_return, None
-        expected = possible_return.correction @ found.orientation if possible_return else found.orientation
-        variance_between = self._variance_between(found, known)
-        least = (
-            limits.CERTAIN_SIMILARITY_SHARE
-            if variance_between > limits.UNCERTAIN_SIGMA**2
-            else limits.KNOWN_SIMILARITY_SHARE
-        ) * initial_similarity(known)
-        alignment = self._aligner.align(known.key, view, expected.T @ known.orientation)
-        max_correction = limits.MAX_CORRECTION_SIGMAS * math.sqrt(variance_between) + limits.SAME_ORIENTATION
-        if (
-            alignment.similarity < least
-            and max_correction * self._aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
-        ):
-            # Few people who happen to look alike elsewhere outvote no scene that stands where it should.
-            found_again = self._aligner.align(known.key, view, self._aligner.search(known.key, view))
-            alignment = better(alignment, found_again)
-        if alignment.similarity < least or not self._confidence(alignment, known):
-            return None
-        pose = self._pose_of(found.stamp, known, alignment)
-        correction = pose.orientation @ found.orientation.T
-        covariance = self._covariance_of(found)
-        if angle_between(correction, np.eye(3)) > max_correction:
-            return None
-        if variance_between > limits.UNCERTAIN_SIGMA**2 and known.key.spread < limits.MIN_UNAMBIGUOUS_SPREAD:
-            agrees = (
-                possible_return
-                and angle_between(correction, possible_return.correction) < limits.SAME_ORIENTATION
-            )
-            agreeing_views = possible_return.agreeing_views + 1 if possible_return and agrees else 1
-            if agreeing_views < limits.MIN_AGREEING_VIEWS:
-                self._possible_return = PossibleReturn(known, correction, agreeing_views)
-                return None
-        if known.variance < trace(covariance):
-            self._keyframes.close_loop(correction, covariance, known)
-        return pose
-
-    def _variance_between(self, found: Pose, known: Keyframe) -> float:
-        """Variance of the rotation from an earlier keyframe to a view, rad^2."""
-        own = trace(self._covariance_of(found)) - found.keyframe.variance
-        loss = self._loss
-        if loss and not loss.out_of_view:
-            own += 3.0 * (limits.LOST_RATE_SIGMA * (found.stamp - loss.stamp)) ** 2
-        return own + found.keyframe.variance_to(known)
 
     def _heading(
         self, last: TrackedPose, found: Pose, accepted: Pose, confidence: float, turn: MeasuredTurn
@@ -350,7 +280,7 @@ class HeadingFilter:
         systematic = limits.SYSTEMATIC_RATE_ERROR * found.keyframe.unevenness * velocity
         velocity_covariance = motion.covariance(noise) + turn.near_covariance / interval**2
         velocity_covariance += systematic * systematic[:, np.newaxis] + self._sideways.rate_covariance
-        covariance, added = self._covariance_of(accepted), accepted.all_pulls.variance
+        covariance, added = self._estimator.covariance(accepted), accepted.all_pulls.variance
         near = last.yaw + float(turn.vector.dot(axis))
         return Heading(
             confidence=confidence,
@@ -364,37 +294,4 @@ class HeadingFilter:
             velocity_covariance=velocity_covariance,
             measured_velocity=turn.by_keyframe / interval,
             motion=motion,
-        )
-
-    def _pose_of(self, stamp: float, keyframe: Keyframe, alignment: Alignment) -> Pose:
-        to_world = -keyframe.orientation  # the rotation is from the keyframe to the view
-        turn, influence = to_world.dot(to_vector(alignment.rotation)), to_world.dot(alignment.influence)
-        orientation = to_matrix(turn).dot(keyframe.orientation)
-        pull = self._foreground.pull(alignment, self._up.dot(to_world))
-        return Pose(stamp, orientation, keyframe, turn, influence, alignment.similarity, pull)
-
-    def _pose_at(self, keyframe: Keyframe) -> Pose:
-        still, influence = np.zeros(3), np.zeros((3, self._aligner.blocks))
-        return Pose(
-            keyframe.stamp, keyframe.orientation, keyframe, still, influence, limits.TYPICAL_SIMILARITY
-        )
-
-    def _covariance_of(self, pose: Pose) -> Matrix:
-        """Covariance of a pose's orientation about the world's axes, rad^2."""
-        keyframe = pose.keyframe
-        systematic = limits.SYSTEMATIC_TURN_ERROR * keyframe.unevenness * pose.turn
-        measured = self._aligner.covariance(pose.influence) + systematic * systematic[:, np.newaxis]
-        covariance: Matrix = keyframe.covariance + measured
-        return covariance
-
-    def _confidence(self, alignment: Alignment, keyframe: Keyframe) -> float:
-        certainty = alignment.certainty_about(keyframe.orientation.T.dot(self._up))
-        about_y = alignment.influence[1]
-        sigma = self._aligner.cells_per_radian * math.sqrt(float(about_y.dot(about_y)) + self._aligner.floor)
-        sharp = 1.0 - ramp(sigma, *limits.SIGMA_RANGE_CELLS)
-        return (
-            ramp(alignment.similarity, *limits.SIMILARITY_RANGE)
-            * ramp(alignment.overlap, *limits.OVERLAP_RANGE)
-            * ramp(certainty, *limits.CERTAINTY_RANGE)
-            * sharp
         )

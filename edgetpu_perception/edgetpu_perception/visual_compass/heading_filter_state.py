@@ -101,17 +101,6 @@ class Loss:
     """Whether the keyframe went out of view, so that new views are the adjacent part of the scene."""
 
 
-@dataclass(frozen=True)
-class PossibleReturn:
-    """A keyframe that seems to be in view again."""
-
-    known: Keyframe
-    correction: Matrix
-    """Rotation from the present orientation to the one measured against it, in the world."""
-    agreeing_views: int
-    """Number of successive views with the same correction."""
-
-
 class LateViews:
     """Views earlier than the last one: a few have come late, a series shows that the clock was set back."""
 

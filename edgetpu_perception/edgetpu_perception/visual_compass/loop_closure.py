@@ -1,0 +1,107 @@
+"""Recognises earlier keyframes in a view, and corrects the headings since by what the view shows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgetpu_perception.visual_compass import heading_filter_limits as limits
+from edgetpu_perception.visual_compass.alignment import View
+from edgetpu_perception.visual_compass.heading_filter_state import Loss, Pose
+from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes
+from edgetpu_perception.visual_compass.measured_turn import better, initial_similarity
+from edgetpu_perception.visual_compass.pose_estimator import PoseEstimator
+from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
+from edgetpu_perception.visual_compass.rotations import Matrix, angle_between, trace
+
+
+@dataclass(frozen=True)
+class PossibleReturn:
+    """A keyframe that seems to be in view again."""
+
+    known: Keyframe
+    correction: Matrix
+    """Rotation from the present orientation to the one measured against it, in the world."""
+    agreeing_views: int
+    """Number of successive views with the same correction."""
+
+
+class LoopClosure:
+    """Measures views against keyframes that were made before the camera turned away or was lost."""
+
+    def __init__(self, aligner: RotationAligner, estimator: PoseEstimator, keyframes: Keyframes) -> None:
+        self._aligner = aligner
+        self._estimator = estimator
+        self._keyframes = keyframes
+        self._tries = 0
+        self._possible_return: PossibleReturn | None = None
+
+    def recognise(self, view: View, found: Pose, loss: Loss | None, tries: int) -> Pose | None:
+        """Compare a view with keyframes from before the camera was lost; None if none is recognised.
+
+        `found`: the pose that the view has if none is; `tries`: number of keyframes to compare.
+        """
+        chain = loss.chain + 1 if loss else found.keyframe.chain
+        sigma = math.sqrt(trace(self._estimator.covariance(found)))
+        reach = limits.MAX_CORRECTION_SIGMAS * sigma + self._aligner.field_of_view
+        if self._possible_return and self._possible_return.known not in self._keyframes:
+            self._possible_return = None  # its keyframe was discarded
+        others = self._keyframes.older(chain, found.orientation, reach)
+        for _ in range(min(tries, len(others))):
+            self._tries += 1
+            possible_return = self._possible_return
+            known = possible_return.known if possible_return else others[self._tries % len(others)]
+            pose = self.return_to(known, view, found, loss)
+            if pose is not None:
+                return pose
+            if self._possible_return:
+                break
+        return None
+
+    def return_to(self, known: Keyframe, view: View, found: Pose, loss: Loss | None) -> Pose | None:
+        """Measure a view against an earlier keyframe; None if the view does not show it."""
+        possible_return, self._possible_return = self._possible_return, None
+        expected = possible_return.correction @ found.orientation if possible_return else found.orientation
+        variance_between = self._variance_between(found, known, loss)
+        least = (
+            limits.CERTAIN_SIMILARITY_SHARE
+            if variance_between > limits.UNCERTAIN_SIGMA**2
+            else limits.KNOWN_SIMILARITY_SHARE
+        ) * initial_similarity(known)
+        alignment = self._aligner.align(known.key, view, expected.T @ known.orientation)
+        max_correction = limits.MAX_CORRECTION_SIGMAS * math.sqrt(variance_between) + limits.SAME_ORIENTATION
+        if (
+            alignment.similarity < least
+            and max_correction * self._aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
+        ):
+            # Few people who happen to look alike elsewhere outvote no scene that stands where it should.
+            found_again = self._aligner.align(known.key, view, self._aligner.search(known.key, view))
+            alignment = better(alignment, found_again)
+        if alignment.similarity < least or not self._estimator.confidence(alignment, known):
+            return None
+        pose = self._estimator.measured(found.stamp, known, alignment)
+        correction = pose.orientation @ found.orientation.T
+        covariance = self._estimator.covariance(found)
+        if angle_between(correction, np.eye(3)) > max_correction:
+            return None
+        if variance_between > limits.UNCERTAIN_SIGMA**2 and known.key.spread < limits.MIN_UNAMBIGUOUS_SPREAD:
+            agrees = (
+                possible_return
+                and angle_between(correction, possible_return.correction) < limits.SAME_ORIENTATION
+            )
+            agreeing_views = possible_return.agreeing_views + 1 if possible_return and agrees else 1
+            if agreeing_views < limits.MIN_AGREEING_VIEWS:
+                self._possible_return = PossibleReturn(known, correction, agreeing_views)
+                return None
+        if known.variance < trace(covariance):
+            self._keyframes.close_loop(correction, covariance, known)
+        return pose
+
+    def _variance_between(self, found: Pose, known: Keyframe, loss: Loss | None) -> float:
+        """Variance of the rotation from an earlier keyframe to a view, rad^2."""
+        own = trace(self._estimator.covariance(found)) - found.keyframe.variance
+        if loss and not loss.out_of_view:
+            own += 3.0 * (limits.LOST_RATE_SIGMA * (found.stamp - loss.stamp)) ** 2
+        return own + found.keyframe.variance_to(known)
