@@ -105,11 +105,11 @@ def test_the_apparent_turn_ends_where_an_earlier_view_is_seen_again() -> None:
 def test_a_closed_loop_leaves_a_share_of_the_apparent_turn() -> None:
     key: Any = None
     first = Keyframe(key, 0.0, np.eye(3), np.zeros((3, 3)))
-    later = Keyframe(key, 1.0, np.eye(3), np.eye(3), sideways_variance=0.4)
+    later = Keyframe(key, 1.0, np.eye(3), np.eye(3), sideways_variance=0.4, parent=first)
     keyframes = Keyframes()
     for each in (first, later):
         keyframes.add(each)
-    keyframes.close_loop(np.eye(3), 2.0 * np.eye(3), first)
+    keyframes.close_loop(np.eye(3), later, 3.0, first, 0.0)
     assert (first.sideways_variance, later.sideways_variance) == (0.0, 0.2)
 
 

@@ -54,10 +54,12 @@ class AddedPull:
         before = self.present if stamp - self.stamp <= MEMORY_S else 0.0
         return AddedPull(self.variance + pull * (2.0 * before + pull), before + pull, stamp)
 
-    def between(self, known: AddedPull, share: float) -> AddedPull:
-        """With a share 0..1 of what was added since those of a known heading."""
-        added = max(self.variance - known.variance, 0.0)
-        return AddedPull(known.variance + share * added, math.sqrt(share) * self.present, self.stamp)
+    def less(self, variance: float) -> AddedPull:
+        """With a variance, rad^2, less."""
+        if variance == 0.0 or self.variance == 0.0:
+            return self
+        left = max(self.variance - variance, 0.0)
+        return AddedPull(left, math.sqrt(left / self.variance) * self.present, self.stamp)
 
 
 NO_PULL = AddedPull(0.0, 0.0, -math.inf)

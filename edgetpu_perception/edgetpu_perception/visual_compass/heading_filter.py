@@ -174,7 +174,7 @@ class HeadingFilter:
         covariance = self._estimator.covariance(seen.pose) + np.eye(3) * (limits.LOST_RATE_SIGMA * gap) ** 2
         self._chain += 1
         root = Keyframe(self._aligner.key(view), stamp, orientation, covariance, chain=self._chain)
-        root.root_variance, root.pull = root.variance, seen.pose.all_pulls
+        root.root_variance, root.pull, root.parent = root.variance, seen.pose.all_pulls, seen.pose.keyframe
         root.sideways_variance = self._sideways.turn_variance
         self._keyframes.add(root)
         return TrackedPose(
@@ -253,7 +253,8 @@ class HeadingFilter:
         """A keyframe of a view that was measured."""
         orientation, covariance = orthonormal(found.orientation), self._estimator.covariance(found)
         new = Keyframe(self._aligner.key(view, alignment), found.stamp, orientation, covariance)
-        new.chain, new.root_variance = found.keyframe.chain, found.keyframe.root_variance
+        new.parent = measured_by = found.keyframe
+        new.chain, new.root_variance = measured_by.chain, measured_by.root_variance
         new.pull, new.sideways_variance = found.all_pulls, self._sideways.turn_variance
         return new
 

@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from edgetpu_perception.visual_compass.alignment import Alignment, Key
 from edgetpu_perception.visual_compass.foreground_pull import NO_PULL, AddedPull
 from edgetpu_perception.visual_compass.heading_filter_limits import EVEN_SPREAD
-from edgetpu_perception.visual_compass.rotations import Matrix, orthonormal, to_matrix, to_vector, trace
+from edgetpu_perception.visual_compass.rotations import (
+    Matrix,
+    orthonormal,
+    to_matrix,
+    to_vector,
+    trace,
+)
 
 MAX_KEYFRAMES = 200
 """Largest number of keyframes; then the oldest one but the first is discarded.
@@ -74,11 +80,32 @@ class Keyframe:
     """Errors that a foreground causes; not in the covariance, by which keyframes are chosen."""
     sideways_variance: float = 0.0
     """Variance of the turn that moves sideways looked like, rad^2; not in the covariance either."""
+    parent: Keyframe | None = None
+    """The keyframe that it was measured against; None for the first one."""
 
     @property
     def variance(self) -> float:
         """Sum of the variances about all axes, rad^2."""
         return trace(self.covariance)
+
+    @property
+    def error_variance(self) -> float:
+        """Variance of all errors that add up from keyframe to keyframe, rad^2."""
+        return self.variance + self.pull.variance
+
+    def lineage(self) -> list[Keyframe]:
+        """The keyframes through which it was measured, from itself back to the first one."""
+        chain = [self]
+        while (parent := chain[-1].parent) is not None:
+            chain.append(parent)
+        return chain
+
+    def follow(self, change: _Change) -> None:
+        """Change with a keyframe against which this one was measured, directly or not, or with itself."""
+        self.orientation = orthonormal(change.turn @ self.orientation)
+        self.covariance = self.covariance + change.covariance
+        self.pull = self.pull.less(change.pull)
+        self.sideways_variance = max(self.sideways_variance - change.sideways, 0.0)
 
     @property
     def unevenness(self) -> float:
@@ -89,6 +116,12 @@ class Keyframe:
         """Upper limit of the variance of the rotation to another keyframe, rad^2."""
         common = self.root_variance + other.root_variance if self.chain == other.chain else 0.0
         return max(self.variance + other.variance - common, 0.0)
+
+
+def has_grown(alignment: Alignment) -> bool:
+    """Whether the picture has grown or shrunk too much since the keyframe, as far as that is measured."""
+    growth = alignment.growth
+    return growth is not None and abs(growth.mean) > MAX_GROWTH
 
 
 @dataclass(frozen=True)
@@ -109,9 +142,32 @@ class KeyframeRule:
         `turned`: since the keyframe, rad; `alignment`: of the view to it.
         """
         worn = alignment.similarity < WORN_SIMILARITY_SHARE * keyframe.similarity
-        growth = alignment.growth
-        grown = growth is not None and abs(growth.mean) > MAX_GROWTH
-        return worn or grown or turned > self.span or alignment.contrast < MIN_CONTRAST_SHARE
+        return worn or has_grown(alignment) or turned > self.span or alignment.contrast < MIN_CONTRAST_SHARE
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What a loop that was closed changes of a keyframe, and of those that were measured against it."""
+
+    turn: Matrix
+    """In the world."""
+    covariance: Matrix
+    """Added to the keyframe's, rad^2."""
+    pull: float
+    """Subtracted from the variance of the pulls, rad^2."""
+    sideways: float
+    """Subtracted from the variance of the apparent turn, rad^2."""
+
+    @classmethod
+    def of(cls, keyframe: Keyframe, common: Keyframe, turn: Matrix, share: float) -> _Change:
+        """The change of a keyframe that takes a share of the correction; `common`: where its loop begins."""
+        # As in a Brownian bridge, both of whose ends are known.
+        return cls(
+            turn,
+            share * (common.covariance - keyframe.covariance),
+            share * max(keyframe.pull.variance - common.pull.variance, 0.0),
+            share * max(keyframe.sideways_variance - common.sideways_variance, 0.0),
+        )
 
 
 class Keyframes:
@@ -134,15 +190,19 @@ class Keyframes:
     def add(self, keyframe: Keyframe) -> None:
         """Add a keyframe; discard the second one if there are more than MAX_KEYFRAMES."""
         self._frames.append(keyframe)
-        if len(self._frames) > MAX_KEYFRAMES:
-            del self._frames[1]
         self._index()
+        if len(self._frames) > MAX_KEYFRAMES:
+            self.discard(self._frames[1])
 
     def discard(self, keyframe: Keyframe) -> None:
         """Remove a keyframe, unless it is the first one."""
-        if keyframe is not self.first:
-            self._frames.remove(keyframe)
-            self._index()
+        if keyframe is self.first:
+            return
+        self._frames.remove(keyframe)
+        for each in self._frames:
+            if each.parent is keyframe:
+                each.parent = keyframe.parent
+        self._index()
 
     def discard_chains(self, after: int) -> None:
         """Remove the keyframes of all chains after `after`."""
@@ -180,26 +240,40 @@ class Keyframes:
         keyframe.covariance = keyframe.covariance + covariance
         self._index()
 
-    def close_loop(self, correction: Matrix, covariance: Matrix, known: Keyframe) -> None:
-        """Distribute the correction of an orientation over the keyframes made since a known one.
+    def close_loop(
+        self, correction: Matrix, found: Keyframe, since_found: float, known: Keyframe, since_known: float
+    ) -> None:
+        """Distribute the difference of two measurements of one view over the keyframes they rest on.
 
-        `correction`: rotation of that orientation in the world; `covariance`: of the orientation, rad^2.
-        Errors of a chain of measurements grow with its variance; each keyframe gets a proportional share.
+        `correction`: rotation in the world from the orientation by the keyframe `found` to the one by
+        `known`; `since_found`, `since_known`: variances of the turns from them to the view, rad^2. Errors add
+        up from keyframe to keyframe, so each gets a share in proportion to its variance since the last
+        keyframe that both measurements have in common. Those that were measured against it follow.
         """
+        one, other = found.lineage(), known.lineage()
+        while one and other and one[-1] is other[-1]:
+            common = one.pop()
+            other.pop()
+        before = common.error_variance
+        since = found.error_variance + since_found, known.error_variance + since_known
+        total = sum(since) - 2.0 * before
         vector = to_vector(correction)
-        total = trace(covariance) - known.variance
-        for keyframe in self._frames[self._frames.index(known) + 1 :]:
-            share = _share(keyframe.variance - known.variance, total)
-            root = keyframe.root_variance - known.variance
-            if root > 0.0:
-                keyframe.root_variance = known.variance + (1.0 - _share(root, total)) * root
-            keyframe.orientation = orthonormal(to_matrix(share * vector) @ keyframe.orientation)
-            added = keyframe.covariance - known.covariance
-            # Both ends of the chain are known now, as in a Brownian bridge.
-            keyframe.covariance = known.covariance + (1.0 - share) * added
-            keyframe.pull = keyframe.pull.between(known.pull, 1.0 - share)
-            sideways = max(keyframe.sideways_variance - known.sideways_variance, 0.0)
-            keyframe.sideways_variance = known.sideways_variance + (1.0 - share) * sideways
+        shares = {id(each): _share(each.error_variance - before, total) for each in one + other}
+        changes = {
+            id(each): _Change.of(each, common, to_matrix(sign * shares[id(each)] * vector), shares[id(each)])
+            for chain, sign in ((one, 1.0), (other, -1.0))
+            for each in chain
+        }
+        for keyframe in self._frames:
+            measured_by = next((each for each in keyframe.lineage() if id(each) in changes), None)
+            if measured_by:
+                keyframe.follow(changes[id(measured_by)])
+                root = max(keyframe.root_variance - before, 0.0)
+                keyframe.root_variance -= _share(root, total) * root
+        for each in one:  # its second half is known better by the other measurement
+            if shares[id(each)] <= 0.5:
+                break
+            each.parent, known = known, each
         self._index()
 
     def _index(self) -> None:

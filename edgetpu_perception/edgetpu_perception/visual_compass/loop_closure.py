@@ -10,7 +10,7 @@ import numpy as np
 from edgetpu_perception.visual_compass import heading_filter_limits as limits
 from edgetpu_perception.visual_compass.alignment import View
 from edgetpu_perception.visual_compass.heading_filter_state import Loss, Pose
-from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes
+from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes, has_grown
 from edgetpu_perception.visual_compass.measured_turn import better, initial_similarity
 from edgetpu_perception.visual_compass.pose_estimator import PoseEstimator
 from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
@@ -71,7 +71,9 @@ class LoopClosure:
             else limits.KNOWN_SIMILARITY_SHARE
         ) * initial_similarity(known)
         alignment = self._aligner.align(known.key, view, expected.T @ known.orientation)
-        max_correction = limits.MAX_CORRECTION_SIGMAS * math.sqrt(variance_between) + limits.SAME_ORIENTATION
+        # What pulls a heading makes it no less similar to its keyframe, but puts it elsewhere.
+        off_by = math.sqrt(variance_between + _pulls_between(found, known))
+        max_correction = limits.MAX_CORRECTION_SIGMAS * off_by + limits.SAME_ORIENTATION
         if (
             alignment.similarity < least
             and max_correction * self._aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
@@ -79,7 +81,9 @@ class LoopClosure:
             # Few people who happen to look alike elsewhere outvote no scene that stands where it should.
             found_again = self._aligner.align(known.key, view, self._aligner.search(known.key, view))
             alignment = better(alignment, found_again)
-        if alignment.similarity < least or not self._estimator.confidence(alignment, known):
+        if alignment.similarity < least or has_grown(alignment):
+            return None
+        if not self._estimator.confidence(alignment, known):
             return None
         pose = self._estimator.measured(found.stamp, known, alignment)
         correction = pose.orientation @ found.orientation.T
@@ -95,9 +99,16 @@ class LoopClosure:
             if agreeing_views < limits.MIN_AGREEING_VIEWS:
                 self._possible_return = PossibleReturn(known, correction, agreeing_views)
                 return None
-        if known.variance < trace(covariance):
-            self._keyframes.close_loop(correction, covariance, known)
-        return pose
+        if known.variance >= trace(covariance):
+            return pose
+        self._keyframes.close_loop(correction, found.keyframe, self._since(found), known, self._since(pose))
+        return self._estimator.measured(found.stamp, known, alignment)
+
+    def _since(self, pose: Pose) -> float:
+        """Variance of the errors of a turn since the keyframe, rad^2."""
+        before = pose.keyframe
+        all_errors = trace(self._estimator.covariance(pose)) + pose.all_pulls.variance
+        return all_errors - before.error_variance
 
     def _variance_between(self, found: Pose, known: Keyframe, loss: Loss | None) -> float:
         """Variance of the rotation from an earlier keyframe to a view, rad^2."""
@@ -105,3 +116,8 @@ class LoopClosure:
         if loss and not loss.out_of_view:
             own += 3.0 * (limits.LOST_RATE_SIGMA * (found.stamp - loss.stamp)) ** 2
         return own + found.keyframe.variance_to(known)
+
+
+def _pulls_between(found: Pose, known: Keyframe) -> float:
+    """Variance that a foreground has added to the heading since a keyframe, rad^2."""
+    return max(found.all_pulls.variance - known.pull.variance, 0.0)
