@@ -49,9 +49,10 @@ def measured() -> tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredT
     for number, seen in enumerate((last, this)):
         alignment = aligner.align(keyframe.key, seen, np.eye(3))
         influence = -alignment.influence
-        poses.append(Pose(number + 1.0, alignment.rotation.T, keyframe, np.zeros(3), influence, 1.0))
+        pose = Pose(number + 1.0, alignment.rotation.T, keyframe, np.zeros(3), influence, 1.0)
+        poses.append(replace(pose, alignment=alignment))
         if seen is last:
-            tracked = TrackedPose(poses[0], 0.0, np.zeros(3), None, last, alignment)
+            tracked = TrackedPose(poses[0], 0.0, np.zeros(3), None, last)
     return aligner, tracked, this, alignment, by_keyframe(*poses)
 
 

@@ -270,3 +270,17 @@ def test_past_a_blank_wall_the_turn_is_extrapolated_until_a_known_view_corrects_
     assert 20 < sigmas[after] < 60
     assert abs(errors[-1]) < 0.05
     assert sigmas[-1] < 0.1
+
+
+def test_an_image_sent_again_where_a_known_view_was_recognised_tells_nothing() -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    yaws = [*range(0, 40, 4), *range(40, 0, -4)]
+    for index, yaw in enumerate(yaws):
+        image = world.image(yaw)
+        assert compass.update(image, index * FRAME).valid or index == 0
+        heading = compass._filter
+        assert heading is not None
+        assert heading._last is not None
+        if index > 10 and heading._last.pose.keyframe is heading._keyframes.first:
+            break
+    assert not compass.update(image, (index + 1) * FRAME).valid

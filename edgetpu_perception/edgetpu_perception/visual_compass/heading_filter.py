@@ -112,10 +112,8 @@ class HeadingFilter:
             found = self._estimator.measured(stamp, keyframe, alignment)
             turn = self._direct.improve(by_keyframe(last.pose, found), last, view, alignment)
             accepted = self._renew_keyframe(view, found, alignment)
-            heading = self._accept(last, found, accepted, confidence, turn)
+            heading = self._accept(last, view, found, accepted, confidence, turn)
             self._keep_course(turn, found, alignment, stamp - last.pose.stamp, moves)
-            if accepted is found and self._last is not None:
-                self._last = self._last_seen = dataclasses.replace(self._last, view=view, alignment=alignment)
             return heading
         if math.isnan(self._keyframes.first.similarity):
             self._start(view, stamp)  # no view was ever like the first one, so replace it
@@ -132,7 +130,8 @@ class HeadingFilter:
             self._last = extrapolated
             return None
         assert self._last_seen is not None
-        return self._accept(self._last_seen, known, known, 1.0, by_keyframe(self._last_seen.pose, known))
+        turn = by_keyframe(self._last_seen.pose, known)
+        return self._accept(self._last_seen, view, known, known, 1.0, turn)
 
     def _start(self, view: View, stamp: float) -> None:
         """Restart with this view as the reference."""
@@ -182,7 +181,13 @@ class HeadingFilter:
         )
 
     def _accept(
-        self, before: TrackedPose, found: Pose, accepted: Pose, confidence: float, turn: MeasuredTurn
+        self,
+        before: TrackedPose,
+        view: View,
+        found: Pose,
+        accepted: Pose,
+        confidence: float,
+        turn: MeasuredTurn,
     ) -> Heading | None:
         """Continue from a measured view; None while its chain of keyframes is not accepted.
 
@@ -201,7 +206,10 @@ class HeadingFilter:
         heading = self._heading(before, found, accepted, confidence, turn)
         weight = min((found.stamp - before.pose.stamp) / limits.YAW_RATE_MEMORY_S, 1.0)
         self._mean_yaw_rate += weight * (heading.yaw_rate - self._mean_yaw_rate)
-        self._last = self._last_seen = TrackedPose(accepted, heading.yaw, heading.measured_velocity, heading)
+        is_keyframe = accepted.alignment is None
+        self._last = self._last_seen = TrackedPose(
+            accepted, heading.yaw, heading.measured_velocity, heading, None if is_keyframe else view
+        )
         return heading if loss is None else None
 
     def _correct(self, astray: Vector) -> None:
@@ -264,7 +272,7 @@ class HeadingFilter:
         if view is None or alignment is None or not self._sideways.has_grown(alignment, pose.keyframe):
             return None
         pose = self._estimator.at(self._keyframe_of(view, pose, alignment))
-        return dataclasses.replace(last, pose=pose, view=None, alignment=None)
+        return dataclasses.replace(last, pose=pose, view=None)
 
     def _heading(
         self, last: TrackedPose, found: Pose, accepted: Pose, confidence: float, turn: MeasuredTurn

@@ -60,6 +60,8 @@ class Pose:
     """Similarity of view and keyframe, -1..1."""
     pull: float = 0.0
     """How far a foreground may have pulled the heading since the keyframe, one sigma, rad."""
+    alignment: Alignment | None = None
+    """Of the view to the keyframe; None for the keyframe itself."""
 
     @property
     def all_pulls(self) -> AddedPull:
@@ -79,8 +81,12 @@ class TrackedPose:
     heading: Heading | None = None
     """None if there was no earlier view to compare with."""
     view: View | None = None
-    """The view, and how it was aligned to its keyframe; None for a view that is a keyframe itself."""
-    alignment: Alignment | None = None
+    """None for a view that is a keyframe itself."""
+
+    @property
+    def alignment(self) -> Alignment | None:
+        """How the view was aligned to its keyframe; None for a view that is a keyframe itself."""
+        return self.pose.alignment
 
     def orientation_at(self, stamp: float) -> Matrix:
         """Orientation at a later time if the camera keeps turning."""

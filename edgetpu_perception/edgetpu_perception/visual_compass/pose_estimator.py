@@ -32,7 +32,7 @@ class PoseEstimator:
         turn, influence = to_world.dot(to_vector(alignment.rotation)), to_world.dot(alignment.influence)
         orientation = to_matrix(turn).dot(keyframe.orientation)
         pull = self.foreground.pull(alignment, self._up.dot(to_world))
-        return Pose(stamp, orientation, keyframe, turn, influence, alignment.similarity, pull)
+        return Pose(stamp, orientation, keyframe, turn, influence, alignment.similarity, pull, alignment)
 
     def at(self, keyframe: Keyframe) -> Pose:
         """The pose of a keyframe itself."""
