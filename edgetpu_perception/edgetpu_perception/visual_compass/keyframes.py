@@ -102,7 +102,7 @@ class Keyframe:
 
     def follow(self, change: _Change) -> None:
         """Change with a keyframe against which this one was measured, directly or not, or with itself."""
-        self.orientation = orthonormal(change.turn @ self.orientation)
+        self.orientation = change.turn.dot(self.orientation)
         self.covariance = self.covariance + change.covariance
         self.pull = self.pull.less(change.pull)
         self.sideways_variance = max(self.sideways_variance - change.sideways, 0.0)
@@ -259,15 +259,15 @@ class Keyframes:
         total = sum(since) - 2.0 * before
         vector = to_vector(correction)
         shares = {id(each): _share(each.error_variance - before, total) for each in one + other}
-        changes = {
+        changes: dict[int, _Change | None] = {
             id(each): _Change.of(each, common, to_matrix(sign * shares[id(each)] * vector), shares[id(each)])
             for chain, sign in ((one, 1.0), (other, -1.0))
             for each in chain
         }
         for keyframe in self._frames:
-            measured_by = next((each for each in keyframe.lineage() if id(each) in changes), None)
-            if measured_by:
-                keyframe.follow(changes[id(measured_by)])
+            change = _change_of(keyframe, changes)
+            if change:
+                keyframe.follow(change)
                 root = max(keyframe.root_variance - before, 0.0)
                 keyframe.root_variance -= _share(root, total) * root
         for each in one:  # its second half is known better by the other measurement
@@ -284,6 +284,18 @@ class Keyframes:
         """Cosine of the angle to each keyframe: the trace of a rotation is 1 + 2 cos."""
         cosines: NDArray[np.float64] = (self._orientations @ orientation.ravel() - 1.0) / 2.0
         return cosines
+
+
+def _change_of(keyframe: Keyframe, changes: dict[int, _Change | None]) -> _Change | None:
+    """The change of the nearest keyframe in a lineage that has one, which is noted for all up to it."""
+    passed: list[Keyframe] = []
+    nearest: Keyframe | None = keyframe
+    while nearest and id(nearest) not in changes:
+        passed.append(nearest)
+        nearest = nearest.parent
+    change = changes[id(nearest)] if nearest else None
+    changes.update((id(each), change) for each in passed)
+    return change
 
 
 def _share(part: float, total: float) -> float:
