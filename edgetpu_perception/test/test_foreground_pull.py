@@ -87,10 +87,9 @@ def test_nothing_is_added_where_nothing_pulls() -> None:
     assert pulls.after(0.0, 0.1) is pulls
 
 
-def test_a_closed_loop_leaves_a_share_of_what_was_added_since() -> None:
-    known = NO_PULL.after(0.3, 0.0)
-    later = known.after(0.2, 0.1)
-    left = later.between(known, 0.25)
+def test_what_a_closed_loop_takes_away_is_taken_from_the_present_foreground_too() -> None:
+    one_foreground = NO_PULL.after(0.3, 0.0).after(0.2, 0.1)
+    left = one_foreground.less(0.75 * (0.25 - 0.09))
     assert left.variance == pytest.approx(0.09 + 0.25 * (0.25 - 0.09))
-    assert left.present == pytest.approx(0.25)
+    assert left.present**2 == pytest.approx(left.variance)
     assert left.stamp == 0.1
