@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from accuracy.areas.flow import GABOR
-from accuracy.baseline_compass import lucas_kanade
 from accuracy.conditions import (
     compass_disturbances,
     compass_drives,
@@ -21,25 +16,29 @@ from accuracy.conditions import (
     compass_swings,
     compass_walk,
 )
+from accuracy.conditions.compass_turns import (
+    FRAME_RATE,
+    FULL_SIZE,
+    Floats,
+    Track,
+    Turn,
+    finite,
+    follow,
+    lucas_kanade_track,
+    phase_correlation,
+    rms,
+    within,
+)
 from accuracy.engines import open_engine
 from accuracy.exact_features import ExactFeatures
 from accuracy.scenes.compass_scenes import SETTLED
 from accuracy.scenes.panoramas import (
     PANORAMAS,
     PHOTOGRAPHS,
-    SAMPLES,
-    Turntable,
     available,
-    load,
-    nodding,
-    orientation,
-    pinhole,
-    walled,
 )
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_perception.graphs import flow_and_compass_features as features
-from edgetpu_perception.pinhole import Pinhole
-from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from measured_figures.row import Row
 from testdata import GOLDEN
 
@@ -47,79 +46,11 @@ FIELDS_OF_VIEW = (60.0, 75.0, 90.0)
 RATES = (10.0, -30.0, 60.0, -90.0)
 """deg/s"""
 
-FRAME_RATE = 30.0
-FULL_SIZE = 64 * SAMPLES
-"""Width and height of the pictures that plain methods get as a camera takes them, px."""
-
 DISTORTION = (-0.25, 0.06, 0.001, -0.001)
 """k1 k2 p1 p2 of an ordinary wide lens."""
 
 WALL = 110.0
 """Width of a wall without texture, deg; wider than any view."""
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One run: a full turn of a camera."""
-
-    panorama: str
-    fov: float
-    rate: float
-    distortion: tuple[float, ...] = ()
-    kept: float = 1.0
-    """Share of the frames that are not dropped."""
-    wall: float = 0.0
-    """Width of a wall without texture at half of the turn, deg."""
-
-    @property
-    def seed(self) -> int:
-        """Random seed, the same for equal runs."""
-        return int(self.fov * 1000 + abs(self.rate)) + sum(map(ord, self.panorama))
-
-
-@dataclass(frozen=True)
-class Track:
-    """Results of a run frame by frame, deg and deg/s; NaN if not valid."""
-
-    turn: Turn | None
-    true_yaw: Floats
-    yaw: Floats
-    yaw_sigma: Floats
-    true_rate: Floats
-    rate: Floats
-    rate_sigma: Floats
-
-    @property
-    def yaw_error(self) -> Floats:
-        """Errors of the valid frames, deg."""
-        return _finite(self.yaw - self.true_yaw)
-
-    @property
-    def rate_error(self) -> Floats:
-        """Errors of the valid frames that count, deg/s."""
-        return _finite((self.rate - self.true_rate)[SETTLED:])
-
-    @property
-    def rate_rmse(self) -> float:
-        """Root mean square error per frame, deg/s."""
-        return _rms(self.rate_error)
-
-    @property
-    def mean_rate_rmse(self) -> float:
-        """Root mean square error of means over five frames, deg/s."""
-        return _rms(np.convolve(self.rate_error, np.full(5, 0.2), "valid"))
-
-    @property
-    def end_error(self) -> float:
-        """Error of the yaw at the end, when the first view is in view again, deg."""
-        return float(abs(self.yaw[-1] - self.true_yaw[-1]))
-
-    @property
-    def open_error(self) -> float:
-        """Largest error of the yaw during the turn, deg."""
-        return float(np.abs(self.yaw_error).max())
 
 
 def measure(engine: str, quick: bool = False) -> list[Row]:
@@ -134,6 +65,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
         rows += _turn_rows(run, turns, "full turns", asked=True)
         rows += _disturbed_rows(run, names[:1] if quick else names)
         rows += _wall_rows(run, names[:1] if quick else names)
+        rows += _repeated_rows(run, names[:1] if quick else names)
     if compass_walk.is_available():
         rows += compass_walk.measure(run)
     rows += compass_swings.measure(run, names, quick)
@@ -172,7 +104,7 @@ def plots(engine: str = "cpu", quick: bool = False) -> dict[str, Any]:
             np.abs(track.true_yaw), track.yaw - track.true_yaw, label=track.turn and track.turn.panorama
         )
     if tracks:
-        ratio = [_finite((t.rate - t.true_rate)[SETTLED:] / t.rate_sigma[SETTLED:]) for t in tracks]
+        ratio = [finite((t.rate - t.true_rate)[SETTLED:] / t.rate_sigma[SETTLED:]) for t in tracks]
         spread.hist(np.concatenate(ratio), bins=np.linspace(-4, 4, 41).tolist())
         along.legend()
     if compass_walk.is_available():
@@ -184,43 +116,11 @@ def plots(engine: str = "cpu", quick: bool = False) -> dict[str, Any]:
     return figures
 
 
-def follow(engine: Engine, turn: Turn) -> Track:
-    """Run the compass over one turn."""
-    camera, times, stages = _stage(turn)
-    compass = VisualCompass(engine, camera)
-    results = [compass.update(image, time) for time, (_, image) in zip(times, stages(), strict=True)]
-    true_yaw = np.array(times) * turn.rate
-    return _track(turn, times, true_yaw, results)
-
-
-def _stage(
-    turn: Turn, side: int = 64
-) -> tuple[Pinhole, list[float], Callable[[], Iterator[tuple[float, NDArray[np.uint8]]]]]:
-    """The camera of a run, the times of its frames, s, and the frames, of `side` px."""
-    camera = pinhole(side, side, turn.fov, turn.distortion)
-    random = np.random.default_rng(turn.seed)
-    count = round(360.0 / abs(turn.rate) * FRAME_RATE)
-    arrived = np.sort(random.permutation(count + 1)[: round(turn.kept * (count + 1))])
-    if turn.kept < 1.0:
-        arrived[0], arrived[-1] = 0, count
-    times = (arrived / FRAME_RATE).tolist()
-    start = float(random.uniform(0.0, 360.0))
-
-    def frames() -> Iterator[tuple[float, NDArray[np.uint8]]]:
-        opposite = start + math.copysign(180.0, turn.rate)
-        scene = walled(turn.panorama, opposite, turn.wall) if turn.wall else load(turn.panorama)
-        table = Turntable(scene, camera, samples=FULL_SIZE // side)
-        for time in times:
-            yield time, table.image(orientation(start + time * turn.rate, nodding(time)), random)
-
-    return camera, times, frames
-
-
 def _turn_rows(engine: Engine, turns: Sequence[Turn], label: str, asked: bool) -> list[Row]:
     """Rows of full turns; `asked`: whether they have limits."""
     tracks = [follow(engine, turn) for turn in turns]
     exact = [follow(ExactFeatures(), turn) for turn in turns]
-    plain, full = ([_lucas_kanade(turn, side) for turn in turns] for side in (64, FULL_SIZE))
+    plain, full = ([lucas_kanade_track(turn, side) for turn in turns] for side in (64, FULL_SIZE))
     case = f"{label}, FOV 60-90 deg, 10-90 deg/s, pitch 2 deg/s, noise 2"
 
     def row(metric: str, measured: Callable[[list[Track]], float], unit: str, **goal: Any) -> Row:
@@ -266,8 +166,8 @@ def _turn_rows(engine: Engine, turns: Sequence[Turn], label: str, asked: bool) -
 def _coverage_rows(tracks: Sequence[Track], case: str, asked: bool) -> list[Row]:
     rows = []
     for metric, inside in (
-        ("yaw rates within one sigma", [_within(t.rate - t.true_rate, t.rate_sigma) for t in tracks]),
-        ("yaws within one sigma", [_within(t.yaw - t.true_yaw, t.yaw_sigma) for t in tracks]),
+        ("yaw rates within one sigma", [within(t.rate - t.true_rate, t.rate_sigma) for t in tracks]),
+        ("yaws within one sigma", [within(t.yaw - t.true_yaw, t.yaw_sigma) for t in tracks]),
     ):
         value = 100.0 * float(np.mean(np.concatenate(inside)))
         rows.append(Row("compass", case, f"{metric} (68)", value, "%", 60 if asked else None, "higher"))
@@ -286,7 +186,7 @@ def _disturbed_rows(engine: Engine, names: Sequence[str]) -> list[Row]:
         turns = [Turn(name, 75.0, -30.0, **changes) for name in names]
         tracks = [follow(engine, turn) for turn in turns]
         exact = [follow(ExactFeatures(), turn) for turn in turns]
-        plain = [_phase_correlation(turn) for turn in turns]
+        plain = [phase_correlation(turn) for turn in turns]
         for metric, of in (
             ("yaw error by keyframes, worst on the way", lambda t: t.open_error),
             ("yaw rate RMSE per frame, worst run", lambda t: t.rate_rmse),
@@ -303,8 +203,8 @@ def _wall_rows(engine: Engine, names: Sequence[str]) -> list[Row]:
     case = f"turns past a blank wall {WALL:.0f} deg wide, FOV 75 deg, 30 and 90 deg/s"
     turns = [Turn(name, 75.0, rate, wall=WALL) for name in names for rate in (30.0, -90.0)]
     tracks = [follow(engine, turn) for turn in turns]
-    plain = [_phase_correlation(turn) for turn in turns]
-    over_sigma = [_finite((t.yaw - t.true_yaw) / t.yaw_sigma)[SETTLED:] for t in tracks]
+    plain = [phase_correlation(turn) for turn in turns]
+    over_sigma = [finite((t.yaw - t.true_yaw) / t.yaw_sigma)[SETTLED:] for t in tracks]
     rows = []
     worst, plain_worst = (
         [max(t.open_error for t in of), max(t.end_error for t in of)] for of in (tracks, plain)
@@ -316,6 +216,30 @@ def _wall_rows(engine: Engine, names: Sequence[str]) -> list[Row]:
     ):
         rows.append(Row("compass", case, metric, value, unit, reach, "lower", other))
     return rows
+
+
+def _repeated_rows(engine: Engine, names: Sequence[str]) -> list[Row]:
+    """Rows of turns in which all that is seen was seen before."""
+    case = "three more turns after a full one, FOV 75 deg, 60 deg/s"
+    turns = [Turn(name, 75.0, 60.0, turns=4) for name in names]
+    tracks, plain = [follow(engine, turn) for turn in turns], [phase_correlation(turn) for turn in turns]
+    again = slice(round(360.0 / 60.0 * FRAME_RATE), None)
+    errors, other = (np.concatenate([(t.yaw - t.true_yaw)[again] for t in of]) for of in (tracks, plain))
+    sigmas = np.concatenate([t.yaw_sigma[again] for t in tracks])
+    inside = 100.0 * float(np.mean(within(errors, sigmas)))
+    return [
+        Row("compass", case, "yaw RMSE", rms(finite(errors)), "deg", 0.5, "lower", rms(finite(other))),
+        Row(
+            "compass",
+            case,
+            "yaw error over its sigma, 95 % of frames",
+            _most(finite(errors / sigmas)),
+            "",
+            3.0,
+            "lower",
+        ),
+        Row("compass", case, "yaws within one sigma (68)", inside, "%", None, "higher"),
+    ]
 
 
 def _most(errors: Floats) -> float:
@@ -338,54 +262,3 @@ def _gabor_rows(engine: str) -> list[Row]:
             ):
                 rows.append(Row("compass", case, metric, value, unit, None, "lower"))
     return rows
-
-
-def _phase_correlation(turn: Turn) -> Track:
-    """OpenCV's phase correlation of successive frames; the shift is that of the picture's middle."""
-    camera, times, frames = _stage(turn)
-    images = [image.astype(np.float32) for _, image in frames()]
-    window = cv2.createHanningWindow((camera.width, camera.height), cv2.CV_32F)
-    shifts = [cv2.phaseCorrelate(a, b, window)[0][0] for a, b in itertools.pairwise(images)]
-    steps = np.degrees(np.arctan(np.array(shifts) / camera.fx))
-    return _plain_track(turn, times, np.concatenate(([0.0], np.cumsum(steps))))
-
-
-def _lucas_kanade(turn: Turn, side: int) -> Track:
-    """Lucas-Kanade from frame to frame, on pictures of `side` px."""
-    camera, times, frames = _stage(turn, side)
-    size = None if side == FULL_SIZE else (side, side)
-    return _plain_track(turn, times, lucas_kanade([image for _, image in frames()], camera, size))
-
-
-def _plain_track(turn: Turn, times: Sequence[float], yaw: Floats) -> Track:
-    """The results of a method that adds up steps, deg, and does not know its errors."""
-    rate = np.concatenate(([math.nan], np.diff(yaw) / np.diff(times)))
-    unknown = np.full(len(times), math.nan)
-    return Track(
-        turn, np.array(times) * turn.rate, yaw, unknown, np.full(len(times), turn.rate), rate, unknown
-    )
-
-
-def _track(
-    turn: Turn | None, times: Sequence[float], true_yaw: Floats, results: list[HeadingResult]
-) -> Track:
-    def degrees(name: str) -> Floats:
-        return np.degrees([getattr(result, name) for result in results])
-
-    true_rate = np.concatenate(([math.nan], np.diff(true_yaw) / np.diff(times)))
-    yaw, yaw_sigma = degrees("yaw"), degrees("yaw_sigma")
-    return Track(turn, true_yaw, yaw, yaw_sigma, true_rate, degrees("yaw_rate"), degrees("yaw_rate_sigma"))
-
-
-def _within(error: Floats, sigma: Floats) -> NDArray[np.bool_]:
-    seen = np.isfinite(error)
-    seen[:SETTLED] = False
-    return np.abs(error[seen]) <= sigma[seen]
-
-
-def _finite(values: Floats) -> Floats:
-    return values[np.isfinite(values)]
-
-
-def _rms(errors: Floats) -> float:
-    return float(np.sqrt(np.mean(np.square(errors))))
