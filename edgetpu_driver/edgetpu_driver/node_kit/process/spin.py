@@ -22,6 +22,7 @@ from rclpy.signals import SignalHandlerOptions
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.executor.executor import make_executor
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
 from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.process.process_end import (
     EXIT_FAILURE,
@@ -59,6 +60,7 @@ def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
 
 def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
     stop = _StopSignal()
+    invalidate_zombie_ports()
     try:
         rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:

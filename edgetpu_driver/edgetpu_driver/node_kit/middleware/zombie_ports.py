@@ -1,0 +1,66 @@
+"""Invalidates the ports that killed processes have left in the shared memory of Fast DDS.
+
+A process receives messages in ports in shared memory, and everyone who sends to it keeps its ports mapped.
+The next process that is started gets new ports with the same numbers. Senders notice that an old port is dead
+when its listener waits and no longer counts. If the process was killed while it took a message, its listener
+does not wait, and they write to the old port for ever: the new process is discovered, its services look
+ready, and nothing sent to it arrives. Fast DDS 2.14.5 and 3.6.2 have this fault (Fast-DDS pull request 4737).
+
+The mark set here is the one that Fast DDS sets on a dead port. It is in memory that all senders share, and
+each of them looks at it before it sends. A living receiver with a marked port makes a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import re
+import struct
+from pathlib import Path
+
+SHARED_MEMORY = Path("/dev/shm")
+
+_LOCK = re.compile(r"(fast(?:rtps|dds)_port(\d+))_el")
+"""The file that the receiver of a port keeps locked. Fast DDS 2 and 3 have different names."""
+_LAYOUT = b"port_node_abi5"
+"""Name of the layout of a port in Fast DDS 2.6 to 3.6."""
+_FIELDS = struct.Struct("=7I")
+"""Number of the port, listeners, ms between checks, ms of a wait, capacity, waiting listeners, flags."""
+_FLAGS_OFFSET = _FIELDS.size - 4
+_IS_OK = 1
+_ALL_FLAGS = 0b111
+
+
+def invalidate_zombie_ports(directory: Path = SHARED_MEMORY) -> None:
+    """Have all senders drop the ports whose receivers have ended; to be called before a new participant.
+
+    A port of another user, or with an unknown layout, is left as it is.
+    """
+    for lock in directory.glob("fast*_port*_el"):
+        if name := _LOCK.fullmatch(lock.name):
+            with contextlib.suppress(OSError, ValueError):
+                _invalidate_unless_locked(lock, directory / name[1], int(name[2]))
+
+
+def _invalidate_unless_locked(lock: Path, port: Path, number: int) -> None:
+    """Raises BlockingIOError if its receiver lives, and ValueError if the port is empty."""
+    with lock.open("rb") as locked, port.open("r+b") as file:
+        fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no process takes the port meanwhile
+        with mmap.mmap(file.fileno(), 0) as memory:
+            start = _start_of_fields(memory, number)
+            if start is not None:
+                memory[start + _FLAGS_OFFSET] &= ~_IS_OK
+
+
+def _start_of_fields(memory: mmap.mmap, number: int) -> int | None:
+    """Where the fields of a port are in its memory; None if it is not as expected."""
+    if memory.find(_LAYOUT) < 0:
+        return None
+    start = memory.find(struct.pack("=I", number))
+    while 0 <= start <= len(memory) - _FIELDS.size:
+        _, _, check, wait, capacity, _, flags = _FIELDS.unpack_from(memory, start)
+        if 0 < wait == check // 3 and capacity and flags <= _ALL_FLAGS:
+            return start
+        start = memory.find(struct.pack("=I", number), start + 1)
+    return None
