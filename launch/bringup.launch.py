@@ -32,6 +32,7 @@ from launch_ros.actions import Node
 
 from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, discovery_range
 from edgetpu_driver.node_kit.middleware.middleware_profile import profile_settings
+from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
 from edgetpu_driver.node_kit.process.respawn_limit import RespawnLimit
 
@@ -313,7 +314,14 @@ def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         if _is_true(context, "respawn")
         for handler in _give_up_on_failures(process, name)
     ]
-    return [LogInfo(msg=discovery.text), *_middleware_profile(context), *guards, *processes.values()]
+    return [
+        LogInfo(msg=discovery.text),
+        *_middleware_profile(context),
+        # At once: a foreign node that starts before the next one of ours would take the ports.
+        RegisterEventHandler(OnProcessExit(on_exit=lambda *_: invalidate_zombie_ports())),
+        *guards,
+        *processes.values(),
+    ]
 
 
 def generate_launch_description() -> LaunchDescription:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -24,7 +25,9 @@ from launch_pytest.actions import ReadyToTest  # noqa: E402
 from rclpy.node import Node  # noqa: E402
 
 from edgetpu_driver.node_kit.middleware.middleware_profile import PROFILE_VARIABLES  # noqa: E402
+from edgetpu_driver.node_kit.middleware.zombie_ports import SHARED_MEMORY  # noqa: E402
 from edgetpu_msgs.srv import ListModels  # noqa: E402
+from testdata.running_nodes.fast_dds_port import DEAD, OK, FastDdsPort  # noqa: E402
 from testdata.timeouts import PATIENCE  # noqa: E402
 
 pytestmark = pytest.mark.timeout(600)  # a busy machine makes minutes of half a minute
@@ -229,6 +232,25 @@ def test_without_respawn_a_killed_process_stays_away(start_launch: Callable[...,
     os.kill(launch.pids("edgetpu_node")[0], signal.SIGKILL)
     launch.wait_until(lambda: launch._process.poll() is not None)
     assert len(launch.pids("edgetpu_node")) == 1
+
+
+@pytest.fixture
+def port() -> Iterator[FastDdsPort]:
+    port = FastDdsPort(SHARED_MEMORY)
+    yield port
+    port.remove()
+
+
+def test_the_ports_of_a_killed_process_are_invalid_before_it_is_started_again(
+    start_launch: Callable[..., Launch], port: FastDdsPort
+) -> None:
+    with port.lock.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        launch = start_launch("backend:=cpu", "nodes:=none", "respawn_delay:=1000")
+        launch.wait_until(lambda: "device ready" in launch.output)
+        assert port.flags == OK
+    os.kill(launch.pids("edgetpu_node")[0], signal.SIGKILL)
+    launch.wait_until(lambda: port.flags == DEAD)
 
 
 def test_a_process_that_cannot_start_is_not_restarted_for_ever(
