@@ -27,7 +27,6 @@ _LAYOUT = b"port_node_abi5"
 """Name of the layout of a port in Fast DDS 2.6 to 3.6."""
 _FIELDS = struct.Struct("=7I")
 """Number of the port, listeners, ms between checks, ms of a wait, capacity, waiting listeners, flags."""
-_FLAGS_OFFSET = _FIELDS.size - 4
 _IS_OK = 1
 _ALL_FLAGS = 0b111
 
@@ -45,22 +44,21 @@ def invalidate_zombie_ports(directory: Path = SHARED_MEMORY) -> None:
 
 def _invalidate_unless_locked(lock: Path, port: Path, number: int) -> None:
     """Raises BlockingIOError if its receiver lives, and ValueError if the port is empty."""
-    with lock.open("rb") as locked, port.open("r+b") as file:
-        fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no process takes the port meanwhile
-        with mmap.mmap(file.fileno(), 0) as memory:
-            start = _start_of_fields(memory, number)
-            if start is not None:
-                memory[start + _FLAGS_OFFSET] &= ~_IS_OK
+    with port.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory, lock.open("rb") as locked:
+        flags_at = _position_of_flags(memory, number)
+        if flags_at is not None and memory[flags_at] & _IS_OK:
+            fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no process takes the port meanwhile
+            memory[flags_at] &= ~_IS_OK
 
 
-def _start_of_fields(memory: mmap.mmap, number: int) -> int | None:
-    """Where the fields of a port are in its memory; None if it is not as expected."""
+def _position_of_flags(memory: mmap.mmap, number: int) -> int | None:
+    """Where the flags of a port are in its memory; None if it is not as expected."""
     if memory.find(_LAYOUT) < 0:
         return None
     start = memory.find(struct.pack("=I", number))
     while 0 <= start <= len(memory) - _FIELDS.size:
         _, _, check, wait, capacity, _, flags = _FIELDS.unpack_from(memory, start)
         if 0 < wait == check // 3 and capacity and flags <= _ALL_FLAGS:
-            return start
+            return start + _FIELDS.size - 4
         start = memory.find(struct.pack("=I", number), start + 1)
     return None
