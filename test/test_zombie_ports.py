@@ -35,7 +35,8 @@ def kill_while_it_takes_a_message(process: NodeProcess) -> None:
         pass
     for port in ports_of(process):
         with port.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
-            memory[memory.find(b"fastrtps\0") - _LISTENERS] &= ~_WAITS
+            domain = port.name.partition("_")[0]
+            memory[memory.find(f"{domain}\0".encode()) - _LISTENERS] &= ~_WAITS
     process.kill()
 
 
@@ -46,7 +47,7 @@ def state(task: Path) -> str:
 def ports_of(process: NodeProcess) -> list[Path]:
     """The ports whose locks it holds."""
     files = [os.readlink(each) for each in Path(f"/proc/{process.pid}/fd").iterdir()]
-    found = [re.fullmatch(r"(.*/fastrtps_port\d+)_el", file) for file in files]
+    found = [re.fullmatch(r"(.*/fast(?:rtps|dds)_port\d+)_el", file) for file in files]
     return [Path(match[1]) for match in found if match]
 
 
