@@ -185,6 +185,7 @@ def test_a_list_of_another_type_is_set_where_the_node_takes_it(
 ) -> None:
     pytest.importorskip("vision_msgs", reason="needs vision_msgs")
     embedder = start_node("edgetpu_vision", "embedder")
+    graph.meet("/embedder")
     for text, kept in (("[-1, 1.5]", [-1.0, 1.5]), ("[]", [""])):
         shown = parameter(graph, calls, "embedder", "input_range")
         wanted = calls.set_parameter("embedder", "input_range", text, shown.value, any_type=shown.any_type)
