@@ -21,6 +21,11 @@ from edgetpu_perception.pinhole import Pinhole
 ImageLike = NDArray[np.uint8] | CameraImage
 """uint8 [H, W] or [H, W, 3] RGB; a CameraImage if several algorithms get the same image."""
 
+MAX_REPEATED_S = 0.25
+"""Time, s, for which images without any change are taken for one that the camera has sent again: if they stay
+the same for longer the camera stands still. Derived: images sent twice at 8 in a second.
+"""
+
 
 def camera_image(image: ImageLike) -> CameraImage:
     """Check and wrap an array; ImageError unless it is uint8 [H, W] or [H, W, 3]."""

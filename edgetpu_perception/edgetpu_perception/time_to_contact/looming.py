@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
+from edgetpu_perception.algorithm import (
+    MAX_REPEATED_S,
+    Frame,
+    ImageInput,
+    ImageLike,
+    PerceptionAlgorithm,
+    camera_image,
+)
 from edgetpu_perception.graphs import looming_slopes as graph
 from edgetpu_perception.pinhole import Pinhole
 from edgetpu_perception.time_to_contact.homography_alignment import Grid
@@ -30,11 +37,6 @@ Derived: MAX_KEYFRAME_AGE_S of the tracker.
 
 MIN_TIME_LEFT = 0.2
 """Least share of the time to contact that is left when an image is sent again. Given as a guard."""
-
-MAX_REPEATED_S = 0.25
-"""Time, s, for which images without any change are taken for one that the camera has sent again: if they stay
-the same for longer the camera stands still. Derived: images sent twice at 8 in a second.
-"""
 
 DEFAULT_FOCAL_LENGTH = 0.7
 """Focal length over the width of the image if no camera is given.

@@ -147,11 +147,6 @@ MAX_LATE_VIEWS = 5
 Rows: none; test_playing_a_short_bag_again_restarts.
 """
 
-MAX_REPEATED_S = 0.25
-"""Time, s, for which a view without any change is taken for one that the camera has sent twice: if it lasts
-longer the camera stands still. Derived: images sent twice at 8 in a second.
-"""
-
 TURNING_SIGMAS = 5.0
 """Yaw rate in its standard deviations from which on the camera turns, so that no two views are the same.
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.algorithm import MAX_REPEATED_S
 from edgetpu_perception.visual_compass.alignment import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import ACCELERATION_SIGMAS
 from edgetpu_perception.visual_compass.heading_filter_limits import (
     JUMP_SIMILARITY_SHARE,
-    MAX_REPEATED_S,
     SIMILARITY_RANGE,
     SUDDEN_SIMILARITY_SHARE,
     TURNING_SIGMAS,
