@@ -118,8 +118,8 @@ class Keyframe:
         return max(self.variance + other.variance - common, 0.0)
 
 
-def has_grown(alignment: Alignment) -> bool:
-    """Whether the picture has grown or shrunk too much since the keyframe, as far as that is measured."""
+def has_moved_on(alignment: Alignment) -> bool:
+    """Whether the camera has left the keyframe's place, as far as the growth of the picture is measured."""
     growth = alignment.growth
     return growth is not None and abs(growth.mean) > MAX_GROWTH
 
@@ -142,7 +142,9 @@ class KeyframeRule:
         `turned`: since the keyframe, rad; `alignment`: of the view to it.
         """
         worn = alignment.similarity < WORN_SIMILARITY_SHARE * keyframe.similarity
-        return worn or has_grown(alignment) or turned > self.span or alignment.contrast < MIN_CONTRAST_SHARE
+        return (
+            worn or has_moved_on(alignment) or turned > self.span or alignment.contrast < MIN_CONTRAST_SHARE
+        )
 
 
 @dataclass(frozen=True)
@@ -190,9 +192,10 @@ class Keyframes:
     def add(self, keyframe: Keyframe) -> None:
         """Add a keyframe; discard the second one if there are more than MAX_KEYFRAMES."""
         self._frames.append(keyframe)
-        self._index()
         if len(self._frames) > MAX_KEYFRAMES:
             self.discard(self._frames[1])
+        else:
+            self._index()
 
     def discard(self, keyframe: Keyframe) -> None:
         """Remove a keyframe, unless it is the first one."""

@@ -10,7 +10,7 @@ import numpy as np
 from edgetpu_perception.visual_compass import heading_filter_limits as limits
 from edgetpu_perception.visual_compass.alignment import View
 from edgetpu_perception.visual_compass.heading_filter_state import Loss, Pose
-from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes, has_grown
+from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes, has_moved_on
 from edgetpu_perception.visual_compass.measured_turn import better, initial_similarity
 from edgetpu_perception.visual_compass.pose_estimator import PoseEstimator
 from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
@@ -81,7 +81,7 @@ class LoopClosure:
             # Few people who happen to look alike elsewhere outvote no scene that stands where it should.
             found_again = self._aligner.align(known.key, view, self._aligner.search(known.key, view))
             alignment = better(alignment, found_again)
-        if alignment.similarity < least or has_grown(alignment):
+        if alignment.similarity < least or has_moved_on(alignment):
             return None
         if not self._estimator.confidence(alignment, known):
             return None
