@@ -19,7 +19,6 @@ from accuracy.conditions import (
 from accuracy.conditions.compass_turns import (
     FRAME_RATE,
     FULL_SIZE,
-    Floats,
     Track,
     Turn,
     finite,
@@ -29,6 +28,7 @@ from accuracy.conditions.compass_turns import (
     rms,
     within,
 )
+from accuracy.conditions.heading_errors import Floats
 from accuracy.engines import open_engine
 from accuracy.exact_features import ExactFeatures
 from accuracy.scenes.compass_scenes import SETTLED
@@ -225,15 +225,15 @@ def _repeated_rows(engine: Engine, names: Sequence[str]) -> list[Row]:
     tracks, plain = [follow(engine, turn) for turn in turns], [phase_correlation(turn) for turn in turns]
     again = slice(round(360.0 / 60.0 * FRAME_RATE), None)
     errors, other = (np.concatenate([(t.yaw - t.true_yaw)[again] for t in of]) for of in (tracks, plain))
-    sigmas = np.concatenate([t.yaw_sigma[again] for t in tracks])
-    inside = 100.0 * float(np.mean(within(errors, sigmas)))
+    over_sigma = finite(errors / np.concatenate([t.yaw_sigma[again] for t in tracks]))
+    inside = 100.0 * float(np.mean(np.abs(over_sigma) <= 1.0))
     return [
         Row("compass", case, "yaw RMSE", rms(finite(errors)), "deg", 0.5, "lower", rms(finite(other))),
         Row(
             "compass",
             case,
             "yaw error over its sigma, 95 % of frames",
-            _most(finite(errors / sigmas)),
+            _most(over_sigma),
             "",
             3.0,
             "lower",

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accuracy.baseline_compass import lucas_kanade
+from accuracy.conditions.heading_errors import Floats
 from accuracy.scenes.compass_scenes import SETTLED
 from accuracy.scenes.panoramas import (
     SAMPLES,
@@ -29,8 +30,6 @@ from edgetpu_perception.visual_compass.visual_compass import HeadingResult, Visu
 FRAME_RATE = 30.0
 FULL_SIZE = 64 * SAMPLES
 """Width and height of the pictures that plain methods get as a camera takes them, px."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -98,14 +97,14 @@ class Track:
 
 def follow(engine: Engine, turn: Turn) -> Track:
     """Run the compass over one turn."""
-    camera, times, stages = stage(turn)
+    camera, times, stages = _stage(turn)
     compass = VisualCompass(engine, camera)
     results = [compass.update(image, time) for time, (_, image) in zip(times, stages(), strict=True)]
     true_yaw = np.array(times) * turn.rate
     return _track(turn, times, true_yaw, results)
 
 
-def stage(
+def _stage(
     turn: Turn, side: int = 64
 ) -> tuple[Pinhole, list[float], Callable[[], Iterator[tuple[float, NDArray[np.uint8]]]]]:
     """The camera of a run, the times of its frames, s, and the frames, of `side` px."""
@@ -130,7 +129,7 @@ def stage(
 
 def phase_correlation(turn: Turn) -> Track:
     """OpenCV's phase correlation of successive frames; the shift is that of the picture's middle."""
-    camera, times, frames = stage(turn)
+    camera, times, frames = _stage(turn)
     images = [image.astype(np.float32) for _, image in frames()]
     window = cv2.createHanningWindow((camera.width, camera.height), cv2.CV_32F)
     shifts = [cv2.phaseCorrelate(a, b, window)[0][0] for a, b in itertools.pairwise(images)]
@@ -140,7 +139,7 @@ def phase_correlation(turn: Turn) -> Track:
 
 def lucas_kanade_track(turn: Turn, side: int) -> Track:
     """Lucas-Kanade from frame to frame, on pictures of `side` px."""
-    camera, times, frames = stage(turn, side)
+    camera, times, frames = _stage(turn, side)
     size = None if side == FULL_SIZE else (side, side)
     return _plain_track(turn, times, lucas_kanade([image for _, image in frames()], camera, size))
 
