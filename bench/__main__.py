@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [area for area in options.areas if area not in AREAS]
     if unknown:
         parser.error(f"no area {', '.join(unknown)}; there are {', '.join(AREAS)}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no process of a graph is left
     rows: list[Row] = []
     try:
         for area in options.areas or AREAS:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import secrets
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from edgetpu_driver.node_kit.process.stop_signals import stop_signals
 from measured_figures.row import line, write_rows
 from soak.report_figures import rows
 from soak.run import Options, run
@@ -48,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.output.is_dir() and any(options.output.iterdir()) and not (options.output / HOME).is_dir():
         parser.error(f"{options.output} has files of something else, and is replaced: name another --output")
+    for number in stop_signals():  # the processes of a run are in sessions of their own, and would go on
+        signal.signal(number, signal.default_int_handler)
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed
     seconds = _LONGEST_SIMULATED if options.hours else 60 * options.minutes
     how_long = f"{options.hours:g} h simulated" if options.hours else f"{options.minutes:g} min"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal as signals
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -397,3 +398,22 @@ def test_a_folder_of_other_files_is_not_replaced(tmp_path, capsys, monkeypatch):
     assert left.value.code == 2
     assert f"{tmp_path} has files of something else" in capsys.readouterr().err
     assert (tmp_path / "thesis.txt").exists()
+
+
+@pytest.fixture
+def handlers():
+    """The handlers of signals that a command sets, put back after the test."""
+    numbers = (signals.SIGINT, signals.SIGTERM, signals.SIGHUP)
+    before = [signals.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signals.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize("number", [signals.SIGINT, signals.SIGTERM, signals.SIGHUP])
+def test_a_signal_interrupts_a_run(number, tmp_path, capsys, monkeypatch):
+    signals.signal(signals.SIGINT, signals.SIG_IGN)  # as of a command in the background of a script
+    monkeypatch.setattr(command_line, "run", lambda _: signals.raise_signal(number))
+    assert command_line.main(["--output", str(tmp_path)]) == command_line.EXIT_INTERRUPTED
+    assert "[soak] interrupted" in capsys.readouterr().err
