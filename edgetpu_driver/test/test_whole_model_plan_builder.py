@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgetpu_driver.engines.whole_model import steps
+from edgetpu_driver.engines.whole_model import graph_partitioning
 from edgetpu_driver.engines.whole_model.plan import (
     EdgeTpuStep,
     LiteRtStep,
@@ -150,8 +150,8 @@ def test_parts_for_the_cpu_that_together_would_fill_the_memory_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = compiled_graph(2)
-    monkeypatch.setattr(steps, "_MOST_COPIED", 3 * len(data))
+    monkeypatch.setattr(graph_partitioning, "_MOST_COPIED", 3 * len(data))
     assert len(plan_model(data, "parts").steps) == 5
-    monkeypatch.setattr(steps, "_MOST_COPIED", 3 * len(data) - 1)
+    monkeypatch.setattr(graph_partitioning, "_MOST_COPIED", 3 * len(data) - 1)
     with pytest.raises(ModelUnsupportedError, match=r"'parts' has too many parts .*; expected at most 2 in"):
         plan_model(data, "parts")
