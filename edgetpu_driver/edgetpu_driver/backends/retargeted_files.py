@@ -11,7 +11,7 @@ from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.compiled_file_names import compiled_path, is_compiled
 from edgetpu_driver.toolchain.dense_compiler import is_dense
-from edgetpu_driver.toolchain.retargeting.compiled_sources import retarget_beside, templates
+from edgetpu_driver.toolchain.retargeting.compiled_sources import retarget_beside, retargeting_sources
 
 _log = logging.getLogger(__name__)
 _logged: set[tuple[Path, str]] = set()
@@ -29,7 +29,7 @@ def retargeted(
     if not backend.compiled or backend.uncompiled or len(files) != 1:
         return files, ""
     path, data = files[0]
-    if is_compiled(path) or not _is_graph(data) or not templates(path):
+    if is_compiled(path) or not _is_graph(data) or not retargeting_sources(path):
         return files, ""
     made = retarget_beside(path, data)
     remark = f"made from {made.source.name}: {made.model.remark}"

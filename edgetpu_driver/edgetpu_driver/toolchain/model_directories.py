@@ -27,7 +27,11 @@ from edgetpu_driver.toolchain.compiled_file_names import (
 )
 from edgetpu_driver.toolchain.dense_compiler import is_dense
 from edgetpu_driver.toolchain.graph_catalogue import named_graph
-from edgetpu_driver.toolchain.retargeting.compiled_sources import forms_served, is_served, templates
+from edgetpu_driver.toolchain.retargeting.compiled_sources import (
+    graphs_by_form,
+    has_retargeting_source,
+    retargeting_sources,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +105,7 @@ def _holds_dense(path: Path, *_version: int) -> bool:
 
 def _is_made_here(path: Path) -> bool:
     """Whether the program of a graph can be generated here, or made from a compiled file next to it."""
-    return _is_dense_file(path) or bool(templates(path))
+    return _is_dense_file(path) or bool(retargeting_sources(path))
 
 
 class ModelDirectories:
@@ -146,14 +150,14 @@ class ModelDirectories:
         return [path for directory in self.directories for path in self._available_in(directory)]
 
     def _available_in(self, directory: Path) -> list[Path]:
-        served = functools.cache(lambda: forms_served(directory))  # once for all graphs, if there are any
+        graphs = functools.cache(lambda: graphs_by_form(directory))  # once for all graphs, if there are any
 
         def is_usable(path: Path) -> bool:
             if is_compiled(path):
                 return self._compiled
             if self._uncompiled or is_file(compiled_path(path)):
                 return self._uncompiled
-            return _is_dense_file(path) or is_served(path, served())
+            return _is_dense_file(path) or has_retargeting_source(path, graphs())
 
         files = (path for path in _model_files(directory) if _is_text(path.name) and is_file(path))
         return [path for path in files if is_usable(path)]
@@ -177,7 +181,7 @@ class ModelDirectories:
         if self._compiled and not self._uncompiled and os.sep not in model:
             for directory in self.directories:
                 graph = directory / f"{model}.tflite"
-                if named_graph(model) is not None and templates(graph):
+                if named_graph(model) is not None and retargeting_sources(graph):
                     return graph
         raise self._not_found(model, names)
 

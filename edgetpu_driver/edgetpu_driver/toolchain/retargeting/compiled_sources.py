@@ -72,8 +72,8 @@ def retargeting_remark(compiled: Path, data: bytes) -> str:
     return f"made from {content.get(RETARGETED_FROM)}: {content.get('remark')}"
 
 
-def templates(graph: Path) -> tuple[Path, ...]:
-    """The compiled files next to a graph that may serve it: those whose own graph has the same form.
+def retargeting_sources(graph: Path) -> tuple[Path, ...]:
+    """The compiled files next to a graph that it can be retargeted from: those whose graph has the same form.
 
     Neither graph has to be there as a file if the catalogue has one of its name. Empty for files that cannot
     be read, and for graphs that no file next to it fits.
@@ -84,18 +84,18 @@ def templates(graph: Path) -> tuple[Path, ...]:
     return tuple(path for path, own in _compiled_in(graph.parent) if own != graph and _form_of(own) == wanted)
 
 
-def forms_served(directory: Path) -> dict[str, set[Path]]:
-    """The graphs of the compiled files in a directory, by their forms; for `is_served`."""
-    served: dict[str, set[Path]] = {}
+def graphs_by_form(directory: Path) -> dict[str, set[Path]]:
+    """The graphs of the compiled files in a directory, by their forms; for `has_retargeting_source`."""
+    graphs: dict[str, set[Path]] = {}
     for _, own in _compiled_in(directory):
-        served.setdefault(_form_of(own), set()).add(own)
-    return served
+        graphs.setdefault(_form_of(own), set()).add(own)
+    return graphs
 
 
-def is_served(graph: Path, served: Mapping[str, set[Path]]) -> bool:
-    """Whether a graph has any `templates` among the compiled files next to it, whose graphs are `served`."""
+def has_retargeting_source(graph: Path, graphs: Mapping[str, set[Path]]) -> bool:
+    """Whether a graph has any `retargeting_sources`; graphs: `graphs_by_form` of its directory."""
     form = _form_of(graph)
-    return bool(form) and any(own != graph for own in served.get(form, ()))
+    return bool(form) and any(own != graph for own in graphs.get(form, ()))
 
 
 def retarget_beside(path: Path, graph: bytes) -> RetargetedFiles:
@@ -104,12 +104,12 @@ def retarget_beside(path: Path, graph: bytes) -> RetargetedFiles:
     Raises ModelUnsupportedError that says why each file was refused.
     """
     reasons = []
-    for each in templates(path):
+    for each in retargeting_sources(path):
         made = _made_from(each, path.stem, graph)
         if isinstance(made, RetargetedFiles):
             return made
         reasons.append(f"; {each.name}: {made}")
-    raise ModelUnsupportedError(f"no compiled file next to {path.name} serves it{''.join(reasons)}")
+    raise ModelUnsupportedError(f"no compiled file next to {path.name} suits it{''.join(reasons)}")
 
 
 def _made_from(compiled: Path, name: str, graph: bytes) -> RetargetedFiles | EdgeTpuError:
