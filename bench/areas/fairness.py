@@ -151,7 +151,7 @@ class _TimedClient:
         answer = client.call_async(request)
         self._executor.spin_until_future_complete(answer, _PATIENCE)
         if not answer.done():
-            raise TimeoutError(f"no answer of {client.srv_name} within {_PATIENCE:g} s")
+            raise TimeoutError(f"no answer from {client.srv_name} within {_PATIENCE:g} s")
         if not answer.result().success:
             raise RuntimeError(f"{client.srv_name}: {answer.result()}")
         return answer.result()

@@ -121,7 +121,7 @@ def test_a_graph_of_an_installed_package_is_recognised_by_its_name_and_bytes(
     ("name", "content", "reason"),
     [
         ("dense_64_edgetpu.json", b"{", "its sidecar is not JSON"),
-        ("dense_64_edgetpu.json", b"[1]", "its sidecar has no JSON object but list"),
+        ("dense_64_edgetpu.json", b"[1]", "expected a JSON object in its sidecar; got list"),
         ("dense_64_edgetpu.tflite", b"nonsense", "model"),
         ("dense_64_edgetpu.tflite", dense.build(64), "is not compiled for the Edge TPU"),
         ("dense_64.tflite", dense.build(128), "it was compiled from another graph"),
@@ -154,7 +154,7 @@ def test_other_files_of_that_name_are_kept_by_default(
     (output / "dense_64.tflite").write_bytes(b"mine")
     code, models = take_over(capsys, source, output)
     assert code == 1
-    assert "is another file of that name" in models["dense_64"]["refused"]
+    assert "exists with other content" in models["dense_64"]["refused"]
     assert (output / "dense_64.tflite").read_bytes() == b"mine"
     assert take_over(capsys, source, output, "--overwrite")[0] == 0
     assert (output / "dense_64.tflite").read_bytes() == dense.build(64)
@@ -208,7 +208,7 @@ def test_templates_without_sidecars_are_recognised_by_their_graphs(
     [
         ({"conv_weight_offsets": [0, 16]}, "does not give 64 different weight offsets"),
         ({"conv_weight_offsets": [0] * 64}, "does not give 64 different weight offsets"),
-        ({"kernel_height": None}, "states no kernel size but"),
+        ({"kernel_height": None}, "expected a kernel size in its sidecar; got [None,"),
         ({"search_width": 128}, "its sidecar states an input"),
     ],
 )

@@ -192,7 +192,7 @@ def test_models_that_displace_each_other_are_refuted(
     monkeypatch.setattr(ParameterMemory, "keep", keep)
     found = outcome(VirtualEdgeTpu(), name, compiled_together)
     assert found.outcome == "refuted"
-    assert found.detail.endswith("gives other outputs once the other model has run")
+    assert found.detail.endswith("gives different outputs after the other model has run")
 
 
 def test_every_step_has_a_stick_that_refutes_it() -> None:

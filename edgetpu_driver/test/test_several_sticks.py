@@ -350,7 +350,7 @@ class TestSelfCheck:
         host.check()
         bad, good = host.status().sticks
         assert (bad.state, bad.failed_checks, good.state) == (State.FAILED, 1, State.READY)
-        assert "gave another output 'y' than before" in bad.status_message
+        assert "gave a different output 'y' than before" in bad.status_message
         for _ in range(3):
             host.invoke("dense_64", vector(64))
         assert host.status().sticks[0].inferences == 0

@@ -275,7 +275,7 @@ def test_a_sidecar_of_a_model_that_was_compiled_otherwise_is_refused(golden: Mod
     sidecar = json.loads(golden.model("pattern_64x64_8x8_1ch_edgetpu.json").read_text())
     with stick_for(graph, packed(graph)) as tpu:
         engine = StickEngine(tpu, packed(graph), SidecarFiles(sidecar=sidecar))
-        with pytest.raises(ModelUnsupportedError, match="it is of another model than these parameters"):
+        with pytest.raises(ModelUnsupportedError, match="it belongs to another model than these parameters"):
             engine.set_weights(WeightRequest(np.zeros((1, 8, 8, 1))))
 
 

@@ -148,7 +148,7 @@ def _declare(node: Node, setting: Setting) -> Any:
         raise FatalError(str(error)) from None
     except UnicodeEncodeError:
         raise FatalError(
-            f"parameter '{setting.name}': expected a default in UTF-8, and so a $ROS_HOME; got {default!r}"
+            f"parameter '{setting.name}': expected a default in UTF-8 (check $ROS_HOME); got {default!r}"
         ) from None
     value = _clean(setting, parameter.value)
     reason = setting.refusal(value)

@@ -331,8 +331,8 @@ class DriverNode(BaseNode, LifecycleNode):
         rivals = ""
         if drivers > 1:
             rivals = (
-                f"{drivers} drivers are called {self.get_fully_qualified_name()}; give each a name or "
-                "namespace of its own (one that was killed counts for some seconds)"
+                f"{drivers} drivers are called {self.get_fully_qualified_name()}; give each its own name or "
+                "namespace (one that was killed counts for some seconds)"
             )
             if not self._has_rivals:
                 self.get_logger().warning(rivals)

@@ -59,7 +59,7 @@ def parse_sidecar(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ModelFormatError(f"its sidecar is not JSON: {error}") from None
     if not isinstance(content, dict):
-        raise ModelFormatError(f"its sidecar has no JSON object but {type(content).__name__}")
+        raise ModelFormatError(f"expected a JSON object in its sidecar; got {type(content).__name__}")
     return content
 
 
@@ -132,7 +132,7 @@ def _check_offsets(sidecar: Mapping[str, Any], compiled: CompiledModel | None) -
     stated = [sidecar.get(key) for key in ("kernel_height", "kernel_width", "channels")]
     sizes = [size for size in stated if isinstance(size, int) and size > 0]
     if len(sizes) != len(stated):
-        raise ModelFormatError(f"its sidecar states no kernel size but {stated}")
+        raise ModelFormatError(f"expected a kernel size in its sidecar; got {stated}")
     valid = isinstance(offsets, list) and all(isinstance(each, int) and each >= 0 for each in offsets)
     if not valid or len(set(offsets)) != len(offsets) or len(offsets) != prod(sizes):
         raise ModelFormatError(f"its sidecar does not give {prod(sizes)} different weight offsets")

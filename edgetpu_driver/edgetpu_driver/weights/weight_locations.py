@@ -306,7 +306,7 @@ def _check_form(shape: tuple[int, ...], offsets: NDArray[np.intp], data: NDArray
         try:
             known.decode(data[: known.size])
         except ModelFormatError as error:
-            raise InputError(f"it is of another model than these parameters: {error}") from None
+            raise InputError(f"it belongs to another model than these parameters: {error}") from None
 
 
 def _colour(model: CompiledModel, scale: float) -> tuple[WeightLocation, ...]:

@@ -68,7 +68,7 @@ def _field(kind: type[Any], path: str) -> tuple[list[str], int | slice | None]:
         if name not in known:
             raise FatalError(
                 f"expected the path of a field of {kind.__name__}; got '{path}'; "
-                f"instead of '{name}' there is: {', '.join(known) or 'nothing'}"
+                f"there is no '{name}' among its fields: {', '.join(known) or 'none'}"
             )
         example = getattr(example, name)
     assert match is not None

@@ -146,7 +146,7 @@ class PatternTrackerNode(WeightUpdatingNode):
         except EdgeTpuError as error:
             self._kept.ignore(error)
         else:
-            self.get_logger().info("searching for the template again that was set before the restart")
+            self.get_logger().info("searching again for the template that was set before the restart")
 
     def _on_set_template(self, request: SetTemplate.Request, respond: Respond) -> None:
         try:

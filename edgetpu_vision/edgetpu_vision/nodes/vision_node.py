@@ -200,7 +200,7 @@ class VisionNode(ImageNode):
                 self._description = describe(weightless_files(loaded.files_without_weights))
         except EdgeTpuError as error:
             self.get_logger().warning(
-                f"cannot read what the driver says of model '{self.model_name}', so its labels and anchors "
+                f"cannot read the driver's description of model '{self.model_name}': its labels and anchors "
                 f"are unknown: {one_line(error)}"
             )
         return True

@@ -126,7 +126,7 @@ def image_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
         if layout is not None:
             raise ModelUnsupportedError(
                 f"expected an image input of a fixed size; got {inputs[0]}, which stands for images of any "
-                "size: export the model with the size that it is to have"
+                "size: export the model with a fixed size"
             )
     came = ", ".join(map(str, inputs)) or "none"
     raise ModelUnsupportedError(f"expected one input [1, height, width, 1 or 3], an image; got {came}")

@@ -46,7 +46,7 @@ def firmware(stick: TrialStick) -> Values:
     """Check that the opened stick needed its firmware and accepted it."""
     if not stick.opening.loaded_firmware:
         raise NotApplicable(
-            "the stick ran its firmware already: unplug it, plug it in, then edgetpu confirm --only firmware"
+            "the stick already runs its firmware: unplug it, plug it in, then edgetpu confirm --only firmware"
         )
     return {"firmware": stick.opening.info.firmware, "seconds": stick.opening.seconds}
 
@@ -55,7 +55,7 @@ def port(stick: TrialStick) -> Values:
     """Check that the stick came back in the port where it was in boot mode."""
     if not stick.opening.loaded_firmware:
         raise NotApplicable(
-            "the stick ran its firmware already: unplug it, plug it in, then edgetpu confirm --only port"
+            "the stick already runs its firmware: unplug it, plug it in, then edgetpu confirm --only port"
         )
     before = sorted(each.bus_path for each in stick.opening.before if each.boot_mode)
     after = stick.opening.info.bus_path

@@ -48,7 +48,7 @@ def repeats(stick: TrialStick) -> Values:
     differing = int(np.count_nonzero((outputs != outputs[0]).any(axis=1)))
     values = {"runs": _REPETITIONS, "differing": differing}
     if differing:
-        raise Refuted(f"{differing} of {_REPETITIONS} runs gave other outputs for the same input", values)
+        raise Refuted(f"{differing} of {_REPETITIONS} runs gave different outputs for the same input", values)
     return values
 
 

@@ -98,4 +98,4 @@ def _compare(
     if loaded.uploads != 1:
         raise Refuted(f"the parameters of {name} were uploaded {loaded.uploads} times; expected once", values)
     if any(came[each].tobytes() != wanted[each].tobytes() for each in came):
-        raise Refuted(f"{name} gives other outputs once the other model has run", values)
+        raise Refuted(f"{name} gives different outputs after the other model has run", values)

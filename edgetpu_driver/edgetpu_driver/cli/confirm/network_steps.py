@@ -91,7 +91,7 @@ def _replaced(
         )
     again = stick.tpu.load(model).run(inputs)
     if _difference(again, first):
-        raise Refuted(f"{model.name} gives other outputs once it has its own weights again", values)
+        raise Refuted(f"{model.name} gives different outputs after its own weights are restored", values)
     return values
 
 

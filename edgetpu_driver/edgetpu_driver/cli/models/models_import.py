@@ -53,7 +53,7 @@ def _keep_others(contents: dict[str, bytes], directory: Path) -> None:
     for name, data in contents.items():
         path = directory / name
         if path.is_file() and path.read_bytes() != data:
-            raise ModelUnsupportedError(f"{path} is another file of that name; replace it with --overwrite")
+            raise ModelUnsupportedError(f"{path} exists with other content; replace it with --overwrite")
 
 
 def _text(rows: Sequence[dict[str, Any]], directory: Path) -> str:

@@ -185,7 +185,7 @@ class ModelReplica:
                 if again and isinstance(error, GraphProcessError):
                     continue
                 reason = self._reason(error)
-                _log.warning("model '%s' cannot get its weights back: %s", self.name, reason)
+                _log.warning("cannot restore the weights of model '%s': %s", self.name, reason)
                 self.engine, self.unsupported_reason = None, reason
             return
 

@@ -61,7 +61,7 @@ class SelfCheck:
             wrong = int(np.count_nonzero(values.view(np.uint8) != expected[name].view(np.uint8)))
             if wrong:
                 raise SelfCheckError(
-                    f"the self-check failed: model '{replica.name}' gave another output '{name}' than "
+                    f"the self-check failed: model '{replica.name}' gave a different output '{name}' than "
                     f"before, in {wrong} of {values.nbytes} bytes. Its results cannot be trusted: replace "
                     "the stick, or reset the driver to use it again"
                 )
