@@ -64,7 +64,7 @@ SETTINGS = (
     Setting(
         "self_check_period",
         0.0,
-        "Period in which each stick repeats an inference whose result is known, s; a stick with another "
+        "Period in which each stick repeats an inference whose result is known, s; a stick with a different "
         "result is taken out of service. 0: never.",
         minimum=0.0,
         maximum=86400.0,

@@ -58,7 +58,7 @@ _SETTINGS = (
     Setting(
         "host_directions",
         DIRECTIONS,
-        "Number of directions of largest movement of the state that are multiplied on the host, so that "
+        "Number of directions of largest variance of the state that are multiplied on the host, so that "
         "eight bits only round the residual. 0: none.",
         0,
         LARGEST_SIZE,

@@ -60,8 +60,8 @@ class PatternTrackerNode(WeightUpdatingNode):
         Setting(
             "scale_range",
             2.0,
-            "The pattern is found from so many times smaller to so many times larger than it was set. "
-            "1: it may change by some percent.",
+            "The pattern is found at 1/scale_range to scale_range times the size at which it was set. "
+            "1: at that size only, up to a few percent.",
             1.0,
             4.0,
         ),

@@ -76,7 +76,7 @@ class SpotTrackerNode(WeightUpdatingNode):
     """Publishes the position of the brightest spot of the image, or of the strongest one of a colour."""
 
     settings = perception_settings(
-        model_size("64; 96 or 128, with which fewer white balls are right."),
+        model_size("64; 96 or 128, with which fewer white balls are found correctly."),
         Setting(
             "color",
             "",

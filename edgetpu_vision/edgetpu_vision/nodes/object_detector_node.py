@@ -55,7 +55,7 @@ class ObjectDetectorNode(VisionNode):
         Setting(
             "boxes_output",
             "",
-            "Name of the model's output with the boxes, where another is like it. Empty: it is recognised.",
+            "Name of the model's output with the boxes, if another looks like it. Empty: it is recognised.",
             read_only=False,
         ),
         Setting(

@@ -73,7 +73,7 @@ FIT = Setting(
     "fit",
     "",
     "How images get the size of the model's input: letterbox keeps the aspect ratio and fills the rest, "
-    "stretch does not. Empty: as such models are used.",
+    "stretch does not. Empty: as is usual for such models.",
     choices=("", *FITS),
     read_only=False,
 )
