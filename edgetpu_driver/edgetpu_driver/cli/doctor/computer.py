@@ -20,7 +20,7 @@ _OPENCV = ("opencv-python-headless", "opencv-python", "opencv-contrib-python")
 _NO_LITERT_WHEELS = ("armv6l", "armv7l", "i386", "i686")
 _ON_EXTERNALLY_MANAGED = " (on Debian and Ubuntu in a virtual environment, or with --break-system-packages)"
 
-PASS_USB_THROUGH = "docker run -v /dev/bus/usb:/dev/bus/usb --device-cgroup-rule='c 189:* rmw' .."
+PASS_USB_THROUGH = "docker run --ipc=host -v /dev/bus/usb:/dev/bus/usb --device-cgroup-rule='c 189:* rmw' .."
 """Command that gives a container the USB bus, including sticks plugged in later."""
 
 VERSION_FILE = Path("/proc/version")

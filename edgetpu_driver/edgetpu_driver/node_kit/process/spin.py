@@ -18,10 +18,12 @@ from rclpy.executors import Executor
 from rclpy.logging import get_logger
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
+from rclpy.utilities import get_rmw_implementation_identifier
 
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.executor.executor import make_executor
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.middleware.shared_memory import shortage_of_shared_memory
 from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
 from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.process.process_end import (
@@ -61,6 +63,8 @@ def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
 def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
     stop = _StopSignal()
     invalidate_zombie_ports()
+    if shortage := shortage_of_shared_memory(get_rmw_implementation_identifier(), os.environ):
+        log.logger.warning(shortage)
     try:
         rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:
