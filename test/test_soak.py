@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal as signals
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -14,7 +13,6 @@ import pytest
 from edgetpu_driver.matrix.matmul import MatMul
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.weights.weight_request import WeightRequest
-from soak import __main__ as command_line
 from soak.chaos.chaos_schedule import Kind, has_light_load, is_quiet, make_schedule, quiet_ends
 from soak.checks.matrix_checks import (
     PEAK_BIN,
@@ -377,43 +375,3 @@ def test_the_processes_of_a_run_are_modules_that_exist(tmp_path: Path) -> None:
 def test_settings_of_a_node_are_made_before_numpy_is_loaded() -> None:
     program = "import sys, soak.node_settings; print('numpy' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "False\n"
-
-
-@pytest.mark.parametrize(
-    ("option", "value"), [("--minutes", "0"), ("--minutes", "nan"), ("--hours", "-1"), ("--sticks", "0")]
-)
-def test_a_run_without_a_length_or_a_stick_is_wrong_usage(option, value, capsys, monkeypatch):
-    monkeypatch.setattr(command_line, "run", lambda _: pytest.fail("it has started"))
-    with pytest.raises(SystemExit) as left:
-        command_line.main([option, value])
-    assert left.value.code == 2
-    assert f"argument {option}: expected" in capsys.readouterr().err
-
-
-def test_a_folder_of_other_files_is_not_replaced(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(command_line, "run", lambda _: pytest.fail("it has started"))
-    (tmp_path / "thesis.txt").write_text("")
-    with pytest.raises(SystemExit) as left:
-        command_line.main(["--output", str(tmp_path)])
-    assert left.value.code == 2
-    assert f"{tmp_path} has files of something else" in capsys.readouterr().err
-    assert (tmp_path / "thesis.txt").exists()
-
-
-@pytest.fixture
-def handlers():
-    """The handlers of signals that a command sets, put back after the test."""
-    numbers = (signals.SIGINT, signals.SIGTERM, signals.SIGHUP)
-    before = [signals.getsignal(number) for number in numbers]
-    yield
-    for number, handler in zip(numbers, before, strict=True):
-        signals.signal(number, handler)
-
-
-@pytest.mark.usefixtures("handlers")
-@pytest.mark.parametrize("number", [signals.SIGINT, signals.SIGTERM, signals.SIGHUP])
-def test_a_signal_interrupts_a_run(number, tmp_path, capsys, monkeypatch):
-    signals.signal(signals.SIGINT, signals.SIG_IGN)  # as of a command in the background of a script
-    monkeypatch.setattr(command_line, "run", lambda _: signals.raise_signal(number))
-    assert command_line.main(["--output", str(tmp_path)]) == command_line.EXIT_INTERRUPTED
-    assert "[soak] interrupted" in capsys.readouterr().err
