@@ -19,7 +19,8 @@ from soak.run_setup import HOME
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "soak"
 EXIT_FINDING, EXIT_INTERRUPTED = 1, 130
-_LONGEST_SIMULATED = 3600.0
+_LEAST_SPEED = 5.0
+"""Seconds of simulated time a second, at which a run in simulated time is given up as too slow."""
 _SHOWN = 10
 
 
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in stop_signals():  # the processes of a run are in sessions of their own, and would go on
         signal.signal(number, signal.default_int_handler)
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed
-    seconds = _LONGEST_SIMULATED if options.hours else 60 * options.minutes
+    seconds = 3600 * options.hours / _LEAST_SPEED if options.hours else 60 * options.minutes
     how_long = f"{options.hours:g} h simulated" if options.hours else f"{options.minutes:g} min"
     print(f"[soak] {how_long}, {options.sticks} sticks, seed {seed}", flush=True)
     try:

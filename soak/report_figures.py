@@ -26,6 +26,9 @@ _OTHER_GROWTHS: tuple[tuple[str, str, Callable[[Sample], float]], ...] = (
 def rows(findings: Findings, case: str) -> Iterator[Row]:
     """Counts of a run, then memory, threads and file descriptors of each process that lived long enough."""
     row, totals = partial(Row, AREA, case), findings.totals
+    if findings.images is not None:
+        shown, planned = findings.images.shown / 3600, findings.images.planned / 3600
+        yield row("simulated time", shown, "h", planned, "higher")
     yield row("results checked", findings.checked, "", 1, "higher")
     yield row("wrong", findings.wrong, "", 0, "lower")
     yield row("lost", findings.lost, "", 0, "lower")

@@ -14,7 +14,7 @@ from soak.chaos.chaos_schedule import make_schedule
 from soak.outcome_journal import Journal
 from soak.process_samples import Sample, sample
 from soak.processes import Processes
-from soak.run_evaluation import Findings, Interval, gather
+from soak.run_evaluation import Findings, Images, Interval, gather
 from soak.run_setup import RESULT_CHECKER, SOURCES, Stage
 
 _STEP = 0.05
@@ -101,8 +101,9 @@ class _Run:
         self._journal.flush(now=True)
         self._processes.stop()
         time_ = Interval(self._begin, end)
-        journals, planned = self._stage.journals(), self._options.seconds
-        return gather(journals, time_, planned, self._samples, self._chaos, self._processes)
+        stage, planned = self._stage, self._options.seconds
+        images = Images(stage.images_done(), stage.images) if stage.images else None
+        return gather(stage.journals(), time_, planned, self._samples, self._chaos, self._processes, images)
 
     def _run(self) -> None:
         while time.monotonic() - self._begin < self._options.seconds and not self._is_over():

@@ -33,6 +33,14 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class Images:
+    """The images of a run in simulated time, one for each second of it."""
+
+    shown: int
+    planned: int
+
+
+@dataclass(frozen=True)
 class Findings:
     """The findings of a run."""
 
@@ -48,6 +56,8 @@ class Findings:
     """Processes that ended without being killed."""
     actions: int
     restarts: int
+    images: Images | None = None
+    """Images in simulated time; None in real time."""
 
     @property
     def totals(self) -> Counter[Outcome]:
@@ -84,6 +94,7 @@ def gather(
     samples: Sequence[Sample],
     chaos: Chaos,
     processes: Processes,
+    images: Images | None,
 ) -> Findings:
     """Read the journals of the processes, and find failures that the actions do not explain."""
     counted: list[Counted] = []
@@ -103,6 +114,7 @@ def gather(
         ends=processes.ends,
         actions=chaos.done,
         restarts=processes.restarts,
+        images=images,
     )
 
 

@@ -38,7 +38,7 @@ from soak.checks.request_checks import (
 from soak.outcome_journal import Counted, Disturbance, Journal, Note, Outcome, read_journal, unexplained
 from soak.process_samples import Sample, growths
 from soak.report_figures import rows
-from soak.run_evaluation import Findings, Interval
+from soak.run_evaluation import Findings, Images, Interval
 from soak.scenes import FRAMES, Driving, LookingAround, Stamps
 
 STAMPS = Stamps(1_000_000_000, 100_000_000)
@@ -317,6 +317,11 @@ def test_one_wrong_one_lost_or_one_silent_node_is_a_missed_figure():
     assert missed(findings(counted=wrong)) == ["wrong"]
     assert missed(findings(unexplained=[lost])) == ["lost"]
     assert missed(findings(silences=["looming at 60 s"])) == ["nodes silent after chaos"]
+
+
+def test_simulated_time_that_was_not_reached_is_a_missed_figure():
+    assert missed(findings(images=Images(86_400, 86_400))) == []
+    assert missed(findings(images=Images(86_300, 86_400))) == ["simulated time"]
 
 
 def test_memory_is_compared_with_that_a_minute_after_each_start():
