@@ -10,7 +10,7 @@ from edgetpu_driver.errors import DeviceLostError, ModelUnsupportedError
 from edgetpu_driver.images.encodings import ImageError
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.pattern_tracker import PatternTracker
-from edgetpu_perception.pattern_tracker.template import TemplateReason
+from edgetpu_perception.pattern_tracker.template import TemplateReason, View, fit
 from testdata.pictures.patterns import Image, cut, pixels, texture
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
@@ -33,6 +33,15 @@ def test_of_a_patch_larger_than_the_template_the_middle_is_used() -> None:
     result = tracker.update(image)
     assert (result.x, result.y) == pytest.approx((41.5, 32), abs=1e-3)
     assert (result.width, result.height) == (16, 16)
+
+
+def test_a_px_of_the_camera_is_as_large_in_a_patch_of_any_size_as_in_its_view() -> None:
+    view = View(texture(3), width=468, height=258, region_scale=1.0)
+    image = texture(3, side=470)
+    for height, width in ((64, 117), (61, 113), (67, 119)):
+        fine = fit(image[100 : 100 + height, 50 : 50 + width], None, view, (16, 16)).fine
+        assert fine is not None
+        assert (fine.x_scale, fine.y_scale) == pytest.approx((468 / 64 / 4, 258 / 64 / 4), rel=1e-12)
 
 
 def test_the_last_image_is_the_view_a_patch_comes_from() -> None:

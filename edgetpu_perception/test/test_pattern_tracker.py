@@ -138,6 +138,20 @@ def test_a_larger_image_gives_the_position_in_its_own_pixels() -> None:
     )
 
 
+def test_a_patch_of_any_size_is_found_without_a_bias() -> None:
+    tracker = PatternTracker()
+    errors = []
+    for seed in range(1, 4):
+        picture = texture(seed, side=500, blur=6.0)
+        view = picture[:258, :468]  # a model px is 7.3 px wide and 4.0 px high
+        assert tracker.set_template(view[90:154, 200:317], view=view).accepted
+        for dx, dy in ((0, 0), (5, 3), (9, 7), (2, 6)):
+            result = tracker.update(picture[dy : dy + 258, dx : dx + 468].copy())
+            errors.append((result.x + dx - 258.0, result.y + dy - 121.5))
+    assert np.mean(errors, axis=0) == pytest.approx((0.0, 0.0), abs=0.02)
+    assert np.sqrt(np.mean(np.square(errors), axis=0)) == pytest.approx((0.0, 0.0), abs=0.08)
+
+
 def test_a_turned_patch_is_found_to_a_fraction_of_a_px_of_a_larger_image() -> None:
     image = texture(1, side=640, blur=8.0)[:480]  # as in the camera, not square
     tracker = PatternTracker()

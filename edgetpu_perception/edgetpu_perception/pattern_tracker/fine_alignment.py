@@ -69,19 +69,20 @@ class FinePatch:
 def fine_patch(
     grey: Pixels,
     counts: NDArray[np.uint8],
-    made: tuple[int, int],
+    scale: tuple[float, float],
     offset: tuple[float, float],
 ) -> FinePatch | None:
     """Average a patch [h, w] of the camera image over squares; None if it has hardly more px than that.
 
-    `counts`: non-zero where the patch counts; `made`: height and width it has in the template, px of the
-    search image; `offset`: its centre minus that of the template, (x, y), px of the search image.
+    `counts`: non-zero where the patch counts; `scale`: px of the search image per px of the camera image,
+    along y and x; `offset`: its centre minus that of the template, (x, y), px of the search image.
     """
     height, width = grey.shape
     side = max(1, math.ceil(max(height, width) / MOST_PX))
     rows, columns = height // side, width // side
-    y_scale, x_scale = height / side / made[0], width / side / made[1]
-    if min(rows, columns) < LEAST_PX or max(x_scale, y_scale) < MIN_GAIN or min(x_scale, y_scale) < 1.0:
+    y_scale, x_scale = 1 / (side * scale[0]), 1 / (side * scale[1])
+    least, most = sorted((x_scale, y_scale))
+    if min(rows, columns) < LEAST_PX or most < MIN_GAIN or least < 1.0 - 1e-9:
         return None
     top, left = (height - rows * side) // 2, (width - columns * side) // 2
     used = slice(top, top + rows * side), slice(left, left + columns * side)

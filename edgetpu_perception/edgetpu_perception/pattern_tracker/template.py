@@ -136,11 +136,13 @@ def fit(
     covered = np.pad(share > 127, (rows.around, columns.around))
     if not covered.any():
         raise ImageError(ImageFault.MASK, "expected a mask that leaves something of the template")
-    made = rows.length, columns.length
     centre = tuple(axis.around[0] - sum(axis.around) / 2 for axis in (columns, rows))
     return Template(
         fine=fine_patch(
-            grey[rows.used, columns.used], counts[rows.used, columns.used], made, (centre[0], centre[1])
+            grey[rows.used, columns.used],
+            counts[rows.used, columns.used],
+            (rows.scale, columns.scale),
+            (centre[0], centre[1]),
         ),
         values=np.pad(values.astype(np.float32), (rows.around, columns.around), mode="edge"),
         mask=covered,
@@ -163,18 +165,20 @@ class _Span:
     """... and numbers of px before and after them."""
     offset: float
     """Centre of the patch minus that of the template, px of the template."""
+    scale: float
+    """Px of the search image per px of the patch: `length` is this times the px used, but for rounding."""
 
     @classmethod
     def of(cls, length: int, scale: float | None, most: int) -> _Span:
         """Fit `length` px, each `scale` px of the template, or scaled to the template's length `most`."""
         if scale is None:
-            return cls(slice(None), most, (0, 0), 0.0)
+            return cls(slice(None), most, (0, 0), 0.0, most / length)
         made = min(max(math.floor(length * scale + 1e-6), 1), most)
         part = min(max(round(made / scale), 1), length)
         first, before = (length - part) // 2, (most - made) // 2
         cut = (length - part) / 2 - first
         offset = cut * scale + before - (most - made) / 2
-        return cls(slice(first, first + part), made, (before, most - made - before), offset)
+        return cls(slice(first, first + part), made, (before, most - made - before), offset, scale)
 
 
 def judge(
