@@ -111,8 +111,9 @@ parameters: setup ## write config/edgetpu.yaml from the parameters that the node
 	mv build/edgetpu.yaml config/edgetpu.yaml
 
 policies: setup ## write config/security/policies.xml from what the nodes open
-	@$(RUN) python3 -m edgetpu_driver.node_kit.installed_nodes.security_policies --ros-args --log-level error \
-	  -r image:=/camera/image_raw -r camera_info:=/camera/camera_info >build/policies.xml
+	@$(RUN) python3 -m edgetpu_driver.node_kit.installed_nodes.security_policies \
+	  --also heading_hold:cmd_vel_in:=twist_mux/cmd_vel --also contact_guard:cmd_vel_in:=heading_hold/cmd_vel \
+	  --ros-args --log-level error -r image:=/camera/image_raw -r camera_info:=/camera/camera_info >build/policies.xml
 	mkdir -p config/security
 	mv build/policies.xml config/security/policies.xml
 

@@ -31,6 +31,7 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, discovery_range
+from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_arguments
 from edgetpu_driver.node_kit.middleware.middleware_profile import profile_settings
 from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
@@ -103,7 +104,7 @@ ARGUMENTS = (
     ),
     (
         "enclave",
-        "/edgetpu_ros",
+        ENCLAVES,
         "where ROS_SECURITY_ENABLE is true: path of the nodes' enclaves",
         None,
     ),
@@ -235,19 +236,13 @@ def _remappings(context: LaunchContext) -> list[tuple[str, str]]:
     ]
 
 
-def _enclave(context: LaunchContext, name: str) -> list[str]:
-    """Arguments that give a process its enclave, if the graph is secured."""
-    if context.environment.get("ROS_SECURITY_ENABLE") != "true":
-        return []
-    return ["--enclave", f"{_value(context, 'enclave').rstrip('/')}/{name}"]
-
-
 def _process(context: LaunchContext, enclave: str, environment: Mapping[str, str], **options: object) -> Node:
     """One process; `options` are those that differ between processes."""
+    secured = enclave_arguments(_value(context, "enclave"), enclave, context.environment)
     return Node(
         namespace=_value(context, "namespace"),
         output="screen",
-        ros_arguments=["--log-level", _value(context, "log_level"), *_enclave(context, enclave)],
+        ros_arguments=["--log-level", _value(context, "log_level"), *secured],
         remappings=_remappings(context),
         additional_env=dict(environment),
         respawn=_is_true(context, "respawn"),

@@ -15,11 +15,16 @@ from launch.actions import DeclareLaunchArgument, OpaqueFunction
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
+from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_arguments
+
 CONFIG = Path(get_package_share_directory("edgetpu_ros")) / "config"
 
 NETWORK_PARAMETERS = {"policy": "policy", "batch_mpc": "dynamics"}
 """Of learned controllers, the parameter that names the file of the network."""
 SOURCES = ("visual_servo", *NETWORK_PARAMETERS)
+
+CHOSEN = "twist_mux/cmd_vel"
+"""Topic of the velocities that twist_mux has chosen."""
 
 ARGUMENTS = (
     ("namespace", "", "namespace of all nodes, the same as in bringup.launch.py", None),
@@ -34,75 +39,81 @@ ARGUMENTS = (
     ("cmd_vel_topic", "cmd_vel", "velocities for the robot's base", None),
     ("stamped", "false", "true: all velocities are TwistStamped", ("true", "false")),
     ("use_sim_time", "false", "true: time is that of /clock", ("true", "false")),
+    ("enclave", ENCLAVES, "where ROS_SECURITY_ENABLE is true: path of the nodes' enclaves", None),
 )
 
 
-def _source(context: LaunchContext) -> list[Node]:
-    """The node that says where to drive.
+def _value(context: LaunchContext, argument: str) -> str:
+    return str(LaunchConfiguration(argument).perform(context))
 
-    RuntimeError for a network that it has no use for, and without the parameter file, which launch_ros would
-    leave out with a warning.
-    """
-    name, network, params_file = (
-        LaunchConfiguration(each).perform(context) for each in ("source", "network", "params_file")
+
+def _node(context: LaunchContext, package: str, name: str, **options: object) -> Node:
+    """One process, in its enclave; `options` are those that differ between processes."""
+    return Node(
+        package=package,
+        executable=name,
+        name=name,
+        namespace=_value(context, "namespace"),
+        output="screen",
+        ros_arguments=enclave_arguments(_value(context, "enclave"), name, context.environment),
+        **options,
     )
+
+
+def _controller(
+    context: LaunchContext, name: str, own: dict[str, bool | str], remappings: list[tuple[str, str]]
+) -> Node:
+    """A control node with parameters of its own.
+
+    RuntimeError without the parameter file, which launch_ros would leave out with a warning.
+    """
+    params_file = _value(context, "params_file")
     if not Path(params_file).is_file():
         raise RuntimeError(f"params_file: expected a file; there is no '{params_file}'")
+    common = {name: _value(context, name) == "true" for name in ("use_sim_time", "stamped")}
+    parameters = [params_file, {**common, **own}]
+    return _node(context, "edgetpu_control", name, parameters=parameters, remappings=remappings)
+
+
+def _source(context: LaunchContext) -> Node:
+    """The node that says where to drive; RuntimeError for a network that it has no use for."""
+    name, network = _value(context, "source"), _value(context, "network")
     own: dict[str, bool | str] = {}
     if name in NETWORK_PARAMETERS:
         own = {"twist": True, **({NETWORK_PARAMETERS[name]: network} if network else {})}
     elif network:
         raise RuntimeError(f"network: expected source {' or '.join(NETWORK_PARAMETERS)}; got '{name}'")
+    return _controller(context, name, own, [])
+
+
+def _multiplexer(context: LaunchContext) -> Node:
+    values = {
+        "use_sim_time": _value(context, "use_sim_time") == "true",
+        "use_stamped": _value(context, "stamped") == "true",
+    }
+    parameters = [str(CONFIG / "twist_mux.yaml"), values]
+    return _node(
+        context, "twist_mux", "twist_mux", parameters=parameters, remappings=[("cmd_vel_out", CHOSEN)]
+    )
+
+
+def _start(context: LaunchContext) -> list[Node]:
+    to_base = ("cmd_vel", _value(context, "cmd_vel_topic"))
     return [
-        Node(
-            package="edgetpu_control",
-            executable=name,
-            name=name,
-            namespace=LaunchConfiguration("namespace"),
-            output="screen",
-            parameters=[
-                LaunchConfiguration("params_file"),
-                {
-                    "use_sim_time": LaunchConfiguration("use_sim_time"),
-                    "stamped": LaunchConfiguration("stamped"),
-                    **own,
-                },
-            ],
-        )
+        _source(context),
+        _multiplexer(context),
+        _controller(context, "heading_hold", {}, [("cmd_vel_in", CHOSEN)]),
+        _controller(context, "contact_guard", {}, [("cmd_vel_in", "heading_hold/cmd_vel"), to_base]),
     ]
 
 
 def generate_launch_description() -> LaunchDescription:
-    simulated = {"use_sim_time": LaunchConfiguration("use_sim_time")}
-    stamped = LaunchConfiguration("stamped")
-    common = {"namespace": LaunchConfiguration("namespace"), "output": "screen"}
-    control = {
-        **common,
-        "package": "edgetpu_control",
-        "parameters": [LaunchConfiguration("params_file"), {**simulated, "stamped": stamped}],
-    }
     return LaunchDescription(
         [
             *(
                 DeclareLaunchArgument(name, default_value=default, description=text, choices=choices)
                 for name, default, text, choices in ARGUMENTS
             ),
-            OpaqueFunction(function=_source),
-            Node(
-                package="twist_mux",
-                executable="twist_mux",
-                parameters=[str(CONFIG / "twist_mux.yaml"), {**simulated, "use_stamped": stamped}],
-                remappings=[("cmd_vel_out", "twist_mux/cmd_vel")],
-                **common,
-            ),
-            Node(executable="heading_hold", remappings=[("cmd_vel_in", "twist_mux/cmd_vel")], **control),
-            Node(
-                executable="contact_guard",
-                remappings=[
-                    ("cmd_vel_in", "heading_hold/cmd_vel"),
-                    ("cmd_vel", LaunchConfiguration("cmd_vel_topic")),
-                ],
-                **control,
-            ),
+            OpaqueFunction(function=_start),
         ]
     )

@@ -19,7 +19,8 @@ import yaml  # noqa: E402
 from rcl_interfaces.srv import GetParameters, ListParameters  # noqa: E402
 
 from edgetpu_driver.node_kit.installed_nodes.node_interfaces import interfaces_in_graph  # noqa: E402
-from edgetpu_driver.node_kit.installed_nodes.security_policies import ENCLAVES, SINGLE_PROCESS, Profile  # noqa: E402
+from edgetpu_driver.node_kit.installed_nodes.security_policies import SINGLE_PROCESS, Profile  # noqa: E402
+from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES  # noqa: E402
 from edgetpu_driver.node_kit.node_table import all_nodes  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
@@ -164,7 +165,8 @@ OPTIONAL = {"/clock", "/image/compressed"}
 OPTIONAL_OF = {
     "batch_mpc": {"/batch_mpc/cmd_vel"},
     "policy": {"/policy/cmd_vel"},
-    "contact_guard": {"/odom", "/object_detector/detections"},
+    "contact_guard": {"/odom", "/object_detector/detections", "/heading_hold/cmd_vel"},
+    "heading_hold": {"/twist_mux/cmd_vel"},
     "visual_servo": {
         "/spot_tracker/detections",
         "/pattern_tracker/match",

@@ -15,6 +15,7 @@ from edgetpu_driver.node_kit.node_table import DRIVER, node_table
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.installed_nodes.node_interfaces import Interfaces
 from edgetpu_driver.node_kit.installed_nodes.security_policies import enclaves, policy_file
 
@@ -104,6 +105,17 @@ def test_the_dashboard_may_read_results_and_call_what_its_page_offers_but_no_fil
     assert not {name for name in calls if name.startswith(("save_", "change_state", "learn", "invoke"))}
 
 
+def test_a_node_may_subscribe_to_a_topic_under_the_name_of_another_launch_file() -> None:
+    node = Interfaces("mine", "/robot", {}, {"/robot/input": "std_msgs/msg/Float32"}, {}, {})
+    both = node.also_subscribe("input", "source/output")
+    assert both.subscribes == dict.fromkeys(["/robot/input", "/robot/source/output"], "std_msgs/msg/Float32")
+
+
+def test_a_second_name_is_refused_for_a_topic_to_which_a_node_does_not_subscribe() -> None:
+    with pytest.raises(FatalError, match="mine does not subscribe to 'result'"):
+        NODE.also_subscribe("result", "other")
+
+
 def test_what_a_node_opens_on_demand_is_allowed_to_it_alone() -> None:
     kinds = frozenset({"std_srvs/srv/Trigger", "std_msgs/msg/Float32"})
     other = Interfaces("page", "/", {}, {"/seen": "std_msgs/msg/String"}, {}, {})
@@ -169,6 +181,21 @@ def test_what_a_node_does_not_open_is_left_out() -> None:
     ]
 
 
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "edgetpu_driver.node_kit.installed_nodes.security_policies", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    "text", ["cmd_vel_in:=twist_mux/cmd_vel", "nobody:cmd_vel_in:=cmd_vel", "policy:a:b"]
+)
+def test_another_name_is_refused_without_node_and_both_topics(text: str) -> None:
+    done = run("--also", text)
+    assert (done.returncode, done.stdout) == (2, "")
+    expected = f"expected NODE:TOPIC:=OTHER of an installed node; got '{text}'"
+    assert done.stderr.splitlines()[-1] == f"security_policies: error: argument --also: {expected}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -180,14 +207,7 @@ def test_what_a_node_does_not_open_is_left_out() -> None:
     ],
 )
 def test_bad_arguments_are_reported_in_one_line(arguments: list[str], reason: str) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "edgetpu_driver.node_kit.installed_nodes.security_policies",
-        "--ros-args",
-        *arguments,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run("--ros-args", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     last_line = done.stderr.splitlines()[-1]  # rcl may have logged one before
     assert last_line.startswith(f"security_policies: {reason}")

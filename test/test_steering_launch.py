@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
+from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
@@ -63,20 +65,76 @@ class Setting:
         return context[self._name]
 
 
+class Context(dict[str, str]):
+    """Stands for LaunchContext: the values of the arguments, and the environment."""
+
+    def __init__(self, launch_file: dict[str, Any], environment: dict[str, str], **values: str) -> None:
+        super().__init__({name: default for name, default, *_ in launch_file["ARGUMENTS"]} | values)
+        self.environment = environment
+
+
 @pytest.fixture
-def launch_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
-    """The names of the launch file; what only a ROS 2 has is replaced."""
+def launch_file(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The names of the launch file, with dictionaries for nodes; what only a ROS 2 has is replaced."""
     for name in ("launch", "launch.actions", "launch.substitutions", "launch_ros", "launch_ros.actions"):
         monkeypatch.setitem(sys.modules, name, MagicMock())
     monkeypatch.setattr(sys.modules["launch.substitutions"], "LaunchConfiguration", Setting)
+    monkeypatch.setattr(sys.modules["launch_ros.actions"], "Node", dict)
     packages = "ament_index_python.packages.get_package_share_directory"
-    monkeypatch.setattr(packages, lambda _: str(tmp_path))
+    monkeypatch.setattr(packages, lambda _: str(ROOT))
     return runpy.run_path(str(ROOT / "launch" / "steering.launch.py"))
 
 
 def test_a_parameter_file_that_is_not_there_is_refused(launch_file: dict[str, Any], tmp_path: Path) -> None:
-    context = {"source": "visual_servo", "network": "", "params_file": f"{tmp_path}/none.yaml"}
+    context = Context(launch_file, {}, params_file=f"{tmp_path}/none.yaml")
     with pytest.raises(
         RuntimeError, match=f"params_file: expected a file; there is no '{tmp_path}/none.yaml'"
     ):
-        launch_file["_source"](context)
+        launch_file["_start"](context)
+
+
+@pytest.mark.parametrize("source", ["visual_servo", *LEARNED])
+def test_every_node_gets_its_enclave_where_the_graph_is_secured(
+    launch_file: dict[str, Any], source: str
+) -> None:
+    context = Context(launch_file, {"ROS_SECURITY_ENABLE": "true"}, source=source, enclave="/robot/")
+    assert {node["executable"]: node["ros_arguments"] for node in launch_file["_start"](context)} == {
+        name: ["--enclave", f"/robot/{name}"]
+        for name in (source, "twist_mux", "heading_hold", "contact_guard")
+    }
+
+
+def test_no_node_gets_an_enclave_where_the_graph_is_not_secured(launch_file: dict[str, Any]) -> None:
+    nodes = launch_file["_start"](Context(launch_file, {"ROS_SECURITY_ENABLE": "false"}))
+    assert [node["ros_arguments"] for node in nodes] == [[]] * 4
+
+
+def allowed(policies: str, node: str, right: str) -> set[str | None]:
+    tree = ElementTree.parse(ROOT / "config" / "security" / policies)
+    enclave = f"enclaves/enclave[@path='/edgetpu_ros/{node}']"
+    return {each.text for each in tree.iterfind(f"{enclave}/profiles/profile/topics[@{right}]/topic")}
+
+
+def test_the_policies_allow_the_velocities_of_every_node_that_it_starts(launch_file: dict[str, Any]) -> None:
+    for source in ("visual_servo", *LEARNED):
+        assert f"/{source}/cmd_vel" in allowed("policies.xml", source, "publish")
+    nodes = {node["name"]: node for node in launch_file["_start"](Context(launch_file, {}))}
+    for name, policies in (
+        ("heading_hold", "policies.xml"),
+        ("contact_guard", "policies.xml"),
+        ("twist_mux", "twist_mux.xml"),
+    ):
+        for topic, renamed in nodes[name]["remappings"]:
+            right = "subscribe" if topic == "cmd_vel_in" else "publish"
+            assert f"/{renamed}" in allowed(policies, name, right), (name, topic)
+
+
+def test_twist_mux_may_subscribe_to_each_source_of_its_parameter_file() -> None:
+    parameters = yaml.safe_load((ROOT / "config" / "twist_mux.yaml").read_text())
+    sources = parameters["/**/twist_mux"]["ros__parameters"]["topics"].values()
+    topics = {
+        name
+        for name in allowed("twist_mux.xml", "twist_mux", "subscribe")
+        if (name or "").endswith("cmd_vel")
+    }
+    assert topics == {f"/{source['topic']}" for source in sources}

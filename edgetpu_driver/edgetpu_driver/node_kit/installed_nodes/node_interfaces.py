@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import rclpy
+from rclpy.expand_topic_name import expand_topic_name
 from rclpy.logging import LoggingSeverity, set_logger_level
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from edgetpu_driver.node_kit.executor.executor import make_executor
+from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
 from edgetpu_driver.node_kit.parameters import Setting
 
@@ -46,6 +48,17 @@ class Interfaces:
             {**self.provides, **other.provides},
             {**self.calls, **other.calls},
         )
+
+    def also_subscribe(self, topic: str, other: str) -> Interfaces:
+        """Return these interfaces, and topic `other` where the node subscribes to `topic`; relative names.
+
+        FatalError for a topic to which it does not subscribe.
+        """
+        kind = self.subscribes.get(expand_topic_name(topic, self.name, self.namespace))
+        if kind is None:
+            raise FatalError(f"{self.name} does not subscribe to '{topic}'")
+        added = {expand_topic_name(other, self.name, self.namespace): kind}
+        return self.join(Interfaces(self.name, self.namespace, {}, added, {}, {}))
 
     def open_later(self, others: Iterable[Interfaces], types: frozenset[str]) -> Interfaces:
         """Return these interfaces, topics of those types that other nodes have, and services they offer."""

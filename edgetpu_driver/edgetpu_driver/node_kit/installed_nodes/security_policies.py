@@ -2,11 +2,15 @@
 
 `python -m edgetpu_driver.node_kit.installed_nodes.security_policies` prints config/security/policies.xml. ROS
 arguments apply to the nodes:
-`--ros-args -r __ns:=/robot -r image:=/front/image_raw --params-file robot.yaml`.
+`--ros-args -r __ns:=/robot -r image:=/front/image_raw --params-file robot.yaml`. With
+`--also heading_hold:cmd_vel_in:=twist_mux/cmd_vel` in front of them a node may subscribe to a topic under
+another name, too, as when two launch files start it.
 """
 
 from __future__ import annotations
 
+import argparse
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,11 +22,9 @@ from rclpy.exceptions import NameValidationException, ParameterException
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.installed_nodes.node_interfaces import Interfaces, collect
+from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES
 from edgetpu_driver.node_kit.node_table import all_nodes
 from edgetpu_driver.node_kit.printable_text import one_line
-
-ENCLAVES = "/edgetpu_ros"
-"""Path of the enclaves; a node's own has its name below."""
 
 OPERATOR = "operator"
 """Enclave that may call every service of the nodes and read every topic."""
@@ -149,10 +151,29 @@ def _add_profile(parent: ET.Element, profile: Profile) -> None:
                 ET.SubElement(group, kind).text = name
 
 
+def _other_name(text: str) -> tuple[str, str, str]:
+    """Node, topic and other topic of NODE:TOPIC:=OTHER; ArgumentTypeError for anything else."""
+    found = re.fullmatch(r"(\w+):([\w/]+):=([\w/]+)", text)
+    if found is None or found[1] not in all_nodes():
+        raise argparse.ArgumentTypeError(f"expected NODE:TOPIC:=OTHER of an installed node; got '{text}'")
+    return found[1], found[2], found[3]
+
+
+def _collected(arguments: Sequence[str]) -> dict[str, Interfaces]:
+    """What the installed nodes open with the arguments of the command line; FatalError for a bad --also."""
+    parser = argparse.ArgumentParser(prog="security_policies", allow_abbrev=False, add_help=False)
+    parser.add_argument("--also", action="append", type=_other_name, default=[], metavar="NODE:TOPIC:=OTHER")
+    options, others = parser.parse_known_args(arguments)
+    nodes = collect(others)
+    for node, topic, other in options.also:
+        nodes[node] = nodes[node].also_subscribe(topic, other)
+    return nodes
+
+
 def main() -> int:
     """Print the policies for all installed nodes; return the exit status."""
     try:
-        nodes = collect(sys.argv[1:])
+        nodes = _collected(sys.argv[1:])
     except (FatalError, EdgeTpuError, RuntimeError, ParameterException, NameValidationException) as error:
         print(f"security_policies: {one_line(error)}", file=sys.stderr)
         return 2
