@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import math
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from demo.errors import DemoError
+from edgetpu_driver.cli.number_arguments import number
 
 EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
 
@@ -107,26 +107,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def _rate(text: str) -> float | None:
     """None for "max", otherwise the factor to the recorded speed."""
-    return None if text == "max" else _number(text, math.inf, "max or a number above 0")
+    return None if text == "max" else number(text, lambda value: value > 0, "max or a number above 0")
 
 
 def _degrees(text: str) -> float:
-    return _number(text, 180.0, "degrees above 0 and below 180")
+    return number(text, lambda value: 0 < value < 180, "degrees above 0 and below 180")
 
 
 def _seconds(text: str) -> float:
-    return _number(text, math.inf, "seconds above 0")
-
-
-def _number(text: str, limit: float, expected: str) -> float:
-    """A number above 0 and below the limit."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < limit:
-        raise argparse.ArgumentTypeError(f"expected {expected}; got {text}")
-    return number
+    return number(text, lambda value: value > 0, "seconds above 0")
 
 
 def _complain(text: str) -> int:

@@ -29,6 +29,7 @@ from drive.scenarios.turn_scenario import Turn
 from drive.simulated_robot import SimulatedRobot
 from drive.suite_connection import DriveError
 from drive.worlds.world import World, renderer_problem
+from edgetpu_driver.cli import number_arguments
 from edgetpu_driver.node_kit.node_table import all_nodes
 from measured_figures.row import Row, line, write_rows
 
@@ -75,8 +76,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="SCENARIO",
         help=f"of {', '.join(SCENARIOS)} (default: {', '.join(usual())})",
     )
-    parser.add_argument("--seeds", type=int, default=5, help="number of worlds of each scenario (default: 5)")
-    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first world (default: 0)")
+    parser.add_argument(
+        "--seeds",
+        type=number_arguments.positive,
+        default=5,
+        help="number of worlds of each scenario (default: 5)",
+    )
+    parser.add_argument(
+        "--first-seed", type=number_arguments.seed, default=0, help="seed of the first world (default: 0)"
+    )
     parser.add_argument(
         "--output", type=Path, default=OUTPUT, help="directory to write to (default: build/drive)"
     )
@@ -87,8 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.model and not options.model.is_file():
         parser.error(f"expected an embedding model, .tflite; there is no file {options.model}")
     unknown = [name for name in options.scenarios if name not in SCENARIOS]
-    if unknown or options.seeds < 1:
-        parser.error(f"expected scenarios of {', '.join(SCENARIOS)}, and a seed at least; got {sys.argv[1:]}")
+    if unknown:
+        parser.error(f"expected scenarios of {', '.join(SCENARIOS)}; got {', '.join(unknown)}")
     problem = renderer_problem()
     if problem:
         print(f"[drive] {problem}", file=sys.stderr)

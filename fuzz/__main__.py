@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
+from edgetpu_driver.cli import number_arguments
 from fuzz.harness import Totals, fuzz
 from fuzz.targets import Target, targets
 
@@ -33,29 +34,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--inputs",
-        type=_count,
+        type=number_arguments.whole,
         default=24_000,
         help="number of inputs to all parsers together (default: 24000); 0, here and below: none of these",
     )
     parser.add_argument(
         "--messages",
-        type=_count,
+        type=number_arguments.whole,
         default=6_000,
         help="number of messages to all nodes together (default: 6000)",
     )
     parser.add_argument(
         "--orders",
-        type=_count,
+        type=number_arguments.whole,
         default=3_000,
         help="number of orders in which the driver's threads run (default: 3000)",
     )
     parser.add_argument(
         "--sequences",
-        type=_count,
+        type=number_arguments.whole,
         default=100,
         help="number of image sequences for the perception algorithms (default: 100)",
     )
-    parser.add_argument("--seed", type=int, help="seed of an earlier run to repeat (default: random)")
+    parser.add_argument(
+        "--seed", type=number_arguments.seed, help="seed of an earlier run to repeat (default: random)"
+    )
     parser.add_argument(
         "--target",
         help=f"fuzz only this target: a parser, or {GRAPH} (the nodes), {THREADS} (the threads of the "
@@ -85,13 +88,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     print(f"[fuzz] {sum(found)} findings")
     return EXIT_FINDING if any(found) else 0
-
-
-def _count(text: str) -> int:
-    """Read a number of inputs."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number, 0 or more; got {text}")
-    return int(text)
 
 
 def _run(target: Target, inputs: int, seed: int) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import math
 import secrets
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from edgetpu_driver.cli import number_arguments
 from edgetpu_driver.node_kit.process.stop_signals import stop_signals
 from measured_figures.row import line, write_rows
 from soak.report_figures import rows
@@ -40,9 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=0.0,
         help="duration in simulated time instead, with one image a second",
     )
-    parser.add_argument("--sticks", type=_sticks, default=3, help="number of virtual sticks (default: 3)")
     parser.add_argument(
-        "--seed", type=int, help="seed of an earlier run, to repeat its faults (default: random)"
+        "--sticks", type=number_arguments.positive, default=3, help="number of virtual sticks (default: 3)"
+    )
+    parser.add_argument(
+        "--seed",
+        type=number_arguments.seed,
+        help="seed of an earlier run, to repeat its faults (default: random)",
     )
     parser.add_argument("--calm", action="store_true", help="without faults, for comparison")
     parser.add_argument(
@@ -69,27 +73,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _duration(text: str) -> float:
     """Read a duration; it may be short."""
-    duration = _duration_or_none(text)
-    if not duration:
-        raise argparse.ArgumentTypeError(f"expected a number above 0; got {text}")
-    return duration
+    return number_arguments.number(text, lambda value: value > 0, "a number above 0")
 
 
 def _duration_or_none(text: str) -> float:
     """Read a duration, 0 for none."""
-    try:
-        duration = float(text)
-    except ValueError:
-        duration = -1.0
-    if not 0 <= duration < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number, 0 or more; got {text}")
-    return duration
-
-
-def _sticks(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive whole number; got {text}")
-    return int(text)
+    return number_arguments.number(text, lambda value: value >= 0, "a number, 0 or more")
 
 
 def _report(found: Findings, case: str, seed: int, output: Path) -> int:

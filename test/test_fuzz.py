@@ -154,7 +154,7 @@ def test_a_number_below_zero_is_wrong_usage(
     with pytest.raises(SystemExit) as left:
         command_line.main([option, "-1", "--target", "cut"])
     assert left.value.code == 2
-    assert f"argument {option}: expected a whole number, 0 or more; got -1" in capsys.readouterr().err
+    assert f"argument {option}: expected a whole number, 0 or more; got '-1'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("inputs", "least"), [("3", {1}), ("0", set())])

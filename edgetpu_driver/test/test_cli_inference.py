@@ -166,7 +166,7 @@ def test_runs_are_a_positive_whole_number(runs: str, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as left:
         main(["benchmark", "model.tflite", f"--runs={runs}"])
     assert left.value.code == 2
-    assert f"expected a positive whole number, got '{runs}'" in capsys.readouterr().err
+    assert f"expected a positive whole number; got '{runs}'" in capsys.readouterr().err
 
 
 def test_several_outputs_need_an_archive(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from edgetpu_driver.cli.command_parsers import BACKENDS, Commands, add_command, add_device_options, positive
+from edgetpu_driver.cli.command_parsers import BACKENDS, Commands, add_command, add_device_options
 from edgetpu_driver.cli.models import models_arguments
+from edgetpu_driver.cli.number_arguments import positive
 from edgetpu_driver.cli.program import arguments as program_arguments
 
 _EPILOG = """\

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TypeAlias
 
+from edgetpu_driver.cli.number_arguments import number
+
 # Not public in argparse.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 OptionGroup: TypeAlias = "argparse._ArgumentGroup"
@@ -58,24 +60,10 @@ def add_device_options(
     return group
 
 
-def positive(text: str) -> int:
-    """Read a positive whole number."""
-    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive whole number, got {text[:40]!r}")
-    return int(text)
-
-
 def seconds(text: str) -> float:
     """Read a timeout."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= MAX_TIMEOUT:
-        raise argparse.ArgumentTypeError(
-            f"expected seconds, more than 0 and at most {MAX_TIMEOUT:g}, got {text[:40]!r}"
-        )
-    return value
+    expected = f"seconds, more than 0 and at most {MAX_TIMEOUT:g}"
+    return number(text, lambda value: 0 < value <= MAX_TIMEOUT, expected)
 
 
 def _sentence(summary: str) -> str:

@@ -10,9 +10,9 @@ from edgetpu_driver.cli.command_parsers import (
     add_command,
     add_device_options,
     add_group,
-    positive,
     seconds,
 )
+from edgetpu_driver.cli.number_arguments import positive, whole
 
 
 def add(commands: Commands) -> None:
@@ -79,13 +79,13 @@ def _add_run(commands: Commands) -> None:
     )
     command.add_argument(
         "--output-bytes",
-        type=_count,
+        type=whole,
         metavar="N",
         help="bytes of output to read (default: as many as the program sends)",
     )
     command.add_argument(
         "--events",
-        type=_count,
+        type=whole,
         metavar="N",
         help="events to wait for (default: as many interrupts as the program sends)",
     )
@@ -137,9 +137,3 @@ def _add_device(command: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds that a transfer may take (default: 6)",
     )
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"expected a whole number, 0 or more, got {text[:40]!r}")
-    return int(text)

@@ -1,0 +1,49 @@
+"""Numbers on a command line: parsers for argparse, all with messages of one form."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+MAX_DIGITS = 9
+"""Of counts: more stands for no count of anything here, and int() refuses thousands of digits."""
+
+SEEDS = 2**63
+"""End of the seeds: those drawn have 32 bits, and a run counts up from one."""
+
+
+def whole(text: str) -> int:
+    """Read a whole number, 0 or more."""
+    return _whole(text, 0, 10**MAX_DIGITS, "a whole number, 0 or more")
+
+
+def positive(text: str) -> int:
+    """Read a positive whole number."""
+    return _whole(text, 1, 10**MAX_DIGITS, "a positive whole number")
+
+
+def seed(text: str) -> int:
+    """Read the seed of a generator of random numbers."""
+    return _whole(text, 0, SEEDS, "a seed, a whole number below 2^63")
+
+
+def number(text: str, accepts: Callable[[float], bool], expected: str) -> float:
+    """Read a finite number that is accepted; `expected` names such numbers in the message about others."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and accepts(value)):
+        raise _unexpected(expected, text)
+    return value
+
+
+def _whole(text: str, least: int, end: int, expected: str) -> int:
+    if not text.isdecimal() or len(text) > len(str(end)) or not least <= int(text) < end:
+        raise _unexpected(expected, text)
+    return int(text)
+
+
+def _unexpected(expected: str, text: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f"expected {expected}; got {text[:40]!r}")
