@@ -65,6 +65,36 @@ def test_a_port_in_use_is_named_with_another_one(run_live: Any) -> None:
         )
 
 
+def test_an_address_of_ipv6_is_tried_as_one(run_live: Any) -> None:
+    try:
+        other = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("this computer has no IPv6")
+    with other:
+        port = str(other.getsockname()[1])
+        assert run_live.problem_of(given(host="::1", port=port)) == (
+            f"port {port} of ::1: Address already in use; `make live PORT=8081` takes another one"
+        )
+    assert run_live.problem_of(given(host="::1", port=port)) == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "end"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("::1", "[::1]"),
+        ("::", "[::1]"),
+        ("192.168.0.2", "192.168.0.2"),
+    ],
+)
+def test_the_tunnel_for_another_computer_ends_at_the_address_of_the_page(
+    run_live: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, host: str, end: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert f"`ssh -L 8080:{end}:8080 {socket.gethostname()}`" in run_live.browser_hint(host, "8080")
+
+
 def test_without_nicegui_the_command_that_installs_it_is_named(
     run_live: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,8 +106,8 @@ def test_without_a_browser_the_command_that_installs_one_is_named(
     run_live: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "`sudo apt install chromium`" in run_live.browser_hint("8080")
+    assert "`sudo apt install chromium`" in run_live.browser_hint("127.0.0.1", "8080")
     program = tmp_path / "firefox"
     program.write_text("#!" + sys.executable)
     program.chmod(0o755)
-    assert run_live.browser_hint("8080") == ""
+    assert run_live.browser_hint("127.0.0.1", "8080") == ""

@@ -48,13 +48,13 @@ def main() -> int:
     if problem := problem_of(given):
         print(f"[live] {problem}", file=sys.stderr)
         return 2
-    if hint := browser_hint(given.port):
+    if hint := browser_hint(given.host, given.port):
         print(f"[live] {hint}")
     os.environ.update(isolate())
     camera = [] if given.camera == "none" else ["camera"]
     names = [name.strip() for name in given.nodes.split(",") if name.strip()]
     parameters = {
-        "host": given.host,
+        "host": f"'{given.host}'",
         "port": given.port,
         "token": "'" + given.token.replace("'", "''") + "'",  # as YAML has it
         "start": f"[{','.join(['edgetpu', *camera, *names])}]",
@@ -88,6 +88,7 @@ def main() -> int:
 def problem_of(given: argparse.Namespace) -> str:
     """Why the dashboard cannot run, with what helps; empty if it can."""
     from edgetpu_dashboard.camera.player import SOURCES
+    from edgetpu_dashboard.web.address import bound_socket
     from edgetpu_driver.node_kit.node_table import node_table
 
     if importlib.util.find_spec("nicegui") is None:
@@ -103,23 +104,24 @@ def problem_of(given: argparse.Namespace) -> str:
         return f"CAMERA: expected {', '.join(SOURCES)} or none; got {given.camera!r}"
     if not given.port.isdecimal() or not 0 < int(given.port) < 2**16:
         return f"PORT: expected a TCP port; got {given.port!r}"
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((given.host, int(given.port)))
-        except OSError as error:
-            where = f"port {given.port} of {given.host}"
-            return f"{where}: {error.strerror}; `make live PORT=8081` takes another one"
+    try:
+        bound_socket(given.host, int(given.port)).close()
+    except OSError as error:
+        where = f"port {given.port} of {given.host}"
+        return f"{where}: {error.strerror}; `make live PORT=8081` takes another one"
     return ""
 
 
-def browser_hint(port: str) -> str:
+def browser_hint(host: str, port: str) -> str:
     """How to see the page on a computer without a browser; empty if there is one."""
+    from edgetpu_dashboard.web.address import bracketed
+
+    here = "127.0.0.1" if host == "0.0.0.0" else "[::1]" if host == "::" else bracketed(host)
     if any(shutil.which(browser) for browser in BROWSERS):
         return ""
     return (
         "no browser is installed here: `sudo apt install chromium` installs one; or, on a computer that has "
-        f"one, `ssh -L {port}:127.0.0.1:{port} {socket.gethostname()}` and open http://127.0.0.1:{port}"
+        f"one, `ssh -L {port}:{here}:{port} {socket.gethostname()}` and open http://127.0.0.1:{port}"
     )
 
 

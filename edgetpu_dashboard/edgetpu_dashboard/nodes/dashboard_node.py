@@ -17,6 +17,7 @@ from edgetpu_dashboard.nodes.bag_recorder import BagRecorder
 from edgetpu_dashboard.nodes.graph_calls import CALLED, GraphCalls
 from edgetpu_dashboard.nodes.graph_view import GraphView
 from edgetpu_dashboard.web.access import is_local
+from edgetpu_dashboard.web.address import bracketed
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.node_table import all_nodes, node_table
@@ -169,14 +170,15 @@ class DashboardNode(BaseNode):
             self.get_logger().error(self._problem)
             return
         host, port = self.values["host"], self.values["port"]
+        where = f"{bracketed(host)}:{port}"
         try:
             self._server = serve(self, host, port, self.values["token"])
         except OSError as error:
-            self._problem = f"no page: {host}:{port}: {error.strerror}"
+            self._problem = f"no page: {where}: {error.strerror}"
             self.get_logger().error(self._problem)
             return
         self.get_logger().info(
-            f"the page is at http://{host}:{port}/{'?token=...' if self.values['token'] else ''}"
+            f"the page is at http://{where}/{'?token=...' if self.values['token'] else ''}"
         )
 
 

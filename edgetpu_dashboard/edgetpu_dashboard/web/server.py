@@ -14,6 +14,7 @@ from nicegui import app as nicegui_app
 from nicegui import ui
 
 from edgetpu_dashboard.web.access import Access, is_local
+from edgetpu_dashboard.web.address import bound_socket
 from edgetpu_dashboard.web.page import Page, build_page
 from edgetpu_dashboard.web.stream import stream
 
@@ -46,13 +47,7 @@ class Server:
 
 def serve(dashboard: Any, host: str, port: int, token: str) -> Server:
     """Serve the page of a dashboard node; OSError if the port is in use."""
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError:
-        listener.close()
-        raise
+    listener = bound_socket(host, port)
     pages: WeakValueDictionary[str, Page] = WeakValueDictionary()
     application = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
