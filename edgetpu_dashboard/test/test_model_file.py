@@ -18,6 +18,11 @@ def test_a_model_is_written_into_the_folder(tmp_path: Path) -> None:
     assert path.read_bytes() == MODEL
 
 
+def test_a_suffix_in_capitals_is_written_as_the_driver_looks_for_it(tmp_path: Path) -> None:
+    assert save_model(MODEL, "People.v2.TFLITE", tmp_path) == tmp_path / "People.v2.tflite"
+    assert [path.name for path in tmp_path.iterdir()] == ["People.v2.tflite"]
+
+
 def test_a_model_replaces_another_one_of_its_name(tmp_path: Path) -> None:
     save_model(MODEL, "people.tflite", tmp_path)
     save_model(MODEL + b"!", "people.tflite", tmp_path)

@@ -73,3 +73,11 @@ def test_outputs_of_any_name_are_written_to_an_archive(tmp_path: Path) -> None:
         assert {name: written[name].tolist() for name in written.files} == {
             name: [0, 1, 2] for name in outputs
         }
+
+
+@pytest.mark.parametrize("name", ["x.NPY", "x.NPZ", "x.Npy"])
+def test_the_case_of_a_suffix_does_not_matter(tmp_path: Path, name: str) -> None:
+    array = np.arange(4, dtype=np.uint8).reshape(IMAGE.shape)
+    write_outputs(tmp_path / name, {"image": array})
+    assert (tmp_path / name).read_bytes()[:2] in (b"\x93N", b"PK")
+    np.testing.assert_array_equal(read_inputs([IMAGE], [str(tmp_path / name)])["image"], array)

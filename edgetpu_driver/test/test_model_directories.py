@@ -95,6 +95,12 @@ def test_a_directory_behind_a_link_that_may_not_be_read_has_no_models(
     assert ModelDirectories(["/locked"], compiled=True, uncompiled=True).available() == []
 
 
+def test_a_file_is_found_by_its_name_with_a_suffix_in_capitals(tmp_path: Path) -> None:
+    (tmp_path / "sums.TFLITE").write_bytes(b"graph")
+    files = ModelDirectories([tmp_path], compiled=False, uncompiled=True)
+    assert files.find("sums.TFLITE") == tmp_path / "sums.TFLITE"
+
+
 def test_a_name_longer_than_any_path_is_refused_at_once(tmp_path: Path) -> None:
     directories = ModelDirectories([tmp_path], compiled=False, uncompiled=True)
     with pytest.raises(ModelNotFoundError, match=r"path of at most 4096 characters; got 10000000$"):

@@ -11,20 +11,22 @@ from edgetpu_driver.files.file_access import write_file
 LARGEST = 128 * 2**20
 """Bytes of a model: more than the largest of Coral's."""
 
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,120}\.tflite", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,120}\.tflite", re.ASCII | re.IGNORECASE)
 
 
 def save_model(data: bytes, name: str, folder: Path) -> Path:
     """Write a model under its name into a folder, replacing one of the same name, and return its path.
 
+    The driver finds x.TFLITE as x.tflite.
     InputError for a file that is not a model, a name that is not plain, and if it cannot be written.
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"expected a name such as model.tflite; got '{name}'")
     if data[4:8] != b"TFL3":
         raise InputError(f"expected a TensorFlow Lite model; {name} is not one")
+    path = (folder / name).with_suffix(".tflite")
     try:
-        write_file(folder / name, data)
+        write_file(path, data)
     except OSError as error:
-        raise InputError(f"{folder / name} cannot be written: {error.strerror}") from None
-    return folder / name
+        raise InputError(f"{path} cannot be written: {error.strerror}") from None
+    return path

@@ -43,7 +43,7 @@ def read_inputs(
         name, equals, rest = argument.partition("=")
         named = bool(equals) and not Path(argument).exists()
         path = Path(rest if named else argument)
-        if path.suffix == ".npz" and not named:
+        if _suffix(path) == ".npz" and not named:
             found = {key: fitted(_spec(by_name, key), array) for key, array in _load(path).items()}
         else:
             spec = _spec(by_name, name if named else only)
@@ -56,6 +56,11 @@ def read_inputs(
     return inputs
 
 
+def _suffix(path: Path) -> str:
+    """What the content of a file is, whatever the case: .npy for x.NPY."""
+    return path.suffix.lower()
+
+
 def _spec(by_name: Mapping[str, TensorSpec], name: str | None) -> TensorSpec:
     if name is None and len(by_name) == 1:
         return next(iter(by_name.values()))
@@ -66,9 +71,9 @@ def _spec(by_name: Mapping[str, TensorSpec], name: str | None) -> TensorSpec:
 
 
 def _read(spec: TensorSpec, path: Path, levels: tuple[float, float]) -> NDArray[Any]:
-    if path.suffix == ".npy":
+    if _suffix(path) == ".npy":
         return fitted(spec, _load(path))
-    if path.suffix.lower() in _IMAGES:
+    if _suffix(path) in _IMAGES:
         return _image(spec, path, levels)
     data = _bytes(path)
     expected = int(np.prod(spec.shape)) * spec.dtype.itemsize
@@ -142,8 +147,8 @@ def _load(path: Path) -> Any:
         loaded = content if isinstance(content, np.ndarray) else dict(content)
     except Exception:  # NumPy and zipfile raise many kinds
         loaded = None
-    if not isinstance(loaded, dict if path.suffix == ".npz" else np.ndarray):
-        raise InputError(f"{path} is not a {path.suffix} file of numbers")
+    if not isinstance(loaded, dict if _suffix(path) == ".npz" else np.ndarray):
+        raise InputError(f"{path} is not a {_suffix(path)} file of numbers")
     return loaded
 
 
@@ -156,14 +161,14 @@ def _bytes(path: Path) -> bytes:
 
 def write_outputs(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:
     """Write .npz with all outputs, .npy with the only one, or the concatenated raw bytes of all."""
-    if path.suffix == ".npy" and len(outputs) > 1:
+    if _suffix(path) == ".npy" and len(outputs) > 1:
         raise InputError(
             f"the model has {len(outputs)} outputs ({', '.join(outputs)}): give --output FILE.npz"
         )
     content = io.BytesIO()
-    if path.suffix == ".npz":
+    if _suffix(path) == ".npz":
         write_arrays(content, outputs)
-    elif path.suffix == ".npy":
+    elif _suffix(path) == ".npy":
         np.save(content, next(iter(outputs.values())))
     else:
         content.write(b"".join(array.tobytes() for array in outputs.values()))

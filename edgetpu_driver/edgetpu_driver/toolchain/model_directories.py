@@ -165,7 +165,7 @@ class ModelDirectories:
     def _find(self, model: str) -> Path:
         if Path(model).is_absolute():
             return self._existing(self._inside(Path(model)))
-        if os.sep in model or model.endswith(".tflite"):
+        if os.sep in model or model.lower().endswith(".tflite"):
             names: tuple[str, ...] = (model,)
         else:
             names = self._file_names(model)

@@ -50,7 +50,7 @@ def extract(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa:
 
 def program_bytes(path: Path) -> bytes:
     """The bitstream in a file, or of the text in it. Raises ModelNotFoundError and ModelFormatError."""
-    return assembled(path) if path.suffix in _TEXTS else read_model_file(path)
+    return assembled(path) if path.suffix.lower() in _TEXTS else read_model_file(path)
 
 
 def assembled(path: Path, frame: bool = False) -> bytes:
