@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from edgetpu_driver.cli.arguments import parser
 from edgetpu_driver.cli.confirm import command
 from edgetpu_driver.cli.confirm.all_steps import STEPS
 from edgetpu_driver.cli.main import main
@@ -103,10 +104,29 @@ def test_a_refuted_step_and_a_replug_are_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(command, "usb_bus", lambda _: DoesNotComeBack())
-    assert main(["confirm", "--from", "leftovers", "--report", str(tmp_path / "mine")]) == 1
+    report = str(tmp_path / "mine")
+    assert main(["confirm", "--from", "leftovers", "--report", report, "--preset", "low"]) == 1
     text = capsys.readouterr().out
-    assert "Unplug it, plug it in, then: edgetpu confirm --from times" in text
+    again = "Unplug it, plug it in, then: edgetpu confirm --from times"
+    assert f"{again} --report {report} --preset low\n" in text
+    assert f"{again}\n" in (tmp_path / "mine.txt").read_text()
     assert "0 confirmed, 1 refuted, 0 skipped. Please send in" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ([], ""),
+        (["--json", "--only", "registers", "--preset", "high"], ""),
+        (
+            ["--from", "times", "--port", "2-1.4", "--models", "my models", "--backend", "virtual"],
+            " --models 'my models' --backend virtual --port 2-1.4",
+        ),
+        (["--serial", "A1", "--firmware", "fw.bin"], " --serial A1 --firmware fw.bin"),
+    ],
+)
+def test_what_selects_stick_models_and_report_is_repeated(given: list[str], kept: str) -> None:
+    assert command.repeated(parser().parse_args(["confirm", *given])) == kept
 
 
 def test_without_a_stick_it_says_so(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.backends.factory import usb_bus
+from edgetpu_driver.cli.arguments import parser
 from edgetpu_driver.cli.confirm.all_steps import STEPS
 from edgetpu_driver.cli.confirm.report import counted, make_report, read_report, text, write_report
 from edgetpu_driver.cli.confirm.run import run_steps
@@ -22,6 +24,9 @@ from edgetpu_driver.usb.chip_clock import ClockPreset
 
 _EXIT_REFUTED = 1
 """Exit status if a step is refuted: a faulty check, see the epilog of `edgetpu --help`."""
+
+_KEPT = ("models", "report", "backend", "serial", "port", "firmware", "preset")
+"""Options of every call with the same stick, models and report."""
 
 
 def confirm(options: argparse.Namespace, progress: Progress) -> Answer:
@@ -50,7 +55,11 @@ def confirm(options: argparse.Namespace, progress: Progress) -> Answer:
     report = make_report(course, STEPS, stick.first_opening, options.backend, earlier)
     written = write_report(report, path)
     refuted = counted(course.outcomes)["refuted"]
-    return Answer({**report, "files": written}, _answer(report, written), _EXIT_REFUTED if refuted else 0)
+    return Answer(
+        {**report, "files": written},
+        _answer(report, written, repeated(options)),
+        _EXIT_REFUTED if refuted else 0,
+    )
 
 
 def chosen_steps(first: str, only: str) -> Sequence[Step]:
@@ -72,9 +81,19 @@ def _models(given: Path | None) -> list[Path]:
     return [path for path in sorted(directory.glob("*.tflite")) if is_compiled(path)]
 
 
-def _answer(report: dict[str, Any], written: tuple[Path, ...]) -> str:
+def repeated(options: argparse.Namespace) -> str:
+    """The options for another call with the same stick, models and report, as a shell takes them."""
+    defaults = vars(parser().parse_args(["confirm"]))
+    values = {name: getattr(options, name) for name in _KEPT}
+    return "".join(
+        f" --{name} {shlex.quote(str(value))}" for name, value in values.items() if value != defaults[name]
+    )
+
+
+def _answer(report: dict[str, Any], written: tuple[Path, ...], options: str) -> str:
     total = ", ".join(f"{count} {kind}" for kind, count in counted(report["outcomes"]).items())
     files = " and ".join(map(str, written))
+    shown = text(report, options)
     if report["backend"] == "virtual":
-        return f"{text(report)}\n{total}; a virtual stick confirms nothing. Written to {files}"
-    return f"{text(report)}\n{total}. Please send in {files}, and name the computer, port and hub"
+        return f"{shown}\n{total}; a virtual stick confirms nothing. Written to {files}"
+    return f"{shown}\n{total}. Please send in {files}, and name the computer, port and hub"

@@ -89,8 +89,8 @@ def _files(report: Path) -> tuple[Path, Path]:
     return report.with_name(f"{report.name}.json"), report.with_name(f"{report.name}.txt")
 
 
-def text(report: Mapping[str, Any]) -> str:
-    """The report as text."""
+def text(report: Mapping[str, Any], options: str = "") -> str:
+    """The report as text; options: of the command that continues it, which may name what is not sent in."""
     stick = report["stick"]
     facts = {
         "suite": report["suite"],
@@ -106,7 +106,7 @@ def text(report: Mapping[str, Any]) -> str:
     if report["resume_from"]:
         parts.append(
             "The stick no longer answers. Unplug it, plug it in, then: "
-            f"edgetpu confirm --from {report['resume_from']}"
+            f"edgetpu confirm --from {report['resume_from']}{options}"
         )
     return "\n".join(parts)
 
