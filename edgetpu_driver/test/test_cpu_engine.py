@@ -24,6 +24,7 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata import ModelFolder
 from testdata.graphs.graph_variants import with_quantization
@@ -55,6 +56,16 @@ def test_a_model_is_read_from_a_file(tmp_path: Path) -> None:
     x = np.array([[1, 2, 3, 4]], np.int8)
     assert CpuEngine(file).run({"x": x})["y"].tolist() == [[2, 4, 6, 8]]
     assert CpuEngine(str(file)).run({"x": x})["y"].tolist() == [[2, 4, 6, 8]]
+
+
+def test_a_layer_of_one_row_cannot_be_rescaled_as_on_a_stick() -> None:
+    request = WeightRequest(np.ones((1, 1)), rescale_rows=True)
+    with pytest.raises(ModelUnsupportedError) as refused:
+        CpuEngine(dense_graph.build(1)).set_weights(request)
+    assert str(refused.value) == (
+        "expected a layer of several rows with a scale for every row to rescale; 'y_steps/weights' of the "
+        "model has one row"
+    )
 
 
 def test_outputs_belong_to_the_caller() -> None:

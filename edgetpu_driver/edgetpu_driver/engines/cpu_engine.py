@@ -233,11 +233,17 @@ class CpuEngine:
             for each in graph.operators
             if each.name == tensor.operator and graph.tensors[each.inputs[1]].name == tensor.name
         )
-        biased = any(index != ABSENT and any(graph.tensors[index].data) for index in operator.inputs[2:])
-        if not tensor.has_row_scales or (biased and not tensor.bias):
+        if not tensor.has_row_scales:
+            one = " row" if tensor.scales.size == 1 else " scale for all rows"
             raise ModelUnsupportedError(
-                f"expected a layer with a scale for every row to rescale, and no bias that others share; "
-                f"'{tensor.name}' of {self._name} is not one"
+                f"expected a layer of several rows with a scale for every row to rescale; '{tensor.name}' of "
+                f"{self._name} has one{one}"
+            )
+        biased = any(index != ABSENT and any(graph.tensors[index].data) for index in operator.inputs[2:])
+        if biased and not tensor.bias:
+            raise ModelUnsupportedError(
+                f"expected a layer with a bias of its own to rescale; '{tensor.name}' of {self._name} "
+                "has one that others share, or of other steps"
             )
         return operator
 

@@ -34,7 +34,7 @@ class WeightTensor:
     scales: NDArray[np.float32]
     """float32[rows]: real value of one step."""
     has_row_scales: bool = False
-    """Whether every row can have its own scale."""
+    """Whether every row can have its own scale. Compiled files store one alone for a layer of one row."""
     is_pure_matmul: bool = False
     """Whether the model only multiplies by this matrix: no bias, no activation, no other layer."""
     dtype: np.dtype[Any] = _INT8
