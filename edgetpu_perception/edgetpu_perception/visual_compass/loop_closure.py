@@ -44,7 +44,7 @@ class LoopClosure:
         `found`: the pose that the view has if none is; `tries`: number of keyframes to compare.
         """
         chain = loss.chain + 1 if loss else found.keyframe.chain
-        sigma = math.sqrt(trace(self._estimator.covariance(found)))
+        sigma = math.sqrt(self._variance(found))
         reach = limits.MAX_CORRECTION_SIGMAS * sigma + self._aligner.field_of_view
         if self._possible_return and self._possible_return.known not in self._keyframes:
             self._possible_return = None  # its keyframe was discarded
@@ -64,7 +64,8 @@ class LoopClosure:
         """Measure a view against an earlier keyframe; None if the view does not show it."""
         possible_return, self._possible_return = self._possible_return, None
         expected = possible_return.correction @ found.orientation if possible_return else found.orientation
-        variance_between = self._variance_between(found, known, loss)
+        variance = self._variance(found)
+        variance_between = _variance_between(found, variance, known, loss)
         least = (
             limits.CERTAIN_SIMILARITY_SHARE
             if variance_between > limits.UNCERTAIN_SIGMA**2
@@ -87,7 +88,6 @@ class LoopClosure:
             return None
         pose = self._estimator.measured(found.stamp, known, alignment)
         correction = pose.orientation @ found.orientation.T
-        covariance = self._estimator.covariance(found)
         if angle_between(correction, np.eye(3)) > max_correction:
             return None
         if variance_between > limits.UNCERTAIN_SIGMA**2 and known.key.spread < limits.MIN_UNAMBIGUOUS_SPREAD:
@@ -99,23 +99,28 @@ class LoopClosure:
             if agreeing_views < limits.MIN_AGREEING_VIEWS:
                 self._possible_return = PossibleReturn(known, correction, agreeing_views)
                 return None
-        if known.variance >= trace(covariance):
+        if known.variance >= variance:
             return pose
-        self._keyframes.close_loop(correction, found.keyframe, self._since(found), known, self._since(pose))
+        since, since_known = _variance_since(found, variance), _variance_since(pose, self._variance(pose))
+        self._keyframes.close_loop(correction, found.keyframe, since, known, since_known)
         return self._estimator.measured(found.stamp, known, alignment)
 
-    def _since(self, pose: Pose) -> float:
-        """Variance of the errors of a turn since the keyframe, rad^2."""
-        before = pose.keyframe
-        all_errors = trace(self._estimator.covariance(pose)) + pose.all_pulls.variance
-        return all_errors - before.error_variance
+    def _variance(self, pose: Pose) -> float:
+        """Sum of the variances of an orientation about all axes, rad^2."""
+        return trace(self._estimator.covariance(pose))
 
-    def _variance_between(self, found: Pose, known: Keyframe, loss: Loss | None) -> float:
-        """Variance of the rotation from an earlier keyframe to a view, rad^2."""
-        own = trace(self._estimator.covariance(found)) - found.keyframe.variance
-        if loss and not loss.out_of_view:
-            own += 3.0 * (limits.LOST_RATE_SIGMA * (found.stamp - loss.stamp)) ** 2
-        return own + found.keyframe.variance_to(known)
+
+def _variance_since(pose: Pose, variance: float) -> float:
+    """Variance of the errors of a turn since the keyframe, rad^2; `variance`: that of the orientation."""
+    return variance + pose.all_pulls.variance - pose.keyframe.error_variance
+
+
+def _variance_between(found: Pose, variance: float, known: Keyframe, loss: Loss | None) -> float:
+    """Variance of the rotation from an earlier keyframe to a view, rad^2; `variance`: that of the view."""
+    own = variance - found.keyframe.variance
+    if loss and not loss.out_of_view:
+        own += 3.0 * (limits.LOST_RATE_SIGMA * (found.stamp - loss.stamp)) ** 2
+    return own + found.keyframe.variance_to(known)
 
 
 def _pulls_between(found: Pose, known: Keyframe) -> float:
