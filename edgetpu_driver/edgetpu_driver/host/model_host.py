@@ -29,7 +29,8 @@ from edgetpu_driver.host.sticks.device_wait import DeviceWait
 from edgetpu_driver.host.sticks.model_assignment import Spreading
 from edgetpu_driver.host.sticks.scheduler import Scheduler
 from edgetpu_driver.host.sticks.stick_pool import StickPool, all_registers
-from edgetpu_driver.host.sticks.stick_worker import StickWorker, Upkeep
+from edgetpu_driver.host.sticks.stick_worker import StickWorker
+from edgetpu_driver.host.sticks.upkeep import Upkeep
 from edgetpu_driver.host.submission import Submission
 from edgetpu_driver.host.whole_models.cpu_worker import CpuWorker
 from edgetpu_driver.host.whole_models.whole_models import WholeModels, device_part, numbered, only_device_part

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -19,30 +19,16 @@ from edgetpu_driver.host.models.model_replica import ModelReplica
 from edgetpu_driver.host.requests.request import Request
 from edgetpu_driver.host.sticks.device_connection import DeviceConnection
 from edgetpu_driver.host.sticks.pending_command import Command, PendingCommand
-from edgetpu_driver.host.sticks.reset_pace import ResetPace
 from edgetpu_driver.host.sticks.scheduler import Scheduler
 from edgetpu_driver.host.sticks.self_check import SelfCheck, SelfCheckError
 from edgetpu_driver.host.sticks.stick_slot import STUCK_SECONDS, StickSlot
 from edgetpu_driver.host.sticks.thermal_throttle import ThermalThrottle
+from edgetpu_driver.host.sticks.upkeep import Upkeep, UpkeepTimes
 
 _log = logging.getLogger(__name__)
 
 _PAUSE = 0.01
 """Seconds of rest after an unexpected error, so that a persistent one does not use up the processor."""
-
-
-@dataclass(frozen=True)
-class Upkeep:
-    """How a device is kept open."""
-
-    period: float
-    """Seconds between two readings of the open device."""
-    retry_period: float
-    """Seconds between two attempts to open it."""
-    check_period: float
-    """Seconds between two self-checks; 0: none."""
-    on_attempt: Callable[[bool], None]
-    """Called by the thread after each attempt to open it, with whether it is open."""
 
 
 class StickWorker:
@@ -74,13 +60,9 @@ class StickWorker:
         """Whether the last piece of work was a command, so that a request is next."""
         self._told = ""
         """The unexpected error that was logged last."""
-        self._upkeep: Upkeep | None = None
-        """How the device is kept open; None if it is not."""
-        self._due = self._check_due = 0.0
-        """When the next reading or attempt is due, and the next self-check, monotonic s."""
+        self._times = UpkeepTimes()
         self._self_check = SelfCheck()
         self._out_of_service = False
-        self._resets = ResetPace()
         scheduler.slots.append(self.slot)
 
     # May be called from any thread.
@@ -113,8 +95,7 @@ class StickWorker:
 
         def begin() -> None:
             self._closing = False
-            self._upkeep, self._due = upkeep, 0.0
-            self._check_due = time.monotonic() + upkeep.check_period
+            self._times.begin(upkeep, time.monotonic())
 
         self.post(begin)
 
@@ -178,13 +159,12 @@ class StickWorker:
 
     def reset(self) -> None:
         """Close the device, so that it is brought up from scratch; if it is kept open, see ResetPace."""
-        if self._upkeep is not None and not self._resets.begin(time.monotonic()):
-            self._due = min(self._due, self._resets.due)
+        if not self._times.begin_reset(time.monotonic()):
             return
         message = "reset on request"
         self._out_of_service = False
         self._give_up(State.RECOVERING, message, UnavailableError(f"no device: {message}"))
-        self._due = 0.0
+        self._times.hurry()
 
     def refresh(self) -> None:
         """Read state and counters; this also notices a lost device."""
@@ -281,15 +261,15 @@ class StickWorker:
         """Handle the loss of the device: pass its work to others, and reopen it at once."""
         self.connection.lose(error)
         self._scheduler.leave(self.slot, error)
-        self._due = 0.0
+        self._times.hurry()
 
     def _give_up(self, state: State, message: str, error: EdgeTpuError) -> None:
         self.connection.give_up(state, message)
         self._scheduler.leave(self.slot, error)
 
     def _close(self) -> None:
-        self._upkeep, self._closing, self._is_to_close = None, True, False
-        self._resets.waits = False
+        self._closing, self._is_to_close = True, False
+        self._times.end()
         self._scheduler.leave(self.slot, UnavailableError("no device: the driver is being shut down"))
         self.connection.close()
 
@@ -318,9 +298,9 @@ class StickWorker:
         if self._closing and self._end():
             return True
         item: Request | Command | None = None
-        if self._upkeep is not None and time.monotonic() >= self._due:
+        if upkeep := self._times.due(time.monotonic()):
             self._scheduler.set_busy(self.slot)
-            self._keep(self._upkeep)
+            self._keep(upkeep)
         if self._mailbox.empty() or self._commanded:
             item = self._scheduler.next(self.slot) or self._wait()
         else:
@@ -335,7 +315,7 @@ class StickWorker:
         return False
 
     def _wait(self) -> Request | Command | None:
-        timeout = None if self._upkeep is None else max(0.0, self._due - time.monotonic())
+        timeout = self._times.seconds_left(time.monotonic())
         if self._scheduler.waiting:  # for a stick that is free earlier in simulated time
             timeout = STUCK_SECONDS if timeout is None else min(timeout, STUCK_SECONDS)
         try:
@@ -354,17 +334,15 @@ class StickWorker:
         """Read the device, or open it; called when one of these is due."""
         if self.connection.is_open:
             self.refresh()
-            if upkeep.check_period and time.monotonic() >= self._check_due:
-                self._check_due = time.monotonic() + upkeep.check_period
+            if self._times.begin_check(upkeep, time.monotonic()):
                 self.check()
-        if self._resets.waits:
+        if self._times.reset_waits:
             self.reset()
         if not (self.connection.is_open or self._out_of_service):
             self.open()
             upkeep.on_attempt(self.connection.is_open)
-            self._resets.opened(time.monotonic())
-        period = upkeep.period if self.connection.is_open else upkeep.retry_period
-        self._due = min(time.monotonic() + period, self._resets.due)
+            self._times.opened(time.monotonic())
+        self._times.plan(upkeep, time.monotonic(), is_open=self.connection.is_open)
 
     def _serve(self, request: Request) -> None:
         """Run a request until it ends, needs a calculation, or has to let another one go first."""
