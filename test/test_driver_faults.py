@@ -14,17 +14,15 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
-from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.errors import ModelNotFoundError
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.nodes import driver_node
-from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
-from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode
 from edgetpu_msgs.srv import Invoke, ListModels, LoadModel, SetWeights
 from testdata import ModelFolder
+from testdata.devices.virtual_backend import backend_of
 from testdata.running_nodes.driver_calls import LATCHED, numbers, outcome
 
 
@@ -69,7 +67,7 @@ class TestAFault:
         self, graph: Any, model_dir: Path, monkeypatch: pytest.MonkeyPatch, transfer: int
     ) -> None:
         stick = VirtualEdgeTpu()
-        backend = VirtualStickBackend(lambda _: EdgeTpu.open(stick), stick.register_model, pack)
+        backend = backend_of(stick)
         monkeypatch.setattr(driver_node, "make_backend", lambda *_, **__: backend)
         values = {"backend": "virtual", "model_dirs": [str(model_dir)], "models": ["sums"]}
         overrides = [Parameter(name, value=value) for name, value in values.items()]
@@ -103,9 +101,7 @@ class TestAFault:
         self, graph: Any, model_dir: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         stick = VirtualEdgeTpu()
-        backend = VirtualStickBackend(
-            lambda on_phase: EdgeTpu.open(stick, on_phase=on_phase), stick.register_model, pack
-        )
+        backend = backend_of(stick)
         monkeypatch.setattr(driver_node, "make_backend", lambda *_, **__: backend)
         values = {"backend": "virtual", "model_dirs": [str(model_dir)], "models": ["sums"]}
         overrides = [Parameter(name, value=value) for name, value in values.items()]

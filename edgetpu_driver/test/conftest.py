@@ -24,7 +24,8 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from testdata.devices.fake_compiler import FAKE, MAPPED, MakeCompiler
 from testdata.devices.fake_device import FakeBackend
 from testdata.devices.hosted_matrix import SIZE, make_host
-from testdata.devices.hosted_whole_models import SEGMENTS, backend_of
+from testdata.devices.hosted_whole_models import SEGMENTS
+from testdata.devices.virtual_backend import backend_of
 from testdata.graphs.color_embedding_graph import color_embedding_graph
 from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
 from testdata.timeouts import PATIENCE

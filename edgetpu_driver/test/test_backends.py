@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from pathlib import Path
 
@@ -14,21 +13,18 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 from edgetpu_driver.backends.backend import SRAM_BYTES, Placement
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.backends.factory import make_backend, make_backends
-from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines import isolated_graph
 from edgetpu_driver.engines.whole_model.plan_builder import load_plan
 from edgetpu_driver.errors import DeviceLostError, InputError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
 from testdata import ModelFolder
+from testdata.devices.virtual_backend import backend_of
 
-IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 NUMBERS = {"numbers": np.array([[5, 6, -7, 8]], np.int8)}
 
 
@@ -52,11 +48,7 @@ def stick() -> VirtualEdgeTpu:
 
 @pytest.fixture
 def stick_host(stick: VirtualEdgeTpu, models: Path) -> ModelHost:
-    backend = VirtualStickBackend(
-        lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, on_phase=on_phase),
-        stick.register_model,
-        pack,
-    )
+    backend = backend_of(stick)
     host = ModelHost(backend, [models])
     host.connect()
     host.load("sums")
@@ -209,9 +201,7 @@ def test_a_fault_that_needs_a_reset_is_recovered_from_within_the_request(
     stick: VirtualEdgeTpu, models: Path
 ) -> None:
     seen: list[State] = []
-    backend = VirtualStickBackend(
-        lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, on_phase=on_phase), stick.register_model, pack
-    )
+    backend = backend_of(stick)
     host = ModelHost(backend, [models], lambda: seen.append(host.state))
     host.connect()
     host.load("sums")
@@ -228,9 +218,7 @@ def test_slow_phases_are_shown_as_the_state(stick: VirtualEdgeTpu, models: Path)
     stick.unplug()
     stick.plug(boot_mode=True)
     seen: list[tuple[State, str]] = []
-    backend = VirtualStickBackend(
-        lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, on_phase=on_phase), stick.register_model, pack
-    )
+    backend = backend_of(stick)
     host = ModelHost(backend, [models], lambda: seen.append((host.state, host.status_message)))
     host.connect()
     assert seen == [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import math
 import threading
 import weakref
@@ -18,10 +17,10 @@ from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import DeviceLostError, FirmwareError, InputError, TransferTimeoutError
 from edgetpu_driver.usb.chip_clock import ClockPreset
-from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.registers import Register
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
+from testdata.devices.virtual_backend import FIRMWARE
 
 
 class Dense:
@@ -280,8 +279,7 @@ def test_an_unplugged_stick_is_lost_and_found_when_it_is_back_in_its_port(
 def test_a_stick_that_returns_in_boot_mode_gets_its_firmware_again(
     stick: VirtualEdgeTpu, dense: Dense
 ) -> None:
-    image = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
-    with EdgeTpu.open(usb_backend=stick, firmware=image) as tpu:
+    with EdgeTpu.open(usb_backend=stick, firmware=FIRMWARE) as tpu:
         stick.unplug()
         stick.plug(boot_mode=True)
         assert run(tpu, dense, ramp()) == dense.expected(ramp())

@@ -7,7 +7,6 @@ the two seconds for recovery start then.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,16 +19,15 @@ from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import DeviceError
-from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.link import TIMEOUT_MS
 from edgetpu_driver.virtual.fault_injection import SLOW_SECONDS, Fault, Transfer, can_strike
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.virtual.simulated_clock import SimulatedClock
+from testdata.devices.virtual_backend import FIRMWARE
 
 INFERENCES = 40
 THREADS = 4
 BACK_AT_WORK_SECONDS = 2.0
-IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 
 # The transfers of a phase; the number counts the successful ones of that kind before.
 PHASES: dict[str, tuple[tuple[Transfer, int], ...]] = {
@@ -96,7 +94,7 @@ class Robot:
         self._lock = threading.Lock()
 
     def open(self) -> EdgeTpu:
-        return self.persistently(lambda: EdgeTpu.open(usb_backend=self.stick, firmware=IMAGE))
+        return self.persistently(lambda: EdgeTpu.open(usb_backend=self.stick, firmware=FIRMWARE))
 
     def infer(self, tpu: EdgeTpu, number: int) -> None:
         case = number % len(self.task.inputs)

@@ -14,19 +14,18 @@ import pytest
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
-from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests import priority_queue
 from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
 from edgetpu_driver.host.sticks.model_assignment import Spreading, resident_together, stages
-from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import memory_rows, pack
 from testdata import GOLDEN
+from testdata.devices.virtual_backend import backend_of
 from testdata.graphs.pipelines import compile_pipeline
 from testdata.timeouts import PATIENCE
 
@@ -68,12 +67,7 @@ def make_host(
     folder: Path, count: int, spreading: Spreading = Spreading.REPLICATED
 ) -> tuple[list[VirtualEdgeTpu], ModelHost]:
     sticks = [VirtualEdgeTpu(ports=(number + 1,)) for number in range(count)]
-    backends = [
-        VirtualStickBackend(
-            lambda on_phase, stick=stick: EdgeTpu.open(stick, on_phase=on_phase), stick.register_model, pack
-        )
-        for stick in sticks
-    ]
+    backends = [backend_of(stick) for stick in sticks]
     host = ModelHost(backends, [folder], spreading=spreading)
     host.connect()
     return sticks, host

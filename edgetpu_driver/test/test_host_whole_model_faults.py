@@ -27,7 +27,8 @@ from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
-from testdata.devices.hosted_whole_models import IMAGE, SEGMENTS, backend_of, by_litert, check_same
+from testdata.devices.hosted_whole_models import IMAGE, SEGMENTS, by_litert, check_same
+from testdata.devices.virtual_backend import backend_of
 from testdata.graphs.compiled_graphs import segments, source_graph
 from testdata.timeouts import PATIENCE
 

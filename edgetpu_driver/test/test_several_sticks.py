@@ -23,13 +23,12 @@ from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.sticks.model_assignment import Spreading
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
-from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.usb.link import ENDPOINT_ACTIVATIONS
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
-from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.weight_request import WeightRequest
+from testdata.devices.virtual_backend import backend_of
 from testdata.timeouts import PATIENCE
 
 SIZES = (64, 128)
@@ -47,12 +46,6 @@ def models(tmp_path: Path) -> Path:
 
 def make_sticks(count: int) -> list[VirtualEdgeTpu]:
     return [VirtualEdgeTpu(ports=(number + 1,)) for number in range(count)]
-
-
-def backend_of(stick: VirtualEdgeTpu) -> VirtualStickBackend:
-    return VirtualStickBackend(
-        lambda on_phase: EdgeTpu.open(stick, on_phase=on_phase), stick.register_model, pack
-    )
 
 
 def make_host(

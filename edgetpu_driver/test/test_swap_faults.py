@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import threading
 import time
@@ -18,25 +17,21 @@ from numpy.typing import NDArray
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
-from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import DeviceError, ModelNotFoundError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest, needs_tiles
-from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.toolchain import dense_graph as dense
-from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer, can_strike
-from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.virtual.simulated_clock import SimulatedClock
 from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata import ModelFolder
+from testdata.devices.virtual_backend import backend_of
 from testdata.timeouts import PATIENCE
 
-IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 SIZE = 64
 GRAPH = dense.build(SIZE)
 RNG = np.random.default_rng(0)
@@ -75,11 +70,7 @@ def make_host(stick: VirtualEdgeTpu, tmp_path: Path) -> Callable[..., ModelHost]
     (tmp_path / "dense.tflite").write_bytes(GRAPH)
 
     def make() -> ModelHost:
-        backend = VirtualStickBackend(
-            lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, on_phase=on_phase),
-            stick.register_model,
-            pack,
-        )
+        backend = backend_of(stick)
         host = ModelHost(backend, [tmp_path])
         host.connect()
         host.load("dense")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 from typing import Any
 
 import pytest
@@ -11,10 +10,8 @@ from usb.core import USBError
 
 from edgetpu_driver import EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import DeviceAccessError, DeviceBusyError, DeviceNotFoundError, FirmwareError
-from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
-
-IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
+from testdata.devices.virtual_backend import FIRMWARE
 
 
 class Stubborn(VirtualEdgeTpu):
@@ -42,7 +39,7 @@ def test_without_access_the_message_names_the_udev_rule(
     monkeypatch.setattr(stick, "open_device", refuse)
     says = r"opening the stick at 2-1: Access denied.*; install the udev rule 60-edgetpu\.rules"
     with pytest.raises(DeviceAccessError, match=says):
-        EdgeTpu.open(usb_backend=stick, firmware=IMAGE)
+        EdgeTpu.open(usb_backend=stick, firmware=FIRMWARE)
 
 
 def test_of_a_busy_stick_the_message_names_those_who_may_have_it() -> None:
@@ -56,7 +53,7 @@ def test_a_stick_that_stays_in_boot_mode() -> None:
     stick = Stubborn(boot_mode=True)
     says = r"the Edge TPU at 2-1 took its firmware but stays in boot mode after 25 s; unplug it, plug it into"
     with pytest.raises(FirmwareError, match=says):
-        EdgeTpu.open(usb_backend=stick, firmware=IMAGE)
+        EdgeTpu.open(usb_backend=stick, firmware=FIRMWARE)
 
 
 def test_a_stick_in_boot_mode_without_an_image() -> None:
@@ -69,12 +66,12 @@ def test_a_fault_while_the_firmware_is_loaded_is_got_over(fault: Fault) -> None:
     for after in range(8):
         stick = VirtualEdgeTpu(boot_mode=True)
         stick.fail(fault, Transfer.CONTROL, after)
-        with EdgeTpu.open(usb_backend=stick, firmware=IMAGE) as tpu:
+        with EdgeTpu.open(usb_backend=stick, firmware=FIRMWARE) as tpu:
             assert tpu.info().firmware == "1.00"
 
 
 def test_a_slow_stick_is_awaited_after_the_firmware_load() -> None:
     stick = VirtualEdgeTpu(boot_mode=True)
     stick.fail(Fault.SLOW_REENUMERATION, Transfer.RESET)
-    with EdgeTpu.open(usb_backend=stick, firmware=IMAGE):
+    with EdgeTpu.open(usb_backend=stick, firmware=FIRMWARE):
         assert stick.clock.monotonic() < 4

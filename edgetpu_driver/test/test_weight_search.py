@@ -13,12 +13,10 @@ import pytest
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
-from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.divisible_work import run_pieces
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix
-from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
@@ -28,6 +26,7 @@ from edgetpu_driver.weights import weight_locations
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocations
 from edgetpu_driver.weights.weight_request import WeightRequest
+from testdata.devices.virtual_backend import backend_of
 
 pytestmark = pytest.mark.usefixtures("graphs_in_this_process")
 
@@ -52,7 +51,7 @@ class RecordedStick(VirtualEdgeTpu):
 def swap_four_tiles() -> list[bytes]:
     """What a swap of a matrix in four tiles puts on the wire."""
     stick = RecordedStick()
-    backend = VirtualStickBackend(lambda _on_phase: EdgeTpu.open(stick), stick.register_model, pack)
+    backend = backend_of(stick)
     backend.open()
     model = backend.parse(Path("dense.tflite"), GRAPH)
     matrix = LoadedMatrix(backend.attach(model), partial(backend.attach, model))

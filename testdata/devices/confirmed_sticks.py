@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 from array import array
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,12 @@ from edgetpu_driver.cli.confirm.run import Course, run_steps
 from edgetpu_driver.cli.confirm.step import Step
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
 from edgetpu_driver.usb.chip_faults import QUIET_MS
-from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.framing import HEADER
 from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
+from testdata.devices.virtual_backend import FIRMWARE
 
-IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 NAMES = [step.name for step in STEPS]
 _VENDOR_OUT, _VENDOR_IN = 0x40, 0xC0
 _EVENTS = 0x82
@@ -35,7 +33,7 @@ def step(name: str) -> Step:
 
 def run(stick: VirtualEdgeTpu, *names: str, models: list[Path] | None = None) -> Course:
     """Run steps on a stick, all without names."""
-    trial = TrialStick(stick, firmware=IMAGE, models=models or [], simulated=True)
+    trial = TrialStick(stick, firmware=FIRMWARE, models=models or [], simulated=True)
     return run_steps(trial, [step(name) for name in names or NAMES], lambda: None)
 
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
 
 from edgetpu_driver.backends.cpu import CpuBackend
-from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
-from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.toolchain import dense_graph as dense
-from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.weight_request import WeightRequest
+from testdata.devices.virtual_backend import backend_of
 
-IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 SIZE = 64
 ONES = {"x": np.full((1, SIZE), 255, np.uint8)}
 
@@ -38,11 +33,7 @@ def make_host(backend: str, stick: VirtualEdgeTpu, models: Path) -> ModelHost:
     if backend == "cpu":
         host = ModelHost(CpuBackend(), [models])
     else:
-        device = VirtualStickBackend(
-            lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, on_phase=on_phase),
-            stick.register_model,
-            pack,
-        )
+        device = backend_of(stick)
         host = ModelHost(device, [models])
     host.connect()
     host.load("dense")
