@@ -203,18 +203,26 @@ def test_textures_have_detail_on_every_scale() -> None:
     assert blocks.mean(axis=(1, 3)).std() > 10  # beyond
 
 
-@pytest.mark.parametrize("arguments", [["nowhere"], ["--seeds", "0"]])
+_SCENARIOS = (
+    "wall, pass_by, turn, follow, follow_policy, dock_ball, dock_lamp, return, patrol, faults, swing_up, "
+    "slalom, swing_up_samples, slalom_samples"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["wall", "nowhere"], f"expected scenarios of {_SCENARIOS}; got nowhere"),
+        (["--seeds", "0"], "argument --seeds: expected a positive whole number; got '0'"),
+    ],
+)
 def test_bad_arguments_are_refused_in_a_line(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    names = (
-        "wall, pass_by, turn, follow, follow_policy, dock_ball, dock_lamp, return, patrol, faults, swing_up, "
-        "slalom, swing_up_samples, slalom_samples"
-    )
-    assert f"expected scenarios of {names}, and a seed" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith(f"error: {message}\n")
 
 
 @needs_mujoco
