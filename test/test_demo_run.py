@@ -232,7 +232,7 @@ def test_numbers_without_a_meaning_are_refused_before_anything_starts(
         main([argument, "--nodes=none"])
     assert left.value.code == 2
     name, _, value = argument.partition("=")
-    assert re.search(f"argument {name}: expected .*; got {value}\n", capsys.readouterr().err)
+    assert re.search(f"argument {name}: expected .*; got '{value}'\n", capsys.readouterr().err)
 
 
 def test_a_missing_package_is_reported_in_one_line() -> None:
