@@ -32,7 +32,7 @@ from launch_ros.actions import Node
 
 from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, discovery_range
 from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_arguments
-from edgetpu_driver.node_kit.middleware.middleware_profile import profile_settings
+from edgetpu_driver.node_kit.middleware.middleware_profile import driver_in, profile_settings
 from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
 from edgetpu_driver.node_kit.process.respawn_limit import RespawnLimit
@@ -282,10 +282,7 @@ def _options_of_each_node(
 
 def _middleware_profile(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     """Actions that have Fast DDS read our profile, unless the user has chosen one."""
-    namespace = _value(context, "namespace")
-    if not namespace.startswith("/"):  # then it is within that of the group
-        namespace = f"{context.launch_configurations.get('ros_namespace', '')}/{namespace}"
-    driver = "/".join(["", *filter(None, namespace.split("/")), DRIVER])
+    driver = driver_in(_value(context, "namespace"), context.launch_configurations.get("ros_namespace", ""))
     settings = profile_settings(SHARE / "config" / "fastdds.xml", context.environment, [driver])
     return [SetEnvironmentVariable(*setting) for setting in settings.items()]
 

@@ -2,7 +2,8 @@
 
 visual_servo, or a learned controller with `source`, says where to drive. twist_mux chooses among sources of
 velocities, heading_hold keeps the robot straight, and contact_guard comes last. Start the suite as well, in
-another terminal: bringup.launch.py nodes:=spot_tracker,looming,visual_compass.
+another terminal: bringup.launch.py nodes:=spot_tracker,looming,visual_compass. As there, nodes are discovered
+on this computer only, unless `dds_scope:=subnet` or the environment says otherwise.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from ament_index_python.packages import get_package_share_directory
-from launch import LaunchContext, LaunchDescription
-from launch.actions import DeclareLaunchArgument, OpaqueFunction
+from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
+from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, SetEnvironmentVariable
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
+from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, DiscoveryRange, discovery_range
 from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_arguments
+from edgetpu_driver.node_kit.middleware.middleware_profile import driver_in, profile_settings
 
 CONFIG = Path(get_package_share_directory("edgetpu_ros")) / "config"
 
@@ -39,12 +42,22 @@ ARGUMENTS = (
     ("cmd_vel_topic", "cmd_vel", "velocities for the robot's base", None),
     ("stamped", "false", "true: all velocities are TwistStamped", ("true", "false")),
     ("use_sim_time", "false", "true: time is that of /clock", ("true", "false")),
+    (
+        "dds_scope",
+        "",
+        "who discovers the nodes: localhost or subnet; empty: what the environment says, otherwise localhost",
+        SCOPES,
+    ),
     ("enclave", ENCLAVES, "where ROS_SECURITY_ENABLE is true: path of the nodes' enclaves", None),
 )
 
 
 def _value(context: LaunchContext, argument: str) -> str:
     return str(LaunchConfiguration(argument).perform(context))
+
+
+def _discovery(context: LaunchContext) -> DiscoveryRange:
+    return discovery_range(_value(context, "dds_scope"), context.environment)
 
 
 def _node(context: LaunchContext, package: str, name: str, **options: object) -> Node:
@@ -56,6 +69,7 @@ def _node(context: LaunchContext, package: str, name: str, **options: object) ->
         namespace=_value(context, "namespace"),
         output="screen",
         ros_arguments=enclave_arguments(_value(context, "enclave"), name, context.environment),
+        additional_env=dict(_discovery(context).environment),
         **options,
     )
 
@@ -97,9 +111,18 @@ def _multiplexer(context: LaunchContext) -> Node:
     )
 
 
-def _start(context: LaunchContext) -> list[Node]:
+def _middleware_profile(context: LaunchContext) -> list[LaunchDescriptionEntity]:
+    """Actions that have Fast DDS read our profile, unless the user has chosen one."""
+    driver = driver_in(_value(context, "namespace"), context.launch_configurations.get("ros_namespace", ""))
+    settings = profile_settings(CONFIG / "fastdds.xml", context.environment, [driver])
+    return [SetEnvironmentVariable(*setting) for setting in settings.items()]
+
+
+def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     to_base = ("cmd_vel", _value(context, "cmd_vel_topic"))
     return [
+        LogInfo(msg=_discovery(context).text),
+        *_middleware_profile(context),
         _source(context),
         _multiplexer(context),
         _controller(context, "heading_hold", {}, [("cmd_vel_in", CHOSEN)]),

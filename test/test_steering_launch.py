@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import runpy
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -65,12 +66,28 @@ class Setting:
         return context[self._name]
 
 
+@dataclass(frozen=True)
+class Message:
+    """Stands for LogInfo."""
+
+    msg: str
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Stands for SetEnvironmentVariable."""
+
+    name: str
+    value: str
+
+
 class Context(dict[str, str]):
     """Stands for LaunchContext: the values of the arguments, and the environment."""
 
     def __init__(self, launch_file: dict[str, Any], environment: dict[str, str], **values: str) -> None:
         super().__init__({name: default for name, default, *_ in launch_file["ARGUMENTS"]} | values)
         self.environment = environment
+        self.launch_configurations: dict[str, str] = {}
 
 
 @pytest.fixture
@@ -80,9 +97,15 @@ def launch_file(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         monkeypatch.setitem(sys.modules, name, MagicMock())
     monkeypatch.setattr(sys.modules["launch.substitutions"], "LaunchConfiguration", Setting)
     monkeypatch.setattr(sys.modules["launch_ros.actions"], "Node", dict)
+    monkeypatch.setattr(sys.modules["launch.actions"], "LogInfo", Message)
+    monkeypatch.setattr(sys.modules["launch.actions"], "SetEnvironmentVariable", Variable)
     packages = "ament_index_python.packages.get_package_share_directory"
     monkeypatch.setattr(packages, lambda _: str(ROOT))
     return runpy.run_path(str(ROOT / "launch" / "steering.launch.py"))
+
+
+def nodes_of(launch_file: dict[str, Any], context: Context) -> list[dict[str, Any]]:
+    return [each for each in launch_file["_start"](context) if isinstance(each, dict)]
 
 
 def test_a_parameter_file_that_is_not_there_is_refused(launch_file: dict[str, Any], tmp_path: Path) -> None:
@@ -98,15 +121,45 @@ def test_every_node_gets_its_enclave_where_the_graph_is_secured(
     launch_file: dict[str, Any], source: str
 ) -> None:
     context = Context(launch_file, {"ROS_SECURITY_ENABLE": "true"}, source=source, enclave="/robot/")
-    assert {node["executable"]: node["ros_arguments"] for node in launch_file["_start"](context)} == {
+    assert {node["executable"]: node["ros_arguments"] for node in nodes_of(launch_file, context)} == {
         name: ["--enclave", f"/robot/{name}"]
         for name in (source, "twist_mux", "heading_hold", "contact_guard")
     }
 
 
 def test_no_node_gets_an_enclave_where_the_graph_is_not_secured(launch_file: dict[str, Any]) -> None:
-    nodes = launch_file["_start"](Context(launch_file, {"ROS_SECURITY_ENABLE": "false"}))
+    nodes = nodes_of(launch_file, Context(launch_file, {"ROS_SECURITY_ENABLE": "false"}))
     assert [node["ros_arguments"] for node in nodes] == [[]] * 4
+
+
+def test_the_nodes_are_discovered_on_this_computer_only_and_the_log_says_so(
+    launch_file: dict[str, Any],
+) -> None:
+    context = Context(launch_file, {"ROS_DISTRO": "jazzy"})
+    (message,) = (each for each in launch_file["_start"](context) if isinstance(each, Message))
+    assert message.msg.startswith("DDS discovery: this computer only")
+    local = {"ROS_LOCALHOST_ONLY": "1", "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+    for node in nodes_of(launch_file, context):
+        assert node["additional_env"].items() <= local.items()
+        assert node["additional_env"]
+
+
+def test_dds_scope_opens_the_nodes_to_the_subnet(launch_file: dict[str, Any]) -> None:
+    context = Context(launch_file, {"ROS_DISTRO": "jazzy"}, dds_scope="subnet")
+    environments = [node["additional_env"] for node in nodes_of(launch_file, context)]
+    assert environments == [{"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}] * 4
+
+
+def test_fast_dds_reads_the_profile_of_the_suite_unless_another_is_chosen(
+    launch_file: dict[str, Any],
+) -> None:
+    def variables(environment: dict[str, str]) -> dict[str, str]:
+        actions = launch_file["_start"](Context(launch_file, environment))
+        return {each.name: each.value for each in actions if isinstance(each, Variable)}
+
+    profile = str(ROOT / "config" / "fastdds.xml")
+    assert variables({})["FASTRTPS_DEFAULT_PROFILES_FILE"] == profile
+    assert variables({"FASTRTPS_DEFAULT_PROFILES_FILE": "/mine.xml"}) == {}
 
 
 def allowed(policies: str, node: str, right: str) -> set[str | None]:
@@ -118,7 +171,7 @@ def allowed(policies: str, node: str, right: str) -> set[str | None]:
 def test_the_policies_allow_the_velocities_of_every_node_that_it_starts(launch_file: dict[str, Any]) -> None:
     for source in ("visual_servo", *LEARNED):
         assert f"/{source}/cmd_vel" in allowed("policies.xml", source, "publish")
-    nodes = {node["name"]: node for node in launch_file["_start"](Context(launch_file, {}))}
+    nodes = {node["name"]: node for node in nodes_of(launch_file, Context(launch_file, {}))}
     for name, policies in (
         ("heading_hold", "policies.xml"),
         ("contact_guard", "policies.xml"),

@@ -26,6 +26,13 @@ _TOPICS = tuple(f"{prefix}{DEFAULT_DRIVER}/" for prefix in ("rq", "rr"))
 """How the DDS topics of requests to the driver, and of its answers, begin."""
 
 
+def driver_in(namespace: str, group: str) -> str:
+    """Full name of the driver in a namespace; a relative one is within that of the launch file's group."""
+    if not namespace.startswith("/"):
+        namespace = f"{group}/{namespace}"
+    return "/".join(["", *filter(None, namespace.split("/")), DRIVER])
+
+
 def profile_settings(
     profile: Path, environment: Mapping[str, str], drivers: Collection[str] = (DEFAULT_DRIVER,)
 ) -> dict[str, str]:
