@@ -75,6 +75,12 @@ def test_requests_of_foreign_pages_are_refused(headers: dict[str, str]) -> None:
     assert ask(LOCAL, "websocket", **headers)[0]["code"] == 4403
 
 
+def test_no_other_page_shows_this_one_in_a_frame() -> None:
+    policy = b"content-security-policy", b"frame-ancestors 'none'"
+    assert policy in ask(LOCAL)[0]["headers"]
+    assert policy in ask(GUARDED, query="token=secret", host="robot:8080")[0]["headers"]
+
+
 def test_others_need_the_token() -> None:
     assert ask(GUARDED, host="robot:8080")[0]["status"] == 403
     assert ask(GUARDED, query="token=wrong", host="robot:8080")[0]["status"] == 403
@@ -83,9 +89,8 @@ def test_others_need_the_token() -> None:
 
 def test_who_has_given_the_token_is_remembered() -> None:
     answer = ask(GUARDED, query="token=secret", host="robot:8080")[0]
-    ((name, value),) = answer["headers"]
-    assert (answer["status"], name) == (200, b"set-cookie")
-    cookie = value.decode().partition(";")[0]
+    assert answer["status"] == 200
+    cookie = dict(answer["headers"])[b"set-cookie"].decode().partition(";")[0]
     assert ask(GUARDED, host="robot:8080", cookie=cookie)[0]["status"] == 200
     assert ask(GUARDED, "websocket", host="robot:8080", cookie=cookie)[0]["type"] == "http.response.start"
 
@@ -108,7 +113,7 @@ def test_a_query_of_very_many_fields_has_no_token() -> None:
 def test_a_token_of_any_characters_is_remembered_among_cookies_of_other_pages() -> None:
     access = Access(page, "a;b=\u00fc \U0001f511", local=False)
     answer = ask(access, query="token=a%3Bb%3D%C3%BC%20%F0%9F%94%91", host="robot:8080")[0]
-    cookie = answer["headers"][0][1].decode().partition(";")[0]
+    cookie = dict(answer["headers"])[b"set-cookie"].decode().partition(";")[0]
     others = f"a/b=1; {cookie}; [c]=;"
     assert ask(access, host="robot:8080", cookie=others)[0]["status"] == 200
     assert ask(access, host="robot:8080", cookie="a/b=1")[0]["status"] == 403

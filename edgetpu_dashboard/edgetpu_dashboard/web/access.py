@@ -1,4 +1,4 @@
-"""Access to the page: other computers need a token, and requests from foreign pages are refused."""
+"""Access to the page: other computers need a token, foreign pages can neither send requests nor show it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ COOKIE = "edgetpu_token"
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
+Header = tuple[bytes, bytes]
 
 _MOST_FIELDS = 100
 """Fields of a query at most. Uncritical: the page has about ten."""
+
+_NO_FRAME = b"content-security-policy", b"frame-ancestors 'none'"
 
 _REFUSAL = b"expected the token of the dashboard, as ?token=... of the address\n"
 _FOREIGN = b"expected a request of the dashboard's own page\n"
@@ -29,7 +32,8 @@ class Access:
     """An ASGI application that passes on requests with the token to another one, which does not see it.
 
     A browser sends cookies, and requests to 127.0.0.1, for any page that asks it to. So the host name must be
-    one of this server, and the origin of a WebSocket must be the page itself.
+    one of this server, and the origin of a WebSocket must be the page itself. No other page may show this one
+    in a frame, where a click meant for that page would press a button of this one.
     """
 
     def __init__(self, app: App, token: str, *, local: bool) -> None:
@@ -51,10 +55,10 @@ class Access:
             await _refuse(scope, send, _FOREIGN)
         elif self._token and not self._knows(given, headers):
             await _refuse(scope, send, _REFUSAL)
-        elif self._token and given and scope["type"] == "http":
-            await self._app(scope, receive, self._with_cookie(send))
+        elif self._token and given:
+            await self._app(scope, receive, _with_headers(send, _NO_FRAME, self._cookie()))
         else:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, _with_headers(send, _NO_FRAME))
 
     def _own(self, headers: dict[str, str]) -> bool:
         host = headers.get("host", "")
@@ -71,17 +75,20 @@ class Access:
         kept = [unquote(value) for name, _, value in pairs if name == COOKIE]
         return any(secrets.compare_digest(text.encode(), self._token.encode()) for text in (given, *kept))
 
-    def _with_cookie(self, send: Any) -> Any:
-        cookie = f"{COOKIE}={quote(self._token, safe='')}; Path=/; HttpOnly; SameSite=Strict".encode(
-            "latin-1"
-        )
+    def _cookie(self) -> Header:
+        cookie = f"{COOKIE}={quote(self._token, safe='')}; Path=/; HttpOnly; SameSite=Strict"
+        return b"set-cookie", cookie.encode("latin-1")
 
-        async def send_with_cookie(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), (b"set-cookie", cookie)]
-            await send(message)
 
-        return send_with_cookie
+def _with_headers(send: Any, *headers: Header) -> Any:
+    """A `send` that adds headers to the answer to a request; a WebSocket has no such answer."""
+
+    async def send_with_headers(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", []), *headers]
+        await send(message)
+
+    return send_with_headers
 
 
 def _fields(query: str) -> dict[str, list[str]]:
