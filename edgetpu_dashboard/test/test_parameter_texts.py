@@ -18,6 +18,7 @@ from edgetpu_driver.errors import InputError
         ([1, 2], "[1, 2]"),
         (["a", "b"], '["a", "b"]'),
         ([0.5, 1.0], "[0.5, 1.0]"),
+        ([b"\x00", b"\xff"], "[0, 255]"),
     ],
 )
 def test_a_value_survives_being_typed(value: Value, text: str) -> None:
@@ -74,6 +75,7 @@ def test_a_list_of_any_type_takes_no_others(text: str) -> None:
         ("[" * 100_000, [1.0], "expected a list of numbers"),
         ("9223372036854775808", 1, "expected a whole number"),
         ("[9223372036854775808]", [1], "expected a list of whole numbers"),
+        ("[256]", [b"\x01"], r"expected a list of bytes, 0 to 255, such as \[1\]"),
     ],
 )
 def test_another_type_is_refused(text: str, like: Value, reason: str) -> None:

@@ -8,7 +8,7 @@ import math
 
 from edgetpu_driver.errors import InputError
 
-Value = bool | int | float | str | list[bool] | list[int] | list[float] | list[str]
+Value = bool | int | float | str | list[bool] | list[int] | list[float] | list[str] | list[bytes]
 
 
 def text_of(value: Value | None) -> str:
@@ -18,15 +18,15 @@ def text_of(value: Value | None) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
-        return json.dumps(value)
+        return json.dumps([each[0] if isinstance(each, bytes) else each for each in value])
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def value_of(text: str, like: Value, *, any_type: bool = False) -> Value:
     """Read a value of the type of another one; InputError says what was expected.
 
-    Numbers are decimal; lists are JSON; a string is taken as it is. any_type: whether a list may have items
-    of another type than the list `like`: an empty one does not tell the type.
+    Numbers are decimal; lists are JSON, bytes in them numbers; a string is taken as it is. any_type: whether
+    a list may have items of another type than the list `like`: an empty one does not tell the type.
     """
     if any_type and isinstance(like, list):
         return _list_of_any(text)
@@ -44,13 +44,15 @@ def value_of(text: str, like: Value, *, any_type: bool = False) -> Value:
     return text
 
 
-def _list(text: str, like: list[bool] | list[int] | list[float] | list[str]) -> Value:
+def _list(text: str, like: list[bool] | list[int] | list[float] | list[str] | list[bytes]) -> Value:
     found = json.loads(text or "[]")
     kind = type(like[0]) if like else str
     if not isinstance(found, list):
         raise ValueError
     if kind is float:
         found = [_number(float(each)) if type(each) in (int, float) else each for each in found]
+    if kind is bytes:
+        found = [bytes([each]) for each in found]
     if kind is int:
         found = [_integer(each) for each in found]
     if any(type(each) is not kind for each in found):
@@ -90,7 +92,6 @@ def _expected(like: Value) -> str:
         return "a whole number"
     if isinstance(like, float):
         return "a number"
-    kind = {bool: "truth values", int: "whole numbers", float: "numbers"}.get(
-        type(like[0]) if like else str, "strings"
-    )
-    return f"a list of {kind}, such as {json.dumps(like)}"
+    kinds = {bool: "truth values", int: "whole numbers", float: "numbers", bytes: "bytes, 0 to 255"}
+    kind = kinds.get(type(like[0]) if like else str, "strings")
+    return f"a list of {kind}, such as {text_of(like)}"

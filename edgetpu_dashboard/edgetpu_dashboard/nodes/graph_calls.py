@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from rcl_interfaces.msg import ParameterDescriptor
+from rcl_interfaces.msg import ParameterDescriptor, ParameterType, ParameterValue
 from rcl_interfaces.srv import DescribeParameters, GetParameters, ListParameters, SetParameters
 from rclpy.node import Node
 from rclpy.parameter import Parameter, parameter_value_to_python
@@ -66,6 +66,15 @@ MODEL_ANSWER = 60.0
 """Seconds for the answer to loading a model, which may be compiled and uploaded first."""
 _POLL = 0.05
 
+_ITEMS: dict[int, Value] = {
+    ParameterType.PARAMETER_BYTE_ARRAY: [b"\0"],
+    ParameterType.PARAMETER_BOOL_ARRAY: [False],
+    ParameterType.PARAMETER_INTEGER_ARRAY: [0],
+    ParameterType.PARAMETER_DOUBLE_ARRAY: [0.0],
+    ParameterType.PARAMETER_STRING_ARRAY: [""],
+}
+"""A list with an item, by the type of a parameter."""
+
 _T = TypeVar("_T")
 
 
@@ -84,6 +93,8 @@ class ShownParameter:
     """The range or the choices in words; empty: none."""
     choices: tuple[str, ...]
     read_only: bool
+    like: Value | None = None
+    """A value of its type, also for an empty list."""
     any_type: bool = False
     """Whether the node takes values of other types than that of the present one."""
 
@@ -165,7 +176,7 @@ class GraphCalls:
         if not len(names) == len(described.descriptors) == len(values.values):
             raise UnavailableError(f"the parameters of {node} changed while they were read; try again")
         return [
-            _shown(name, parameter_value_to_python(value), descriptor)
+            _shown(name, value, descriptor)
             for name, value, descriptor in zip(names, values.values, described.descriptors, strict=True)
         ]
 
@@ -179,11 +190,16 @@ class GraphCalls:
         self, node: str, name: str, text: str, like: Value, *, any_type: bool = False
     ) -> Value:
         """Set a parameter to the typed text, read as `value_of` does; return the value."""
-        return await self.set_value(node, name, value_of(text, like, any_type=any_type))
+        value = value_of(text, like, any_type=any_type)
+        return await self.set_value(node, name, value, value if any_type else like)
 
-    async def set_value(self, node: str, name: str, value: Value) -> Value:
-        """Set a parameter. RefusedError with the node's reason."""
-        message = Parameter(name, value=value).to_parameter_msg()
+    async def set_value(self, node: str, name: str, value: Value, like: Value | None = None) -> Value:
+        """Set a parameter. RefusedError with the node's reason.
+
+        like: a value of the same type, if the value may be an empty list.
+        """
+        kind = Parameter.Type.from_parameter_value(value if like is None else like)
+        message = Parameter(name, kind, value).to_parameter_msg()
         answer = await self.ask(SetParameters, node, "set_parameters", parameters=[message])
         (result,) = answer.results
         if not result.successful:
@@ -276,14 +292,16 @@ class GraphCalls:
         return self._callers[name]
 
 
-def _shown(name: str, value: Any, descriptor: ParameterDescriptor) -> ShownParameter:
+def _shown(name: str, message: ParameterValue, descriptor: ParameterDescriptor) -> ShownParameter:
+    value = parameter_value_to_python(message)
     limits = descriptor.additional_constraints
     for span in (*descriptor.floating_point_range, *descriptor.integer_range):
         limits = f"{span.from_value:.10g} to {span.to_value:.10g}"
     choices: tuple[str, ...] = ()
     if isinstance(value, str) and descriptor.additional_constraints.startswith("one of "):
         names = descriptor.additional_constraints.removeprefix("one of ").split(", ")
-        choices = tuple("" if each == "'' (nothing)" else each for each in names)
+        found = tuple("" if each == "'' (nothing)" else each for each in names)
+        choices = found if value in found else ()  # of a node that uses the words otherwise
     if isinstance(value, array.array):
         value = value.tolist()
     return ShownParameter(
@@ -293,6 +311,7 @@ def _shown(name: str, value: Any, descriptor: ParameterDescriptor) -> ShownParam
         limits,
         choices,
         descriptor.read_only,
+        value or _ITEMS.get(message.type, value),
         descriptor.dynamic_typing,
     )
 

@@ -15,6 +15,7 @@ from edgetpu_dashboard.live.matrix_file import LARGEST_MATRIX, read_matrix
 from edgetpu_dashboard.live.model_file import LARGEST, save_model
 from edgetpu_dashboard.live.model_sizes import size_in_words
 from edgetpu_dashboard.live.picture_encoding import png
+from edgetpu_dashboard.web.element_names import name_element
 from edgetpu_dashboard.web.error_notice import errors_shown
 from edgetpu_dashboard.web.uploads import uploaded
 from edgetpu_driver.errors import EdgeTpuError, InputError
@@ -150,9 +151,8 @@ def _model(page: Any, model: Any, changed: Any) -> None:
             where = named(("on the CPU", "in SRAM", "streamed"), model.placement)
             size = f"{size_in_words(model.parameter_bytes)}, {where}, weights {model.weights_version}"
             ui.label(model.message or size).classes("hint")
-        ui.button(icon="eject", on_click=unload).props(
-            f"flat round dense data-id=unload_{model.name} aria-label='unload {model.name}'"
-        )
+        button = ui.button(icon="eject", on_click=unload).props("flat round dense")
+        name_element(button, f"unload_{model.name}", f"unload {model.name}")
 
 
 def _load(page: Any, changed: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from nicegui import ui
 
 from edgetpu_dashboard.live.parameter_texts import Value, text_of
+from edgetpu_dashboard.web.element_names import name_element
 from edgetpu_dashboard.web.error_notice import errors_shown
 from edgetpu_dashboard.web.stream import OVERVIEW
 from edgetpu_driver.errors import EdgeTpuError, reason_of
@@ -57,7 +58,7 @@ class _Row:
     def __init__(self, page: Any, node: str, parameter: Any) -> None:
         self._page, self._node, self._parameter = page, node, parameter
         self._value: Value | None = parameter.value
-        with ui.element("div").classes("parameter").props(f"data-id=parameter_{parameter.name}"):
+        with name_element(ui.element("div").classes("parameter"), f"parameter_{parameter.name}"):
             with ui.row().classes("items-center w-full no-wrap gap-2"):
                 ui.label(parameter.name).classes("name")
                 ui.space()
@@ -71,45 +72,56 @@ class _Row:
 
     def show(self, value: Value | None) -> None:
         """Show a value that was set elsewhere."""
-        if value == self._value or self._parameter.read_only:
+        if text_of(value) == text_of(self._value):  # NaN is not equal to itself
             return
         self._value = value
-        self._input.value = value if isinstance(self._input, ui.switch | ui.select) else text_of(value)
+        self._show_value()
+
+    def _show_value(self) -> None:
+        if isinstance(self._input, ui.label):
+            self._input.text = text_of(self._value) or "empty"
+        elif isinstance(self._input, ui.switch | ui.select):
+            self._input.value = self._value
+        else:
+            self._input.value = text_of(self._value)
 
     def _field(self) -> None:
         value, name = self._value, self._parameter.name
+        self._input: Any
         if self._parameter.read_only or value is None:
-            ui.label(text_of(value) or "empty").classes("value")
-        elif isinstance(value, bool):
-            self._input: Any = ui.switch(value=value).props(f"dense data-id=input_{name} aria-label={name}")
-            self._input.on("update:model-value", lambda _event: self._set(self._input.value))
+            self._input = ui.label(text_of(value) or "empty").classes("value")
+            return
+        if isinstance(value, bool):
+            self._input = ui.switch(value=value).props("dense")
+            events = ["update:model-value"]
         elif self._parameter.choices:
             self._input = ui.select(list(self._parameter.choices), value=value)
-            self._input.props(f"dense outlined options-dense data-id=input_{name} aria-label={name}")
-            self._input.classes("field")
-            self._input.on("update:model-value", lambda _event: self._set(self._input.value))
+            self._input.props("dense outlined options-dense").classes("field")
+            events = ["update:model-value"]
         else:
-            self._input = ui.input(value=text_of(value))
-            self._input.props(f"dense outlined data-id=input_{name} aria-label={name}")
-            self._input.classes("field")
-            self._input.on("keydown.enter", lambda _event: self._set(self._input.value))
-            self._input.on("blur", lambda _event: self._set(self._input.value))
+            self._input = ui.input(value=text_of(value)).props("dense outlined").classes("field")
+            events = ["keydown.enter", "blur"]
+        name_element(self._input, f"input_{name}", name)
+        for event in events:
+            self._input.on(event, lambda _event: self._set(self._input.value))
 
     async def _set(self, wanted: Any) -> None:
         if wanted == (text_of(self._value) if isinstance(wanted, str) else self._value):
             self._refusal.set_visibility(False)
             return
-        name, value, client = self._parameter.name, self._value, ui.context.client
+        name, client = self._parameter.name, ui.context.client
         try:
             if isinstance(wanted, str) and not self._parameter.choices:
                 self._value = await self._page.calls.set_parameter(
-                    self._node, name, wanted, value, any_type=self._parameter.any_type
+                    self._node, name, wanted, self._parameter.like, any_type=self._parameter.any_type
                 )
             else:
                 self._value = await self._page.calls.set_value(self._node, name, wanted)
         except (EdgeTpuError, TimeoutError) as error:
             self._refusal.text = reason_of(error) or "no answer in time"
             self._refusal.set_visibility(True)
+            if not isinstance(self._input, ui.input):  # what was typed can be mended
+                self._show_value()
             return
         self._refusal.set_visibility(False)
         with client:  # the row is gone if another node is shown by now

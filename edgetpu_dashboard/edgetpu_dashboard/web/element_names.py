@@ -1,0 +1,20 @@
+"""Names of the page's elements, for screen readers and for whoever looks for one in the page."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from nicegui.element import Element
+
+_Element = TypeVar("_Element", bound=Element)
+
+
+def name_element(element: _Element, data_id: str, label: str = "") -> _Element:
+    """Set `data-id`, and a label for screen readers, to text of any origin; return the element.
+
+    In the text that `props` reads, a name such as that of a model could add properties, such as innerHTML.
+    """
+    element.props["data-id"] = data_id
+    if label:
+        element.props["aria-label"] = label
+    return element
