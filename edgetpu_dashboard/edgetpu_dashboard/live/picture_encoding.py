@@ -17,6 +17,18 @@ JPEG_QUALITY = 80
 """JPEG quality at which block edges are hard to see; OpenCV's default, 95, needs three times the bytes."""
 
 
+_BLUE, _RED = np.array([31.0, 119.0, 180.0]), np.array([214.0, 39.0, 40.0])
+
+
+def _shades() -> Pixels:
+    """From blue over white to red, uint8 [513, 3]: a step changes a channel by one level at most."""
+    off = np.linspace(-1.0, 1.0, 513)[:, None]
+    return np.asarray(np.rint(255.0 + np.abs(off) * (np.where(off > 0, _RED, _BLUE) - 255.0)), np.uint8)
+
+
+_SHADES = _shades()
+
+
 def jpeg(picture: Pixels, widest: int = 0) -> bytes:
     """Encode uint8 [H, W] or [H, W, 3] RGB, reduced to at most `widest` px of width; 0: not reduced."""
     return _encoded(".jpg", _narrowed(picture, widest), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
@@ -32,14 +44,14 @@ def error_picture(weights: npt.NDArray[np.float32], row_scales: npt.NDArray[np.f
 
     weights: [rows, columns]. row_scales: the step of each row, as the driver answers.
     """
-    steps = weights / np.where(row_scales > 0, row_scales, 1.0)[:, None]
+    row_steps = np.where(row_scales > 0, row_scales, 1.0).astype(np.float32)[:, None]
+    with np.errstate(over="ignore"):
+        steps = np.clip(weights / row_steps, -256.0, 256.0)
     off = np.clip(2.0 * (np.rint(steps) - steps), -1.0, 1.0)
-    clipped = np.abs(steps) > 128
-    strength = np.abs(off)[..., None]
-    tint = np.where(off[..., None] > 0, np.array([214.0, 39.0, 40.0]), np.array([31.0, 119.0, 180.0]))
-    picture = 255.0 * (1 - strength) + tint * strength
-    picture[clipped] = (0.0, 0.0, 0.0)
-    return np.asarray(np.rint(picture), np.uint8)
+    shades = np.rint((off + 1) * (len(_SHADES) // 2)).astype(np.uint16)
+    picture: Pixels = _SHADES[shades]
+    picture[np.abs(steps) > 128] = 0
+    return picture
 
 
 def _narrowed(picture: Pixels, widest: int) -> Pixels:

@@ -274,7 +274,7 @@ class GraphCalls:
             MODEL_ANSWER,
             model=model,
             tensor=tensor,
-            weights=weights.ravel().tolist(),
+            weights=array.array("f", np.ascontiguousarray(weights, np.float32).tobytes()),
             shape=list(weights.shape),
             accept_clipping=True,
         )
@@ -283,7 +283,8 @@ class GraphCalls:
             f"RMS {answer.rms_error:.3g}, {answer.clipped} clipped"
         )
         scales = np.asarray(answer.row_scales, np.float32)
-        return text, error_picture(weights, np.resize(scales, len(weights)))
+        picture = await asyncio.to_thread(error_picture, weights, np.resize(scales, len(weights)))
+        return text, picture
 
     def _client(self, kind: Any, name: str) -> Any:
         assert kind in CALLED

@@ -193,7 +193,8 @@ def _weights(page: Any) -> None:
                 str(model.value or ""), str(tensor.value or ""), weights
             )
             answer.text = f"{text}. Blue: rounded down, red: up, by half a step at most; black: clipped."
-            picture.set_source(f"data:image/png;base64,{base64.b64encode(png(errors)).decode()}")
+            data = await asyncio.to_thread(png, errors)
+            picture.set_source(f"data:image/png;base64,{base64.b64encode(data).decode()}")
             picture.set_visibility(True)
 
     _upload("a matrix as .npy", ".npy", LARGEST_MATRIX, swap).props("data-id=weights_file")
