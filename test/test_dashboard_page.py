@@ -178,6 +178,7 @@ def test_space_pauses_and_a_single_picture_can_be_taken(browser: Any) -> None:
 
 
 def test_s_saves_the_picture(browser: Any) -> None:
+    show(browser, "spot_tracker")
     shown = "return document.getElementById('live').dataset.view"
     wait(browser, lambda: browser.execute_script(shown) == "spot_tracker")
     browser.execute_script(
@@ -188,6 +189,50 @@ def test_s_saves_the_picture(browser: Any) -> None:
     (name,) = browser.execute_script("return window.saved")
     assert name.startswith("spot_tracker_")
     assert name.endswith(".jpg")
+
+
+def test_no_picture_of_another_view_is_saved(browser: Any) -> None:
+    show(browser, "spot_tracker")
+    wait(browser, lambda: pictures(browser) > 0)
+    saved = browser.execute_script(
+        "window.saved = [];"
+        "HTMLAnchorElement.prototype.click = function () { window.saved.push(this.download); };"
+        "edgetpuLive.show({ page: 'none', node: 'spot_tracker', view: 'camera image' });"
+        "edgetpuLive.save();"
+        "return window.saved"
+    )
+    assert saved == []
+
+
+def test_pictures_go_on_after_the_page_was_drawn_anew(browser: Any) -> None:
+    show(browser, "spot_tracker")
+    wait(browser, lambda: pictures(browser) > 0)
+    rename = "document.getElementById('{}').id = '{}'"
+    browser.execute_script(rename.format("live", "away"))
+    browser.execute_async_script("setTimeout(arguments[0], 1000)")
+    browser.execute_script(rename.format("away", "live"))
+    before = pictures(browser)
+    wait(browser, lambda: pictures(browser) > before + 1)
+
+
+def test_curves_of_names_in_any_script_are_told_apart(browser: Any) -> None:
+    show(browser, "spot_tracker")
+    names = ["\u6e29\u5ea6", "\u96fb\u5727"]
+    nothing = {"meaning": "", "unit": "", "value": 1, "sigma": None, "words": [], "gap": 1, "points": []}
+    curves = [{"id": name, "field": name, **nothing} for name in names]
+    drawn = browser.execute_script(
+        "edgetpuCurves.draw(arguments[0]); edgetpuCurves.draw(arguments[0]);"
+        "return [...document.querySelectorAll('#curves b')].map((each) => each.textContent)",
+        curves,
+    )
+    assert drawn == names
+
+
+def test_an_address_that_is_no_node_shows_the_overview(browser: Any) -> None:
+    show(browser, "spot_tracker")
+    browser.execute_script("location.hash = '%'")
+    wait(browser, lambda: text(browser, ".stage .title") == "Overview")
+    assert errors_in_console(browser) == []
 
 
 @at_every_size

@@ -7,13 +7,15 @@ const edgetpuCurves = (() => {
   function draw(curves) {
     const list = document.getElementById("curves");
     if (!list) return;
-    const ids = curves.map((curve) => `curve_${curve.id.replace(/\W+/g, "_")}`);
-    for (const element of [...list.children]) if (!ids.includes(element.id)) element.remove();
+    const wanted = new Set(curves.map((curve) => curve.id));
+    const there = new Map([...list.children].map((element) => [element.dataset.curve, element]));
+    for (const [id, element] of there) if (!wanted.has(id)) element.remove();
     for (const [number, curve] of curves.entries()) {
-      let element = document.getElementById(ids[number]);
+      let element = there.get(curve.id);
       if (!element) {
         element = document.createElement("div");
-        element.id = ids[number];
+        element.dataset.curve = curve.id;
+        element.id = `curve_${curve.id.replace(/\W+/g, "_")}`; // may be that of another one
         element.className = "curve";
         element.innerHTML = '<div class="caption"><b></b> <span class="meaning"></span><span class="value"></span></div><canvas></canvas>';
         element.querySelector("b").textContent = curve.field;

@@ -18,7 +18,7 @@ const edgetpuLive = (() => {
 
   function show(shown) {
     // The address names the node, so that a page that is opened or loaded again shows it.
-    const named = decodeURIComponent(location.hash.slice(1));
+    const named = nodeOfAddress();
     if (!wanted.page && named && named !== shown.node) emitEvent("select_node", named);
     else if (named !== shown.node) history.replaceState(null, "", `#${shown.node}`);
     wanted = shown;
@@ -29,11 +29,20 @@ const edgetpuLive = (() => {
       live.removeAttribute("src"); // of another view
       live.alt = `live picture: ${shown.view}`;
     }
+    keep("live", null);
     connect();
   }
 
+  function nodeOfAddress() {
+    try {
+      return decodeURIComponent(location.hash.slice(1));
+    } catch {
+      return location.hash; // which is no node: the page shows the overview
+    }
+  }
+
   window.addEventListener("hashchange", () => {
-    const named = decodeURIComponent(location.hash.slice(1)) || OVERVIEW;
+    const named = nodeOfAddress() || OVERVIEW;
     if (wanted.page && named !== wanted.node) emitEvent("select_node", named);
   });
 
@@ -78,11 +87,13 @@ const edgetpuLive = (() => {
     const length = new Uint8Array(data, 0, 1)[0];
     const name = new TextDecoder().decode(new Uint8Array(data, 1, length));
     const image = wanted.view === OVERVIEW ? tile(name)?.querySelector("img") : find("live");
-    if (!image) return; // of the page as it was
+    if (!image) { // the page is being drawn
+      if (!paused || asks) requestAnimationFrame(next);
+      return;
+    }
     const url = URL.createObjectURL(new Blob([new Uint8Array(data, 1 + length)], { type: "image/jpeg" }));
     image.onload = () => {
-      if (urls.has(image.id)) URL.revokeObjectURL(urls.get(image.id));
-      urls.set(image.id, url);
+      keep(image.id, url);
       image.dataset.count = Number(image.dataset.count || 0) + 1;
       image.dataset.view = name;
       asks = false;
@@ -90,6 +101,13 @@ const edgetpuLive = (() => {
       if (!paused) requestAnimationFrame(next);
     };
     image.src = url;
+  }
+
+  // The picture that an element shows; null: none.
+  function keep(id, url) {
+    if (urls.has(id)) URL.revokeObjectURL(urls.get(id));
+    if (url) urls.set(id, url);
+    else urls.delete(id);
   }
 
   function state(text, level) {
@@ -241,12 +259,11 @@ const edgetpuLive = (() => {
   }
 
   function save() {
-    const image = find("live");
-    if (!image || !urls.has("live")) return;
+    if (!urls.has("live")) return;
     const link = document.createElement("a");
     const stamp = new Date().toISOString().replace(/[:.]/g, "-");
     link.href = urls.get("live");
-    link.download = `${image.dataset.view.replace(" ", "_")}_${stamp}.jpg`;
+    link.download = `${wanted.view.replace(" ", "_")}_${stamp}.jpg`;
     link.click();
   }
 
@@ -286,7 +303,7 @@ const edgetpuLive = (() => {
     event.target.setPointerCapture(event.pointerId);
   });
   document.addEventListener("pointermove", (event) => {
-    if (!start) return;
+    if (!start || !find("live")) return;
     const box = find("box"), area = find("live").getBoundingClientRect();
     const [left, top] = share(start), [right, bottom] = share(event);
     box.style.display = "block";
@@ -296,7 +313,7 @@ const edgetpuLive = (() => {
     box.style.height = `${Math.abs(bottom - top) * area.height}px`;
   });
   document.addEventListener("pointerup", (event) => {
-    if (!start) return;
+    if (!start || !find("live")) return;
     const moved = Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY);
     const from = share(start), to = share(event);
     start = null;
@@ -306,7 +323,7 @@ const edgetpuLive = (() => {
   });
   document.addEventListener("pointercancel", () => {
     start = null;
-    find("box").style.display = "none";
+    if (find("box")) find("box").style.display = "none";
   });
 
   return { show, pause, single, save };
