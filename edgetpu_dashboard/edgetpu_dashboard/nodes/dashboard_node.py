@@ -139,6 +139,14 @@ class DashboardNode(BaseNode):
         arguments = sibling_enclave(sys.argv, name)
         self.launcher.start(name, entry.package, entry.executable, parameters, arguments)
 
+    def restart_node(self, name: str, **parameters: str) -> None:
+        """Start a node as `start_node` does, in place of one that runs; LaunchError if that is not ours."""
+        with self.view.lock:
+            running = self.view.nodes[name].running
+        if running or self.launcher.started(name):
+            self.launcher.stop(name)
+        self.start_node(name, **parameters)
+
     def _check_address(self) -> None:
         host, token = self.values["host"], self.values["token"]
         try:

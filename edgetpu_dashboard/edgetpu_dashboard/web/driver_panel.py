@@ -249,12 +249,10 @@ def _run_model(page: Any) -> None:
             name = str(kind.value)
             if not path.value:
                 raise InputError("expected the path of a model file")
-            if page.dashboard.launcher.started(name):
-                await asyncio.to_thread(page.dashboard.launcher.stop, name)
             parameters = {"model": _quoted(path.value)}
             if labels.value:
                 parameters["labels"] = _quoted(labels.value)
-            page.dashboard.start_node(name, **parameters)
+            await asyncio.to_thread(page.dashboard.restart_node, name, **parameters)
             ui.notify(f"{name} starts with {path.value}", type="positive")
             page.select(name)
 
