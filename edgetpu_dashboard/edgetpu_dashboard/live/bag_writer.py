@@ -36,7 +36,11 @@ class BagProgress:
     lost: int
     """Messages lost because the disk was too slow."""
     ended: bool
-    """Whether the bag is complete and can be read."""
+    """Whether nothing more will be written."""
+    complete: bool
+    """Whether the bag can be read; False while it is written, and if the disk was full."""
+    left_out: tuple[str, ...]
+    """Topics without a definition of their type, each with the reason."""
     problem: str
     """Why nothing more is written; empty if all is well."""
 
@@ -59,6 +63,8 @@ class BagRecording:
         self._lock = threading.Lock()
         self._messages = self._bytes = self._waiting = self._lost = 0
         self._problem = ""
+        self._complete = False
+        self._left_out: list[str] = []
         self._deadline = math.inf
         self._connections: dict[str, Any] = {}
         try:
@@ -88,7 +94,16 @@ class BagRecording:
         """Return the progress of the bag."""
         ended = not self._thread.is_alive()
         with self._lock:
-            return BagProgress(self.path, self._messages, self._bytes, self._lost, ended, self._problem)
+            return BagProgress(
+                self.path,
+                self._messages,
+                self._bytes,
+                self._lost,
+                ended,
+                self._complete,
+                tuple(self._left_out),
+                self._problem,
+            )
 
     def end(self, seconds: float = math.inf) -> None:
         """Complete the bag after the waiting messages, without waiting for it here.
@@ -113,24 +128,37 @@ class BagRecording:
             self._writer.close()
         except Exception as error:  # of the disk, through rosbags
             self._give_up(f"{self.path} cannot be completed: {error}")
+        else:
+            self._complete = True
 
     def _write(self, topic: str, kind: str, time_ns: int, message: bytes) -> None:
+        written = 0
         try:
-            if topic not in self._connections:
-                text, digest = self._definition(kind)
-                self._connections[topic] = self._writer.add_connection(
-                    topic, kind, msgdef=text, rihs01=digest
-                )
-            self._writer.write(self._connections[topic], time_ns, message)
-        except Exception as error:  # of the disk, of rosbags, or a type without a definition
+            connection = self._connection(topic, kind)
+            if connection is not None:
+                self._writer.write(connection, time_ns, message)
+                written = 1
+        except Exception as error:  # of the disk, or of rosbags
             self._give_up(f"{topic} cannot be written: {error}")
-            written = 0
-        else:
-            written = 1
         with self._lock:
             self._waiting -= len(message)
             self._messages += written
             self._bytes += written * len(message)
+
+    def _connection(self, topic: str, kind: str) -> Any:
+        """The connection of a topic; None for one whose type has no definition, which is left out."""
+        if topic not in self._connections:
+            try:
+                text, digest = self._definition(kind)
+            except Exception as error:  # of rosbags, for a type of any package
+                self._connections[topic] = None
+                with self._lock:
+                    self._left_out.append(f"{topic}: {error}")
+            else:
+                self._connections[topic] = self._writer.add_connection(
+                    topic, kind, msgdef=text, rihs01=digest
+                )
+        return self._connections[topic]
 
     def _give_up(self, problem: str) -> None:
         with self._lock:

@@ -70,6 +70,11 @@ class BagRecorder:
         self._subscriptions.clear()
         self._recording.end()
 
+    def _end(self, recording: BagRecording) -> None:
+        """End a bag, unless another one is being recorded by now."""
+        if recording is self._recording:
+            self.stop()
+
     def hurry(self) -> None:
         """End the bag, and complete it soon, even if messages that wait for the disk are lost."""
         self.stop()
@@ -97,6 +102,8 @@ class BagRecorder:
 
         def keep(message: bytes) -> None:
             recording.put(name, type_name, self._node.get_clock().now().nanoseconds, message)
+            if recording.progress().problem:  # the bag is full, or the disk: what is written is kept
+                self._node.executor.create_task(lambda: self._end(recording))
 
         self._subscriptions.append(self._node.create_subscription(kind, topic, keep, _QOS, raw=True))
 

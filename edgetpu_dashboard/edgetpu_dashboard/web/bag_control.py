@@ -61,7 +61,7 @@ def _seconds(text: str | None) -> float:
 def in_words(progress: BagProgress) -> str:
     """Describe the progress of a bag, and its place."""
     lost = f", {progress.lost} lost" if progress.lost else ""
-    state = "saved" if progress.ended else "recording"
-    problem = f"; {progress.problem}" if progress.problem else ""
+    state = "recording" if not progress.ended else "saved" if progress.complete else "not complete"
+    problems = "".join(f"; {each}" for each in (*progress.left_out, progress.problem) if each)
     size = f"{progress.messages} messages{lost}, {progress.bytes / 1e6:.1f} MB"
-    return f"{state}: {size}: {progress.path}{problem}"
+    return f"{state}: {size}: {progress.path}{problems}"
