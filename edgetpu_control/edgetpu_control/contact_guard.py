@@ -8,7 +8,14 @@ from enum import Enum
 
 from edgetpu_control.distance_filter import SLOWEST, Contact, DistanceFilter
 from edgetpu_control.robot_motion import RobotMotion
-from edgetpu_control.velocity import STANDSTILL, Deadband, Velocity, VelocityLimits, VelocityRamp
+from edgetpu_control.velocity import (
+    LONGEST_HISTORY,
+    STANDSTILL,
+    Deadband,
+    Velocity,
+    VelocityLimits,
+    VelocityRamp,
+)
 from edgetpu_driver.errors import InputError
 
 MEASURED_OVER = 0.2
@@ -213,14 +220,15 @@ class ContactGuard:
 
     def _advance(self, now: float) -> None:
         """Subtract the distance driven since the last call."""
-        if now < self._now - self.timeout:  # the clock was set back
+        passed = now - self._now
+        if passed < -self.timeout or LONGEST_HISTORY < passed < math.inf:  # the clock was set
             requested = {_Input.REQUEST: self._latest[_Input.REQUEST]}
             self._latest = dict.fromkeys(_Input, -math.inf) | requested
             self.distance.forget()
-        elif now < self._now:  # a correction of the clock: the robot is where it was
+        elif passed < 0:  # a correction of the clock: the robot is where it was
             self._latest = {each: min(at, now) for each, at in self._latest.items()}
         elif math.isfinite(self._now):
-            self.distance.drive(*self._motion.driven(self._now, now), now - self._now)
+            self.distance.drive(*self._motion.driven(self._now, now), passed)
             self._turned += self._motion.turned(self._now, now)
             if abs(self._turned) > self.settings.release_angle:
                 self.release()

@@ -10,7 +10,7 @@ from edgetpu_driver.errors import InputError
 
 FASTEST = 1000.0
 """m/s and rad/s. Far beyond any robot; a faster velocity is an error of its sender."""
-_LONGEST_HISTORY = 5.0
+LONGEST_HISTORY = 5.0
 """Seconds of velocities kept; results are older only if something has failed, and are ignored then."""
 
 
@@ -121,7 +121,7 @@ class VelocityHistory:
         if entries and now < entries[-1][0]:  # the clock was set back
             entries.clear()
         entries.append((now, velocity))
-        while len(entries) > 1 and entries[1][0] <= now - _LONGEST_HISTORY:
+        while len(entries) > 1 and entries[1][0] <= now - LONGEST_HISTORY:
             entries.popleft()
 
     @property

@@ -96,6 +96,20 @@ class TestAContactGuard:
         guard.command(0.0)
         assert math.isinf(guard.distance.distance)
 
+    def test_forgets_the_wall_when_the_clock_is_set_ahead(self, guard: ContactGuard) -> None:
+        assert guard.command(1.0) == AHEAD
+        month = 30 * 86400.0
+        assert guard.command(month) == STANDSTILL  # nobody has asked for a velocity since
+        guard.drive(STANDSTILL, month)
+        guard.measure(FREE, month + 0.1, month + 0.1)
+        guard.ask(AHEAD, month + 0.1)
+        assert guard.command(month + 0.1) == AHEAD
+
+    def test_counts_what_was_driven_while_the_computer_was_busy(self, guard: ContactGuard) -> None:
+        guard.command(1.0)
+        guard.command(3.0)
+        assert guard.distance.distance == pytest.approx(0.0)
+
     def test_goes_on_as_before_after_a_pause_of_the_simulation(self, guard: ContactGuard) -> None:
         first = guard.command(1.0)
         assert [guard.command(1.0) for _ in range(3)] == [first] * 3
