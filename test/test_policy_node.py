@@ -369,6 +369,10 @@ def test_without_a_file_there_is_no_network_any_more(partner: Partner, folder: P
             "parameter observations of policy: expected a topic, a type and fields",
         ),
         ({"observations": "odom nav_msgs/msg/Odometry pose.speed"}, "expected the path of a field"),
+        (
+            {"observations": "2nd_odom nav_msgs/msg/Odometry twist.twist.linear.x"},
+            "parameter observations of policy: Invalid topic name: topic name token must not start",
+        ),
         ({"policy": "/nowhere/none.npz"}, "expected a file /nowhere/none.npz"),
     ],
 )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
+from rclpy.exceptions import InvalidTopicNameException
 from std_msgs.msg import Float64MultiArray
 
 from edgetpu_control.learned.network import Array, Network, load_network
@@ -131,8 +132,12 @@ class NetworkControlNode(BaseNode):
                 self._replace(self.values[self.file_parameter])
             except InputError as error:
                 raise FatalError(f"parameter {self.file_parameter} of {self.full_name}: {error}") from None
-        for number, source in enumerate(sources):
-            self._subscribe(number, source)
+        try:
+            for number, source in enumerate(sources):
+                self._subscribe(number, source)
+        except InvalidTopicNameException as error:
+            reason = " ".join(str(error).split()[:-1])  # without the line that points to the place
+            raise FatalError(f"parameter observations of {self.full_name}: {reason}") from None
         self.start_diagnostics()
 
     def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
