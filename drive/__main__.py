@@ -119,20 +119,23 @@ def _run(options: argparse.Namespace) -> int:
     rows: list[Row] = []
     outcomes: dict[str, list[Outcome]] = {}
     films: dict[str, Film] = {}
-    for name in options.scenarios or usual():
-        began = time.monotonic()
-        scenario = SCENARIOS[name]()
-        print(f"[drive] {name}: {options.seeds} worlds", flush=True)
-        outcomes[name], films[name], images, missing = _outcomes(scenario, seeds, options)
-        found = scenario.rows(outcomes[name])
-        if not isinstance(scenario, SystemScenario):
-            found.append(_missing_row(name, images, missing))
-        for row in found:
-            print(line(row), flush=True)
-        print(f"[drive] {name}: {time.monotonic() - began:.0f} s", flush=True)
-        rows += found
-    write_rows(options.output / "results.json", rows)
-    write_report(options.output / "report.html", rows, outcomes, SCENARIOS, films)
+    try:
+        for name in options.scenarios or usual():
+            began = time.monotonic()
+            scenario = SCENARIOS[name]()
+            print(f"[drive] {name}: {options.seeds} worlds", flush=True)
+            outcomes[name], films[name], images, missing = _outcomes(scenario, seeds, options)
+            found = scenario.rows(outcomes[name])
+            if not isinstance(scenario, SystemScenario):
+                found.append(_missing_row(name, images, missing))
+            for row in found:
+                print(line(row), flush=True)
+            print(f"[drive] {name}: {time.monotonic() - began:.0f} s", flush=True)
+            rows += found
+    finally:  # a run takes hours: if a scenario fails, or somebody interrupts it, those before it count
+        if rows:
+            write_rows(options.output / "results.json", rows)
+            write_report(options.output / "report.html", rows, outcomes, SCENARIOS, films)
     return 0 if all(row.reached for row in rows) else EXIT_MISSED
 
 
