@@ -110,7 +110,7 @@ class GraphCalls:
     async def in_executor(self, work: Callable[[], _T]) -> _T:
         """Run a function in the thread of the node's executor and return what it returns.
 
-        UnavailableError when the dashboard is stopping.
+        UnavailableError when the dashboard is stopping, or too busy.
         """
         done: Future[_T] = Future()
 
@@ -126,7 +126,10 @@ class GraphCalls:
             self._node.executor.create_task(run)
         except AttributeError:  # the node has no executor any more, or rclpy has shut it down
             raise UnavailableError("the dashboard is stopping") from None
-        return await asyncio.wait_for(asyncio.wrap_future(done), ANSWER)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(done), ANSWER)
+        except asyncio.TimeoutError:
+            raise UnavailableError(f"the dashboard did not answer within {ANSWER:g} s") from None
 
     async def ask(self, kind: Any, node: str, service: str, seconds: float = ANSWER, **fields: Any) -> Any:
         """Call a service of a node of the table; EdgeTpuError without an answer, or with a refusal."""

@@ -23,7 +23,7 @@ from edgetpu_dashboard.live.result_log import ResultLog
 from edgetpu_dashboard.live.signals import SIGNAL_TYPES, Signal
 from edgetpu_dashboard.nodes.picture_subscriptions import PictureSubscriptions, Tap
 from edgetpu_dashboard.nodes.signal_subscriptions import SignalSubscriptions
-from edgetpu_driver.errors import DependencyMissingError, InputError
+from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.messages.message_stamps import seconds_of
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_LATCHED
 from edgetpu_driver.node_kit.node_table import DRIVER, NodeEntry, all_nodes, node_table
@@ -76,10 +76,10 @@ class ViewedNode:
 
     @property
     def settings(self) -> Mapping[str, Setting]:
-        """Its declared parameters by name; empty if the node needs a package that is not installed."""
+        """Its declared parameters by name; empty if the node cannot be loaded."""
         try:
             return {setting.name: setting for setting in self.entry.load().settings}
-        except DependencyMissingError:
+        except Exception:  # from another package; it is logged once the node runs
             return {}
 
     def tell(self, diagnostic: Diagnostic) -> None:

@@ -106,7 +106,7 @@ def models_panel(page: Any) -> None:
         try:
             answer = await page.calls.models()
             models, files = list(answer.models), list(answer.available)
-        except (EdgeTpuError, TimeoutError):
+        except EdgeTpuError:
             models, files = [], []
         if column.is_deleted:  # the browser has left
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -22,5 +21,3 @@ async def errors_shown() -> AsyncIterator[None]:
             yield
         except EdgeTpuError as error:
             ui.notify(reason_of(error), type="negative", multi_line=True, close_button=True)
-        except (TimeoutError, asyncio.TimeoutError):
-            ui.notify("no answer in time", type="negative")

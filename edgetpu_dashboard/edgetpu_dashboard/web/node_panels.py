@@ -33,7 +33,7 @@ def parameters_panel(page: Any) -> None:
     async def look() -> None:
         try:
             parameters = await page.calls.parameters(node)
-        except (EdgeTpuError, TimeoutError):
+        except EdgeTpuError:
             return  # the node has stopped, which the list of nodes says, or is busy
         for each in parameters:
             if each.name == "roi":
@@ -117,8 +117,8 @@ class _Row:
                 )
             else:
                 self._value = await self._page.calls.set_value(self._node, name, wanted)
-        except (EdgeTpuError, TimeoutError) as error:
-            self._refusal.text = reason_of(error) or "no answer in time"
+        except EdgeTpuError as error:
+            self._refusal.text = reason_of(error)
             self._refusal.set_visibility(True)
             if not isinstance(self._input, ui.input):  # what was typed can be mended
                 self._show_value()

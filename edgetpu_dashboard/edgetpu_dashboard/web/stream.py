@@ -169,7 +169,7 @@ async def _follow_nodes(dashboard: Any, feed: _PictureFeed) -> None:
     """Update the overview to the running nodes."""
     while True:
         await asyncio.sleep(_VIEWS_PERIOD)
-        with suppress(InputError, TimeoutError, asyncio.TimeoutError):  # a node that has just ended
+        with suppress(InputError, UnavailableError):  # a node that has just ended, or a busy executor
             await feed.look_at(dashboard.view.pictured())
 
 
@@ -180,7 +180,7 @@ async def _learn_region(dashboard: Any, view: str) -> None:
         return
     try:
         region = await dashboard.calls.value(view, "roi")
-    except (EdgeTpuError, TimeoutError, asyncio.TimeoutError):
+    except EdgeTpuError:
         return  # the node does not run yet, or is busy
     await dashboard.calls.in_executor(lambda: dashboard.view.set_region(view, region))
 
