@@ -283,6 +283,14 @@ def test_a_jump_of_the_rate_is_believed_the_more_the_longer_it_lasts(steady: int
     assert Surface(np.ones((4, 4), np.float32), jump=2.0, steady=steady).jump_sigma == sigma
 
 
+@pytest.mark.parametrize(("misfit", "share"), [(1.0, 0.0), (2.0, 0.5), (12.0, 11 / 12)])
+def test_what_deviates_from_the_motion_of_a_surface_adds_to_sigma(misfit: float, share: float) -> None:
+    """Half of what deviates in a window of 5x5 elements adds up, of the noise 1.8 squared elements."""
+    surface = Surface(np.ones((4, 4), np.float32), misfit=misfit)
+    expected = surface.depth.rate_sigma * math.sqrt(share * (12.5 / 1.8**2 - 1))
+    assert surface.deviation_sigma == pytest.approx(expected)
+
+
 def surface_with_evidence() -> Surface:
     """A surface that has gained 100 over a keyframe of 0.4 s."""
     surface = Surface(np.ones((4, 4), np.float32))

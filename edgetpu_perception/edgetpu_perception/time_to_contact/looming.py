@@ -63,13 +63,6 @@ USUAL_RATE = 0.15
 Rows: looming, static, no approach claimed; test_of_a_static_view.
 """
 
-DIVISION_SIGMA_SCALE = 36.0
-"""Standard deviation that a division of the image between two surfaces adds, times the root of the chi-square
-gained, over that of the depth filter.
-
-Rows: looming, object before a background, inside one sigma.
-"""
-
 MIN_GROWTH = 0.12
 """Relative growth that must have been followed before a surface is claimed to approach.
 
@@ -263,10 +256,9 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         confidence = float(max(1.0 - 2.0 * relative, 0.0) * (1 - tracker.unexplained))
         if confidence < self.min_confidence:
             return LoomingResult(stamp, False, confidence, tau=tau, zones=energies)
-        divided = DIVISION_SIGMA_SCALE / math.sqrt(tracker.evidence) if tracker.evidence else 0.0
-        spread = math.hypot(1.0, divided)
         lead = tracker.rate_lead_of_others(surface)
-        sigma = math.hypot(spread * surface.depth.observed_rate_sigma, lead, surface.jump_sigma)
+        observed = surface.depth.observed_rate_sigma
+        sigma = math.hypot(observed, surface.deviation_sigma, lead, surface.jump_sigma)
         ttc, ttc_sigma = (1 / rate, sigma / rate**2) if rate > sigma else (math.inf, math.inf)
         # A surface whose slant is unknown may seem to approach: its own sigma counts as well.
         certain = surface.approaches and rate >= APPROACH_SIGMAS * sigma

@@ -12,8 +12,10 @@ from edgetpu_perception.time_to_contact.plane_distance import PlaneDistance
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     CONFIRMING_SHARE,
+    DEVIATION_CORRELATION,
     EVIDENCE_DECAY,
     MIN_AGE_S,
+    NOISE_CORRELATION,
     REFUTED_DECAY,
     TRIAL_FRAMES,
 )
@@ -75,7 +77,7 @@ class Surface:
     evidence_age: float = 1.0
     """Age of the keyframe over which that was gained, s."""
     misfit: float = 1.0
-    """Mean squared residual of its elements, in the variance of the noise; at least 1."""
+    """Mean squared residual of its elements, in the noise's variance; at least 1, of the main surface 1."""
     established: bool = False
     """Whether the evidence is sufficient."""
     standing: bool = False
@@ -107,6 +109,17 @@ class Surface:
     def jump_sigma(self) -> float:
         """Standard deviation of a rate that has jumped, 1/s: the jump at first, 0 once it is steady."""
         return self.jump * max(1.0 - self.steady / STEADY_FRAMES, 0.0)
+
+    @property
+    def deviation_sigma(self) -> float:
+        """Standard deviation of the rate, 1/s, due to elements that deviate from its motion.
+
+        The depth filter counts such residuals like noise. They last, so the innovations do not show them.
+        """
+        share = 1.0 - 1.0 / self.misfit
+        return self.depth.rate_sigma * math.sqrt(
+            share * ((DEVIATION_CORRELATION / NOISE_CORRELATION) ** 2 - 1)
+        )
 
     @property
     def approaches(self) -> bool:

@@ -154,11 +154,6 @@ class SurfaceTracker:
         return self._slope_noise * IMAGE_NOISE_SHARE * self._noise.variance
 
     @property
-    def evidence(self) -> float:
-        """Chi-square that two surfaces gain over one; 0 while there is one."""
-        return self.surfaces[1].evidence if self._divided else 0.0
-
-    @property
     def _age(self) -> float:
         """Seconds since the keyframe."""
         return self._stamp - self._keyframe_stamp
@@ -340,6 +335,7 @@ class SurfaceTracker:
             self.surfaces.reverse()
             # What two surfaces gain over one does not depend on their order.
             first, second = self.surfaces
+            first.misfit = 1.0
             if first.standing:  # it is most of the image, so the camera stands still
                 first.standing = False
                 first.depth.start_over(0.0, variance, self._age)

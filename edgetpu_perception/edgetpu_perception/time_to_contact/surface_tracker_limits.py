@@ -91,6 +91,13 @@ WINDOW_ELEMENTS = 5
 Rows: looming, object before a background.
 """
 
+DEVIATION_CORRELATION = WINDOW_ELEMENTS / math.sqrt(2)
+"""NOISE_CORRELATION of what deviates from the motion of a surface.
+
+Derived: elements are assigned by neighbourhoods, so wrong ones come in neighbourhoods; and of the two
+components of a deviation, both of which are in the residual, one is along the growth.
+"""
+
 OUTLIER_VARIANCES = 3.0
 """Mean squared residual, in its variance, from which on an element counts less than half.
 
