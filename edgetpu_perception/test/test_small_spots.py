@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception import SpotResult, SpotTracker
+from edgetpu_perception import Region, SpotResult, SpotTracker
+from edgetpu_perception.spot_tracker.camera_lamp import place_small_spot
+from edgetpu_perception.spot_tracker.small_spot import SmallSpot, measure_small_spot
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -38,8 +40,16 @@ def test_a_lamp_below_one_cell_is_found(radius: float, center: tuple[float, floa
 
 
 def test_the_sigma_of_a_lamp_inside_one_cell_is_a_share_of_the_cell() -> None:
+    grey = np.full((64, 64), 10, np.uint8)
+    grey[31, 16] = 80
+    spot = measure_small_spot(grey, SmallSpot(1.0, 80.0, (15, 31)))
+    assert 0.1 < spot.x_sigma < 0.25
+
+
+def test_the_sigma_of_a_lamp_inside_one_cell_is_a_share_of_the_pixels_that_show_it() -> None:
     result = SpotTracker().update(picture((82.0, 120.0), radius=1.2))
-    assert 0.1 < result.x_sigma * (WIDTH - 1) / 2 / 5.0 < 0.25
+    assert math.dist(in_px(result), (82.0, 120.0)) < 0.1
+    assert 0.01 < result.x_sigma * (WIDTH - 1) / 2 < 0.03
 
 
 @pytest.mark.parametrize("color", ["red", "white"])
@@ -148,3 +158,51 @@ def test_a_hot_pixel_next_to_a_large_spot_is_no_lamp() -> None:
     cv2.circle(image, (220, 150), 30, 110, cv2.FILLED)
     image[60, 60] = 255
     assert math.dist(in_px(SpotTracker().update(image)), (220.0, 150.0)) < 0.5
+
+
+def test_a_bright_strip_beside_a_small_lamp_does_not_pull_its_position() -> None:
+    image = np.maximum(picture((122.3, 143.7), radius=2.0), 48)
+    image[:, 111:117] = 80
+    result = SpotTracker().update(image)
+    assert math.dist(in_px(result), (122.3, 143.7)) < 0.1
+    assert result.x_sigma * (WIDTH - 1) / 2 < 0.1
+
+
+@pytest.mark.parametrize("size", [64, 96])
+@pytest.mark.parametrize("center", [(82.0, 120.0), (84.6, 118.9), (0.0, 239.0), (319.0, 100.4)])
+def test_a_small_lamp_is_placed_at_the_centroid_of_its_visible_part(
+    center: tuple[float, float], size: int
+) -> None:
+    image = picture(center, radius=2.0)
+    light = image.astype(float) - 10.0
+    expected = (
+        light.sum(axis=0) @ np.arange(WIDTH) / light.sum(),
+        light.sum(axis=1) @ np.arange(HEIGHT) / light.sum(),
+    )
+    assert in_px(SpotTracker(size=size).update(image)) == pytest.approx(expected, abs=0.1)
+
+
+def test_a_small_lamp_is_placed_in_the_region_of_interest() -> None:
+    tracker = SpotTracker()
+    tracker.region = Region(40, 60, 200, 160)
+    result = tracker.update(picture((122.3, 143.7), radius=1.5))
+    assert math.dist(in_px(result), (122.3, 143.7)) < 0.1
+
+
+def test_a_lamp_larger_than_its_cells_is_measured_in_the_cells() -> None:
+    """Seven cells on dark ones, and a camera that sees a disc of more than a cell to each side."""
+    pixels = np.full((240, 320), 10, np.uint8)
+    cv2.circle(pixels, (82, 120), 12, 255, cv2.FILLED)
+    grey = np.full((64, 64), 10, np.uint8)
+    grey[31:33, 15:18] = 120
+    small = SmallSpot(1.0, 120.0, (15, 31))
+    assert place_small_spot(small, grey, lambda: pixels, lambda part: part) == measure_small_spot(grey, small)
+
+
+def test_at_the_size_of_the_model_a_small_spot_is_measured_in_the_cells() -> None:
+    grey = np.full((64, 64), 10, np.uint8)
+    grey[31:33, 15:18] = 120
+    small = SmallSpot(1.0, 120.0, (15, 31), (40.5, 10.5))
+    placed = place_small_spot(small, grey, lambda: grey, lambda part: part)
+    assert (placed.x, placed.y) == pytest.approx((16.0, 31.5))
+    assert placed.rival == (40.5, 10.5)

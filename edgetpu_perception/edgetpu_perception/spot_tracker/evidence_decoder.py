@@ -26,7 +26,7 @@ from edgetpu_perception.spot_tracker.blob_measurement import (
     most_noise_outside,
     noise_outside,
 )
-from edgetpu_perception.spot_tracker.camera_lamp import find_camera_lamp
+from edgetpu_perception.spot_tracker.camera_lamp import find_camera_lamp, place_small_spot
 from edgetpu_perception.spot_tracker.fine_disc import find_fine_disc
 from edgetpu_perception.spot_tracker.flat_target import (
     SHADE_TOLERANCE,
@@ -37,7 +37,7 @@ from edgetpu_perception.spot_tracker.flat_target import (
 )
 from edgetpu_perception.spot_tracker.round_target import MAX_ROUND_CONFIDENCE, find_round_target
 from edgetpu_perception.spot_tracker.shaded_disc import ShadedDisc
-from edgetpu_perception.spot_tracker.small_spot import find_small_spot
+from edgetpu_perception.spot_tracker.small_spot import SmallSpot, find_small_spot
 from edgetpu_perception.spot_tracker.spot_decoder import (
     FULL_CONFIDENCE_CONTRAST,
     MIN_CONTRAST,
@@ -180,12 +180,11 @@ class EvidenceDecoder:
             large = (_by_disc if self._is_white else _whole_disc)(large, disc)
         found = large
         if cv2.norm(grey, cv2.NORM_INF) - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast:
-            small, level = find_small_spot(grey, cell[0] * cell[1], near)
-            brighter = level - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast
-            if not (small is NO_SPOT or _is_same(small, large)) and (
-                brighter or small.confidence > large.confidence
-            ):
-                found = small
+            small = find_small_spot(grey, cell[0] * cell[1], near)
+            brighter = small.level - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast
+            if not _is_same(small, large) and (brighter or small.confidence > large.confidence):
+                spot = place_small_spot(small, grey, camera, self._weighted_sum)
+                found = large if spot is NO_SPOT else spot
         sure = SUFFICIENT_CONFIDENCE if found is large else CERTAIN_CONFIDENCE
         hidden = found is large and _may_hide_lamp(large, grey, evidence, contrast)
         if camera is None or (found.confidence >= sure and not hidden):
@@ -308,9 +307,9 @@ def _may_hide_lamp(large: Spot, grey: NDArray[np.uint8], evidence: NDArray[Any],
     return is_elsewhere and removed > least
 
 
-def _is_same(small: Spot, large: Spot) -> bool:
+def _is_same(small: SmallSpot, large: Spot) -> bool:
     """Whether the blob is the small spot, and certain, so that its flanks tell the position better."""
-    apart = math.dist((small.x, small.y), (large.x, large.y))
+    apart = math.dist(small.middle, (large.x, large.y))
     return large.confidence >= SUFFICIENT_CONFIDENCE and apart < SAME_SPOT_CELLS
 
 

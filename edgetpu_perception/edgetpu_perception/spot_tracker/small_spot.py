@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -66,8 +67,26 @@ Derived: 2x2 cells and half the side of the median's square.
 """
 
 
-def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position | None) -> tuple[Spot, float]:
-    """Find the small spot that stands out most, and the grey level of its brightest cell.
+class SmallSpot(NamedTuple):
+    """A spot on a few cells, not measured yet."""
+
+    confidence: float = 0.0
+    """0..1; with 0 there is no spot."""
+    level: float = 0.0
+    """Grey level of its brightest cell."""
+    peak: tuple[int, int] = (0, 0)
+    """Column and row of the first of the 2x2 cells that exceed their background most."""
+    rival: Position | None = None
+    """Another spot that is about as strong."""
+
+    @property
+    def middle(self) -> Position:
+        """That of its 2x2 cells."""
+        return self.peak[0] + 0.5, self.peak[1] + 0.5
+
+
+def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position | None) -> SmallSpot:
+    """Find the small spot that stands out most.
 
     `grey`: uint8 [H, W], what the graph works on. `cell_pixels`: px of the camera in a cell; if they are few,
     a hot pixel looks like a small spot and neither is found. Of two similar spots the one nearest to `near`.
@@ -75,7 +94,7 @@ def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position 
     excess = _excess_of(grey)
     most, peak = _take_strongest(excess)
     if most <= max(EXCESS[0], HOT_PIXEL_FACTOR * 255.0 / cell_pixels):
-        return NO_SPOT, 0.0
+        return SmallSpot()
     next_most, next_peak = _take_strongest(excess)
     found = ramp(most, *EXCESS)
     clearness = _clearness(most, next_most)
@@ -85,13 +104,11 @@ def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position 
     if rival_clearness == 0.0:
         if clearness < 1.0:
             clearness = max(clearness, _prominence_in(grey, peak))
-        return _measure(grey, peak, found * clearness), _level(grey, peak)
+        return SmallSpot(found * clearness, _level(grey, peak), peak)
     confidence = MAX_SHARE_WITH_RIVALS * found * rival_clearness
     if near is not None and math.dist(next_peak, near) < math.dist(peak, near):
         peak, next_peak = next_peak, peak
-    rival = next_peak[0] + 0.5, next_peak[1] + 0.5
-    spot = _measure(grey, peak, confidence)
-    return (spot._replace(rival=rival) if spot.confidence else NO_SPOT), _level(grey, peak)
+    return SmallSpot(confidence, _level(grey, peak), peak, (next_peak[0] + 0.5, next_peak[1] + 0.5))
 
 
 def _excess_of(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -136,11 +153,9 @@ def _take_strongest(excess: NDArray[np.float32]) -> tuple[float, tuple[int, int]
     return most, (column, row)
 
 
-def _measure(grey: NDArray[np.uint8], peak: tuple[int, int], confidence: float) -> Spot:
-    """Centroid of what 4x4 cells around a peak (column, row) exceed the ring of cells around them by."""
-    if confidence == 0.0:
-        return NO_SPOT
-    column, row = peak
+def measure_small_spot(grey: NDArray[np.uint8], small: SmallSpot) -> Spot:
+    """Centroid of what 4x4 cells around it exceed the ring of cells around them by; NO_SPOT if nothing."""
+    column, row = small.peak
     left, top = max(column - 3, 0), max(row - 3, 0)
     part = grey[top : row + 5, left : column + 5].astype(np.float32)
     inside = (
@@ -160,7 +175,8 @@ def _measure(grey: NDArray[np.uint8], peak: tuple[int, int], confidence: float) 
     free = ONE_CELL_SIGMA * max(1.0 - total / 255.0, 0.0)
     x, x_sigma = _centroid(above.sum(axis=0) / total, free, noise * math.sqrt(above.shape[0]))
     y, y_sigma = _centroid(above.sum(axis=1) / total, free, noise * math.sqrt(above.shape[1]))
-    return Spot(x + left + inside[1].start, y + top + inside[0].start, x_sigma, y_sigma, confidence)
+    x, y = x + left + inside[1].start, y + top + inside[0].start
+    return Spot(x, y, x_sigma, y_sigma, small.confidence, small.rival)
 
 
 def _centroid(shares: NDArray[np.float32], free: float, noise: float) -> tuple[float, float]:
