@@ -33,7 +33,7 @@ def nodes(graph: Any, start_node: Callable[..., Any], tmp_path_factory: pytest.T
 
 def test_the_classifier_publishes_the_classes_of_the_picture(nodes: Nodes) -> None:
     image = picture("cat")
-    result = nodes.show(image)["classifier"]
+    result = nodes.show(image, "classifier")["classifier"]
     expected = Classifier(model("classifier"), labels=labels_file(), min_confidence=0.1).update(image)
     assert [(each.class_id, each.score) for each in result.results] == [
         (str(each.class_id), each.score) for each in expected.classes
@@ -93,7 +93,7 @@ def test_a_tracked_object_keeps_its_id(nodes: Nodes) -> None:
 
 def test_the_segmenter_publishes_a_label_for_every_pixel(nodes: Nodes) -> None:
     image = picture("bird_segmentation")
-    result = nodes.show(image)["segmenter"]
+    result = nodes.show(image, "segmenter")["segmenter"]
     expected = Segmenter(model("segmenter"), labels="pascal_voc").update(image)
     assert (result.encoding, result.width, result.height) == ("mono8", image.shape[1], image.shape[0])
     labels = np.frombuffer(result.data, np.uint8).reshape(image.shape[:2])
@@ -103,7 +103,7 @@ def test_the_segmenter_publishes_a_label_for_every_pixel(nodes: Nodes) -> None:
 
 def test_the_pose_estimator_publishes_keypoints_by_name(nodes: Nodes) -> None:
     image = picture("squat")
-    result = nodes.show(image)["pose_estimator"]
+    result = nodes.show(image, "pose_estimator")["pose_estimator"]
     expected = PoseEstimator(model("pose_estimator")).update(image)
     (person,) = result.people
     assert result.valid
@@ -115,7 +115,7 @@ def test_the_pose_estimator_publishes_keypoints_by_name(nodes: Nodes) -> None:
 
 def test_the_embedder_publishes_a_vector_of_unit_length(nodes: Nodes) -> None:
     image = picture("bird")
-    result = nodes.show(image)["embedder"]
+    result = nodes.show(image, "embedder")["embedder"]
     expected = Embedder(model("embedder")).update(image)
     assert result.valid
     np.testing.assert_array_equal(result.vector, expected.vector)
@@ -131,9 +131,11 @@ def test_an_image_of_any_size_gives_results(nodes: Nodes, height: int, width: in
 @pytest.mark.parametrize("node", MODELS)
 def test_the_debug_image_has_the_size_of_the_image(nodes: Nodes, node: str) -> None:
     image = picture("cat")
-    header = nodes.show(image)[node].header
-    nodes.graph.spin_until(lambda: any(each.header == header for each in nodes.debug[node]))
-    drawn = next(each for each in nodes.debug[node] if each.header == header)
+    images = nodes.graph.collect(Image, f"/{node}/debug_image")
+    nodes.graph.meet(f"/{node}")
+    header = nodes.show(image, node)[node].header
+    nodes.graph.spin_until(lambda: any(each.header == header for each in images))
+    drawn = next(each for each in images if each.header == header)
     assert (drawn.encoding, drawn.width, drawn.height) == ("rgb8", image.shape[1], image.shape[0])
 
 

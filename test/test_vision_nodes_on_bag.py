@@ -58,7 +58,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Image]:
 
 @pytest.fixture(scope="module")
 def nodes(graph: Any, start_node: Callable[..., Any]) -> Nodes:
-    return Nodes(graph, start_node)
+    return Nodes(graph, start_node, share_camera=True)
 
 
 @pytest.fixture(scope="module")

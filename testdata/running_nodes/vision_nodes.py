@@ -78,7 +78,11 @@ def instances_file() -> bytes:
 
 
 class Nodes:
-    """The vision nodes and their driver in one process, shown one image after the other."""
+    """The vision nodes and their driver in one process, shown one image after the other.
+
+    share_camera: they look at one topic, as on a robot. Otherwise each has its own, and an image costs the
+    inferences of the nodes that are asked about it only.
+    """
 
     def __init__(
         self,
@@ -87,15 +91,21 @@ class Nodes:
         backend: str = "cpu",
         models: dict[str, str] = MODELS,
         folder: Path | None = None,
+        *,
+        share_camera: bool = False,
     ) -> None:
         self.graph, self.models, self.folder = graph, models, folder
+        topics = {
+            node: f"/{backend}_camera" if share_camera else f"/{backend}_camera/{node}" for node in models
+        }
         # In this order: a compiled model without its graph may lie among the others.
         folders = sorted({str(model(node).parent) for node in models}, reverse=True)
         folders += [str(folder)] if folder else []
         self.process = start_node(
             "edgetpu_perception",
             "single_process",
-            *("-r", f"image:=/{backend}_camera", "--", "--nodes", ",".join(models)),
+            *(part for node, topic in topics.items() for part in ("-r", f"{node}:image:={topic}")),
+            *("--", "--nodes", ",".join(models)),
             **{"edgetpu:backend": backend, "edgetpu:model_dirs": folders, "qos_reliability": "reliable"},
             **{f"{node}:model": name for node, name in models.items()},
             **{"classifier:labels": labels_file(), "segmenter:labels": "pascal_voc"},
@@ -104,15 +114,15 @@ class Nodes:
         self.results = {
             node: graph.collect(RESULTS[node][0], f"/{node}/{RESULTS[node][1]}") for node in models
         }
-        self.debug = {node: graph.collect(Image, f"/{node}/debug_image") for node in models}
         self.labels = {
             node: graph.collect(LabelInfo, f"/{node}/labels", LATCHED)
             for node in ("classifier", "segmenter", "object_detector", "pose_estimator")
         }
         self.diagnostics = graph.collect(DiagnosticArray, "/diagnostics")
-        self._images = graph.node.create_publisher(Image, f"/{backend}_camera", 10)
+        cameras = {topic: graph.node.create_publisher(Image, topic, 10) for topic in set(topics.values())}
+        self._cameras = {node: cameras[topic] for node, topic in topics.items()}
         self._second = 0
-        graph.spin_until(lambda: self._images.get_subscription_count() == 1)
+        graph.spin_until(lambda: all(each.get_subscription_count() == 1 for each in cameras.values()))
         for node in models:
             graph.meet(f"/{node}")
 
@@ -121,7 +131,7 @@ class Nodes:
         self._second += 100
 
     def show(self, image: np.ndarray, *nodes: str) -> dict[str, Any]:
-        """Publish one image and wait for the results of these nodes; of all by default.
+        """Publish one image to these nodes, to all by default, and wait for their results.
 
         It is published again from time to time: on a busy machine a first inference may take longer than
         its deadline.
@@ -130,13 +140,14 @@ class Nodes:
         return self.replay(message(self._second, image), *nodes)
 
     def replay(self, shown: Image, *nodes: str) -> dict[str, Any]:
-        """Publish a message with an image and wait for the results of these nodes; see `show`."""
+        """Publish a message with an image to these nodes and wait for their results; see `show`."""
+        asked = nodes or tuple(self.models)
         publish_at = 0.0
 
         def answers() -> dict[str, Any]:
             return {
                 node: result
-                for node in nodes or self.models
+                for node in asked
                 for result in self.results[node]
                 if result.header == shown.header
             }
@@ -144,19 +155,23 @@ class Nodes:
         def answered() -> bool:
             nonlocal publish_at
             if time.monotonic() >= publish_at:
-                self._images.publish(shown)
+                self._publish(shown, asked)
                 publish_at = time.monotonic() + REPUBLISH_SECONDS
-            return len(answers()) == len(nodes or self.models)
+            return len(answers()) == len(asked)
 
         self.graph.spin_until(answered)
         return answers()
 
     def publish(self, image: np.ndarray) -> Image:
-        """Publish one image and wait for nothing."""
+        """Publish one image to all nodes and wait for nothing."""
         self._second += 1
         shown = message(self._second, image)
-        self._images.publish(shown)
+        self._publish(shown, tuple(self.models))
         return shown
+
+    def _publish(self, shown: Image, nodes: tuple[str, ...]) -> None:
+        for camera in {self._cameras[node] for node in nodes}:
+            camera.publish(shown)
 
     def set(self, node: str, name: str, value: ParameterValue) -> Any:
         """Set a parameter; rcl_interfaces/SetParametersResult."""
