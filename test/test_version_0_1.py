@@ -251,8 +251,12 @@ def test_a_new_bag_that_cannot_be_written_is_not_blamed_on_the_old_one(
     assert capsys.readouterr().err == f"[upgrade_bag] cannot write {new}: Not a directory\n"
 
 
+@pytest.fixture(scope="module")
+def config() -> dict[str, Any]:
+    return dict(yaml.safe_load((ROOT / "config" / "edgetpu.yaml").read_text()))
+
+
 @pytest.mark.parametrize("node", PARAMETERS)
-def test_a_node_still_has_its_parameters(node: str) -> None:
-    sections = yaml.safe_load((ROOT / "config" / "edgetpu.yaml").read_text())
-    present = {name for key in ("/**/*", f"/**/{node}") for name in sections[key]["ros__parameters"]}
+def test_a_node_still_has_its_parameters(node: str, config: dict[str, Any]) -> None:
+    present = {name for key in ("/**/*", f"/**/{node}") for name in config[key]["ros__parameters"]}
     assert PARAMETERS[node] - present == set()
