@@ -227,7 +227,7 @@ def test_a_default_that_no_message_can_hold_ends_the_start_with_a_reason(bench: 
     class Homeless(BaseNode):
         settings = (Setting("directory", "/home/\udcff", "Directory."),)
 
-    with pytest.raises(FatalError, match=r"'directory': expected a default in UTF-8, and so a \$ROS_HOME"):
+    with pytest.raises(FatalError, match=r"'directory': expected a default in UTF-8 \(check \$ROS_HOME\)"):
         Homeless("homeless", context=bench.context)
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
@@ -70,10 +72,12 @@ def launch_arguments() -> dict[str, str]:
     )
     assert isinstance(declared, ast.Tuple)
     rows = [each.elts for each in declared.elts if isinstance(each, ast.Tuple)]
+    imported = {"ENCLAVES": ENCLAVES}
+    in_installed_folder = "[config/edgetpu.yaml](config/edgetpu.yaml)"
     return {
         ast.literal_eval(name): ast.literal_eval(default)
         if isinstance(default, ast.Constant)
-        else "[config/edgetpu.yaml](config/edgetpu.yaml)"  # in the folder that is installed
+        else imported.get(ast.unparse(default), in_installed_folder)
         for name, default, *_ in rows
     }
 

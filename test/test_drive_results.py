@@ -72,11 +72,16 @@ def test_those_of_an_earlier_run_stay_if_there_are_none(tmp_path: Path) -> None:
     assert (tmp_path / "results.json").read_text() == "[]"
 
 
-@pytest.mark.parametrize(("seeds", "first"), [(0, 0), (5, -1)])
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("--seeds=0", "argument --seeds: expected a positive whole number; got '0'"),
+        ("--first-seed=-1", "argument --first-seed: expected a seed, a whole number below 2^63; got '-1'"),
+    ],
+)
 def test_worlds_without_a_seed_are_refused(
-    seeds: int, first: int, capsys: pytest.CaptureFixture[str]
+    option: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        drive.main(["reached", f"--seeds={seeds}", f"--first-seed={first}"])
-    expected = f"expected a seed at least, and none below 0; got {seeds} from {first}"
+        drive.main(["reached", option])
     assert expected in capsys.readouterr().err
