@@ -238,6 +238,7 @@ def test_an_address_that_is_no_node_shows_the_overview(browser: Any) -> None:
 @at_every_size
 def test_a_parameter_is_changed_and_a_refusal_is_shown_next_to_it(browser: Any) -> None:
     show(browser, "camera")
+    press(browser, "[data-id=tab_parameters]")
     type_value(browser, "frame_rate", "500")
     refusal = "[data-id=parameter_frame_rate] .refusal"
     wait(browser, lambda: "frame_rate" in text(browser, refusal))
