@@ -24,7 +24,7 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource  # n
 from launch_pytest.actions import ReadyToTest  # noqa: E402
 from rclpy.node import Node  # noqa: E402
 
-from edgetpu_driver.node_kit.middleware.middleware_profile import PROFILE_VARIABLES  # noqa: E402
+from edgetpu_driver.node_kit.middleware.profile_variables import PROFILE_VARIABLES  # noqa: E402
 from edgetpu_driver.node_kit.middleware.zombie_ports import SHARED_MEMORY  # noqa: E402
 from edgetpu_msgs.srv import ListModels  # noqa: E402
 from testdata.running_nodes.fast_dds_port import DEAD, OK, FastDdsPort  # noqa: E402

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 
 from demo.processes import isolate
-from edgetpu_driver.node_kit.middleware.middleware_profile import PROFILE_VARIABLES
+from edgetpu_driver.node_kit.middleware.profile_variables import PROFILE_VARIABLES
 
 _REQUESTS, _BYTES = 300, 60_000
 """Requests that wait in the queue of a service at once, and the size of each, which is one fragment."""

@@ -70,5 +70,11 @@ def test_a_profile_without_a_readable_size_means_the_default(text, tmp_path):
     assert segment_size({"FASTDDS_DEFAULT_PROFILES_FILE": str(path)}) == DEFAULT_SEGMENT
 
 
+def test_a_size_in_a_comment_does_not_count(tmp_path):
+    path = tmp_path / "profile.xml"
+    path.write_text("<a><!-- <segment_size>9\n</segment_size> --><segment_size> 7 </segment_size></a>")
+    assert segment_size({"FASTDDS_DEFAULT_PROFILES_FILE": str(path)}) == 7
+
+
 def test_a_profile_that_is_not_there_means_the_default(tmp_path):
     assert segment_size({"FASTRTPS_DEFAULT_PROFILES_FILE": str(tmp_path / "none.xml")}) == DEFAULT_SEGMENT

@@ -1,4 +1,4 @@
-"""The profile that Fast DDS reads, and the environment variables that have it read one."""
+"""The profile that Fast DDS reads, and the settings that have it read one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from pathlib import Path
 
 from edgetpu_driver.files.default_paths import edgetpu_home
 from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.node_kit.middleware.profile_variables import PROFILE_VARIABLES
 from edgetpu_driver.node_kit.node_table import DRIVER
-
-PROFILE_VARIABLES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
-"""Fast DDS 2 and 3 read different variables."""
 
 DEFAULT_DRIVER = f"/{DRIVER}"
 """Full name of the driver whose services config/fastdds.xml names."""
