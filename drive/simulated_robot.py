@@ -131,23 +131,29 @@ class SimulatedRobot:
         self._ticks += 1
         header = header_at(self._ticks)
         self.record.truths.append(Truth.of(world, (self._ticks - self._entered) * PERIOD))
-        if self._ticks % self.image_every == 0:
-            self._waiting.append((self._ticks, image_message(header, self._pixels())))
         self._topics.publish_clock(header)
         self._topics.publish_odometry(header, world)
-        if not self._waiting or self._ticks - self._waiting[0][0] < LATENCY:
+        arrived = self._arrived_image()
+        if arrived is not None and not self.stalled:
+            self._topics.publish_image(arrived)
+        if self._ticks % self.image_every == 0:  # rendered while the nodes are at work on the arrived one
+            self._waiting.append((self._ticks, image_message(header, self._pixels())))
+        if arrived is None:
             return
-        _, image = self._waiting.popleft()
         if not self.stalled:
-            self._give(image)
+            self._await(nanoseconds_of(arrived.header.stamp))
         if self.real_time:
             self._due = max(self._due + PERIOD, time.monotonic())
             self._suite.spin(self._due - time.monotonic())
 
-    def _give(self, image: Image) -> None:
-        """Publish an image that has arrived, and wait for its results, unless in real time."""
-        self._topics.publish_image(image)
-        stamp = nanoseconds_of(image.header.stamp)
+    def _arrived_image(self) -> Image | None:
+        """Return the image that was taken LATENCY ago; None if there is none."""
+        if not self._waiting or self._ticks - self._waiting[0][0] < LATENCY:
+            return None
+        return self._waiting.popleft()[1]
+
+    def _await(self, stamp: int) -> None:
+        """Wait for the results of a published image, unless in real time. stamp: of the image, ns."""
         self.images += 1
         if self.real_time:
             self.missing += self._awaited.oldest < stamp - round(1e9 * PERIOD)

@@ -22,13 +22,14 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 from drive.__main__ import EXIT_ERROR, EXIT_INTERRUPTED, SCENARIOS, main, usual
 from drive.film import Film
 from drive.report import write_report
+from drive.robot_topics import RobotTopics
 from drive.scenario import Outcome
 from drive.scenarios.contact_scenarios import PassBy, Wall
 from drive.scenarios.dock_scenario import DockAtBall
 from drive.scenarios.fault_scenario import BALL_SPEED, STILL, STOP, Faults, last_above
 from drive.scenarios.return_scenario import Return
 from drive.scenarios.turn_scenario import Turn
-from drive.simulated_robot import LATENCY
+from drive.simulated_robot import LATENCY, SimulatedRobot
 from drive.truth import Measured, Record, Truth
 from drive.worlds import world as worlds
 from drive.worlds.textures import SIZE, noise_texture
@@ -311,6 +312,26 @@ class TestAWorld:
         world.step(0.1, 0.0, 0.0)
         assert world.gap(0) == pytest.approx(3.0 - 0.1 - worlds.HULL_RADIUS, abs=1e-3)
         world.close()
+
+
+@needs_mujoco
+def test_a_robot_takes_the_next_image_while_the_nodes_have_an_earlier_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events: list[str] = []
+    monkeypatch.setattr(World, "image", lambda _: events.append("take") or np.zeros((240, 320, 3), np.uint8))
+    monkeypatch.setattr(RobotTopics, "publish_image", lambda *_: events.append("publish"))
+    robot, world = SimulatedRobot("cmd_vel"), World(0, [])
+    robot.watch(Heading, "heading")
+    try:
+        robot.enter(world)
+        robot.real_time = True
+        for _ in range(4):
+            robot.advance()
+    finally:
+        robot.close()
+        world.close()
+    assert events == ["take", "take", "publish", "take", "publish", "take"]
 
 
 @needs_mujoco
