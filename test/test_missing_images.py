@@ -21,7 +21,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
-from edgetpu_driver.node_kit.images import missing_images
+from edgetpu_driver.node_kit import silent_topic
 from edgetpu_driver.node_kit.images.missing_images import MissingImages
 from edgetpu_driver.node_kit.images.newest_frame import SequenceGaps
 from edgetpu_driver.virtual.graph_packer import pack
@@ -59,7 +59,7 @@ class FakeNode:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Its only item is the time that the watch sees, s."""
     now = [0.0]
-    monkeypatch.setattr(missing_images.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(silent_topic.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -247,7 +247,7 @@ def test_a_parameter_for_all_nodes_is_not_reported_if_another_node_has_a_section
 def test_a_camera_with_compressed_images_only_is_named(
     graph: Any, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(missing_images, "SILENCE", math.inf)
+    monkeypatch.setattr(silent_topic, "SILENCE", math.inf)
     latched = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     logs = graph.collect(Log, "/rosout", latched)
     graph.node.create_publisher(CompressedImage, "/squeezed/compressed", 1)
@@ -255,7 +255,7 @@ def test_a_camera_with_compressed_images_only_is_named(
     node = LoomingNode(cli_args=options)
     graph.add_node(node)
     graph.spin_until(lambda: node.count_publishers("/squeezed/compressed") > 0)
-    monkeypatch.setattr(missing_images, "SILENCE", 0.0)
+    monkeypatch.setattr(silent_topic, "SILENCE", 0.0)
     line = "no images on /squeezed for 0 s (0 before); there is /squeezed/compressed: set image_transport to "
     graph.spin_until(lambda: f"{line}compressed" in [log.msg for log in logs])
     graph.remove_node(node)

@@ -19,6 +19,7 @@ from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.messages.detection_messages import detection_array_type
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.silent_topic import SilentTopic
 
 
 class ControlNode(BaseNode):
@@ -36,6 +37,7 @@ class ControlNode(BaseNode):
         super().__init__(name, **options)
         self._moves = False
         """Whether the last velocity was not that of a robot at rest."""
+        self._result_topics: list[SilentTopic] = []
 
     @abstractmethod
     def command(self, now: float) -> Velocity | None:
@@ -45,15 +47,22 @@ class ControlNode(BaseNode):
         """Publish velocities on this topic, and diagnostics, from now on."""
         self._commands = VelocityPublisher(self, topic)
         self.create_timer(1 / self.values["rate"], self._publish)
+        self.create_steady_timer(1.0, self._check_result_topics)
         self.start_diagnostics()
 
     def subscribe_result(
         self, message_type: type[Any], topic: str, measured: Callable[[Any, float], None]
     ) -> None:
-        """Call `measured` with each timely message and the time of its image, s, at most the present one."""
+        """Call `measured` with each timely message and the time of its image, s, at most the present one.
+
+        A log message says if none arrives for long.
+        """
+        arrivals = SilentTopic(self, self.resolve_topic_name(topic), "results")
+        self._result_topics.append(arrivals)
 
         def on_message(message: Any) -> None:
             self.counters.received += 1
+            arrivals.received += 1
             stamp = stamp_of(message)
             now = self.now
             if is_timely(self, topic, now - stamp):
@@ -115,6 +124,10 @@ class ControlNode(BaseNode):
         if self._moves:
             self._send(STANDSTILL)
         super().destroy_node()
+
+    def _check_result_topics(self) -> None:
+        for each in self._result_topics:
+            each.check()
 
     def _publish(self) -> None:
         try:

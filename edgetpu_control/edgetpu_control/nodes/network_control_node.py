@@ -35,6 +35,7 @@ from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.messages.message_types import message_type
 from edgetpu_driver.node_kit.middleware.qos_profiles import subscription_qos
 from edgetpu_driver.node_kit.parameters import QOS_RELIABILITY, Setting, merge_settings
+from edgetpu_driver.node_kit.silent_topic import SilentTopic
 from edgetpu_matrix.nodes.signal_messages import SignalReader
 
 
@@ -91,6 +92,7 @@ class NetworkControlNode(BaseNode):
         self._waits = False
         """Whether there is an observation from which no command was computed yet."""
         self._velocities: VelocityPublisher | None = None
+        self._sources: list[SilentTopic] = []
         self._follower = VelocityFollower(velocity_limits(self.values), self.values["timeout"])
 
     @abstractmethod
@@ -132,12 +134,15 @@ class NetworkControlNode(BaseNode):
                 self._replace(self.values[self.file_parameter])
             except InputError as error:
                 raise FatalError(f"parameter {self.file_parameter} of {self.full_name}: {error}") from None
+        else:
+            self.get_logger().info(f"no network yet: set parameter {self.file_parameter} to its file, .npz")
         try:
             for number, source in enumerate(sources):
                 self._subscribe(number, source)
         except InvalidTopicNameException as error:
             reason = " ".join(str(error).split()[:-1])  # without the line that points to the place
             raise FatalError(f"parameter observations of {self.full_name}: {reason}") from None
+        self.create_steady_timer(1.0, self._check_sources)
         self.start_diagnostics()
 
     def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
@@ -230,6 +235,7 @@ class NetworkControlNode(BaseNode):
         reader = SignalReader(kind, source.fields)
 
         def on_message(message: Any) -> None:
+            arrivals.received += 1
             self.counters.received += number == 0
             stamp = stamp_of(message)
             age = self.now - stamp if stamp else 0.0
@@ -248,7 +254,13 @@ class NetworkControlNode(BaseNode):
             if number == 0:
                 self._observe()
 
-        self.create_subscription(kind, source.topic, on_message, subscription_qos(self.values))
+        subscription = self.create_subscription(kind, source.topic, on_message, subscription_qos(self.values))
+        arrivals = SilentTopic(self, subscription.topic_name, self.subject)
+        self._sources.append(arrivals)
+
+    def _check_sources(self) -> None:
+        for each in self._sources:
+            each.check()
 
     def _observe(self) -> None:
         if self._buffer.missing(self.now):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from ament_index_python.packages import PackageNotFoundError, get_package_share_directory
 from rclpy.node import Node
 from rclpy.qos import ReliabilityPolicy
 
-SILENCE = 10.0
-"""Seconds without images until a message is logged. Chosen: longer than most cameras take to start."""
+from edgetpu_driver.node_kit.silent_topic import SilentTopic
 
 LOST_SHARE = 0.05
 """Share of lost images from which a message is logged: one in _WINDOW."""
@@ -24,25 +21,15 @@ class MissingImages:
     def __init__(self, node: Node, topic: str, *, compressed: bool, reliable: bool) -> None:
         self._node, self._topic = node, topic
         self._compressed, self._reliable = compressed, reliable
-        self._received = self._lost = 0
+        self._silence = SilentTopic(node, topic, "images", self._reason)
         self._window = 0, 0
         """Images received and lost at the beginning of the window."""
-        self._arrived_at = time.monotonic()
-        self._silent = self._loss_reported = False
+        self._loss_reported = False
 
     def step(self, received: int, lost: int) -> None:
         """Take the numbers of images received and lost since the start of the node, and report changes."""
-        now = time.monotonic()
-        if received != self._received:
-            self._received, self._arrived_at = received, now
-            if self._silent:
-                self._silent = False
-                self._node.get_logger().info(f"images arrive on {self._topic} again")
-        elif not self._silent and now - self._arrived_at >= SILENCE:
-            self._silent = True
-            self._node.get_logger().warning(
-                f"no images on {self._topic} for {SILENCE:.0f} s ({received} before){self._reason()}"
-            )
+        self._silence.received = received
+        self._silence.check()
         self._check_loss(received, lost)
 
     def _check_loss(self, received: int, lost: int) -> None:

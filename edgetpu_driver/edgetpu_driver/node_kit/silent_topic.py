@@ -1,0 +1,45 @@
+"""Log messages about a topic: no message has arrived for long, or they arrive again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from rclpy.node import Node
+
+SILENCE = 10.0
+"""Seconds without messages until one is logged. Chosen: longer than most cameras take to start."""
+
+
+class SilentTopic:
+    """Reports once when the messages on a topic stop, and when they resume.
+
+    Increment `received` with each message, and call `check` about once a second.
+    """
+
+    def __init__(self, node: Node, topic: str, subject: str, reason: Callable[[], str] | None = None) -> None:
+        """topic: resolved. subject: of the messages, in the plural. reason: says why there may be none."""
+        self._node, self._topic, self._subject = node, topic, subject
+        self._reason = self._without_publisher if reason is None else reason
+        self.received = 0
+        self._received_before = 0
+        self._arrived_at = time.monotonic()
+        self._silent = False
+
+    def check(self) -> None:
+        """Log that messages have stopped or resumed since the last call."""
+        now = time.monotonic()
+        if self.received != self._received_before:
+            self._received_before, self._arrived_at = self.received, now
+            if self._silent:
+                self._silent = False
+                self._node.get_logger().info(f"{self._subject} arrive on {self._topic} again")
+        elif not self._silent and now - self._arrived_at >= SILENCE:
+            self._silent = True
+            self._node.get_logger().warning(
+                f"no {self._subject} on {self._topic} for {SILENCE:.0f} s "
+                f"({self.received} before){self._reason()}"
+            )
+
+    def _without_publisher(self) -> str:
+        return "" if self._node.count_publishers(self._topic) else "; it has no publisher"
