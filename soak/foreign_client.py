@@ -128,7 +128,8 @@ class ForeignClient(Node):
         if now < self._pause_until or not all(each.service_is_ready() for each in self._requests_to.values()):
             return
         if not self.loaded:
-            if not self.in_flight("load_model"):
+            # Weights that are still on their way would be set in the new model as a version that it counts.
+            if not self.in_flight("load_model") and not self.in_flight("set_weights"):
                 self._load()
             return
         # Usually a few requests at once, sometimes many.

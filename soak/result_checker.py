@@ -15,7 +15,7 @@ from rclpy.qos import QoSProfile
 
 from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 from edgetpu_msgs.srv import TrainReadout
-from soak.checks.matrix_checks import PlaceCheck, PredictionCheck, judge_spectrum
+from soak.checks.matrix_checks import PlaceCheck, PredictionCheck, ReadoutTraining, judge_spectrum
 from soak.checks.perception_checks import CAMERAS, PerceptionChecks
 from soak.checks.seen_stamps import SeenStamps
 from soak.outcome_journal import Journal, Judgement, Outcome
@@ -23,12 +23,8 @@ from soak.result_messages import MATRIX_TOPICS, perception_result, result_topics
 from soak.scenes import Stamps
 
 _DEPTH = 500
-_ENOUGH_SAMPLES = 150
-"""Number of training samples after which the reservoir's readout is trained."""
 _ANSWER_SECONDS = 10.0
 """Time after which the training is requested again, s: the node may have been killed."""
-_LARGEST_RESIDUAL = 0.03
-"""Largest root mean square of the residual of a good training."""
 
 
 class ResultChecker(Node):
@@ -40,9 +36,9 @@ class ResultChecker(Node):
         self._perception = PerceptionChecks(stamps)
         self._place, self._prediction = PlaceCheck(), PredictionCheck()
         self._seen = {node: SeenStamps() for node in MATRIX_TOPICS}
-        self._training: Any = None
+        self._training = ReadoutTraining()
+        self._answer: Any = None
         self._asked = 0.0
-        self._is_trained = False
         for name, (kind, topic) in {**result_topics(CAMERAS), **MATRIX_TOPICS}.items():
             self.create_subscription(kind, topic, self._receiver(name), QoSProfile(depth=_DEPTH))
         self._train = self.create_client(TrainReadout, "/reservoir/train_readout")
@@ -75,25 +71,21 @@ class ResultChecker(Node):
             return self._place.judge(index, message.valid, message.label, score)
         self._keep_trained(message)
         value = message.values[0] if message.values else float("nan")
-        return self._prediction.judge(index, message.step, message.valid and self._is_trained, value)
+        return self._prediction.judge(index, message.step, message.valid and self._training.is_good, value)
 
     def _keep_trained(self, message: Any) -> None:
         """Train the readout of a reservoir that was restarted, or whose training was disturbed."""
-        if not message.valid and message.samples < _ENOUGH_SAMPLES:
-            self._is_trained = False
-        asks = self._training is not None and time.monotonic() - self._asked < _ANSWER_SECONDS
-        if self._is_trained or message.samples < _ENOUGH_SAMPLES or asks:
-            return
-        if self._train.service_is_ready():
+        wanted = self._training.wants(message.valid, message.samples)
+        asks = self._answer is not None and time.monotonic() - self._asked < _ANSWER_SECONDS
+        if wanted and not asks and self._train.service_is_ready():
             self._asked = time.monotonic()
-            self._training = self._train.call_async(TrainReadout.Request(forget=True))
-            self._training.add_done_callback(self._on_trained)
+            self._answer = self._train.call_async(TrainReadout.Request(forget=True))
+            self._answer.add_done_callback(self._on_trained)
 
     def _on_trained(self, future: Any) -> None:
-        answer, self._training = future.result(), None
-        # A request that was repeated too early is answered with a readout of the few samples since the first.
-        enough = answer.success and answer.samples >= _ENOUGH_SAMPLES
-        self._is_trained = bool(enough and max(answer.residual_rms) < _LARGEST_RESIDUAL)
+        answer, self._answer = future.result(), None
+        if answer.success:
+            self._training.done(answer.samples, max(answer.residual_rms))
 
 
 def main() -> int:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +16,7 @@ from soak.checks.matrix_checks import (
     SETTLED_STEPS,
     PlaceCheck,
     PredictionCheck,
+    ReadoutTraining,
     SpectrumResult,
     embedding,
     judge_spectrum,
@@ -268,6 +266,24 @@ def test_a_prediction_is_judged_after_enough_samples_without_a_gap():
 # Causes, counts and memory
 
 
+def test_results_are_those_of_a_training_once_its_samples_are_counted_anew() -> None:
+    training = ReadoutTraining()
+    assert [training.wants(valid=False, samples=each) for each in (149, 150)] == [False, True]
+    training.done(150, residual_rms=0.01)
+    good = []
+    for valid, samples in ((True, 151), (True, 1), (True, 2), (False, 0)):  # late, two new ones, a restart
+        training.wants(valid, samples)
+        good.append(training.is_good)
+    assert good == [False, True, True, False]
+
+
+@pytest.mark.parametrize(("samples", "residual"), [(149, 0.01), (150, 0.04)])
+def test_a_training_of_few_samples_or_with_large_residuals_is_repeated(samples: int, residual: float) -> None:
+    training = ReadoutTraining()
+    training.done(samples, residual)
+    assert training.wants(valid=True, samples=150)
+
+
 def test_a_lost_request_is_only_excused_by_a_driver_that_was_killed():
     lost = Note(10.0, 40.0, Outcome.LOST, "invoke: no answer")
     fault, kill = Disturbance(12.0, 20.0, ends_requests=False), Disturbance(12.0, 20.0, ends_requests=True)
@@ -363,20 +379,3 @@ def test_a_seed_gives_one_schedule_without_actions_in_the_quiet():
     assert all(action.kind is Kind.CALM or not is_quiet(action.time, 300.0) for action in schedule)
     assert {action.kind for action in schedule} == set(Kind)
     assert quiet_ends(300.0)[-1] == 300.0
-
-
-def test_the_processes_of_a_run_are_modules_that_exist(tmp_path: Path) -> None:
-    pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
-    from soak.run_setup import Stage
-
-    stage = Stage(tmp_path, tmp_path, sticks=1, seed=0, images=0, start_ns=0, environment={})
-    lines = [command.arguments for command in stage.commands(10.0)]
-    modules = {line[2] for line in lines if line[1] == "-m"}
-    modules |= {line[3] for line in lines if line[2] == "soak.node_settings"}
-    assert len(modules) == 5
-    assert [module for module in modules if find_spec(module) is None] == []
-
-
-def test_settings_of_a_node_are_made_before_numpy_is_loaded() -> None:
-    program = "import sys, soak.node_settings; print('numpy' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "False\n"

@@ -1,8 +1,12 @@
-"""The command line of the long run (`make soak`)."""
+"""The command line and the processes of the long run (`make soak`)."""
 
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +51,20 @@ def test_a_signal_interrupts_a_run(number, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command_line, "run", lambda _: signal.raise_signal(number))
     assert command_line.main(["--output", str(tmp_path)]) == command_line.EXIT_INTERRUPTED
     assert "[soak] interrupted" in capsys.readouterr().err
+
+
+def test_the_processes_of_a_run_are_modules_that_exist(tmp_path: Path) -> None:
+    pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+    from soak.run_setup import Stage
+
+    stage = Stage(tmp_path, tmp_path, sticks=1, seed=0, images=0, start_ns=0, environment={})
+    lines = [command.arguments for command in stage.commands(10.0)]
+    modules = {line[2] for line in lines if line[1] == "-m"}
+    modules |= {line[3] for line in lines if line[2] == "soak.node_settings"}
+    assert len(modules) == 5
+    assert [module for module in modules if find_spec(module) is None] == []
+
+
+def test_settings_of_a_node_are_made_before_numpy_is_loaded() -> None:
+    program = "import sys, soak.node_settings; print('numpy' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "False\n"

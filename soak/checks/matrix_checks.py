@@ -28,6 +28,10 @@ PREDICTION_TOLERANCE = 0.15
 """Largest error for a signal between -1.3 and 1.3."""
 SETTLED_STEPS = 30
 """Number of inputs without a gap after which the reservoir has forgotten a gap."""
+ENOUGH_SAMPLES = 150
+"""Number of training samples after which the reservoir's readout is trained."""
+_LARGEST_RESIDUAL = 0.03
+"""Largest root mean square of the residual of a good training."""
 
 
 def signal(index: int) -> float:
@@ -125,3 +129,31 @@ class PredictionCheck:
         if abs(value - true) > PREDICTION_TOLERANCE:
             return Outcome.WRONG, f"sample {index}: predicted {value:.4f}, expected {true:.4f}"
         return Outcome.RIGHT, ""
+
+
+class ReadoutTraining:
+    """Whether predictions come from a good readout, and when to train one.
+
+    A training begins to count samples anew, by which results of the readout before it are recognised.
+    """
+
+    def __init__(self) -> None:
+        self.is_good = False
+        self._samples = 0
+        """Of a good training that no result is known to come after; 0: there is none."""
+
+    def wants(self, valid: bool, samples: int) -> bool:
+        """Take a result, and the samples since the last training; whether a training is to be requested."""
+        if not valid and samples < ENOUGH_SAMPLES:  # the node was restarted
+            self.is_good, self._samples = False, 0
+        if valid and samples < self._samples:
+            self.is_good, self._samples = True, 0
+        return not self.is_good and not self._samples and samples >= ENOUGH_SAMPLES
+
+    def done(self, samples: int, residual_rms: float) -> None:
+        """Take the answer to a successful request.
+
+        One that was repeated too early is answered with a readout of the few samples since the first.
+        """
+        if samples >= ENOUGH_SAMPLES and residual_rms < _LARGEST_RESIDUAL:
+            self._samples = samples
