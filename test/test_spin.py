@@ -179,7 +179,7 @@ def test_memory_kept_for_large_requests_is_released_in_time() -> None:
 
 def test_closed_standard_streams_do_not_become_a_socket() -> None:
     program = (
-        "import os; from edgetpu_driver.node_kit.process_entry import _fill_standard_streams as fill; "
+        "import os; from edgetpu_driver.files.standard_streams import fill_standard_streams as fill; "
         "streams = [os.dup(number) for number in range(3)]; [os.close(number) for number in range(3)]; "
         "fill(); names = [os.readlink(f'/proc/self/fd/{number}') for number in range(3)]; "
         "os.write(streams[1], repr(names).encode())"

@@ -118,6 +118,24 @@ def test_an_output_that_cannot_be_written_is_an_error_in_one_line(
     assert (done.returncode, done.stderr) == (1, f"edgetpu: {reason}\n")
 
 
+@pytest.mark.parametrize("errors", ["/dev/full", "&-"])
+def test_a_standard_error_that_takes_nothing_changes_neither_the_output_nor_the_exit_status(
+    graph: Path, tmp_path: Path, errors: str
+) -> None:
+    command = f"{sys.executable} -m edgetpu_driver.cli"
+    working = f"{command} benchmark {graph} --backend cpu --runs 2 --json 2>{errors}"
+    done = subprocess.run(["bash", "-c", working], stdout=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, json.loads(done.stdout)["runs"]) == (0, 2)
+    failing = f"{command} info {tmp_path}/absent.tflite --json 2>{errors}"
+    done = subprocess.run(["bash", "-c", failing], stdout=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, json.loads(done.stdout)["error"]["kind"]) == (1, "ModelNotFoundError")
+
+
+def test_a_full_standard_error_does_not_hide_that_no_stick_can_be_used() -> None:
+    script = f"{sys.executable} -m edgetpu_driver.cli registers --serial absent 2>/dev/full"
+    assert subprocess.run(["bash", "-c", script], check=False).returncode == 3
+
+
 def test_a_name_that_is_no_text_is_written_with_escapes(tmp_path: Path) -> None:
     script = f"{sys.executable} -m edgetpu_driver.cli models build dense_64 --output {tmp_path}/$'\\xff'"
     environment = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}

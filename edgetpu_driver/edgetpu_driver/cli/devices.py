@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgetpu_driver.cli.device_and_model import default_firmware
 from edgetpu_driver.cli.doctor.stick_requirements import missing_requirements
-from edgetpu_driver.cli.terminal import Answer, Progress, table
+from edgetpu_driver.cli.terminal import Answer, Progress, say, table
 from edgetpu_driver.errors import DeviceAccessError, DeviceBusyError, DeviceError
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def devices(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa:
     usable = any(device.state in ("ready", "boot mode") for device in found)
     if not found:
         for line in (_NONE, *(missing_requirements() or [_PREPARED])):
-            print(f"edgetpu: {line}", file=sys.stderr)
+            say(line)
     return Answer(
         value=[asdict(device) for device in found],
         text=_text(found),

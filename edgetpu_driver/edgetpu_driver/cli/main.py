@@ -15,8 +15,9 @@ from typing import Any
 
 from edgetpu_driver.cli.arguments import parser
 from edgetpu_driver.cli.interrupts import ending_at_once
-from edgetpu_driver.cli.terminal import Answer, Progress, printable, to_json
+from edgetpu_driver.cli.terminal import Answer, Progress, printable, say, to_json
 from edgetpu_driver.errors import DeviceError, EdgeTpuError, reason_of
+from edgetpu_driver.files.standard_streams import fill_standard_streams
 
 EXIT_FAILURE = 1
 """Exit status for a faulty model, input or check; argparse uses 2 for wrong usage."""
@@ -30,6 +31,9 @@ EXIT_BROKEN_PIPE = 141
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of the process, and return the exit status."""
+    fill_standard_streams()
+    if sys.stderr is None:  # `edgetpu .. 2>&-`: what is meant for it would go to standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - in use until the process ends
     with ending_at_once():
         options = parser().parse_args(arguments)
     logging.basicConfig(format="edgetpu: %(message)s", level=logging.WARNING)
@@ -70,5 +74,5 @@ def _complain(error: Exception, as_json: bool) -> int:
     if as_json:
         with contextlib.suppress(OSError):  # which may be the very error
             _write(_json({"error": {"kind": type(error).__name__, "message": message}}))
-    print(f"edgetpu: {printable(message)}", file=sys.stderr)
+    say(printable(message))
     return EXIT_DEVICE if isinstance(error, DeviceError) else EXIT_FAILURE

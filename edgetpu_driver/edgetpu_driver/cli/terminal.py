@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -32,6 +32,12 @@ class Answer:
 def printable(text: str) -> str:
     """Text with escapes for control characters, which in names in a model could change the terminal."""
     return text.translate(_ESCAPES)
+
+
+def say(line: str) -> None:
+    """Write a line to standard error; does nothing if that cannot take it."""
+    with suppress(OSError):
+        print(f"edgetpu: {line}", file=sys.stderr, flush=True)
 
 
 def to_json(value: Any, *, ascii_only: bool = False) -> str:
@@ -110,6 +116,6 @@ def _line_counter(what: str, total: int) -> Callable[[], None]:
         now = time.monotonic()
         if now - said >= _SECONDS_BETWEEN_LINES:
             said = now
-            print(f"edgetpu: {what}: {done} of {total}", file=sys.stderr)
+            say(f"{what}: {done} of {total}")
 
     return advance

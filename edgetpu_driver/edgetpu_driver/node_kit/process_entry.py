@@ -12,6 +12,7 @@ import signal
 import sys
 from types import FrameType
 
+from edgetpu_driver.files.standard_streams import fill_standard_streams
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
 from edgetpu_driver.node_kit.process.memory_limit import limit_memory
 from edgetpu_driver.node_kit.process.process_end import stop_with_starter
@@ -62,7 +63,7 @@ def run_main(module: str) -> int:
 
 
 def _prepare() -> None:
-    _fill_standard_streams()
+    fill_standard_streams()
     for number in stop_signals():
         signal.signal(number, _leave)
     stop_with_starter()
@@ -71,17 +72,6 @@ def _prepare() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL)
     limit_memory()
     reuse_large_blocks()
-
-
-def _fill_standard_streams() -> None:
-    """Open /dev/null as each of the standard streams that is closed.
-
-    Otherwise the next file or socket takes its place, and the log is written to that.
-    """
-    for number in range(3):
-        if not os.path.exists(f"/proc/self/fd/{number}"):
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
-            os.set_inheritable(number, True)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edgetpu_driver.cli.terminal import Answer, Progress, table
+from edgetpu_driver.cli.terminal import Answer, Progress, say, table
 from edgetpu_driver.errors import ModelNameError, ModelUnsupportedError
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import write_file
@@ -56,7 +55,7 @@ def write_standard_graphs(directory: Path) -> list[Path]:
 
 def _warn(offered: Catalogue) -> None:
     for problem in offered.problems:
-        print(f"edgetpu: {problem}", file=sys.stderr)
+        say(problem)
 
 
 def _build(name: str, offered: Catalogue) -> bytes:
