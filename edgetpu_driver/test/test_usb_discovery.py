@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+from usb.core import USBError
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu
 from edgetpu_driver.errors import (
@@ -13,6 +16,7 @@ from edgetpu_driver.errors import (
     DeviceBusyError,
     DeviceLostError,
     DeviceNotFoundError,
+    TransferError,
 )
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.virtual import VirtualEdgeTpu
@@ -35,6 +39,43 @@ def test_sticks_are_listed_by_bus_path_with_their_link_speed() -> None:
 def test_a_stick_in_boot_mode_is_found_under_its_other_identity() -> None:
     (stick,) = find_sticks(VirtualEdgeTpu(boot_mode=True))
     assert stick.boot_mode
+
+
+def descriptor_fails_of(
+    monkeypatch: pytest.MonkeyPatch, bus: VirtualBus, number: int, error: Exception
+) -> None:
+    """Have the descriptor of one device of a bus fail, the first being 0."""
+    odd = list(bus.enumerate_devices())[number].stick
+    usual = bus.get_device_descriptor
+
+    def descriptor(device: Any) -> Any:
+        if device.stick is odd:
+            raise error
+        return usual(device)
+
+    monkeypatch.setattr(bus, "get_device_descriptor", descriptor)
+
+
+@pytest.mark.parametrize("error", [USBError("gone", errno=errno.ENODEV), ValueError("odd")])
+def test_a_device_without_a_readable_descriptor_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    bus = two_sticks()
+    descriptor_fails_of(monkeypatch, bus, 0, error)
+    assert [stick.bus_path for stick in find_sticks(bus)] == ["1-4.2"]
+
+
+def test_a_stick_that_leaves_while_the_bus_is_listed_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = VirtualBus(VirtualEdgeTpu())
+    descriptor_fails_of(monkeypatch, bus, 0, USBError("gone", errno=errno.ENODEV))
+    assert find_sticks(bus) == ()
+
+
+def test_the_reason_is_told_if_no_stick_can_be_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = VirtualBus(VirtualEdgeTpu())
+    descriptor_fails_of(monkeypatch, bus, 0, USBError("no", errno=errno.EIO))
+    with pytest.raises(TransferError, match="reading the descriptor of a device on the bus: no"):
+        find_sticks(bus)
 
 
 def test_link_speed_follows_from_the_usb_release_if_the_host_does_not_know_it(

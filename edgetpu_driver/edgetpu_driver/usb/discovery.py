@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgetpu_driver.errors import DeviceLostError, FirmwareError
+from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, FirmwareError
 from edgetpu_driver.usb.time_source import Clock
 from edgetpu_driver.usb.usb_errors import typed_error
 
@@ -46,17 +46,33 @@ class UsbStick:
 
 
 def find_sticks(backend: Any) -> tuple[UsbStick, ...]:
-    """All Edge TPUs on the bus, by bus path."""
-    sticks = []
+    """All Edge TPUs on the bus, by bus path.
+
+    Devices that cannot be recognised are left out. A DeviceError says why if no stick was found.
+    """
     try:
-        for device in backend.enumerate_devices():
-            descriptor = backend.get_device_descriptor(device)
-            identity = (descriptor.idVendor, descriptor.idProduct)
-            if identity in (BOOT_ID, APPLICATION_ID):
-                sticks.append(_stick(device, descriptor, identity == BOOT_ID))
+        devices = list(backend.enumerate_devices())
     except Exception as error:  # any type: the backend need not be pyusb's
         raise typed_error(error, "listing the devices on the bus", opening=True) from error
+    found = [_recognised(backend, device) for device in devices]
+    sticks = [each for each in found if isinstance(each, UsbStick)]
+    failures = [each for each in found if isinstance(each, EdgeTpuError)]
+    if failures and not sticks:
+        raise failures[0]
     return tuple(sorted(sticks, key=lambda stick: (stick.bus, stick.ports)))
+
+
+def _recognised(backend: Any, device: Any) -> UsbStick | EdgeTpuError | None:
+    """The stick that a device is; None for another one or one that has just left, an error if unknown."""
+    try:
+        descriptor = backend.get_device_descriptor(device)
+        identity = (descriptor.idVendor, descriptor.idProduct)
+        if identity in (BOOT_ID, APPLICATION_ID):
+            return _stick(device, descriptor, identity == BOOT_ID)
+    except Exception as error:
+        reason = typed_error(error, "reading the descriptor of a device on the bus", opening=True)
+        return None if isinstance(reason, DeviceLostError) else reason
+    return None
 
 
 def _stick(device: Any, descriptor: Any, boot_mode: bool) -> UsbStick:
