@@ -23,10 +23,12 @@ from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
 from edgetpu_driver.node_kit.clients import local_drivers
 from edgetpu_driver.node_kit.clients.driver_choice import DRIVER_SETTING, driver_names
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
+from edgetpu_driver.node_kit.messages.error_codes import answer_error
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_LATCHED
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
-from edgetpu_msgs.msg import DeviceStatus
+from edgetpu_msgs.msg import DeviceStatus, ErrorCode
+from edgetpu_msgs.srv import LoadModel
 
 SPEC = TensorSpec("x", (1, 2), np.dtype(np.int8), 1.0, 0)
 INPUTS = {"x": np.array([[1, 2]], np.int8)}
@@ -107,6 +109,16 @@ def give(client: ModelClient, graph: Any, **options: Any) -> None:
     assert client.set_weights(WeightRequest(np.ones((1, 2))), results.append, **options)
     graph.spin_until(lambda: bool(results))
     assert isinstance(results[0], WeightResult)
+
+
+@pytest.mark.parametrize(
+    ("told", "waited"), [(0.5, 0.5), (1e30, 60.0), (np.inf, 60.0), (-1.0, 0.0), (-np.inf, 0.0), (np.nan, 0.0)]
+)
+def test_a_busy_driver_puts_its_clients_off_for_a_minute_at_most(told: float, waited: float) -> None:
+    answer = LoadModel.Response(error=ErrorCode(value=ErrorCode.BUSY), retry_after=told)
+    error = answer_error(answer)
+    assert isinstance(error, BusyError)
+    assert error.retry_after == waited
 
 
 class TestTerms:

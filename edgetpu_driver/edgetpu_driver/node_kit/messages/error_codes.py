@@ -23,6 +23,7 @@ from edgetpu_driver.errors import (
     PathRefusedError,
     UnavailableError,
 )
+from edgetpu_driver.host.requests.admission import LATEST
 from edgetpu_msgs.msg import ErrorCode
 
 # The first class that the exception is an instance of decides.
@@ -79,5 +80,6 @@ def exception_of(code: ErrorCode, message: str) -> EdgeTpuError:
 def answer_error(response: Any) -> EdgeTpuError:
     """Return the exception for a failed response, with its `retry_after` if it is BUSY."""
     if response.error.value == ErrorCode.BUSY:
-        return BusyError(response.message, response.retry_after)
+        # In this order NaN becomes 0. A driver of this suite stays within these limits.
+        return BusyError(response.message, min(max(0.0, response.retry_after), LATEST))
     return exception_of(response.error, response.message)
