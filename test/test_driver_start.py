@@ -53,6 +53,22 @@ class TestStarting:
         assert "/no/such.yaml" in process.output.splitlines()[-1]
         assert "Traceback" not in process.output
 
+    @pytest.mark.parametrize(
+        ("arguments", "complaint"),
+        [
+            (("-p", "model_dirs:=\udcff"), r"expected arguments in UTF-8; got 'model_dirs:=\udcff'"),
+            (("-r", "__node:=\udcff"), r"expected arguments in UTF-8; got '__node:=\udcff'"),
+            (("--nope",), "unknown ROS arguments: ['--nope']"),
+        ],
+        ids=["parameter that is no text", "name that is no text", "unknown"],
+    )
+    def test_arguments_that_cannot_be_read_end_it_with_status_2_and_the_reason(
+        self, start_node: Any, arguments: tuple[str, ...], complaint: str
+    ) -> None:
+        process = start_node("edgetpu_driver", "edgetpu_node", *arguments)
+        assert process.wait() == 2
+        assert process.output.splitlines() == [f"edgetpu_node: {complaint}"]
+
     def test_empty_lists_stand_for_the_defaults(
         self,
         start_node: Any,

@@ -15,6 +15,7 @@ from types import FrameType
 import rclpy
 from rclpy.exceptions import NameValidationException, ParameterException
 from rclpy.executors import Executor
+from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.logging import get_logger
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
@@ -67,6 +68,10 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
         log.logger.warning(shortage)
     try:
         rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
+    except _rclpy.UnknownROSArgsError as error:
+        return _complain(f"unknown ROS arguments: {error}", EXIT_USAGE)
+    except UnicodeEncodeError as error:
+        return _complain(f"expected arguments in UTF-8; got {error.object!r}", EXIT_USAGE)
     except RuntimeError as error:
         return _complain(error, EXIT_USAGE)
     nodes: list[Node] = []
@@ -144,7 +149,7 @@ def _report(error: Exception, nodes: Sequence[Node]) -> int:
     return EXIT_FAILURE
 
 
-def _complain(error: Exception, status: int) -> int:
+def _complain(error: Exception | str, status: int) -> int:
     """Print an error as one line on standard error."""
     say(f"{os.path.basename(sys.argv[0])}: {one_line(error)}")
     return status
