@@ -22,6 +22,10 @@ class GraphProcessError(ModelUnsupportedError):
     """The process that runs a graph of a user died, took too long or is not started again yet."""
 
 
+class ProcessStartError(GraphProcessError):
+    """The system started no process for a graph of a user; the same request may succeed later."""
+
+
 class GraphError(EdgeTpuError, ValueError):
     """Shapes, dtypes or quantisation of a graph under construction do not fit."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -16,10 +17,13 @@ from numpy.typing import NDArray
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
 from edgetpu_driver.backends.cpu_parts import CpuStepEngine
+from edgetpu_driver.backends.factory import make_backend
+from edgetpu_driver.engines import litert_process
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import (
     DeviceLostError,
     GraphProcessError,
+    ProcessStartError,
     UnavailableError,
 )
 from edgetpu_driver.host.host_status import State
@@ -41,6 +45,26 @@ def two_stick_host(sticks: list[VirtualEdgeTpu], whole_models: Path) -> Iterator
     whole_model_host.connect()
     yield whole_model_host
     whole_model_host.close()
+
+
+@pytest.mark.parametrize(("backend", "model"), [("cpu", "one"), ("cpu", "parts"), ("virtual", "parts")])
+def test_a_model_for_which_no_process_can_be_started_can_be_loaded_later(
+    whole_models: Path, monkeypatch: pytest.MonkeyPatch, backend: str, model: str
+) -> None:
+    def refuse(_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    host = ModelHost(make_backend(backend), [whole_models])
+    host.connect()
+    with monkeypatch.context() as short:
+        short.setattr(litert_process, "launch", refuse)
+        with pytest.raises(ProcessStartError, match="cannot start a process for LiteRT: Too many open files"):
+            host.load(model)
+    host.load(model)
+    check_same(
+        host.invoke(model, IMAGE).outputs, by_litert((whole_models / f"{model}.tflite").read_bytes(), IMAGE)
+    )
+    host.close()
 
 
 @pytest.mark.usefixtures("graphs_in_this_process")

@@ -27,6 +27,7 @@ from edgetpu_driver.errors import (
     GraphProcessError,
     ModelFormatError,
     ModelUnsupportedError,
+    ProcessStartError,
     reason_of,
 )
 
@@ -49,7 +50,7 @@ class LiteRtProcess:
     def __init__(self, name: str, limits: ProcessLimits) -> None:
         """Start the process. name: of the model, for messages.
 
-        Raises GraphProcessError, and DependencyMissingError without ai-edge-litert.
+        Raises ProcessStartError, GraphProcessError, and DependencyMissingError without ai-edge-litert.
         """
         self._name, self._limits = name, limits
         self._operands = GraphOperands((), ())
@@ -63,7 +64,7 @@ class LiteRtProcess:
                 with theirs:
                     self._process = _start(theirs, self._stderr.fileno(), limits.memory)
             except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
-                raise GraphProcessError(
+                raise ProcessStartError(
                     f"{name}: cannot start a process for LiteRT: {reason_of(error)}"
                 ) from None
             opened.pop_all()

@@ -13,7 +13,7 @@ from edgetpu_driver.backends.whole_model_parsing import ParsedPlan, parse_whole
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, ModelPlan
-from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError, ProcessStartError
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ def read_model(
     if len(files) == 1:
         try:
             parsed = backend.parse(*files[0])
+        except ProcessStartError:
+            raise
         except ModelUnsupportedError as error:
             refusal = error  # it may belong to a graph that can be run in parts
         if parsed is not None and not _is_compiled(parsed):
