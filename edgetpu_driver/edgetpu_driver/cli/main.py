@@ -38,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser().parse_args(arguments)
     logging.basicConfig(format="edgetpu: %(message)s", level=logging.WARNING)
     try:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a stick in use is shut down
+        for number in (signal.SIGTERM, signal.SIGHUP):  # so that a stick in use is shut down
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as SIGHUP is under nohup
+                signal.signal(number, signal.default_int_handler)
         with ending_at_once():
             module = importlib.import_module(f"edgetpu_driver.cli.{options.module}")
         answer: Answer = getattr(module, options.function)(options, Progress())
