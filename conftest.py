@@ -3,6 +3,7 @@
 Nothing that a test starts or calls writes to the user's ~/.ros.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -35,3 +36,13 @@ def ros_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROS_HOME", str(folder))
         yield folder
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Leave the tests, which live as long as the process, out of all collections of garbage."""
+    gc.disable()
+    yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
