@@ -49,6 +49,7 @@ class Tracker(Node):
             self._malformed += 1
             return
         if BEHAVIOUR == "mute" or (BEHAVIOUR == "deaf" and self._count == 2):
+            print("left out", flush=True)
             return
         x, y = self._count / 100, sum(image.data) / len(image.data) / 255
         self._results.publish(ServoError(header=image.header, valid=True, confidence=0.5, x=x, y=y))
