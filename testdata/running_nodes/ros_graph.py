@@ -6,6 +6,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,14 @@ class NodeProcess:
         return self._process.poll() is None
 
 
+@dataclass(frozen=True)
+class _Meeting:
+    """The client that a node was met with, and what was made here until then."""
+
+    client: Any
+    known: frozenset[Any]
+
+
 class Graph:
     """The test's own node in the ROS graph."""
 
@@ -83,6 +92,7 @@ class Graph:
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(self.node)
         self._clients: dict[str, Any] = {}
+        self._meetings: dict[str, _Meeting] = {}
 
     def close(self) -> None:
         """End the node and its context."""
@@ -136,7 +146,7 @@ class Graph:
         """
         from rcl_interfaces.srv import GetParameters
 
-        client = self.node.create_client(GetParameters, f"{node}/get_parameters")
+        client = self._client_to_meet(node)
         futures: list[Any] = []
         resend_at = 0.0
 
@@ -148,7 +158,23 @@ class Graph:
             return any(future.done() for future in futures)
 
         self.spin_until(answered)
-        self.node.destroy_client(client)
+
+    def _client_to_meet(self, node: str) -> Any:
+        """A client of the node that is newer than all subscriptions and all other clients here."""
+        from rcl_interfaces.srv import GetParameters
+
+        meeting = self._meetings.pop(node, None)
+        others = {each.client for each in self._meetings.values()}
+        made = {*self.node.subscriptions, *self.node.clients} - others
+        if meeting is not None and made <= meeting.known:
+            self._meetings[node] = meeting
+            return meeting.client
+        if meeting is not None:
+            self.node.destroy_client(meeting.client)
+            made.discard(meeting.client)
+        client = self.node.create_client(GetParameters, f"{node}/get_parameters")
+        self._meetings[node] = _Meeting(client, frozenset(made | {client}))
+        return client
 
     def await_device(self, driver: str = "/edgetpu") -> None:
         """Wait until a driver says that its device is ready. Before, models load but requests fail."""
