@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -100,15 +99,18 @@ class Camera:
 
     def warm_up(self) -> Camera:
         """Show black images of another size until results come: the middleware joins nodes at its leisure."""
-        tenths = itertools.count(1)
+        tenth = 0
 
         def answered() -> bool:
-            self._images.publish(image_message(next(tenths) / 10, np.zeros((32, 32), np.uint8)))
+            nonlocal tenth
+            tenth += 1
+            self._images.publish(image_message(tenth / 10, np.zeros((32, 32), np.uint8)))
             self._graph.spin_for(0.1)
             return all(self.results.values())
 
         self._graph.spin_until(answered)
-        self._graph.spin_for(0.3)
+        last = header(tenth / 10)
+        self._graph.spin_until(lambda: all(each[-1].header == last for each in self.results.values()))
         return self
 
     def show(self, seconds: float, image: np.ndarray) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
+from rclpy.time import Time as RosTime
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
@@ -65,16 +65,21 @@ class Tracker:
         graph.spin_until(lambda: self.images.get_subscription_count() == 1)
 
     def warm_up(self) -> None:
-        """Show images until results come: publishers and subscribers take a while to discover each other."""
-        seconds = itertools.count(1)  # a rate limit must not take them for one image
+        """Show images until results come: publishers and subscribers take a while to discover each other.
+
+        What is shown next has the only result that comes then.
+        """
+        second = 0
 
         def answers() -> bool:
-            self.images.publish(image_message(next(seconds), spot()))
+            nonlocal second
+            second += 1  # a rate limit must not take them for one image
+            self.images.publish(image_message(second, spot()))
             self._graph.spin_for(0.1)
             return bool(self.results)
 
         self._graph.spin_until(answers)
-        self._graph.spin_for(0.3)
+        self._graph.spin_until(lambda: self.results[-1].header == header(second))
         self.results.clear()
 
     def show(self, message: Image) -> ServoError:
@@ -89,15 +94,17 @@ class Tracker:
         return answers()[0]
 
     def diagnostic(self) -> Any:
-        """The next report of this node."""
+        """The first report that this node makes from now on."""
         self._diagnostics.clear()
+        now = self._graph.node.get_clock().now()
 
         def ours() -> list[Any]:
-            entries = [status for report in self._diagnostics for status in report.status]
+            reports = [each for each in self._diagnostics if RosTime.from_msg(each.header.stamp) > now]
+            entries = [status for report in reports for status in report.status]
             return [status for status in entries if status.name == f"{self.name}: images"]
 
         self._graph.spin_until(lambda: bool(ours()))
-        return ours()[-1]
+        return ours()[0]
 
     def counters(self) -> dict[str, int]:
         """What the next report has counted."""
