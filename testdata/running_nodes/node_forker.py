@@ -43,6 +43,10 @@ _ALSO = (
 )
 """What nodes import later."""
 
+_PERIOD = 0.2
+"""Seconds between two diagnostics, and between two attempts to load a model: a fifth of those of nodes, for
+tests that wait for the next one."""
+
 
 class NodeForker:
     """The process that forks, as its users see it. Not thread-safe.
@@ -124,8 +128,12 @@ def _import_nodes() -> None:
 
     for name, value in LIBRARY_LIMITS.items():  # read by the libraries that the nodes import
         os.environ.setdefault(name, value)
+    from edgetpu_driver.node_kit import diagnostics
+    from edgetpu_driver.node_kit.clients import matrix_client, model_client
     from edgetpu_driver.node_kit.node_table import all_nodes
 
+    diagnostics.DIAGNOSTICS_PERIOD = _PERIOD
+    model_client.RETRY_PERIOD = matrix_client.RETRY_PERIOD = _PERIOD
     for entry in all_nodes().values():
         entry.load()
     for name in _ALSO:

@@ -27,7 +27,7 @@ from edgetpu_driver.node_kit.diagnostics import FailureDiagnostic
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_LATCHED
 from edgetpu_driver.node_kit.printable_text import one_line
-from edgetpu_driver.node_kit.process.spin import settle_memory
+from edgetpu_driver.node_kit.process.spin import settle_memory_again
 from edgetpu_driver.nodes.device_status_messages import device_status
 from edgetpu_driver.nodes.driver_diagnostics import diagnostic, stick_diagnostic, stick_warnings
 from edgetpu_driver.nodes.driver_parameters import SETTINGS, client_limits, default_firmware
@@ -177,7 +177,7 @@ class DriverNode(BaseNode, LifecycleNode):
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Close the device and unload all models."""
         self._release("unconfigured")
-        settle_memory()  # the parts of a host refer to each other
+        settle_memory_again()  # the parts of a host refer to each other
         return super().on_cleanup(state)
 
     @_reported

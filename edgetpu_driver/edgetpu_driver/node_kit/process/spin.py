@@ -120,11 +120,16 @@ def settle_memory() -> None:
     """Collect garbage, and leave what there is now out of later collections.
 
     The objects made so far live as long as the process, or until something large is released by its owner,
-    who calls this again then; looking at them would take tens of milliseconds each time.
+    who calls `settle_memory_again` then; looking at them would take tens of milliseconds each time.
     """
-    gc.unfreeze()
     gc.collect()
     gc.freeze()
+
+
+def settle_memory_again() -> None:
+    """Collect all garbage, also of what was left out until now, and leave out what remains."""
+    gc.unfreeze()
+    settle_memory()
 
 
 def _destroy(node: Node) -> int:
