@@ -74,6 +74,23 @@ def start_node(
             process.kill()
 
 
+@pytest.fixture
+def start_briefly(start_node: Callable[..., NodeProcess]) -> Iterator[Callable[..., NodeProcess]]:
+    """Start node processes as `start_node` does; they stop when the test ends.
+
+    Otherwise a test at the end of its module shares the processor with the nodes of all those before it.
+    """
+    processes: list[NodeProcess] = []
+
+    def start(*arguments: str, **parameters: Any) -> NodeProcess:
+        processes.append(start_node(*arguments, **parameters))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.end()
+
+
 @pytest.fixture(scope="module")
 def graph(start_node: Callable[..., NodeProcess]) -> Iterator[Graph]:  # noqa: ARG001 - to close before it
     """The test's own node, for the tests of one module.

@@ -130,12 +130,12 @@ def test_a_node_that_ends_while_the_robot_moves_stops_it(graph: Any) -> None:
 
 
 class TestVisualServo:
-    def servo(self, start_node: Callable[..., Any], graph: Any, name: str, **parameters: Any) -> Partner:
-        start_node(PACKAGE, "visual_servo", "-r", f"__ns:=/{name}", **PATIENT, **parameters)
+    def servo(self, start_briefly: Callable[..., Any], graph: Any, name: str, **parameters: Any) -> Partner:
+        start_briefly(PACKAGE, "visual_servo", "-r", f"__ns:=/{name}", **PATIENT, **parameters)
         return Partner(graph, f"/{name}/visual_servo/cmd_vel")
 
-    def test_turns_to_a_spot(self, start_node: Callable[..., Any], graph: Any) -> None:
-        partner = self.servo(start_node, graph, "spot")
+    def test_turns_to_a_spot(self, start_briefly: Callable[..., Any], graph: Any) -> None:
+        partner = self.servo(start_briefly, graph, "spot")
         topic = "/spot/spot_tracker/servo_error"
         velocity = partner.send_until(
             lambda: {topic: ServoError(header=partner.header(), valid=True, confidence=1.0, bearing_x=-0.7)},
@@ -143,8 +143,8 @@ class TestVisualServo:
         )
         assert velocity.linear.x == 0
 
-    def test_does_not_turn_to_an_old_spot(self, start_node: Callable[..., Any], graph: Any) -> None:
-        process = start_node(PACKAGE, "visual_servo", "-r", "__ns:=/old", timeout=1.0)
+    def test_does_not_turn_to_an_old_spot(self, start_briefly: Callable[..., Any], graph: Any) -> None:
+        process = start_briefly(PACKAGE, "visual_servo", "-r", "__ns:=/old", timeout=1.0)
         partner = Partner(graph, "/old/visual_servo/cmd_vel")
         old = ServoError(header=partner.header(ago=60.0), valid=True, confidence=1.0, bearing_x=1.0)
 
@@ -156,10 +156,10 @@ class TestVisualServo:
         assert partner.velocities == []
 
     def test_drives_up_to_a_spot_that_it_has_searched_for(
-        self, start_node: Callable[..., Any], graph: Any
+        self, start_briefly: Callable[..., Any], graph: Any
     ) -> None:
         partner = self.servo(
-            start_node, graph, "dock", source="spot", wanted_size=0.5, search_speed=0.8, turn_deadband=0.1
+            start_briefly, graph, "dock", source="spot", wanted_size=0.5, search_speed=0.8, turn_deadband=0.1
         )
         seen: list[Detection2D] = []
 
@@ -172,8 +172,8 @@ class TestVisualServo:
         seen.append(detection("red", 0.9, 319.5))
         partner.send_until(messages, lambda velocity: velocity.linear.x > 0.4)
 
-    def test_drives_up_to_a_pattern(self, start_node: Callable[..., Any], graph: Any) -> None:
-        partner = self.servo(start_node, graph, "match", source="match", wanted_size=0.5)
+    def test_drives_up_to_a_pattern(self, start_briefly: Callable[..., Any], graph: Any) -> None:
+        partner = self.servo(start_briefly, graph, "match", source="match", wanted_size=0.5)
         velocity = partner.send_until(
             lambda: {
                 "/match/camera_info": INFO,
@@ -185,10 +185,10 @@ class TestVisualServo:
         )
         assert abs(velocity.angular.z) < 1e-6
 
-    def test_steers_to_the_wanted_class(self, start_node: Callable[..., Any], graph: Any) -> None:
+    def test_steers_to_the_wanted_class(self, start_briefly: Callable[..., Any], graph: Any) -> None:
         # A slow robot: its own turn hardly changes the bearing before the velocity is read.
         partner = self.servo(
-            start_node, graph, "class", source="detections", target_class="cup", turn_gain=0.1
+            start_briefly, graph, "class", source="detections", target_class="cup", turn_gain=0.1
         )
         seen = [detection("person", 0.9, 600.0), detection("cup", 0.4, 40.0), detection("cup", 0.6, 100.0)]
         velocity = partner.send_until(
@@ -247,8 +247,8 @@ class TestContactGuard:
         assert graph.call(Trigger, "/guard/contact_guard/release").success
         partner.send_until(lambda: world(0.0), lambda each: each.twist.linear.x == 0.5)
 
-    def test_is_blind_without_odometry(self, start_node: Callable[..., Any], graph: Any) -> None:
-        start_node(
+    def test_is_blind_without_odometry(self, start_briefly: Callable[..., Any], graph: Any) -> None:
+        start_briefly(
             PACKAGE, "contact_guard", "-r", "__ns:=/still", timeout=10.0, use_odometry=True, blind_speed=0.125
         )
         partner = Partner(graph, "/still/cmd_vel")
@@ -263,9 +263,9 @@ class TestContactGuard:
         assert max(each.linear.x for each in partner.velocities) == 0.125
 
     def test_does_not_follow_a_velocity_of_an_old_time(
-        self, start_node: Callable[..., Any], graph: Any
+        self, start_briefly: Callable[..., Any], graph: Any
     ) -> None:
-        process = start_node(PACKAGE, "contact_guard", "-r", "__ns:=/late", timeout=1.0, stamped=True)
+        process = start_briefly(PACKAGE, "contact_guard", "-r", "__ns:=/late", timeout=1.0, stamped=True)
         partner = Partner(graph, "/late/cmd_vel", TwistStamped)
         late = TwistStamped(header=partner.header(ago=60.0), twist=Twist(linear=Vector3(x=0.5)))
 
@@ -306,8 +306,8 @@ class TestContactGuard:
         assert answer.successful == (not reason)
         assert answer.reason.startswith(reason)
 
-    def test_skips_what_cannot_be_measured(self, start_node: Callable[..., Any], graph: Any) -> None:
-        process = start_node(
+    def test_skips_what_cannot_be_measured(self, start_briefly: Callable[..., Any], graph: Any) -> None:
+        process = start_briefly(
             PACKAGE, "contact_guard", "-r", "__ns:=/numbers", use_odometry=True, use_detections=True
         )
         partner = Partner(graph, "/numbers/cmd_vel")
@@ -337,8 +337,8 @@ class TestContactGuard:
         graph.spin_until(complained)
         assert partner.velocities == []
 
-    def test_slows_down_for_a_person(self, start_node: Callable[..., Any], graph: Any) -> None:
-        start_node(
+    def test_slows_down_for_a_person(self, start_briefly: Callable[..., Any], graph: Any) -> None:
+        start_briefly(
             PACKAGE,
             "contact_guard",
             "-r",
@@ -364,9 +364,9 @@ class TestContactGuard:
 
 
 class TestHeadingHold:
-    def test_turns_to_a_heading_and_is_released(self, start_node: Callable[..., Any], graph: Any) -> None:
+    def test_turns_to_a_heading_and_is_released(self, start_briefly: Callable[..., Any], graph: Any) -> None:
         # Slow: its own turn hardly changes the error before the first one is read.
-        start_node(PACKAGE, "heading_hold", "-r", "__ns:=/hold", **PATIENT, turn_gain=0.1)
+        start_briefly(PACKAGE, "heading_hold", "-r", "__ns:=/hold", **PATIENT, turn_gain=0.1)
         partner = Partner(graph, "/hold/heading_hold/cmd_vel")
         heading = {"/hold/visual_compass/heading": Heading(header=partner.header(), valid=True, yaw=1.0)}
         errors = graph.collect(Float64, "/hold/heading_hold/error")
@@ -383,7 +383,7 @@ class TestHeadingHold:
         assert graph.call(Trigger, "/hold/heading_hold/release").success
         graph.spin_until(lambda: partner.velocities[-1].angular.z == 0)
 
-    def test_holds_no_heading_that_is_not_known(self, start_node: Callable[..., Any], graph: Any) -> None:
-        start_node(PACKAGE, "heading_hold", "-r", "__ns:=/blind")
+    def test_holds_no_heading_that_is_not_known(self, start_briefly: Callable[..., Any], graph: Any) -> None:
+        start_briefly(PACKAGE, "heading_hold", "-r", "__ns:=/blind")
         answer = graph.call(Trigger, "/blind/heading_hold/hold")
         assert (answer.success, answer.message) == (False, "no valid heading is known")

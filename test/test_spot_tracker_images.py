@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +21,16 @@ from sensor_msgs.msg import CompressedImage, Image
 
 from edgetpu_msgs.msg import ServoError
 from testdata import ModelFolder
+from testdata.running_nodes import running_tracker
 from testdata.running_nodes.running_tracker import DRIVER, Tracker, header, image_message, set_parameter, spot
 
 pytestmark = pytest.mark.usefixtures("spot_driver")
+
+
+@pytest.fixture
+def start_tracker(start_briefly: Callable[..., Any], graph: Any, spot_models: Path) -> Callable[..., Tracker]:
+    """Starts trackers that stop when the test ends; see running_tracker.start_tracker for what it takes."""
+    return functools.partial(running_tracker.start_tracker, graph, start_briefly, spot_models)
 
 
 def malformed() -> list[Image]:

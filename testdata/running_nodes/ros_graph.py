@@ -56,6 +56,11 @@ class NodeProcess:
         assert "Exception" not in self.output
         assert seconds < STOP_SECONDS
 
+    def end(self) -> None:
+        """Have it stop, unless it has ended, and wait until then."""
+        self._process.send_signal(signal.SIGINT)
+        self.wait()
+
     def kill(self) -> None:
         """End it as a crash would."""
         self._process.kill()
@@ -93,6 +98,7 @@ class Graph:
         self._executor.add_node(self.node)
         self._clients: dict[str, Any] = {}
         self._meetings: dict[str, _Meeting] = {}
+        self._diagnostics: list[Any] | None = None
 
     def close(self) -> None:
         """End the node and its context."""
@@ -195,3 +201,11 @@ class Graph:
         messages: list[Any] = []
         self.node.create_subscription(kind, topic, messages.append, qos)
         return messages
+
+    def diagnostics(self) -> list[Any]:
+        """The reports of all nodes since the first call; the list fills while the graph spins."""
+        from diagnostic_msgs.msg import DiagnosticArray
+
+        if self._diagnostics is None:
+            self._diagnostics = self.collect(DiagnosticArray, "/diagnostics")
+        return self._diagnostics

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
-from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
 from rclpy.time import Time as RosTime
@@ -59,7 +58,7 @@ class Tracker:
         self._graph, self.name, self.process = graph, name, process
         transport = "/compressed" if image_type is CompressedImage else ""
         self.results = graph.collect(ServoError, f"/{name}/servo_error")
-        self._diagnostics = graph.collect(DiagnosticArray, "/diagnostics")
+        self._reports = graph.diagnostics()
         self.images = graph.node.create_publisher(image_type, f"/{name}_camera/image{transport}", 10)
         self.camera_infos = graph.node.create_publisher(CameraInfo, f"/{name}_camera/camera_info", 10)
         graph.spin_until(lambda: self.images.get_subscription_count() == 1)
@@ -95,11 +94,10 @@ class Tracker:
 
     def diagnostic(self) -> Any:
         """The first report that this node makes from now on."""
-        self._diagnostics.clear()
-        now = self._graph.node.get_clock().now()
+        count, now = len(self._reports), self._graph.node.get_clock().now()
 
         def ours() -> list[Any]:
-            reports = [each for each in self._diagnostics if RosTime.from_msg(each.header.stamp) > now]
+            reports = [each for each in self._reports[count:] if RosTime.from_msg(each.header.stamp) > now]
             entries = [status for report in reports for status in report.status]
             return [status for status in entries if status.name == f"{self.name}: images"]
 
