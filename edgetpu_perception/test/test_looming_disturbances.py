@@ -105,6 +105,29 @@ def test_an_object_that_approaches_a_standing_camera_is_found(looming_engine: Cp
     assert region.y_offset + region.height / 2 == pytest.approx(38, abs=3)
 
 
+@pytest.mark.parametrize(("seed", "mirrored", "found"), [(5, False, 2.7), (5, True, 2.7), (1, True, 2.0)])
+def test_an_object_that_approaches_is_found_beside_one_that_recedes(
+    looming_engine: CpuEngine, seed: int, mirrored: bool, found: float
+) -> None:
+    """Two discs before a background that stands still. `found`: time to contact, s."""
+    background = sampled(texture(seed), *(60 * each for each in rays()))
+    near, far = {5: (6, 8), 1: (2, 3)}[seed]
+    approaching, receding = texture(near), texture(far)
+
+    def view(stamp: float) -> NDArray[np.float32]:
+        picture = background.copy()
+        disc(picture, receding, 44.0, 30.0, 26 / (1.6 + 0.7 * stamp))
+        disc(picture, approaching, 16.0, 36.0, 26 / (5 - stamp))
+        return picture[:, ::-1] if mirrored else picture
+
+    results = watch(looming_engine, view, 3.6)
+    claimed = [r for r in results if r.approaching]
+    assert claimed
+    assert 5 - claimed[0].stamp > found
+    assert all(r.approaching for r in results if r.stamp > 5 - found)
+    assert max(abs(r.ttc / (5 - r.stamp) - 1) for r in claimed) < 0.06
+
+
 def own_parts(seed: int, share: float) -> NDArray[np.float32]:
     """What a robot sees of itself in the lowest part of the image."""
     return texture(seed, SIZE, grain=3.0)[round(SIZE * (1 - share)) :]

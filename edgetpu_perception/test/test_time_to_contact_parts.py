@@ -95,6 +95,24 @@ class TestMotionSearch:
         assert found.step == pytest.approx(step, abs=0.001)
         assert found.evidence > 100
 
+    @pytest.mark.parametrize(("growing", "rows"), [(False, slice(0, 24)), (True, slice(32, 56))])
+    def test_may_be_asked_for_the_square_that_grows(self, growing: bool, rows: slice) -> None:
+        """What shrinks above explains more than what grows below."""
+        random = np.random.default_rng(1)
+        slopes = random.normal(0, 5, (2, 60, 60)).astype(np.float32)
+        y, x = (np.mgrid[:60, :60] - 29.5).astype(np.float32) / 45
+        jacobian = np.zeros((8, 60, 60), np.float32)
+        jacobian[:2] = 45 * slopes
+        jacobian[2] = x * jacobian[0] + y * jacobian[1]
+        residual = random.normal(0, 2, (60, 60)).astype(np.float32)
+        residual[:24, 20:44] -= 0.06 * jacobian[2, :24, 20:44]
+        residual[32:56, 20:44] += 0.03 * jacobian[2, 32:56, 20:44]
+        weights = np.full((60, 60), 0.25, np.float32)
+        found = MotionSearch(60, 60).find(jacobian, residual, weights, growing=growing)
+        assert found is not None
+        assert (found.rows, found.columns) == (rows, slice(20, 44))
+        assert found.step[2] == pytest.approx(0.03 if growing else -0.06, abs=0.003)
+
     def test_finds_nothing_in_noise(self) -> None:
         random = np.random.default_rng(2)
         jacobian = random.normal(0, 200, (8, 60, 60)).astype(np.float32)

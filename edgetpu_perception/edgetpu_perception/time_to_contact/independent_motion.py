@@ -21,6 +21,9 @@ SQUARE_SIDES_CELLS = (3, 4, 6, 8)
 Rows: looming, object before a background.
 """
 
+_CERTAIN_SIGMAS = 5.0
+"""Standard deviations from which on a square certainly grows. Derived: APPROACH_SIGMAS of a surface."""
+
 _PRIOR_PRECISION = (0.1**-2, 0.1**-2, 0.1**-2)
 """Inverse variances of shift right, shift down (focal lengths) and growth, relative to the main motion.
 
@@ -40,6 +43,10 @@ class IndependentMotion:
     step: tuple[float, float, float]
     """Shift right and down (focal lengths) and growth, in addition to the main motion."""
 
+    def shift(self, focal: tuple[float, float]) -> float:
+        """The larger shift along an axis, elements; `focal`: focal lengths along x and y, elements."""
+        return max(abs(self.step[0]) * focal[0], abs(self.step[1]) * focal[1])
+
 
 class MotionSearch:
     """Solves for shift and growth in each of some hundred overlapping squares at once."""
@@ -58,11 +65,14 @@ class MotionSearch:
             for column in range(width - side)
         ]
 
-    def find(self, jacobian: NDArray[np.float32], residual: Map, weights: Map) -> IndependentMotion | None:
+    def find(
+        self, jacobian: NDArray[np.float32], residual: Map, weights: Map, *, growing: bool = False
+    ) -> IndependentMotion | None:
         """Find the best square; None if the map is smaller than any square.
 
         `jacobian` [parameters, rows, columns]: derivatives of the brightness with respect to the parameters
         of the main warp. `residual` [rows, columns]: residual of that warp. `weights`: inverse variances.
+        `growing`: only squares count that certainly grow more than by the main motion.
         """
         if not self._squares:
             return None
@@ -78,7 +88,7 @@ class MotionSearch:
         weighted *= residual
         sums = (self._above @ products @ self._left).astype(np.float64)
         found = np.concatenate([_in_squares(sums, side) for side in SQUARE_SIDES_CELLS], axis=1)
-        best, evidence = _most_explained(found)
+        best, evidence = _most_explained(found, growing)
         row, column, side = self._squares[best]
         a, b, c, d, e, f, *right_side = found[:, best]
         information = np.array([[a, b, c], [b, d, e], [c, e, f]]) + np.diag(_PRIOR_PRECISION)
@@ -93,7 +103,7 @@ def _in_squares(sums: NDArray[np.float64], side: int) -> NDArray[np.float64]:
     return (strips[:, :, side:] - strips[:, :, :-side]).reshape(len(sums), -1)
 
 
-def _most_explained(products: NDArray[np.float64]) -> tuple[int, float]:
+def _most_explained(products: NDArray[np.float64], growing: bool) -> tuple[int, float]:
     """Index and chi-square of the best of many sets of three normal equations, by elimination."""
     a, b, c, d, e, f, right, down, growth = products
     a, d, f = (each + precision for each, precision in zip((a, d, f), _PRIOR_PRECISION, strict=True))
@@ -103,7 +113,10 @@ def _most_explained(products: NDArray[np.float64]) -> tuple[int, float]:
     d, e, f = d - b * b / a, e - b * c / a, f - c * c / a
     evidence += down * down / d
     growth -= e * down / d
-    evidence += growth * growth / (f - e * e / d)
+    by_growth = growth * growth / (f - e * e / d)
+    evidence += by_growth
+    if growing:
+        evidence *= (growth > 0) & (by_growth >= _CERTAIN_SIGMAS**2)
     best = int(evidence.argmax())
     return best, float(evidence[best])
 

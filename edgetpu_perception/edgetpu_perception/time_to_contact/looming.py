@@ -128,8 +128,9 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         result = looming.update(image, stamp)
 
     The whole image is compared with one of up to a second ago. Up to two surfaces are followed; the result
-    belongs to the one with the soonest contact. Rotation of the camera, motion to the side, slant of the
-    surface and changes of brightness are distinguished from growth. `region` may move with a target from
+    belongs to the one with the soonest contact. What else approaches takes the place of the second one if its
+    contact is sooner. Rotation of the camera, motion to the side, slant of the surface and changes of
+    brightness are distinguished from growth. `region` may move with a target from
     image to image. If inference runs elsewhere, use `bind`, `preprocess` and `postprocess` instead of
     `update`.
     """

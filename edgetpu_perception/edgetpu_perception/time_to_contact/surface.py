@@ -14,7 +14,9 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     CONFIRMING_SHARE,
     DEVIATION_CORRELATION,
     EVIDENCE_DECAY,
+    FAILED_LOG_DEPTH,
     MIN_AGE_S,
+    MIN_OVERLAP,
     NOISE_CORRELATION,
     REFUTED_DECAY,
     TRIAL_FRAMES,
@@ -130,6 +132,11 @@ class Surface:
     def moves(self) -> bool:
         """Whether it certainly approaches or recedes."""
         return abs(self.rate) >= APPROACH_SIGMAS * self.rate_sigma
+
+    @property
+    def lost(self) -> bool:
+        """Whether too little of it is in the keyframe, or the alignment has failed."""
+        return self.overlap < MIN_OVERLAP or abs(self.log_depth) > FAILED_LOG_DEPTH
 
     @property
     def settled(self) -> bool:

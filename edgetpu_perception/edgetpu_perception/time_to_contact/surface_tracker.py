@@ -2,6 +2,7 @@
 
 Each surface is a plane with a motion of its own; every element of the map belongs to the surface whose motion
 explains it. A second surface is tried where one motion does not explain the image, and kept while it does.
+What approaches besides takes its place if its contact is sooner.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import cv2
 import numpy as np
 
+from edgetpu_perception.time_to_contact import second_surface
 from edgetpu_perception.time_to_contact.homography_alignment import (
     GROWTH,
     TILT,
@@ -20,26 +22,21 @@ from edgetpu_perception.time_to_contact.homography_alignment import (
     ExpectedWarp,
     Grid,
     Map,
-    inverse,
     parameters_of,
-    warp_of,
 )
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
 from edgetpu_perception.time_to_contact.noise_and_exposure import Exposure, NoiseLevel
-from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
+from edgetpu_perception.time_to_contact.second_surface import Explained
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.standing_part import standing_part
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     ESTABLISHED_EVIDENCE,
-    FAILED_LOG_DEPTH,
     IMAGE_NOISE_SHARE,
     KEPT_EVIDENCE,
     MAIN_PRECISION,
-    MAIN_PREFERENCE,
     MAX_KEYFRAME_AGE_S,
     MAX_LOG_DEPTH,
-    MAX_MISFIT,
     MAX_SHIFT_ELEMENTS,
     MAX_SHIFT_SHARE,
     MAX_SLOW_KEYFRAME_AGE_S,
@@ -47,7 +44,6 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     MERGE_DISTANCE_ELEMENTS,
     MIN_AGE_S,
     MIN_KEYFRAME_OVERLAP,
-    MIN_OVERLAP,
     MIN_STRUCTURE_SHARE,
     MIN_SURFACE_SHARE,
     NEARER_SIGMAS,
@@ -62,8 +58,8 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     TRIAL_FRAMES,
     UNEXPLAINED_VARIANCES,
     WARP_ERROR_ELEMENTS,
-    WINDOW_ELEMENTS,
 )
+from edgetpu_perception.time_to_contact.third_motion import ThirdMotion
 
 
 class SurfaceTracker:
@@ -82,7 +78,7 @@ class SurfaceTracker:
         """Look at another part of the camera's view from the next image on; the grid has the same shape."""
         onto = self._grid.to_map @ np.linalg.inv(grid.to_map)
         rows, columns = grid.shape
-        for surface in self.surfaces:
+        for surface in self._followed:
             surface.membership = cv2.warpAffine(
                 surface.membership,
                 onto[:2],
@@ -96,6 +92,7 @@ class SurfaceTracker:
     def restart(self) -> None:
         """Forget all images."""
         self.surfaces: list[Surface] = []
+        self._third = ThirdMotion(self._search)
         self._keyframe_stamp = self._stamp = math.nan
         self._noise = NoiseLevel()
         self.unexplained = 0.0
@@ -129,7 +126,7 @@ class SurfaceTracker:
         variance = np.float32(self._noise.variance) + np.float32(WARP_ERROR_ELEMENTS**2) * energy
         certainty = np.float32(1) / variance
         alignments = self._align_all(certainty, seconds)
-        if self._lost(self.surfaces[0]):
+        if self.surfaces[0].lost:
             self.restart()
             return None
         self._assign_elements(alignments, brightness, certainty)
@@ -159,6 +156,12 @@ class SurfaceTracker:
         return self._stamp - self._keyframe_stamp
 
     @property
+    def _followed(self) -> list[Surface]:
+        """The surfaces, the main one first, and then what is on trial as a third."""
+        tried = self._third.surface
+        return self.surfaces if tried is None else [*self.surfaces, tried]
+
+    @property
     def _divided(self) -> bool:
         """Whether there are two established surfaces."""
         return len(self.surfaces) > 1 and all(each.established for each in self.surfaces)
@@ -168,36 +171,38 @@ class SurfaceTracker:
         return max(other.rate - surface.rate if other.established else 0.0 for other in self.surfaces)
 
     def _align_all(self, certainty: Map, seconds: float) -> list[Alignment]:
-        """Align all surfaces; the main one is first in the list."""
+        """Align all surfaces; the main one is first in the list, what is on trial as a third last."""
         main = self.surfaces[0]
-        independent = certainty * np.float32(NOISE_CORRELATION**-2)
         alignments: list[Alignment] = []
-        for surface in self.surfaces:
+        for surface in self._followed:
             if surface.standing:
                 alignments.append(self._aligner.stand_still(alignments[0].brightness))
                 surface.frames += 1
                 continue
-            predicted = surface.warp @ surface.next_step(seconds)
-            if surface is main:
-                others, precision = [parameters_of(predicted)[TURN], 0.0, 0.0, 0.0, 0.0], MAIN_PRECISION
-            else:
-                known = parameters_of(main.warp)
-                others, precision = [known[TURN], 0.0, 0.0, *known[TILT:]], SECOND_PRECISION
-            expected = ExpectedWarp(predicted, others, precision, self._exposure.ratio)
-            weights = independent * surface.membership
+            weights = certainty * np.float32(NOISE_CORRELATION**-2) * surface.membership
             if surface is not main:
                 # At a tenth of the weight the rest of the image would still outweigh a small surface.
                 weights *= (surface.membership > 0.5) / np.float32(surface.misfit)
-            steps = 2 if surface.frames > 3 else 4
             alignment = self._aligner.align(
                 weights,
-                expected,
+                self._expected(surface, seconds),
                 self._slope_variance + SLOPE_ROUNDING_VARIANCE,
-                steps,
+                steps=2 if surface.frames > 3 else 4,
             )
             self._advance(surface, alignment, seconds, surface is main)
             alignments.append(alignment)
         return alignments
+
+    def _expected(self, surface: Surface, seconds: float) -> ExpectedWarp:
+        """What is expected of a surface's warp; the main one has to be up to date for any other."""
+        main = self.surfaces[0]
+        predicted = surface.warp @ surface.next_step(seconds)
+        if surface is main:
+            others, precision = [parameters_of(predicted)[TURN], 0.0, 0.0, 0.0, 0.0], MAIN_PRECISION
+        else:
+            known = parameters_of(main.warp)
+            others, precision = [known[TURN], 0.0, 0.0, *known[TILT:]], SECOND_PRECISION
+        return ExpectedWarp(predicted, others, precision, self._exposure.ratio)
 
     def _advance(self, surface: Surface, alignment: Alignment, seconds: float, main: bool) -> None:
         before = surface.rate if surface.established else self.surfaces[0].rate
@@ -214,7 +219,7 @@ class SurfaceTracker:
         else:
             (a, b), (c, d) = alignment.measured[:2, :2].tolist()
             surface.log_depth, variance = 0.5 * math.log(max(a * d - b * c, 1e-3)), float(covariance[2, 2])
-        if self._lost(surface):
+        if surface.lost:
             return
         variance += 2 * surface.rate**2 * self._jitter.variance
         surface.depth.predict(seconds)
@@ -233,33 +238,43 @@ class SurfaceTracker:
 
     def _assign_elements(self, alignments: list[Alignment], brightness: Map, certainty: Map) -> None:
         """Assign the elements to the surfaces; try a second one, or drop a superfluous one."""
-        squares = [alignment.residual**2 * certainty for alignment in alignments]
-        explained = self._of_owner(squares)
-        self._noise.measure(explained, brightness, alignments[0].inside)
-        around = [cv2.blur(square, (WINDOW_ELEMENTS, WINDOW_ELEMENTS)) for square in squares]
+        each = [Explained.by(alignment, certainty) for alignment in alignments]
+        by_owner = self._of_owner(each)
+        self._noise.measure(by_owner.squares, brightness, alignments[0].inside)
         main = self.surfaces[0]
-        self.unexplained = np.count_nonzero(self._of_owner(around) > UNEXPLAINED_VARIANCES) / self._size
+        self.unexplained = np.count_nonzero(by_owner.around > UNEXPLAINED_VARIANCES) / self._size
         if len(self.surfaces) == 1:
-            main.membership = 1 / (1 + (around[0] / OUTLIER_VARIANCES) ** 2)
+            main.membership = np.float32(1) / (1 + (each[0].around / OUTLIER_VARIANCES) ** 2)
             main.established = True
             if main.frames >= self._next_trial:
                 self._next_trial = main.frames + SEARCH_INTERVAL_FRAMES
-                if not self._try_standing(alignments[0], explained, certainty):
+                if not self._try_standing(alignments[0], by_owner.squares, certainty):
                     self._try_second(alignments[0], certainty)
             return
-        self._update_evidence(squares, around, alignments)
-        self._update_membership(around)
+        self._update_evidence(*each[:2])
+        self._update_membership(*each[:2])
+        replaced = len(each) > 2 and self._third.judge(self.surfaces, by_owner, each[2], self._age)
         self._drop_superfluous(float(alignments[0].covariance[GROWTH, GROWTH]))
+        if replaced:
+            return  # what explains the image best has changed
         young = len(self.surfaces) > 1 and self.surfaces[1].frames <= TRIAL_FRAMES[0]
         if not young and main.frames % SEARCH_INTERVAL_FRAMES == 0:
-            self._try_standing(alignments[0], explained, certainty)
+            self._try_standing(alignments[0], by_owner.squares, certainty)
+        elif self._divided and self._third.surface is None and main.frames % PAUSE_FRAMES == 1:
+            self._third.look_for(self.surfaces, alignments[0], self._aligner, certainty, self._grid)
 
-    def _of_owner(self, maps: list[Map]) -> Map:
-        """Combine one map for each surface: at each element that of the surface it belongs to."""
-        if len(maps) == 1 or not self.surfaces[1].established:
-            return maps[0]
+    def _of_owner(self, each: list[Explained]) -> Explained:
+        """Combine how well each surface explains the image: at each element that which it belongs to."""
+        first = each[0]
+        if len(each) == 1 or not self.surfaces[1].established:
+            return first
         main, other = self.surfaces
-        return np.where(main.membership >= other.membership, maps[0], maps[1])
+        mine = main.membership >= other.membership
+        squares, around = (
+            np.where(mine, *pair)
+            for pair in ((first.squares, each[1].squares), (first.around, each[1].around))
+        )
+        return Explained(squares, around, first.inside & each[1].inside)
 
     def _try_second(self, alignment: Alignment, certainty: Map) -> None:
         main = self.surfaces[0]
@@ -267,15 +282,10 @@ class SurfaceTracker:
         found = self._search.find(self._aligner.jacobian, alignment.residual, weights)
         if found is None or found.evidence < TRIAL_EVIDENCE:
             return
-        (right, down, _), (focal_x, focal_y) = found.step, self._grid.focal
-        if max(abs(right) * focal_x, abs(down) * focal_y) > MAX_SHIFT_ELEMENTS:
+        if found.shift(self._grid.focal) > MAX_SHIFT_ELEMENTS:
             self._next_trial = main.frames + PAUSE_FRAMES
             return
-        membership = np.full(self._grid.shape, 0.03, np.float32)
-        membership[found.rows, found.columns] = 0.97
-        warp = main.warp @ inverse(warp_of([*found.step, 0, 0, 0, 0, 0]))
-        depth = RelativeDepth(main.rate, main.log_depth, 0.03)
-        self.surfaces.append(Surface(membership, warp / warp[2, 2], main.motion.copy(), main.seconds, depth))
+        self.surfaces.append(second_surface.begun_with(found, main))
 
     def _try_standing(self, alignment: Alignment, explained: Map, certainty: Map) -> bool:
         """Make what stands still the second surface if no surface explains it, as a robot's own parts.
@@ -296,40 +306,24 @@ class SurfaceTracker:
         self.surfaces[0].membership = 1 - membership  # what it had left out may be all that moves
         return True
 
-    def _update_evidence(self, squares: list[Map], around: list[Map], alignments: list[Alignment]) -> None:
+    def _update_evidence(self, by_main: Explained, by_other: Explained) -> None:
         """Update how much better the second surface explains its elements."""
         main, other = self.surfaces
-        both = alignments[0].inside & alignments[1].inside & (other.membership > 0.5)
-        by_main, by_other = (np.minimum(square, 25.0)[both] for square in squares)
-        # Where the main surface leaves more than noise in most of the image, a gain may be by chance.
-        rest = around[0][alignments[0].inside & (other.membership <= 0.5)]
-        chance = max(float(np.median(rest)), 1.0) if rest.size else 1.0
-        other.take_evidence(float((by_main - by_other).sum()) / (chance * NOISE_CORRELATION**2), self._age)
+        other.take_evidence(second_surface.gain_of(other, by_main, by_other), self._age)
         main.established = True
         other.established = other.evidence > (KEPT_EVIDENCE if other.established else ESTABLISHED_EVIDENCE)
 
-    def _update_membership(self, around: list[Map]) -> None:
+    def _update_membership(self, by_main: Explained, by_other: Explained) -> None:
         main, other = self.surfaces
-        share = cv2.blur(other.membership / (main.membership + other.membership + 1e-6), (3, 3))
-        share = np.clip(share, 0.03, 0.97)
-        favour = np.clip(
-            (around[0] - around[1]) * np.float32(WINDOW_ELEMENTS**2 / 12) - np.float32(MAIN_PREFERENCE),
-            -8.0,
-            8.0,
-        )
-        odds = share / (1 - share) * np.exp(favour)
-        share = odds / (1 + odds)
-        own = around[1][share > 0.5]
-        other.misfit = min(max(float(np.median(own)), 1.0), MAX_MISFIT) if len(own) else 1.0
-        other.membership = share / (1 + (around[1] / (other.misfit * OUTLIER_VARIANCES)) ** 2)
-        rest = 1 - share if other.established else np.float32(1)
-        main.membership = rest / (1 + (around[0] / OUTLIER_VARIANCES) ** 2)
+        share = second_surface.assign(other, main.membership, by_main, by_other)
+        rest = 1 - share if other.established else np.ones_like(share)
+        main.membership = rest / (1 + (by_main.around / OUTLIER_VARIANCES) ** 2)
 
     def _drop_superfluous(self, variance: float) -> None:
         other = self.surfaces[1]
         sizes = [float(surface.membership.sum()) for surface in self.surfaces]
         unproven = other.frames > TRIAL_FRAMES[1] and not other.established
-        lost = self._lost(other)
+        lost = other.lost
         superfluous = lost or unproven or min(sizes) < MIN_SURFACE_SHARE * self._size or self._move_alike()
         if sizes[1] > sizes[0] and not lost:
             self.surfaces.reverse()
@@ -341,13 +335,10 @@ class SurfaceTracker:
                 first.depth.start_over(0.0, variance, self._age)
             second.evidence, second.evidence_age, first.evidence = first.evidence, first.evidence_age, 0.0
         if superfluous:
-            del self.surfaces[1]
+            self.surfaces[1:] = self._followed[2:]
+            self._third.surface = None
             self.surfaces[0].established = True
             self._next_trial = self.surfaces[0].frames + PAUSE_FRAMES
-
-    @staticmethod
-    def _lost(surface: Surface) -> bool:
-        return surface.overlap < MIN_OVERLAP or abs(surface.log_depth) > FAILED_LOG_DEPTH
 
     def _move_alike(self) -> bool:
         """Whether both surfaces have the same motion and therefore are one."""
@@ -389,7 +380,7 @@ class SurfaceTracker:
             self._aligner.set_keyframe(brightness)
             self._keyframe_stamp = self._stamp
             self._exposure.ratio = 1.0
-            for surface in self.surfaces:
+            for surface in self._followed:
                 surface.warp = np.eye(3)
                 surface.log_depth = 0.0
                 surface.depth.start_keyframe()

@@ -1,0 +1,82 @@
+"""What a surface other than the main one takes of the image: its start, its evidence and its elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.time_to_contact.homography_alignment import Alignment, Map, inverse, warp_of
+from edgetpu_perception.time_to_contact.independent_motion import IndependentMotion
+from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
+from edgetpu_perception.time_to_contact.surface import Surface
+from edgetpu_perception.time_to_contact.surface_tracker_limits import (
+    MAIN_PREFERENCE,
+    MAX_MISFIT,
+    NOISE_CORRELATION,
+    OUTLIER_VARIANCES,
+    WINDOW_ELEMENTS,
+)
+
+_MOST = 25.0
+"""Squared residual, in its variance, up to which an element counts. Derived: five standard deviations."""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """How well a motion explains an image."""
+
+    squares: Map
+    """Squared residuals, in their variance, [rows, columns] ..."""
+    around: Map
+    """... averaged over the neighbourhood."""
+    inside: NDArray[np.bool_]
+    """bool: elements that both the image and the keyframe have."""
+
+    @classmethod
+    def by(cls, alignment: Alignment, certainty: Map) -> Explained:
+        """By an alignment; `certainty`: inverse variances."""
+        squares = alignment.residual**2 * certainty
+        return cls(squares, cv2.blur(squares, (WINDOW_ELEMENTS, WINDOW_ELEMENTS)), alignment.inside)
+
+
+def begun_with(found: IndependentMotion, main: Surface) -> Surface:
+    """A new surface: the square that moves differently from the main surface."""
+    membership = np.full(main.membership.shape, 0.03, np.float32)
+    membership[found.rows, found.columns] = 0.97
+    warp = main.warp @ inverse(warp_of([*found.step, 0, 0, 0, 0, 0]))
+    depth = RelativeDepth(main.rate, main.log_depth, 0.03)
+    return Surface(membership, warp / warp[2, 2], main.motion.copy(), main.seconds, depth)
+
+
+def gain_of(surface: Surface, others: Explained, own: Explained) -> float:
+    """Chi-square by which a surface explains its elements better than the others do."""
+    belongs = surface.membership > 0.5
+    both = others.inside & own.inside & belongs
+    gain = float((np.minimum(others.squares, _MOST)[both] - np.minimum(own.squares, _MOST)[both]).sum())
+    # Where the others leave more than noise in most of the image, a gain may be by chance.
+    rest = others.around[others.inside & ~belongs]
+    chance = max(float(np.median(rest)), 1.0) if rest.size else 1.0
+    return gain / (chance * NOISE_CORRELATION**2)
+
+
+def assign(surface: Surface, membership: Map, others: Explained, own: Explained) -> Map:
+    """Update misfit and membership of a surface; returns the share of each element that it has.
+
+    `membership`: that of the others, [rows, columns].
+    """
+    share = cv2.blur(surface.membership / (membership + surface.membership + 1e-6), (3, 3))
+    share = np.clip(share, 0.03, 0.97)
+    favour = np.clip(
+        (others.around - own.around) * np.float32(WINDOW_ELEMENTS**2 / 12) - np.float32(MAIN_PREFERENCE),
+        -8.0,
+        8.0,
+    )
+    odds = share / (1 - share) * np.exp(favour)
+    assigned: Map = odds / (1 + odds)
+    owned = own.around[assigned > 0.5]
+    surface.misfit = min(max(float(np.median(owned)), 1.0), MAX_MISFIT) if len(owned) else 1.0
+    surface.membership = assigned / (1 + (own.around / (surface.misfit * OUTLIER_VARIANCES)) ** 2)
+    return assigned
