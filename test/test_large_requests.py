@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -16,12 +18,14 @@ from std_srvs.srv import Trigger
 from edgetpu_driver.host.requests.priority_queue import LONGEST_NEGLECT
 from edgetpu_driver.node_kit.executor import large_requests
 from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
-from edgetpu_driver.node_kit.executor.large_requests import QUICK, LargeRequests
+from edgetpu_driver.node_kit.executor.large_requests import QUICK, USUAL_BYTES, LargeRequests
 from edgetpu_driver.node_kit.executor.request_intake import REST_AFTER_URGENT
+from edgetpu_msgs.srv import MatMul
 from testdata.devices.fake_timers import Clock, Timer
 from testdata.running_nodes.node_in_executor import Bench
 
 SERVICE, OTHER = object(), object()
+REQUEST = MatMul.Request(inputs=array("f", bytes(4000)))
 
 
 class Guard:
@@ -46,6 +50,37 @@ class Node:
         return count
 
 
+class Memory:
+    """Stands for the thread that touches memory."""
+
+    def __init__(self) -> None:
+        self.touched: list[int] = []
+        """How many bytes, each time."""
+        self.waiting: deque[Callable[[], None]] = deque()
+        self.at_once = True
+
+    @property
+    def pending(self) -> int:
+        return len(self.waiting)
+
+    def submit(self, work: Callable[[], None]) -> None:
+        self.waiting.append(work)
+        if self.at_once:
+            self.do_one()
+
+    def do_one(self) -> None:
+        self.waiting[0]()
+        self.waiting.popleft()
+
+
+@pytest.fixture(autouse=True)
+def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
+    memory = Memory()
+    monkeypatch.setattr(large_requests, "touch_memory", memory.touched.append)
+    monkeypatch.setattr(large_requests, "BackgroundThread", lambda _name: memory)
+    return memory
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
@@ -62,7 +97,7 @@ def node() -> Node:
 def large(node: Node, clock: Clock) -> LargeRequests:
     assert clock.now > REST_AFTER_URGENT
     large = LargeRequests(node)  # type: ignore[arg-type]
-    assert large.took(SERVICE, 5 * QUICK)
+    assert large.took(SERVICE, REQUEST, 5 * QUICK)
     return large
 
 
@@ -90,9 +125,45 @@ def test_beside_urgent_requests_one_is_taken_after_each_answer(large: LargeReque
 
 def test_a_request_after_a_small_one_is_taken_at_once(large: LargeRequests) -> None:
     urgent(large)
-    assert large.may_take(OTHER)
-    assert not large.took(SERVICE, 0.9 * QUICK)
+    assert not large.took(SERVICE, REQUEST, 0.9 * QUICK)
     assert large.may_take(SERVICE)
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_first_request_to_a_service_is_expected_to_be_large(node: Node, memory: Memory) -> None:
+    large = LargeRequests(node)  # type: ignore[arg-type]
+    urgent(large)
+    assert not large.may_take(OTHER)
+    assert memory.touched == [2 * USUAL_BYTES]
+
+
+def test_memory_is_touched_for_a_request_like_the_last_large_one(
+    large: LargeRequests, memory: Memory
+) -> None:
+    small = MatMul.Request(inputs=array("f", bytes(40)))
+    large.took(OTHER, small, 0.9 * QUICK)
+    urgent(large)
+    assert not large.may_take(SERVICE)
+    assert memory.touched == [8000]
+
+
+def test_it_is_taken_after_an_answer_only_when_there_is_memory_for_it(
+    large: LargeRequests, memory: Memory
+) -> None:
+    memory.at_once = False
+    first, last = urgent(large), urgent(large)
+    assert not large.may_take(SERVICE)
+    first(None)
+    last(None)
+    assert large.postponed == {SERVICE}
+    memory.do_one()
+    urgent(large)(None)
+    assert not large.postponed
+
+
+def test_without_urgent_requests_no_memory_is_touched(large: LargeRequests, memory: Memory) -> None:
+    assert large.may_take(SERVICE)
+    assert memory.touched == []
 
 
 def test_the_last_of_several_urgent_answers_counts(large: LargeRequests) -> None:
@@ -143,7 +214,7 @@ def test_the_executor_takes_a_request_when_its_turn_comes(bench: Bench) -> None:
 
     large, service = LargeRequests(bench.node), bench.node.create_service(Trigger, "large", take)
     large.apply_to(service)
-    large.took(service, 5 * QUICK)
+    large.took(service, REQUEST, 5 * QUICK)
     client = bench.node.create_client(Trigger, "large")
     bench.spin_until(client.service_is_ready)
     answer = large.noting_urgent(lambda _: taken.append("urgent"))

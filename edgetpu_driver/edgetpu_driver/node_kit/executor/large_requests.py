@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import math
 import time
+from array import array
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.service import Service
 
+from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.requests.priority_queue import LONGEST_NEGLECT
 from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
 from edgetpu_driver.node_kit.executor.request_intake import REST_AFTER_URGENT
+from edgetpu_driver.node_kit.process.unused_memory import touch_memory
 
 QUICK = 0.001
 """Processor time, s, that taking a request may need without being postponed. Derived: half of what others may
 add to the time of an urgent request. 3 MB need as much."""
+
+USUAL_BYTES = 16 << 20
+"""Size that the first large request is expected to have: a matrix of 2048 x 2048 in float32."""
+
+_BLOCKS = 2
+"""Blocks of the size of a request that are allocated at the same time while it is taken. Given by
+rmw_fastrtps and rclpy: the middleware's and the message in C, then that and the one in Python."""
 
 _ATTRIBUTE = "edgetpu_large_requests"
 
@@ -25,11 +37,12 @@ _ATTRIBUTE = "edgetpu_large_requests"
 class LargeRequests:
     """Has requests that take long to be taken wait until no urgent one is under way or soon expected.
 
-    rclpy holds the interpreter lock while it takes a request: 5.5 ms for one of 16 MiB. Neither can other
-    requests be taken meanwhile, nor answers be sent. A request is expected to be like the last one to its
-    service. While urgent requests come, one that is expected to be large is taken just after the last urgent
-    one under way was answered; control loops send the next a period later. It waits for LONGEST_NEGLECT at
-    most.
+    rclpy holds the interpreter lock while it takes a request: 5.5 ms for one of 16 MiB, and 36 ms if the heap
+    has to get the memory for it. Neither can other requests be taken meanwhile, nor answers be sent. A
+    request is expected to be like the last one to its service; the first is expected to be large. While
+    urgent requests come, one that is expected to be large is taken just after the last urgent one under way
+    was answered, once another thread has got the memory; control loops send the next a period later. It waits
+    for LONGEST_NEGLECT at most.
     """
 
     def __init__(self, node: Node) -> None:
@@ -44,6 +57,9 @@ class LargeRequests:
         """Services from which one request is always taken."""
         self._seconds: dict[Service, float] = {}
         """Processor time for taking the last request."""
+        self._bytes = USUAL_BYTES
+        """Size of the last large request."""
+        self._memory = BackgroundThread("edgetpu memory")
         self._under_way: set[object] = set()
         """The urgent requests without an answer."""
         self._last_urgent = -math.inf
@@ -61,7 +77,7 @@ class LargeRequests:
         def respond_and_note(response: Any) -> None:
             respond(response)
             self._under_way.discard(request)
-            if self.postponed and not self._under_way:
+            if self.postponed and not (self._under_way or self._memory.pending):
                 self._give_turns()
 
         return respond_and_note
@@ -71,17 +87,22 @@ class LargeRequests:
         if service in self._turns:
             self._turns.discard(service)
             return True
-        is_quick = self._seconds.get(service, 0.0) < QUICK
+        is_quick = self._seconds.get(service, QUICK) < QUICK
         if is_quick or time.monotonic() - self._last_urgent >= REST_AFTER_URGENT:
             return True
         self.postponed.add(service)
         self._patience.reset()
+        with suppress(RuntimeError):  # no thread can be started
+            self._memory.submit(partial(touch_memory, _BLOCKS * self._bytes))
         return False
 
-    def took(self, service: Service, seconds: float) -> bool:
+    def took(self, service: Service, request: Any, seconds: float) -> bool:
         """Note what taking a request needed of the processor; returns whether it was a large one."""
         self._seconds[service] = seconds
-        return seconds >= QUICK
+        if seconds < QUICK:
+            return False
+        self._bytes = _bytes_of(request)
+        return True
 
     def _give_turns(self) -> None:
         """May be called by any thread."""
@@ -93,6 +114,12 @@ class LargeRequests:
     def _end_patience(self) -> None:
         if not self.postponed:
             self._patience.cancel()
+
+
+def _bytes_of(request: Any) -> int:
+    """Size of the largest field of a request."""
+    fields = [getattr(request, name) for name in request.get_fields_and_field_types()]
+    return max((len(each) * each.itemsize for each in fields if isinstance(each, array)), default=0)
 
 
 def large_requests_of(service: Any) -> LargeRequests | None:

@@ -230,7 +230,7 @@ def _take_request(service: Service) -> None:
         request, header = read_request(service)
         if header is None:
             return
-        was_large = large is not None and large.took(service, time.thread_time() - begin)
+        was_large = large is not None and large.took(service, request, time.thread_time() - begin)
         response = service.srv_type.Response()
         with answering(service, header, request, response):
             service.send_response(service.callback(request, response), header)
