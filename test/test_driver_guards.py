@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 import pytest
@@ -22,10 +24,13 @@ from std_msgs.msg import Header
 
 from edgetpu_driver.node_kit import heartbeat
 from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor
+from edgetpu_driver.node_kit.messages.matmul_messages import fill_product
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
+from edgetpu_driver.nodes import driver_services
 from edgetpu_driver.nodes.driver_node import DriverNode
+from edgetpu_driver.toolchain import dense_graph
 from edgetpu_msgs.msg import DeviceStatus, Tensor
-from edgetpu_msgs.srv import Invoke, ListModels
+from edgetpu_msgs.srv import Invoke, ListModels, MatMul
 from edgetpu_perception.nodes.looming_node import LoomingNode
 from testdata.running_nodes.spinning_node import spin_until
 
@@ -107,6 +112,27 @@ def test_each_of_many_requests_at_once_is_answered_once_with_its_own_result(stag
         stage.executor.spin_once(0.0)
         take()
     assert sorted(answers) == [(sequence, number + 3) for sequence, number in sorted(numbers.items())]
+
+
+def test_only_a_large_product_is_answered_by_another_thread_than_the_sticks(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def fill_and_note(response: Any, product: Any) -> None:
+        threads.append(current_thread().name)
+        fill_product(response, product)
+
+    monkeypatch.setattr(driver_services, "fill_product", fill_and_note)
+    monkeypatch.setattr(driver_services, "LARGE_PRODUCT", 2 * 4 * 64)
+    (tmp_path / "dense.tflite").write_bytes(dense_graph.build(64))
+    node = stage.add(DriverNode, backend="cpu", model_dirs=[str(tmp_path)], models=["dense"])
+    stage.spin_until(lambda: node.status().state == DeviceStatus.READY)
+    for batch in (1, 2):
+        inputs = array("f", bytes(4 * 64 * batch))
+        product = stage.call(MatMul, "matmul", model="dense", batch=batch, inputs=inputs)
+        assert (product.success, product.outputs) == (True, inputs)
+    assert threads == ["edgetpu stick 0", "edgetpu products"]
 
 
 @pytest.mark.usefixtures("driver")

@@ -180,7 +180,8 @@ def test_memory_kept_for_large_requests_is_released_in_time() -> None:
 def test_touched_memory_is_taken_without_page_faults() -> None:
     program = (
         "import ctypes, resource\n"
-        "from edgetpu_driver.node_kit.process.unused_memory import reuse_large_blocks, touch_memory\n"
+        "from edgetpu_driver.node_kit.process.touched_memory import touch_memory\n"
+        "from edgetpu_driver.node_kit.process.unused_memory import reuse_large_blocks\n"
         "reuse_large_blocks()\n"
         "libc = ctypes.CDLL(None)\n"
         "libc.malloc.restype = ctypes.c_void_p\n"

@@ -18,7 +18,7 @@ from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.requests.priority_queue import LONGEST_NEGLECT
 from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
 from edgetpu_driver.node_kit.executor.request_intake import REST_AFTER_URGENT
-from edgetpu_driver.node_kit.process.unused_memory import touch_memory
+from edgetpu_driver.node_kit.process.touched_memory import touch_memory
 
 QUICK = 0.001
 """Processor time, s, that taking a request may need without being postponed. Derived: half of what others may

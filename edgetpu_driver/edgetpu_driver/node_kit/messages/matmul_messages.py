@@ -24,7 +24,8 @@ def product_request(message: MatMul.Request) -> ProductRequest:
 
 def fill_product(response: MatMul.Response, product: Product) -> None:
     """Write a product into an answer."""
-    response.outputs = array("f", product.outputs.tobytes())
+    response.outputs = array("f")
+    response.outputs.frombytes(product.outputs.reshape(-1).view(np.uint8).data)
     response.rows = product.outputs.shape[-1]
     response.weights_version = product.weights_version
     response.clipped = product.clipped

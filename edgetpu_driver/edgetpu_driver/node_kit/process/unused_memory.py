@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 import time
-from contextlib import suppress
-
-import numpy as np
-from numpy.typing import NDArray
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Parameters of glibc's mallopt (malloc.h)."""
@@ -17,13 +12,9 @@ _MOST_MAPPED_BYTES = 32 << 20
 """Size from which on a block is mapped, and returned to the system when it is freed: the largest that glibc
 accepts."""
 
-_KEPT_BYTES = 64 << 20
+KEPT_BYTES = 64 << 20
 """Free memory that the heap keeps. Derived: a matrix of 2048 x 2048 in float32 as the middleware, the message
 and the request hold it, and one more."""
-
-_PIECE_BYTES = 2 << 20
-"""Size of the blocks in which memory is touched. Given by NumPy: it holds the interpreter lock for less than
-500 pages, and has the kernel use huge pages, also later, where it has allocated 4 MiB at once."""
 
 RELEASE_PERIOD = 10.0
 """Seconds between two releases of unused memory. Derived: a release takes 1 to 5 ms of a heap of 100 MiB, and
@@ -37,19 +28,7 @@ def reuse_large_blocks() -> None:
     blocks on its way from the middleware: 30 us instead of 500 for two of them. A request of 16 MiB takes
     5 ms instead of 36 to be read; the interpreter lock is held meanwhile.
     """
-    _set((_MMAP_THRESHOLD, _MOST_MAPPED_BYTES), (_TRIM_THRESHOLD, _KEPT_BYTES), (_ARENA_MAX, 1))
-
-
-def touch_memory(count: int) -> None:
-    """Have the heap hold so many bytes of free memory, at most what it keeps.
-
-    Whoever takes them soon meets no page faults. They are met here, without the interpreter lock.
-    """
-    pieces: list[NDArray[np.uint8]] = []
-    with suppress(MemoryError):  # the process may have no more
-        for _ in range(0, min(count, _KEPT_BYTES), _PIECE_BYTES):
-            pieces.append(np.empty(_PIECE_BYTES, np.uint8))
-            pieces[-1][:: mmap.PAGESIZE] = 0
+    _set((_MMAP_THRESHOLD, _MOST_MAPPED_BYTES), (_TRIM_THRESHOLD, KEPT_BYTES), (_ARENA_MAX, 1))
 
 
 class UnusedMemory:
