@@ -206,26 +206,28 @@ class GraphView:
         )
 
     def _listen(self, running: Sequence[ViewedNode]) -> None:
-        """Find the numbers that the running nodes receive and publish, and subscribe to them."""
+        """Find the numbers that the other running nodes receive and publish, and subscribe to them."""
         results = {
             f"{self.full_name(name)}/{viewed.result.topic}": name
             for name, viewed in self.nodes.items()
             if viewed.result is not None
         }
-        heard: set[str] = set()
-        for viewed in running:
-            published, subscribed = self._topics_of(viewed.entry.name)
+        # What only the dashboard receives, nobody uses any more.
+        others = [viewed for viewed in running if viewed.entry.name != self._node.get_name()]
+        topics = {viewed.entry.name: self._topics_of(viewed.entry.name) for viewed in others}
+        used = {each for ways in topics.values() for way in ways for each in way.items()}
+        self._signals.keep({(topic, kind) for topic, kind in used if topic not in results})
+        for viewed in others:
+            published, subscribed = topics[viewed.entry.name]
             found = [
                 Signal(topic.removeprefix(f"{self._namespace}/"), way, self._signals.log(topic, kind))
-                for way, topics in ((True, published), (False, subscribed))
-                for topic, kind in topics.items()
+                for way, named in ((True, published), (False, subscribed))
+                for topic, kind in named.items()
                 if kind in SIGNAL_TYPES and topic not in results
             ]
-            heard |= {topic for topic in (*published, *subscribed) if topic not in results}
             with self.lock:
                 viewed.takes = tuple(sorted(results[topic] for topic in subscribed if topic in results))
                 viewed.signals = tuple(found)
-        self._signals.keep(heard)
 
     def _topics_of(self, name: str) -> tuple[dict[str, str], dict[str, str]]:
         """The topics that a node publishes, and those that it subscribes to, with the type of each."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
@@ -17,37 +17,46 @@ from edgetpu_driver.node_kit.printable_text import one_line
 
 
 class SignalSubscriptions:
-    """One subscription for each topic, whichever nodes use it. For the executor's thread."""
+    """One subscription for each topic and type, whichever nodes use it. For the executor's thread."""
 
     def __init__(
         self, node: Node, add: Callable[[ResultLog, float, Mapping[str, float], float], None]
     ) -> None:
         """add: adds to a log, at a time, s, a row that came so long after its stamp, s."""
         self._node, self._add = node, add
-        self._logs: dict[str, ResultLog] = {}
-        self._subscriptions: dict[str, Any] = {}
+        self._logs: dict[tuple[str, str], ResultLog] = {}
+        """By topic and type: nodes may disagree, and one that is started again may use another type."""
+        self._subscriptions: dict[tuple[str, str], Any] = {}
 
     def log(self, topic: str, kind: str) -> ResultLog:
-        """Return what was received on a topic of one of SIGNAL_TYPES; from now on it is received."""
-        if topic not in self._logs:
-            log = self._logs[topic] = new_log(kind)
+        """Return what was received on a topic of one of SIGNAL_TYPES; from now on it is received.
+
+        A topic that is used with two types is received with the one that came first.
+        """
+        key = topic, kind
+        if key not in self._logs:
+            log = self._logs[key] = new_log(kind)
             try:
-                self._subscriptions[topic] = self._node.create_subscription(
+                self._subscriptions[key] = self._node.create_subscription(
                     message_type(kind),
                     topic,
                     lambda message: self._on_message(log, kind, message),
                     qos_profile_sensor_data,
                 )
-            except _rclpy.RCLError as error:  # the security policy does not allow it
+            except (
+                _rclpy.RCLError
+            ) as error:  # the security policy does not allow it, or the other type is there
                 self._node.get_logger().warning(f"{topic} is not shown: {one_line(error)}")
-        return self._logs[topic]
+        return self._logs[key]
 
-    def keep(self, topics: set[str]) -> None:
-        """Forget all other topics."""
-        for topic in self._logs.keys() - topics:
-            del self._logs[topic]
-            if topic in self._subscriptions:
-                self._node.destroy_subscription(self._subscriptions.pop(topic))
+    def keep(self, used: Set[tuple[str, str]]) -> None:
+        """Forget all other topics and types."""
+        freed = {topic for topic, _ in self._logs.keys() - used}
+        for key in [*self._logs]:
+            if key not in used or (key[0] in freed and key not in self._subscriptions):
+                del self._logs[key]
+                if key in self._subscriptions:
+                    self._node.destroy_subscription(self._subscriptions.pop(key))
 
     def _on_message(self, log: ResultLog, kind: str, message: Any) -> None:
         latency = 1e-9 * self._node.get_clock().now().nanoseconds - stamp_of(message)
