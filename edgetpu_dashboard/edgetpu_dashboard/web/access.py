@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 COOKIE = "edgetpu_token"
+"""Followed by the port, as browsers send the cookies of a host to all its ports."""
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -19,7 +20,7 @@ _MOST_FIELDS = 100
 
 _NO_FRAME = b"content-security-policy", b"frame-ancestors 'none'"
 
-_REFUSAL = b"expected the token of the dashboard, as ?token=... of the address\n"
+_REFUSAL = b"expected the token of the dashboard, as ?token=... of the address; a cookie remembers it\n"
 _FOREIGN = b"expected a request of the dashboard's own page\n"
 
 
@@ -34,6 +35,9 @@ class Access:
     A browser sends cookies, and requests to 127.0.0.1, for any page that asks it to. So the host name must be
     one of this server, and the origin of a WebSocket must be the page itself. No other page may show this one
     in a frame, where a click meant for that page would press a button of this one.
+
+    A browser that opens the page with the token gets a cookie and is sent to the address without the token,
+    which others could see there, or copy with it.
     """
 
     def __init__(self, app: App, token: str, *, local: bool) -> None:
@@ -55,10 +59,10 @@ class Access:
             await _refuse(scope, send, _FOREIGN)
         elif self._token and not self._knows(given, headers):
             await _refuse(scope, send, _REFUSAL)
-        elif self._token and given:
-            await self._app(scope, receive, _with_headers(send, _NO_FRAME, self._cookie()))
+        elif self._token and given and (scope["type"], scope["path"]) == ("http", "/"):
+            await _redirect(send, scope["query_string"], self._cookie(headers))
         else:
-            await self._app(scope, receive, _with_headers(send, _NO_FRAME))
+            await self._app(scope, receive, _with_header(send, _NO_FRAME))
 
     def _own(self, headers: dict[str, str]) -> bool:
         host = headers.get("host", "")
@@ -72,23 +76,29 @@ class Access:
     def _knows(self, given: str, headers: dict[str, str]) -> bool:
         # Parsed one by one: SimpleCookie refuses all cookies if one, perhaps of another page, is malformed.
         pairs = [each.strip().partition("=") for each in headers.get("cookie", "").split(";")]
-        kept = [unquote(value) for name, _, value in pairs if name == COOKIE]
+        kept = [unquote(value) for name, _, value in pairs if name == _cookie_name(headers)]
         return any(secrets.compare_digest(text.encode(), self._token.encode()) for text in (given, *kept))
 
-    def _cookie(self) -> Header:
-        cookie = f"{COOKIE}={quote(self._token, safe='')}; Path=/; HttpOnly; SameSite=Strict"
+    def _cookie(self, headers: dict[str, str]) -> Header:
+        # Not Strict: a browser that follows a link of another page would not send it after the redirection.
+        cookie = f"{_cookie_name(headers)}={quote(self._token, safe='')}; Path=/; HttpOnly; SameSite=Lax"
         return b"set-cookie", cookie.encode("latin-1")
 
 
-def _with_headers(send: Any, *headers: Header) -> Any:
-    """A `send` that adds headers to the answer to a request; a WebSocket has no such answer."""
+def _cookie_name(headers: dict[str, str]) -> str:
+    port = headers.get("host", "").rpartition(":")[2]
+    return f"{COOKIE}_{port}" if port.isdecimal() else COOKIE
 
-    async def send_with_headers(message: MutableMapping[str, Any]) -> None:
+
+def _with_header(send: Any, header: Header) -> Any:
+    """A `send` that adds a header to the answer to a request; a WebSocket has no such answer."""
+
+    async def send_with_header(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", []), *headers]
+            message["headers"] = [*message.get("headers", []), header]
         await send(message)
 
-    return send_with_headers
+    return send_with_header
 
 
 def _fields(query: str) -> dict[str, list[str]]:
@@ -102,6 +112,15 @@ def _fields(query: str) -> dict[str, list[str]]:
 def _without_token(query: str) -> str:
     """The query without the token, which the application may write to logs."""
     return "&".join(each for each in query.split("&") if unquote(each.partition("=")[0]) != "token")
+
+
+async def _redirect(send: Any, query: bytes, cookie: Header) -> None:
+    """Send a browser to the page, with the rest of the query."""
+    # Relative, as a proxy may have moved the page.
+    place = b"./" + (b"?" + query if query else b"")
+    headers = [(b"location", place), (b"cache-control", b"no-store"), _NO_FRAME, cookie]
+    await send({"type": "http.response.start", "status": 303, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _refuse(scope: Scope, send: Any, text: bytes) -> None:
