@@ -16,6 +16,7 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 
 from rosbags.rosbag2 import Reader
 
+from edgetpu_dashboard.live import bag_writer
 from edgetpu_dashboard.live.bag_writer import BagError, BagRecording
 from edgetpu_dashboard.nodes import bag_recorder
 
@@ -78,6 +79,32 @@ def test_a_bag_that_the_disk_does_not_take_is_not_complete(tmp_path: Path) -> No
     progress = bag.progress()
     assert (progress.ended, progress.complete) == (True, False)
     assert "File too large" in progress.problem
+
+
+def test_a_bag_is_not_begun_on_a_disk_that_is_nearly_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bag_writer, "LEAST_FREE", 10**18)
+    with pytest.raises(BagError, match=r"has \d+ MB left; a bag leaves 1000000000000 MB free"):
+        BagRecording(tmp_path / "bag", lambda _kind: NO_FIELDS, 10**6)
+    assert not (tmp_path / "bag").exists()
+
+
+def test_a_bag_ends_while_the_disk_has_space_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def definition(_kind: str) -> tuple[str, str]:
+        monkeypatch.setattr(bag_writer, "LEAST_FREE", 10**18)  # as if the disk had filled up
+        return NO_FIELDS
+
+    bag = BagRecording(tmp_path / "bag", definition, 10**6)
+    bag.put("/a", KIND, 0, EMPTY)
+    bag.end()
+    bag.join(20.0)
+    bag.put("/a", KIND, 1, EMPTY)
+    progress = bag.progress()
+    assert (progress.messages, progress.complete) == (1, True)
+    assert progress.problem.endswith("a bag leaves 1000000000000 MB free")
+    with Reader(tmp_path / "bag") as reader:
+        assert reader.message_count == 1
 
 
 class Node:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import queue
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from edgetpu_driver.errors import EdgeTpuError
 MISSING = "saving a bag needs the Python package rosbags: `pip install rosbags`"
 MOST_WAITING = 64 * 2**20
 """Bytes that wait for the disk at most: two seconds of 640x480 RGB at 30 Hz. Further messages are lost."""
+LEAST_FREE = 2**30
+"""Bytes of the disk that a bag leaves free, so that logs, models and the state of nodes can still be written.
+The messages that wait, and the index that completes the bag, need less than a tenth of it."""
 
 Definition = Callable[[str], tuple[str, str]]
 """Returns the text of a message type, with all types it refers to, and its RIHS01 hash."""
@@ -69,6 +73,8 @@ class BagRecording:
         self._connections: dict[str, Any] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if lack := _lack_of_space(path.parent):
+                raise BagError(lack)
             self._writer = Writer(path, version=9, storage_plugin=StoragePlugin.MCAP)
             self._writer.open()
         except Exception as error:  # rosbags lets many types of error through
@@ -135,6 +141,8 @@ class BagRecording:
         written = 0
         try:
             connection = self._connection(topic, kind)
+            if lack := _lack_of_space(self.path):
+                self._give_up(lack)  # of further messages; those that wait are written
             if connection is not None:
                 self._writer.write(connection, time_ns, message)
                 written = 1
@@ -163,3 +171,11 @@ class BagRecording:
     def _give_up(self, problem: str) -> None:
         with self._lock:
             self._problem = self._problem or problem
+
+
+def _lack_of_space(folder: Path) -> str:
+    """Why no more of a bag should be written to a folder; empty if it may. OSError without such a folder."""
+    free = shutil.disk_usage(folder).free
+    if free >= LEAST_FREE:
+        return ""
+    return f"the disk of {folder} has {free / 1e6:.0f} MB left; a bag leaves {LEAST_FREE / 1e6:.0f} MB free"
