@@ -13,12 +13,17 @@ from fastapi import FastAPI, WebSocket
 from nicegui import app as nicegui_app
 from nicegui import ui
 
+from edgetpu_dashboard.live.matrix_file import LARGEST_MATRIX
+from edgetpu_dashboard.live.model_file import LARGEST
 from edgetpu_dashboard.web.access import Access, is_local
 from edgetpu_dashboard.web.address import bound_socket
 from edgetpu_dashboard.web.page import Page, build_page
+from edgetpu_dashboard.web.request_size import RequestSize
 from edgetpu_dashboard.web.stream import stream
 
 _STATIC = Path(__file__).parent / "static"
+_LARGEST_REQUEST = max(LARGEST, LARGEST_MATRIX) + 2**16
+"""Bytes: the largest file that the page takes, in a form, which adds a boundary and the name of the file."""
 _CLOSING = 1.0
 """Seconds for connections to end."""
 
@@ -63,4 +68,5 @@ def serve(dashboard: Any, host: str, port: int, token: str) -> Server:
     # Built with --symlink-install, the files are links out of this folder.
     nicegui_app.add_static_files("/dashboard", str(_STATIC), follow_symlink=True)
     ui.run_with(application, title="Edge TPU", dark=True, favicon="🪸", show_welcome_message=False)
-    return Server(Access(application, token, local=is_local(host)), listener)
+    limited = RequestSize(application, _LARGEST_REQUEST)
+    return Server(Access(limited, token, local=is_local(host)), listener)
