@@ -113,7 +113,7 @@ def test_results_become_numbers_and_curves(graph: Any, view: GraphView) -> None:
     assert log.last.keys() >= {"confidence", "x", "x_sigma", "bearing_y_sigma"}
     assert 1.0 < log.pace(time.monotonic()).rate < 60.0
     assert 0.0 < log.pace(time.monotonic()).latency < 2.0
-    assert any(value is not None for _, value, _ in log.curves["x"].points(time.monotonic()))
+    assert any(each.value is not None for each in log.curves["x"].points(time.monotonic()))
 
 
 def test_numbers_that_a_node_takes_and_gives_are_found(graph: Any, view: GraphView, start_node: Any) -> None:

@@ -20,7 +20,7 @@ def reading(*texts: str, key: str = "state") -> Reading:
 def values(made: Reading) -> list[float | None]:
     """The values of its curve."""
     assert made.curve is not None
-    return [value for _, value, _ in made.curve.points(10.0)]
+    return [each.value for each in made.curve.points(10.0)]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,8 @@ def test_the_unit_is_read_from_the_key(key: str, name: str, unit: str) -> None:
 def test_numbers_are_a_curve_with_sigmas() -> None:
     made = reading("1", "2.5 +- 0.5", "-3e-1")
     assert made.curve is not None
-    assert made.curve.points(2.0) == [(-2.0, 1.0, 0.0), (-1.0, 2.5, 0.5), (0.0, -0.3, 0.0)]
+    found = [(each.time, each.value, each.sigma) for each in made.curve.points(2.0)]
+    assert found == [(0.0, 1.0, 0.0), (1.0, 2.5, 0.5), (2.0, -0.3, 0.0)]
     assert made.words == []
 
 

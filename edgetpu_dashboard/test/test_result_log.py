@@ -6,44 +6,61 @@ import math
 
 import pytest
 
-from edgetpu_dashboard.live.result_log import Curve, ResultLog
+from edgetpu_dashboard.live.result_log import Curve, Point, ResultLog
 
 
-def test_a_curve_has_times_before_now() -> None:
+def points(curve: Curve, now: float) -> list[tuple[float, float | None, float]]:
+    """Time, value and standard deviation of each point."""
+    return [(each.time, each.value, each.sigma) for each in curve.points(now)]
+
+
+def test_a_curve_has_the_times_of_its_values() -> None:
     curve = Curve()
     curve.add(100.0, 1.0, 0.1)
     curve.add(101.0, 2.0, 0.2)
-    assert curve.points(102.0) == [(-2.0, 1.0, 0.1), (-1.0, 2.0, 0.2)]
+    assert curve.points(102.0) == [Point(500, 100.0, 1.0, 0.1), Point(505, 101.0, 2.0, 0.2)]
 
 
 def test_what_is_older_than_the_window_is_forgotten() -> None:
     curve = Curve(window=10.0)
     curve.add(0.0, 1.0)
     curve.add(11.0, 2.0)
-    assert curve.points(12.0) == [(-1.0, 2.0, 0.0)]
+    assert points(curve, 12.0) == [(11.0, 2.0, 0.0)]
+    assert points(curve, 22.0) == []
 
 
 def test_points_are_joined_to_as_many_as_are_shown() -> None:
-    curve = Curve(window=10.0)
+    curve = Curve(window=10.0, most=20)
     for step in range(1000):
         curve.add(step * 0.01, float(step % 2), 0.1 + 0.001 * step)
-    points = curve.points(10.0, most=20)
-    assert len(points) == 20
-    assert [point[1] for point in points] == pytest.approx([0.5] * 20)
-    assert points[0][2] == pytest.approx(0.1 + 0.049)  # the largest sigma of its part
+    joined = curve.points(10.0)
+    assert len(joined) == 20
+    assert [point.value for point in joined] == pytest.approx([0.5] * 20)
+    assert joined[0].sigma == pytest.approx(0.1 + 0.049)  # the largest sigma of its part
+
+
+def test_a_point_that_has_changed_replaces_the_earlier_one() -> None:
+    curve = Curve(window=10.0, most=20)
+    curve.add(0.0, 1.0)
+    curve.add(0.5, 2.0)
+    assert curve.points(1.0, curve.count) == []
+    before = curve.count
+    curve.add(0.9, 4.0)
+    curve.add(1.0, 5.0)
+    assert curve.points(1.0, before) == [Point(1, 0.9, 3.0, 0.0), Point(2, 1.0, 5.0, 0.0)]
 
 
 def test_a_value_that_was_not_measured_is_a_gap() -> None:
     curve = Curve()
     curve.add(0.0, math.nan, math.nan)
-    assert curve.points(1.0) == [(-1.0, None, 0.0)]
+    assert points(curve, 1.0) == [(0.0, None, 0.0)]
 
 
 def test_values_of_results_that_are_not_valid_are_gaps() -> None:
     log = ResultLog({"x": "x_sigma"})
     log.add(0.0, {"valid": False, "x": 3.0, "x_sigma": 0.1}, 0.01)
     log.add(1.0, {"valid": True, "x": 4.0, "x_sigma": 0.1}, 0.01)
-    assert log.curves["x"].points(1.0) == [(-1.0, None, 0.0), (0.0, 4.0, 0.1)]
+    assert points(log.curves["x"], 1.0) == [(0.0, None, 0.0), (1.0, 4.0, 0.1)]
     assert log.last == {"valid": True, "x": 4.0, "x_sigma": 0.1}
 
 
@@ -71,6 +88,6 @@ def test_a_log_without_a_list_of_fields_keeps_all_that_come() -> None:
     log = ResultLog()
     log.add(0.0, {"speed": 1.0}, math.nan)
     log.add(1.0, {"speed": 2.0, "turn": 3.0}, math.nan)
-    assert log.curves["speed"].points(1.0) == [(-1.0, 1.0, 0.0), (0.0, 2.0, 0.0)]
-    assert log.curves["turn"].points(1.0) == [(0.0, 3.0, 0.0)]
+    assert points(log.curves["speed"], 1.0) == [(0.0, 1.0, 0.0), (1.0, 2.0, 0.0)]
+    assert points(log.curves["turn"], 1.0) == [(1.0, 3.0, 0.0)]
     assert math.isnan(log.pace(1.0).latency)

@@ -14,7 +14,7 @@ import pytest
 from edgetpu_dashboard.live.diagnostic_readings import Reading
 from edgetpu_dashboard.live.result_log import ResultLog
 from edgetpu_dashboard.live.signals import Signal
-from edgetpu_dashboard.live.snapshot import rate_of_results, snapshot
+from edgetpu_dashboard.live.snapshot import SentPoints, rate_of_results, snapshot
 
 
 def view(values: dict[str, str], log: ResultLog | None = None, fields: tuple[Any, ...] = ()) -> Any:
@@ -94,6 +94,30 @@ def test_the_numbers_that_a_node_gives_and_takes_are_curves_with_their_topics() 
         "eye/command data": ("published on eye/command", 3.0, "", 1),
         "cmd_vel_in angular.z": ("turn rate, left positive, received on cmd_vel_in", 0.5, "rad/s", 1),
     }
+
+
+def test_points_are_sent_once() -> None:
+    log = log_of(x=1.0)
+    found = view({}, log, (SimpleNamespace(field="x", meaning="place", unit="m", sigma=""),))
+    sent = SentPoints()
+
+    def message() -> tuple[bool, list[Any]]:
+        (curve,) = snapshot(found, "eye", sent)["curves"]
+        return curve["anew"], [[value, sigma] for _, _, value, sigma in curve["points"]]
+
+    assert message() == (True, [[1.0, 0.0]])
+    assert message() == (False, [])
+    log.add(time.monotonic() + 1.0, {"x": 2.0}, 0.0)
+    assert message() == (False, [[2.0, 0.0]])
+    found.nodes["eye"].log = log_of(x=3.0)
+    assert message() == (True, [[3.0, 0.0]])
+
+
+def test_a_node_that_takes_its_own_results_has_all_points_of_both_curves() -> None:
+    found = view({}, log_of(x=2.0), (SimpleNamespace(field="x", meaning="place", unit="m", sigma=""),))
+    found.nodes["eye"].result.topic = "error"
+    found.nodes["eye"].takes = ("eye",)
+    assert [each["points"][0][2] for each in snapshot(found, "eye")["curves"]] == [2.0, 2.0]
 
 
 def test_a_node_without_results_has_the_rate_of_what_it_publishes() -> None:

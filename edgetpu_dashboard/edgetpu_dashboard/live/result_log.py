@@ -16,44 +16,72 @@ MOST_POINTS = 300
 RATE_WINDOW = 5.0
 """Seconds over which rate and latency are taken."""
 
-Point = tuple[float, float | None, float]
-"""Time before now, s; value, None where nothing was measured; standard deviation."""
+
+@dataclass(frozen=True)
+class Point:
+    """One of the equal parts of a curve: the mean of its values and their largest standard deviation."""
+
+    number: int
+    """Of the part, so that a point that has changed replaces the earlier one."""
+    time: float
+    """Of its last value, s, to a millisecond."""
+    value: float | None
+    """None where nothing was measured."""
+    sigma: float
+
+
+@dataclass(slots=True)
+class _Part:
+    """The values of one part of a curve."""
+
+    number: int
+    time: float = 0.0
+    total: float = 0.0
+    measured: int = 0
+    sigma: float = 0.0
+    changed: int = 0
+    """The number of values of the curve after the last one here."""
+
+    def add(self, now: float, value: float, sigma: float) -> None:
+        self.time = now
+        if math.isfinite(value):
+            self.total += value
+            self.measured += 1
+            self.sigma = max(self.sigma, sigma if math.isfinite(sigma) else 0.0)
+
+    def point(self) -> Point:
+        value = self.total / self.measured if self.measured else None
+        return Point(self.number, round(self.time, 3), value, self.sigma)
 
 
 class Curve:
     """One number of a result over the last minute, with its standard deviation."""
 
-    def __init__(self, window: float = WINDOW) -> None:
-        self._window = window
-        self._points: deque[tuple[float, float, float]] = deque()
+    def __init__(self, window: float = WINDOW, most: int = MOST_POINTS) -> None:
+        """window: s; most: points that it is divided into."""
+        self._window, self._width = window, window / most
+        self._parts: deque[_Part] = deque()
+        self.count = 0
+        """Values since the start."""
 
     def add(self, now: float, value: float, sigma: float = 0.0) -> None:
         """Add a value that was received at a time, s; NaN: nothing was measured."""
-        self._points.append((now, value, sigma if math.isfinite(sigma) else 0.0))
-        while self._points and self._points[0][0] < now - self._window:
-            self._points.popleft()
+        number = math.floor(now / self._width)
+        if not self._parts or self._parts[-1].number != number:
+            self._parts.append(_Part(number))
+        self.count += 1
+        self._parts[-1].add(now, value, sigma)
+        self._parts[-1].changed = self.count
+        while self._parts[0].time < now - self._window:
+            self._parts.popleft()
 
-    def points(self, now: float, most: int = MOST_POINTS) -> list[Point]:
-        """Return at most so many points, the oldest first; each covers an equal part of the window.
+    def points(self, now: float, after: int = 0) -> list[Point]:
+        """Return the points of the window before a time, s, the oldest first; a gap stays a gap.
 
-        A gap stays a gap; otherwise a point has the mean of its values and their largest standard deviation.
+        after: only those that have changed since there were so many values.
         """
-        width = self._window / most
-        found: dict[int, list[tuple[float, float, float]]] = {}
-        for point in self._points:
-            index = math.floor(point[0] / width)
-            if point[0] >= now - self._window:
-                found.setdefault(index, []).append(point)
-        return [_joined(points, now) for points in found.values()]
-
-
-def _joined(points: list[tuple[float, float, float]], now: float) -> Point:
-    measured = [point for point in points if math.isfinite(point[1])]
-    time = points[-1][0] - now
-    if not measured:
-        return round(time, 3), None, 0.0
-    mean = sum(point[1] for point in measured) / len(measured)
-    return round(time, 3), mean, max(point[2] for point in measured)
+        begin = now - self._window
+        return [part.point() for part in self._parts if part.changed > after and part.time >= begin]
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from edgetpu_dashboard.live.diagnostic_readings import Reading
-from edgetpu_dashboard.live.result_log import Point
+from edgetpu_dashboard.live.result_log import Curve
 from edgetpu_dashboard.live.signals import meaning_of
 from edgetpu_driver.node_kit.diagnostics import Counters
 
@@ -26,9 +28,35 @@ _LONGEST_GAP_OF_READINGS = 3.0
 """The same for diagnostics, which come once a second."""
 
 
-def snapshot(view: Any, name: str) -> dict[str, Any]:
-    """Return what the page shows of the graph and of one node, as JSON values."""
+NewPoints = Callable[[Curve], dict[str, Any]]
+"""Returns the points of a curve that are to be sent, as `SentPoints.new_points`."""
+
+
+class SentPoints:
+    """The points of curves that a browser has got, so that each is sent once."""
+
+    def __init__(self) -> None:
+        self._counts: WeakKeyDictionary[Curve, int] = WeakKeyDictionary()
+        """Number of values at the last message."""
+
+    def new_points(self, curve: Curve, now: float) -> dict[str, Any]:
+        """Return the points that are new or have changed, and whether they are all there are."""
+        sent = self._counts.get(curve)
+        self._counts[curve] = curve.count
+        points = curve.points(now, sent or 0)
+        return {
+            "anew": sent is None,
+            "points": [[each.number, each.time, _number(each.value), _number(each.sigma)] for each in points],
+        }
+
+
+def snapshot(view: Any, name: str, sent: SentPoints | None = None) -> dict[str, Any]:
+    """Return what the page shows of the graph and of one node, as JSON values.
+
+    sent: points to leave out; those that are returned are added. None: none.
+    """
     now = time.monotonic()
+    sent = sent or SentPoints()
     with view.lock:
         pictured = view.pictured()
         nodes = {
@@ -36,9 +64,16 @@ def snapshot(view: Any, name: str) -> dict[str, Any]:
             for each, viewed in view.nodes.items()
         }
         shown = view.nodes.get(name)
-        found: dict[str, Any] = {"node": name, "nodes": nodes, "curves": [], "facts": {}}
+        found: dict[str, Any] = {
+            "time": round(now, 3),
+            "node": name,
+            "nodes": nodes,
+            "curves": [],
+            "facts": {},
+        }
         if shown is not None:
-            found["curves"] = _all_curves(view, shown, now)
+            # A node may take a curve twice, under two names.
+            found["curves"] = _all_curves(view, shown, cache(lambda curve: sent.new_points(curve, now)))
             found["facts"] = {
                 entry: {each.name: f"{each.text} {each.unit}".rstrip() for each in readings.values()}
                 for entry, readings in shown.readings.items()
@@ -78,7 +113,11 @@ def rate_of_results(readings: Mapping[str, Mapping[str, Reading]], now: float) -
     """Results per second in the last seconds by the counters of diagnostics; None if they do not tell."""
     counters = [each["results"].curve for each in readings.values() if "results" in each]
     recent = [
-        [(t, value) for t, value, _ in curve.points(now) if t > -_COUNTED and value is not None]
+        [
+            (each.time, each.value)
+            for each in curve.points(now)
+            if each.time > now - _COUNTED and each.value is not None
+        ]
         for curve in counters
         if curve is not None
     ]
@@ -97,20 +136,20 @@ def _count(values: Mapping[str, str], key: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
 
 
-def _all_curves(view: Any, viewed: Any, now: float) -> list[dict[str, Any]]:
+def _all_curves(view: Any, viewed: Any, new: NewPoints) -> list[dict[str, Any]]:
     """Curves of its results, of results that it receives, of other numbers, and of diagnostics."""
-    found = _curves_of_results(viewed, now) if viewed.log is not None else []
+    found = _curves_of_results(viewed, new) if viewed.log is not None else []
     for name in viewed.takes:
         other = view.nodes.get(name)
         if other is not None and other.log is not None:
             topic = f"{name}/{other.result.topic}"
-            found += _marked(_curves_of_results(other, now), topic, published=False)
+            found += _marked(_curves_of_results(other, new), topic, published=False)
     for signal in sorted(viewed.signals, key=lambda each: (not each.published, each.topic)):
-        found += _marked(_curves_of_signal(signal.log, now), signal.topic, published=signal.published)
+        found += _marked(_curves_of_signal(signal.log, new), signal.topic, published=signal.published)
     for entry, readings in viewed.readings.items():
         subject = entry.partition(": ")[2]
         curves = [
-            _curve_of_reading(entry, each, now)
+            _curve_of_reading(entry, each, new)
             for key, each in readings.items()
             if key not in (*_COUNTS, subject)
         ]
@@ -118,7 +157,7 @@ def _all_curves(view: Any, viewed: Any, now: float) -> list[dict[str, Any]]:
     return found
 
 
-def _curve(field: str, meaning: str, unit: str, points: list[Point]) -> dict[str, Any]:
+def _curve(field: str, meaning: str, unit: str, new: dict[str, Any]) -> dict[str, Any]:
     """The fields that all curves have; no last value yet."""
     return {
         "id": field,
@@ -129,14 +168,13 @@ def _curve(field: str, meaning: str, unit: str, points: list[Point]) -> dict[str
         "sigma": None,
         "words": [],
         "gap": _LONGEST_GAP,
-        "points": [[t, _number(v), _number(s)] for t, v, s in points],
-    }
+    } | new
 
 
-def _curves_of_results(viewed: Any, now: float) -> list[dict[str, Any]]:
+def _curves_of_results(viewed: Any, new: NewPoints) -> list[dict[str, Any]]:
     last = viewed.log.last
     return [
-        _curve(value.field, value.meaning, value.unit, viewed.log.curves[value.field].points(now))
+        _curve(value.field, value.meaning, value.unit, new(viewed.log.curves[value.field]))
         | {
             "value": _number(last.get(value.field, math.nan)),
             "sigma": _number(last.get(value.sigma, math.nan)) if value.sigma else None,
@@ -145,9 +183,9 @@ def _curves_of_results(viewed: Any, now: float) -> list[dict[str, Any]]:
     ]
 
 
-def _curves_of_signal(log: Any, now: float) -> list[dict[str, Any]]:
+def _curves_of_signal(log: Any, new: NewPoints) -> list[dict[str, Any]]:
     return [
-        _curve(field, *meaning_of(field), curve.points(now)) | {"value": _number(log.last.get(field))}
+        _curve(field, *meaning_of(field), new(curve)) | {"value": _number(log.last.get(field))}
         for field, curve in log.curves.items()
     ]
 
@@ -165,11 +203,11 @@ def _marked(curves: list[dict[str, Any]], topic: str, *, published: bool) -> lis
     ]
 
 
-def _curve_of_reading(entry: str, reading: Any, now: float) -> dict[str, Any] | None:
+def _curve_of_reading(entry: str, reading: Any, new: NewPoints) -> dict[str, Any] | None:
     if reading.curve is None:
         return None
     words = [*reading.words]
-    return _curve(reading.name, f"diagnostics, {entry}", reading.unit, reading.curve.points(now)) | {
+    return _curve(reading.name, f"diagnostics, {entry}", reading.unit, new(reading.curve)) | {
         "id": f"{entry} {reading.name}",
         "value": _number(reading.value),
         "sigma": _number(reading.sigma),

@@ -19,7 +19,7 @@ from fastapi import WebSocket
 
 from edgetpu_dashboard.live.newest_pictures import LivePicture
 from edgetpu_dashboard.live.picture_encoding import Pixels, jpeg
-from edgetpu_dashboard.live.snapshot import snapshot
+from edgetpu_dashboard.live.snapshot import SentPoints, snapshot
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 
 OVERVIEW = "overview"
@@ -191,6 +191,7 @@ def _encoded(tap: Any, widest: int) -> tuple[LivePicture, bytes]:
 
 
 async def _send_numbers(dashboard: Any, socket: WebSocket, node: str) -> None:
+    sent = SentPoints()
     while True:
-        await socket.send_text(json.dumps(snapshot(dashboard.view, node)))
+        await socket.send_text(json.dumps(snapshot(dashboard.view, node, sent)))
         await asyncio.sleep(_NUMBERS_PERIOD)

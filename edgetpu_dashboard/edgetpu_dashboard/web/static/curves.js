@@ -3,6 +3,24 @@
 
 const edgetpuCurves = (() => {
   const WINDOW = 60; // s of a curve
+  let known = new Map(); // points by number, by the id of the curve
+
+  function forget() {
+    known = new Map();
+  }
+
+  // The curves with all their points: a message has those that are new or have changed.
+  function whole(curves, now) {
+    const before = known;
+    forget();
+    return curves.map((curve) => {
+      const points = known.get(curve.id) || (!curve.anew && before.get(curve.id)) || new Map();
+      known.set(curve.id, points);
+      for (const [number, ...point] of curve.points) points.set(number, point);
+      for (const [number, [time]] of points) if (time < now - WINDOW) points.delete(number);
+      return { ...curve, points: [...points.values()].map(([time, ...rest]) => [time - now, ...rest]) };
+    });
+  }
 
   function draw(curves) {
     const list = document.getElementById("curves");
@@ -138,5 +156,5 @@ const edgetpuCurves = (() => {
     return found;
   }
 
-  return { draw, drawFacts, label };
+  return { draw, drawFacts, forget, label, whole };
 })();

@@ -59,6 +59,7 @@ const edgetpuLive = (() => {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
     const mine = new WebSocket(`${scheme}://${location.host}/live?${query}`);
     mine.binaryType = "arraybuffer";
+    edgetpuCurves.forget(); // as a new stream begins with all points
     mine.onopen = () => {
       state("connected", "ok");
       if (!paused || asks) next();
@@ -130,9 +131,10 @@ const edgetpuLive = (() => {
       document.querySelector(".stage").dataset.runs = node.running;
       find("problem").textContent = node.running ? node.problem : "";
     }
+    const curves = edgetpuCurves.whole(message.curves, message.time);
     if (paused) return;
     drawPace(node);
-    edgetpuCurves.draw(message.curves);
+    edgetpuCurves.draw(curves);
     edgetpuCurves.drawFacts(message.facts);
   }
 
