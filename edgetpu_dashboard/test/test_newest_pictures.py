@@ -85,6 +85,15 @@ def test_images_are_kept_up_to_a_limit(tap: OverlayTap, monkeypatch: pytest.Monk
     assert tap.number == 1
 
 
+def test_images_up_to_that_of_the_newest_result_are_not_kept(tap: OverlayTap) -> None:
+    for number in range(3):
+        tap.put_image((0, number), 50, 10)
+    tap.put_result((0, 1), 5)
+    assert list(tap._images) == [(0, 2)]
+    tap.put_result((0, 0), 5)
+    assert tap.number == 1
+
+
 def test_the_region_of_the_node_is_outlined(tap: OverlayTap) -> None:
     tap.region = (1, 1, 3, 2)
     tap.put_image((7, 0), 50, 10)

@@ -15,7 +15,7 @@ from edgetpu_driver.images import drawing
 from edgetpu_driver.images.conversion_cache import Region
 
 KEPT_BYTES = 32 * 2**20
-"""Bytes of camera images that wait for results: half a second of 640x480 RGB at 60 Hz."""
+"""Most bytes of camera images that wait for results: half a second of 640x480 RGB at 60 Hz."""
 MOST_WAITING = 64
 """Results that wait for their image, which may come after them."""
 MOST_UNMATCHED = 20
@@ -126,5 +126,9 @@ class OverlayTap:
 
     def _join(self, stamp: Stamp) -> None:
         self._newest = self._images[stamp][0], self._results.pop(stamp)
+        # Results come in the order of their images: none is needed for an earlier one any more.
+        while (oldest := next(iter(self._images))) != stamp:
+            del self._images[oldest]
+        del self._images[stamp]
         self.number += 1
         self.unmatched = 0

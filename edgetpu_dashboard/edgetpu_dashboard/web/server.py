@@ -13,6 +13,7 @@ from fastapi import FastAPI, WebSocket
 from nicegui import app as nicegui_app
 from nicegui import ui
 
+from edgetpu_dashboard.live.encoded_pictures import EncodedPictures
 from edgetpu_dashboard.live.matrix_file import LARGEST_MATRIX
 from edgetpu_dashboard.live.model_file import LARGEST
 from edgetpu_dashboard.web.access import Access, is_local
@@ -54,11 +55,12 @@ def serve(dashboard: Any, host: str, port: int, token: str) -> Server:
     """Serve the page of a dashboard node; OSError if the port is in use."""
     listener = bound_socket(host, port)
     pages: WeakValueDictionary[str, Page] = WeakValueDictionary()
+    pictures = EncodedPictures()
     application = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
     @application.websocket("/live")
     async def live(client: WebSocket, page: str = "", node: str = "", view: str = "") -> None:
-        await stream(dashboard, client, pages.get(page), node, view)
+        await stream(dashboard, client, pages.get(page), pictures, node=node, view=view)
 
     @ui.page("/")
     async def page() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,8 +18,8 @@ from typing import Any, Protocol
 
 from fastapi import WebSocket
 
-from edgetpu_dashboard.live.newest_pictures import LivePicture
-from edgetpu_dashboard.live.picture_encoding import Pixels, jpeg
+from edgetpu_dashboard.live.encoded_pictures import EncodedPictures
+from edgetpu_dashboard.live.picture_encoding import Pixels
 from edgetpu_dashboard.live.snapshot import SentPoints, snapshot
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 
@@ -55,14 +56,22 @@ class _Sent:
     """Time from which the next one may be sent, s."""
 
 
-async def stream(dashboard: Any, socket: WebSocket, viewer: Viewer | None, node: str, view: str) -> None:
+async def stream(
+    dashboard: Any,
+    socket: WebSocket,
+    viewer: Viewer | None,
+    pictures: EncodedPictures,
+    *,
+    node: str,
+    view: str,
+) -> None:
     """Send pictures of a view, and the numbers of a node and of the graph, until the browser leaves.
 
     viewer: gets the image under each picture of a view once the browser shows it; None: not needed.
     """
     await socket.accept()
     overview = view == OVERVIEW
-    feed = _PictureFeed(dashboard, small=overview)
+    feed = _PictureFeed(dashboard, pictures, small=overview)
     try:
         await feed.look_at(dashboard.view.pictured() if overview else {view: view})
     except InputError as error:
@@ -92,8 +101,9 @@ async def stream(dashboard: Any, socket: WebSocket, viewer: Viewer | None, node:
 class _PictureFeed:
     """Sends the pictures of one view or several in turn."""
 
-    def __init__(self, dashboard: Any, *, small: bool) -> None:
+    def __init__(self, dashboard: Any, pictures: EncodedPictures, *, small: bool) -> None:
         self._dashboard = dashboard
+        self._pictures = pictures
         self._small = small
         self._views: dict[str, str] = {}
         self._sent: dict[str, _Sent] = {}
@@ -126,7 +136,7 @@ class _PictureFeed:
             await wanted.wait()
             name, tap = await self._next()
             try:
-                picture, data = await asyncio.to_thread(_encoded, tap, self._width())
+                picture, data = await self._pictures.newest(tap, self._width())
             except InputError:
                 continue
             wanted.clear()
@@ -149,12 +159,17 @@ class _PictureFeed:
                     or (tap, tap.number) == (sent.tap, sent.number)
                 ):
                     continue
-                self._sent[name] = _Sent(tap, tap.number, now + 1 / self._rate())
+                self._sent[name] = _Sent(tap, tap.number, self._next_due(now))
                 return name, tap
-            await asyncio.sleep(_POLL)
+            due = min((self._of(name).due for name in self._views), default=now)
+            await asyncio.sleep(max(due - now, _POLL))
 
     def _of(self, name: str) -> _Sent:
         return self._sent.get(name, _Sent())
+
+    def _next_due(self, now: float) -> float:
+        """The same for all browsers, so that they show the same pictures."""
+        return (math.floor(now * self._rate()) + 1) / self._rate()
 
     def _rate(self) -> float:
         most = float(self._dashboard.values["picture_rate"])
@@ -183,11 +198,6 @@ async def _learn_region(dashboard: Any, view: str) -> None:
     except EdgeTpuError:
         return  # the node does not run yet, or is busy
     await dashboard.calls.in_executor(lambda: dashboard.view.set_region(view, region))
-
-
-def _encoded(tap: Any, widest: int) -> tuple[LivePicture, bytes]:
-    picture = tap.picture()
-    return picture, jpeg(picture.drawn, widest)
 
 
 async def _send_numbers(dashboard: Any, socket: WebSocket, node: str) -> None:
