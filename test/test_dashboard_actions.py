@@ -23,6 +23,7 @@ from testdata.running_nodes.dashboard_page import (
     drag,
     errors_in_console,
     fill,
+    key,
     needs_browser,
     page_of,
     pictures,
@@ -120,6 +121,16 @@ def test_a_box_becomes_the_template(browser: Any) -> None:
     show_actions(browser, "pattern_tracker")
     await_picture(browser)
     repeat_until(browser, lambda: drag(browser, (-60, -60), (100, 100)), "looks for a patch of")
+
+
+def test_a_node_that_is_opened_while_the_page_is_paused_shows_its_numbers(browser: Any) -> None:
+    show(browser, "spot_tracker")
+    wait(browser, lambda: text(browser, "#curve_x .value"))
+    key(browser, " ")
+    show(browser, "pattern_tracker")
+    wait(browser, lambda: "Hz · latency" in text(browser, "#numbers"))
+    wait(browser, lambda: text(browser, "#curve_scale .value"))
+    key(browser, " ")
 
 
 def test_the_heading_is_reset(browser: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,30 @@ def test_a_node_gets_the_arguments_of_the_graph_and_its_parameters(
     arguments = ["--ros-args", "-r", "image:=/front", "-p", "wheel:model:='a.tflite'"]
     assert json.loads(told.read_text()) == arguments
     assert not launcher.started("wheel")
+
+
+def test_a_node_that_ends_with_an_error_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
+) -> None:
+    install(tmp_path, monkeypatch, handler="sys.exit(3)")
+    launcher.check("wheel")
+    launcher.start("wheel", "robot", "wheel")
+    launcher._processes["wheel"].wait(10.0)
+    with pytest.raises(LaunchError, match="wheel has ended with status 3: the log of the dashboard says why"):
+        launcher.check("wheel")
+
+
+def test_a_node_that_was_stopped_has_not_ended_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
+) -> None:
+    told = install(tmp_path, monkeypatch, handler="signal.signal(signal.SIGINT, lambda *_: sys.exit(3))")
+    launcher.start("wheel", "robot", "wheel")
+    end = time.monotonic() + 20.0
+    while not told.exists():
+        assert time.monotonic() < end
+    launcher.check("wheel")
+    launcher.stop("wheel")
+    launcher.check("wheel")
 
 
 def test_a_node_is_started_once_and_stopped(

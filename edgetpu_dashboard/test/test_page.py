@@ -15,7 +15,8 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 
 from nicegui import Client, core, ui
 
-from edgetpu_dashboard.web.page import Page
+from edgetpu_dashboard.live.launcher import LaunchError
+from edgetpu_dashboard.web.page import Page, node_title
 
 
 @pytest.fixture
@@ -46,6 +47,19 @@ def texts(client: Client) -> list[str]:
     return [each.text for each in client.elements.values() if isinstance(each, ui.label)]
 
 
+def press(client: Client, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Press a button, and wait until what it does is done."""
+
+    async def inside() -> None:
+        monkeypatch.setattr(core, "loop", asyncio.get_running_loop())
+        (button,) = (each for each in client.elements.values() if each.props.get("data-id") == name)
+        (listener,) = button._event_listeners.values()
+        button._handle_event({"listener_id": listener.id, "args": None})
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+
+    asyncio.run(inside())
+
+
 def follow(client: Client, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a page notice what has changed, as its timer does, and draw it."""
 
@@ -68,6 +82,39 @@ def test_another_node_is_shown_in_the_browser_that_chose_it_only(
     follow(second, page, monkeypatch)
     assert texts(first) == ["camera is not running"] * 2
     assert texts(second) == ["looming is not running"] * 2
+
+
+def test_a_box_is_a_template_only_where_the_page_says_so(
+    pages: list[tuple[Client, Page]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (client, page), _ = pages
+    page.drag_does = "template"  # as on the page of the pattern tracker, which runs
+    monkeypatch.setattr(page, "refresh", lambda: None)
+    with client:
+        page.select("looming")  # which does not
+    assert page.drag_does == "region"
+
+
+def test_a_notice_names_the_node_whose_button_was_pressed(
+    pages: list[tuple[Client, Page]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (client, page), _ = pages
+    said: list[str] = []
+    monkeypatch.setattr(ui, "notify", lambda text, **_: said.append(text))
+
+    def stop(_name: str) -> None:
+        page.node = "looming"
+
+    def check(name: str) -> None:
+        raise LaunchError(f"{name} has ended with status 3")
+
+    page.dashboard.launcher = SimpleNamespace(stop=stop, check=check)
+    page.dashboard.start_node = lambda name: said.append(name)
+    with client:
+        node_title(page)
+    press(client, "stop", monkeypatch)
+    press(client, "start", monkeypatch)
+    assert said == ["camera has stopped", "camera", "camera starts", "camera has ended with status 3"]
 
 
 def test_a_node_that_is_gone_from_the_graph_does_not_run(

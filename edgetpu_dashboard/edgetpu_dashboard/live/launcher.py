@@ -75,11 +75,20 @@ class Launcher:
             except ValueError as error:  # a zero byte in a parameter
                 raise LaunchError(f"{name}: {error}") from None
 
+    def check(self, name: str) -> None:
+        """Raise LaunchError if a node that was started here has ended by itself with an error."""
+        process = self._processes.get(name)
+        if process is not None and process.poll():
+            raise LaunchError(
+                f"{name} has ended with status {process.returncode}: the log of the dashboard says why"
+            )
+
     def stop(self, name: str) -> None:
         """Stop a node that was started here, at most STOP_SECONDS later. Raises LaunchError."""
         if not self.started(name):
             raise LaunchError(f"{name} was not started from here: stop it where it was started")
         self._stop([self._processes[name]])
+        del self._processes[name]
 
     def stop_all(self, seconds: float = STOP_SECONDS) -> None:
         """Stop all nodes that were started here."""

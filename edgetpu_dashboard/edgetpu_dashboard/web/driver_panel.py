@@ -19,7 +19,7 @@ from edgetpu_dashboard.web.element_names import name_element
 from edgetpu_dashboard.web.error_notice import errors_shown
 from edgetpu_dashboard.web.uploads import uploaded
 from edgetpu_driver.errors import EdgeTpuError, InputError
-from edgetpu_driver.node_kit.node_table import nodes_of
+from edgetpu_driver.node_kit.node_table import DRIVER, nodes_of
 
 STATES = ("absent", "boot", "starting", "ready", "recovering", "failed", "closed", "inactive")
 """The states of DeviceStatus, by their numbers."""
@@ -39,9 +39,11 @@ def driver_panel(page: Any) -> None:
     @ui.refreshable
     def state() -> None:
         with page.view.lock:
-            status = page.view.status
-        if status is None:
-            ui.label("no driver was found").classes("hint")
+            status, driver = page.view.status, page.view.nodes.get(DRIVER)
+        if (
+            status is None or driver is None or not driver.running
+        ):  # the last state of one that has ended is kept
+            ui.label("no driver is running").classes("hint")
             return
         ui.label(f"{status.backend}: {named(STATES, status.state)}").classes("font-medium").props(
             "data-id=driver_state"
@@ -255,6 +257,7 @@ def _run_model(page: Any) -> None:
             await asyncio.to_thread(page.dashboard.restart_node, name, **parameters)
             ui.notify(f"{name} starts with {path.value}", type="positive")
             page.select(name)
+            await page.watch_start(name)
 
     for each in (kind, path, labels):
         each.classes("q-mb-xs")

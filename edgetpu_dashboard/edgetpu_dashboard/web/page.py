@@ -19,12 +19,14 @@ from edgetpu_dashboard.web.node_panels import actions_panel, parameters_panel, p
 from edgetpu_dashboard.web.stream import OVERVIEW
 from edgetpu_driver.errors import InputError
 
-_VERSION = 12
+_VERSION = 13
 """Version of the static files, so that no browser uses old ones."""
 _NODE_TABS, _GRAPH_TAB = ("parameters", "actions"), "driver"
 """The panels of one node, and the panel that is also in the overview."""
 _NODE_TAB = "actions"
 """The panel that is opened with a node."""
+_START_WATCHED, _START_PERIOD = 10.0, 0.2
+"""Seconds in which a started node may end for reasons of its start, and between two checks."""
 _FOLLOW_PERIOD = 0.5
 """Seconds between two checks whether the node runs and has a picture."""
 
@@ -44,7 +46,7 @@ class Page:
         self.shows_camera = False
         self._shown_view = ""
         self._shown_state: tuple[bool, tuple[str, ...]] = False, ()
-        self.drag_does = "template"
+        self.drag_does = "region"
         self.tabs: Any = None
         """Of the panels."""
         # Of its own: refreshing a function that all pages share would draw this page in every browser.
@@ -68,6 +70,7 @@ class Page:
     def select(self, node: str) -> None:
         """Show another node, or the overview."""
         before, self.node = self.node, node if node in self.view.nodes else OVERVIEW
+        self.drag_does = "region"  # unless its actions say otherwise
         if before == OVERVIEW and self.tabs.value == _GRAPH_TAB:
             self.tabs.value = _NODE_TAB
         elif self.node == OVERVIEW and self.tabs.value in _NODE_TABS:
@@ -109,6 +112,12 @@ class Page:
         """Show the camera's images instead of the node's."""
         self.shows_camera = camera
         self.show_live()
+
+    async def watch_start(self, node: str) -> None:
+        """Wait until a node that was started from here has had time to start; LaunchError if it ends."""
+        for _ in range(round(_START_WATCHED / _START_PERIOD)):
+            await asyncio.sleep(_START_PERIOD)
+            self.dashboard.launcher.check(node)
 
     def has_region(self) -> bool:
         """Whether the node can process a part of the image only."""
@@ -155,21 +164,23 @@ class Page:
 
 def node_title(page: Page) -> None:
     """The name of the node, with buttons to start and stop it."""
+    node = page.node  # the user may choose another one meanwhile
 
     async def start() -> None:
         async with errors_shown():
-            if page.view.nodes[page.node].running:
-                raise InputError(f"{page.node} is already running")
-            page.dashboard.start_node(page.node)
-            ui.notify(f"{page.node} starts", type="positive")
+            if page.view.nodes[node].running:
+                raise InputError(f"{node} is already running")
+            page.dashboard.start_node(node)
+            ui.notify(f"{node} starts", type="positive")
+            await page.watch_start(node)
 
     async def stop() -> None:
         async with errors_shown():
-            await asyncio.to_thread(page.dashboard.launcher.stop, page.node)
-            ui.notify(f"{page.node} has stopped", type="positive")
+            await asyncio.to_thread(page.dashboard.launcher.stop, node)
+            ui.notify(f"{node} has stopped", type="positive")
 
     with ui.row().classes("items-center w-full gap-2"):
-        ui.label(page.node).classes("text-xl font-medium title")
+        ui.label(node).classes("text-xl font-medium title")
         ui.html('<span id="state" class="state"></span>', sanitize=False)
         ui.space()
         ui.button("start", icon="play_arrow", on_click=start).props(

@@ -10,6 +10,7 @@ const edgetpuLive = (() => {
   let paused = false;
   let tabbed = false; // whether the focus was moved by the keyboard last
   let asks = false; // for a picture although the page is paused: of the node that has just been chosen
+  let drawn = null; // the element with the curves: while the page is paused they are drawn once for each node
   const urls = new Map(); // object URLs of the pictures that are shown, by the id of the element
 
   const find = (id) => document.getElementById(id);
@@ -132,7 +133,9 @@ const edgetpuLive = (() => {
       find("problem").textContent = node.running ? node.problem : "";
     }
     const curves = edgetpuCurves.whole(message.curves, message.time);
-    if (paused) return;
+    const list = find("curves");
+    if (paused && list === drawn) return;
+    drawn = list;
     drawPace(node);
     edgetpuCurves.draw(curves);
     edgetpuCurves.drawFacts(message.facts);
@@ -257,6 +260,7 @@ const edgetpuLive = (() => {
 
   function single() {
     if (!paused) pause();
+    drawn = null;
     next();
   }
 
