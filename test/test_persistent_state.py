@@ -129,6 +129,15 @@ TEMPLATE = Template(
         x_scale=2.0,
         y_scale=2.5,
         offset=(0.5, 0.0),
+        smooth=True,
+        finer=FinePatch(
+            values=np.arange(320, dtype=np.float32).reshape(8, 40) * 0.5,
+            mask=np.arange(320).reshape(8, 40) > 7,
+            x_scale=4.0,
+            y_scale=5.0,
+            offset=(0.25, 0.0),
+            smooth=True,
+        ),
     ),
     region_scale=0.5,
 )
@@ -138,6 +147,15 @@ def test_a_template_survives_json_exactly() -> None:
     again = template_from_state(json.loads(json.dumps(template_state(TEMPLATE))))
     assert (again.values.dtype, again.mask.dtype) == (np.float32, np.bool_)
     assert template_state(again) == template_state(TEMPLATE)
+
+
+def test_a_template_of_a_state_without_finer_squares_has_plain_averages() -> None:
+    state = template_state(TEMPLATE)
+    for field in ("smooth", "finer"):
+        del state["fine"][field]
+    fine = template_from_state(state).fine
+    assert fine is not None
+    assert (fine.smooth, fine.finer) == (False, None)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +178,8 @@ def test_a_template_survives_json_exactly() -> None:
         {"region_scale": float("nan")},
         {"region_scale": 0.0},
         {"region_scale": "a"},
+        {"fine": template_state(TEMPLATE)["fine"] | {"smooth": 1}},
+        {"fine": template_state(TEMPLATE)["fine"] | {"finer": {}}},
         {"fine": {"values": [[1.0]], "mask": [[1]], "scale": [1.0, 1.0], "offset": [0.0, 0.0]}},
     ],
 )

@@ -32,6 +32,8 @@ def _fine_state(fine: FinePatch) -> dict[str, Any]:
         "mask": fine.mask.astype(int).tolist(),
         "scale": [fine.x_scale, fine.y_scale],
         "offset": list(fine.offset),
+        "smooth": fine.smooth,
+        "finer": None if fine.finer is None else _fine_state(fine.finer),
     }
 
 
@@ -59,16 +61,30 @@ def template_from_state(state: Mapping[str, Any]) -> Template:
     return Template(values, mask.astype(bool), (height, width), (right, down), clipped, fine, region_scale)
 
 
-def _fine_from_state(state: Mapping[str, Any]) -> FinePatch:
-    """Make a fine patch again; KeyError, TypeError or ValueError for anything else."""
+def _fine_from_state(state: Mapping[str, Any], most: int = MOST_PX) -> FinePatch:
+    """Make a fine patch of up to `most` px a side again; KeyError, TypeError or ValueError for anything else.
+
+    Without `smooth` and `finer`, as states were written before, it is made of plain averages.
+    """
     values, mask = np.array(state["values"], np.float32), np.array(state["mask"], np.float32)
     x_scale, y_scale = (float(scale) for scale in state["scale"])
     right, down = (float(offset) for offset in state["offset"])
-    fits = values.ndim == 2 and min(values.shape) >= LEAST_PX and max(values.shape) <= MOST_PX
+    fits = values.ndim == 2 and min(values.shape) >= LEAST_PX and max(values.shape) <= most
     if not fits or mask.shape != values.shape or not mask.any():
-        raise ValueError(f"expected a fine patch of {LEAST_PX} to {MOST_PX} px a side; got {values.shape}")
+        raise ValueError(f"expected a fine patch of {LEAST_PX} to {most} px a side; got {values.shape}")
     if not (np.all((values >= 0) & (values <= 255)) and np.all((mask == 0) | (mask == 1))):
         raise ValueError("expected grey levels of 0 to 255, and 0 or 1 in the mask")
     if not (0.1 < x_scale < 100 and 0.1 < y_scale < 100 and math.hypot(right, down) < 1e6):
         raise ValueError("expected scales of a fine patch and its offset")
-    return FinePatch(values, mask.astype(bool), x_scale, y_scale, (right, down))
+    smooth, finer = state.get("smooth", False), state.get("finer")
+    if not isinstance(smooth, bool):
+        raise ValueError(f"expected whether a fine patch is smooth; got {smooth!r}")
+    return FinePatch(
+        values,
+        mask.astype(bool),
+        x_scale,
+        y_scale,
+        (right, down),
+        smooth,
+        None if finer is None else _fine_from_state(dict(finer, finer=None), 2 * MOST_PX),
+    )

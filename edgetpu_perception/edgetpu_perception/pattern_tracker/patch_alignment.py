@@ -160,11 +160,13 @@ class Aligner:
         *,
         converged: float = CONVERGED_PX,
         sigma_floor: float = SIGMA_FLOOR_PX,
+        blur: float = 0.0,
     ) -> None:
         """`reach`: largest distance from the start along an axis, px of the pooled image.
 
         `converged`: a step that moves no corner by more px is the last; `sigma_floor`: least standard
-        deviation of a position, px.
+        deviation of a position, px; `blur`: standard deviation, px, of the blur that images have had, which
+        makes the noise of neighbours alike.
         """
         self._pool = pool
         self._converged, self._sigma_floor = converged, sigma_floor
@@ -188,7 +190,10 @@ class Aligner:
         # The small terms avoid a division by zero for a patch without structure along an axis.
         self._covariance = np.linalg.inv(information + np.diag(prior + 1e-6 + 1e-9 * np.trace(information)))
         self._prior_pull = (self._covariance * prior)[:, 2:].tolist()
-        self._rows = np.vstack([self._covariance @ jacobian.T, direction, mask.ravel()]).astype(np.float32)
+        estimators = self._covariance @ jacobian.T
+        alike = _blurred_noise(estimators.reshape(4, height, width), blur) if blur else np.ones(4)
+        self._variances = np.diag(self._covariance) * alike
+        self._rows = np.vstack([estimators, direction, mask.ravel()]).astype(np.float32)
         self._matrix = np.empty((2, 3))
         self._window = np.empty((height, width), np.float32)
 
@@ -322,7 +327,24 @@ class Aligner:
             return math.inf, math.inf, math.inf
         variance = SIGMA_GAIN**2 * (1.0 / score**2 - 1.0) / max(self._count - 6, 1)
         return (
-            math.sqrt(variance * float(self._covariance[0, 0]) + self._sigma_floor**2),
-            math.sqrt(variance * float(self._covariance[1, 1]) + self._sigma_floor**2),
-            math.sqrt(variance * float(self._covariance[3, 3]) + (GROWTH_FLOOR_PX / self._extent) ** 2),
+            math.sqrt(variance * float(self._variances[0]) + self._sigma_floor**2),
+            math.sqrt(variance * float(self._variances[1]) + self._sigma_floor**2),
+            math.sqrt(variance * float(self._variances[3]) + (GROWTH_FLOOR_PX / self._extent) ** 2),
         )
+
+
+def _blurred_noise(estimators: NDArray[np.float64], blur: float) -> NDArray[np.float64]:
+    """Variance of estimates from white noise after a blur over that from as much white noise, [n].
+
+    `estimators`: weights of px, [n, h, w]; `blur`: standard deviation of the blur, px.
+    """
+    side = 2 * math.ceil(4 * blur) + 1
+    kernel = cv2.getGaussianKernel(side, blur)
+    blurred = [
+        cv2.sepFilter2D(each, cv2.CV_64F, kernel, kernel, borderType=cv2.BORDER_CONSTANT)
+        for each in estimators
+    ]
+    left_of_noise = float(np.sum(np.square(kernel))) ** 2
+    before, after = (np.sum(np.square(each), axis=(1, 2)) for each in (estimators, np.stack(blurred)))
+    gains: NDArray[np.float64] = after / np.maximum(before, 1e-300) / left_of_noise
+    return gains
