@@ -29,7 +29,19 @@ def disagreement(sigma: float, noise: float = 1.0) -> Alignment:
     agreement = PointAgreement(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, noise)
     nothing = cast(Any, np.zeros(0))
     return Alignment(
-        np.eye(3), influence, 1.0, 1.0, 1.0, True, 1.0, 1.0, agreement, nothing, information=np.eye(4)
+        np.eye(3),
+        influence,
+        1.0,
+        1.0,
+        1.0,
+        True,
+        1.0,
+        1.0,
+        agreement,
+        inside=nothing,
+        normal=np.eye(4),
+        certainty=1.0,
+        stiffness=nothing,
     )
 
 

@@ -18,6 +18,7 @@ from edgetpu_perception.visual_compass.heading_filter_state import Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes
 from edgetpu_perception.visual_compass.loop_closure import LoopClosure
 from edgetpu_perception.visual_compass.pose_estimator import PoseEstimator
+from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import to_matrix, to_vector
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
@@ -129,7 +130,9 @@ def test_a_pulled_heading_may_be_corrected_as_far_as_it_was_pulled(pull: float, 
     for each in (first, astray):
         keyframes.add(each)
     found = Pose(2.0, astray.orientation, astray, np.zeros(3), np.zeros((3, aligner.blocks)), 1.0)
-    pose = LoopClosure(aligner, estimator, keyframes).return_to(first, view, found, None)
+    pose = LoopClosure(aligner, estimator, keyframes, RollingShutter(aligner)).return_to(
+        first, view, found, None
+    )
     assert (pose is not None) == returns
     if pose is not None:
         assert to_vector(pose.orientation) == pytest.approx(np.zeros(3), abs=1e-3)
@@ -149,7 +152,9 @@ def test_a_place_that_the_camera_has_left_is_not_returned_to(
         aligner.align(known.key, view, np.eye(3)), growth=Growth(np.zeros(aligner.blocks), growth, 0.0, 0.0)
     )
     monkeypatch.setattr(aligner, "align", lambda *_: alignment)
-    pose = LoopClosure(aligner, estimator, keyframes).return_to(known, view, found, None)
+    pose = LoopClosure(aligner, estimator, keyframes, RollingShutter(aligner)).return_to(
+        known, view, found, None
+    )
     assert (pose is not None) == returns
 
 

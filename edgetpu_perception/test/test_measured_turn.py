@@ -20,6 +20,7 @@ from edgetpu_perception.visual_compass.measured_turn import (
     by_keyframe,
     turns_on,
 )
+from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import to_matrix
 
@@ -68,14 +69,21 @@ def test_views_of_things_far_away_are_not_compared_directly(
     measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
-    assert DirectComparison(aligner).improve(turn, last, this, replace(alignment, tail=1.0)) is turn
+    assert (
+        DirectComparison(aligner, RollingShutter(aligner)).improve(
+            turn, last, this, replace(alignment, tail=1.0)
+        )
+        is turn
+    )
 
 
 def test_where_parts_disagree_the_last_view_counts(
     measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
-    both = DirectComparison(aligner).improve(turn, last, this, replace(alignment, tail=2.0))
+    both = DirectComparison(aligner, RollingShutter(aligner)).improve(
+        turn, last, this, replace(alignment, tail=2.0)
+    )
     assert both.difference.any()
     assert both.by_keyframe == pytest.approx(turn.vector)
     assert both.vector == pytest.approx([0.0, YAWS[1] - YAWS[2], 0.0], abs=math.radians(0.03))
@@ -85,7 +93,7 @@ def test_differences_beyond_noise_add_to_the_covariance_of_turns_that_follow(
     measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
-    comparison = DirectComparison(aligner)
+    comparison = DirectComparison(aligner, RollingShutter(aligner))
     quiet = replace(turn, vector=turn.vector + 0.004, influence=np.zeros_like(turn.influence))
     first = comparison.improve(quiet, last, this, replace(alignment, tail=2.0))
     explained = SURPRISING * float(np.vdot(first.influence, first.influence))
@@ -102,7 +110,9 @@ def test_differences_that_noise_explains_add_nothing(
 ) -> None:
     aligner, last, this, alignment, turn = measured
     noisy = replace(turn, influence=np.full_like(turn.influence, 0.01))
-    compared = DirectComparison(aligner).improve(noisy, last, this, replace(alignment, tail=2.0))
+    compared = DirectComparison(aligner, RollingShutter(aligner)).improve(
+        noisy, last, this, replace(alignment, tail=2.0)
+    )
     assert compared.difference.any()
     assert not compared.near_covariance.any()
 
@@ -112,14 +122,19 @@ def test_a_direct_comparison_that_contradicts_is_not_used(
 ) -> None:
     aligner, last, this, alignment, turn = measured
     wrong = replace(turn, vector=turn.vector + np.array([0.0, 0.03, 0.0]))
-    assert DirectComparison(aligner).improve(wrong, last, this, replace(alignment, tail=2.0)) is wrong
+    assert (
+        DirectComparison(aligner, RollingShutter(aligner)).improve(
+            wrong, last, this, replace(alignment, tail=2.0)
+        )
+        is wrong
+    )
 
 
 def test_while_both_measurements_agree_few_turns_are_compared(
     measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
-    comparison, disagreeing = DirectComparison(aligner), replace(alignment, tail=2.0)
+    comparison, disagreeing = DirectComparison(aligner, RollingShutter(aligner)), replace(alignment, tail=2.0)
     noisy = replace(turn, influence=np.full_like(turn.influence, 0.01))
     compared = [
         comparison.improve(noisy, last, this, disagreeing) is not noisy for _ in range(2 * TRIAL_INTERVAL + 1)
@@ -131,7 +146,7 @@ def test_while_they_disagree_every_turn_is_compared(
     measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
-    comparison, disagreeing = DirectComparison(aligner), replace(alignment, tail=2.0)
+    comparison, disagreeing = DirectComparison(aligner, RollingShutter(aligner)), replace(alignment, tail=2.0)
     wrong = replace(turn, vector=turn.vector + 0.004, influence=np.zeros_like(turn.influence))
     assert all(comparison.improve(wrong, last, this, disagreeing) is not wrong for _ in range(5))
 

@@ -50,6 +50,8 @@ class Key:
     """Squared residual that a deviation by MAX_DEVIATION_CELLS explains: [channels, points]."""
     standing: Floats | None
     """1 for points to use, 0 for those that moved independently: [points]; None to use all."""
+    velocity: Vector | None = None
+    """Angular velocity of the camera at the stamp, about its optical axes, rad/s; None if it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +91,22 @@ class Alignment:
     agreement: PointAgreement
     inside: Floats
     """1 for points of the key that are in view, else 0: [points]."""
-    information: Matrix
-    """Inverse covariance, [4, 4], of the rotation about the axes of the key's optical frame, rad, and of the
-    contrast, for residuals with a standard deviation of 1."""
+    normal: Matrix
+    """Normal equations, [4, 4], of the rotation about the axes of the key's optical frame, rad, and of the
+    contrast."""
+    certainty: float
+    """Share of the slopes of the features that is not noise, 0..1."""
+    stiffness: Floats
+    """Of each residual; see `robust_pull`: [channels * points]."""
     growth: Growth | None = None
     """How the picture has grown; None if the camera was taken to turn only."""
+    velocity: Vector | None = None
+    """Angular velocity of the camera at the view's stamp, as `Key.velocity`."""
+
+    @property
+    def information(self) -> Matrix:
+        """Inverse covariance of rotation and contrast for residuals with a deviation of 1: [4, 4]."""
+        return self.normal * self.certainty**2
 
     def certainty_about(self, axis: Vector) -> float:
         """How much is known of the turn about an axis of the key's frame, over that of the best known axis.

@@ -38,6 +38,10 @@ class ComparedPoints:
     """Of each point in the flattened map: [points]."""
     rays: Floats
     """Direction of each point in the optical frame, with z = 1: [3, points]."""
+    heights: Floats
+    """Distance of each point below the middle row, as a share of the picture's height: [points]."""
+    falls: Floats
+    """Change of the heights with a turn about x, y and z, 1/rad: [3, points]."""
     turns: Floats
     """Image motion of each point for a turn about x, y and z, cells/rad: [3, 2, 1, points]."""
     moves: Floats
@@ -62,7 +66,9 @@ class ComparedPoints:
         turns, moves = _motion(projection, rays)
         starts = np.flatnonzero(np.diff(block, prepend=-1))
         numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(block)))
-        return cls(y * grid.columns + x, rays, turns, moves, starts, numbers)
+        heights = projection.heights(y.astype(np.float32))
+        falls = turns[:, 1, 0] * np.float32(projection.heights_per_row)
+        return cls(y * grid.columns + x, rays, heights, falls, turns, moves, starts, numbers)
 
     @property
     def blocks(self) -> int:

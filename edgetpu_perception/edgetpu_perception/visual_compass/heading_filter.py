@@ -29,7 +29,9 @@ from edgetpu_perception.visual_compass.measured_turn import (
     by_keyframe,
     is_repeated,
 )
+from edgetpu_perception.visual_compass.point_agreement import ALL_FOLLOW
 from edgetpu_perception.visual_compass.pose_estimator import PoseEstimator
+from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import (
     OPTICAL_AXIS,
@@ -61,12 +63,13 @@ class HeadingFilter:
     def _forget(self) -> None:
         """Forget all views, and what was learned from them."""
         aligner = self._aligner
-        self._direct = DirectComparison(aligner)
+        self._shutter = RollingShutter(aligner)
+        self._direct = DirectComparison(aligner, self._shutter)
         self._course = SteadyCourse(aligner)
         self._estimator = PoseEstimator(aligner, self._up)
         self._sideways = SidewaysMotion(aligner, self._ahead is not None)
         self._keyframes = Keyframes()
-        self._closure = LoopClosure(aligner, self._estimator, self._keyframes)
+        self._closure = LoopClosure(aligner, self._estimator, self._keyframes, self._shutter)
         self._next_try = -math.inf
         self._chain = 0
         self._loss: Loss | None = None
@@ -109,6 +112,8 @@ class HeadingFilter:
             if math.isnan(keyframe.similarity):
                 keyframe.similarity = alignment.similarity
             self._sideways.update(alignment, keyframe, stamp)
+            learns = self._course.is_quiet and not moves and alignment.following >= ALL_FOLLOW
+            alignment = self._shutter.follow(keyframe, alignment, last, stamp, learns)
             found = self._estimator.measured(stamp, keyframe, alignment)
             turn = self._direct.improve(by_keyframe(last.pose, found), last, view, alignment)
             accepted = self._renew_keyframe(view, found, alignment)

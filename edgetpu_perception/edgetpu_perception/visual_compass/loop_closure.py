@@ -13,6 +13,7 @@ from edgetpu_perception.visual_compass.heading_filter_state import Loss, Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes, has_moved_on
 from edgetpu_perception.visual_compass.measured_turn import better, initial_similarity
 from edgetpu_perception.visual_compass.pose_estimator import PoseEstimator
+from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, angle_between, trace
 
@@ -31,8 +32,15 @@ class PossibleReturn:
 class LoopClosure:
     """Measures views against keyframes that were made before the camera turned away or was lost."""
 
-    def __init__(self, aligner: RotationAligner, estimator: PoseEstimator, keyframes: Keyframes) -> None:
+    def __init__(
+        self,
+        aligner: RotationAligner,
+        estimator: PoseEstimator,
+        keyframes: Keyframes,
+        shutter: RollingShutter,
+    ) -> None:
         self._aligner = aligner
+        self._shutter = shutter
         self._estimator = estimator
         self._keyframes = keyframes
         self._tries = 0
@@ -86,6 +94,8 @@ class LoopClosure:
             return None
         if not self._estimator.confidence(alignment, known):
             return None
+        if found.alignment is not None:
+            alignment = self._shutter.corrected(known.key, alignment, found.alignment.velocity)
         pose = self._estimator.measured(found.stamp, known, alignment)
         correction = pose.orientation @ found.orientation.T
         if angle_between(correction, np.eye(3)) > max_correction:

@@ -25,6 +25,7 @@ from edgetpu_perception.visual_compass.heading_filter_limits import (
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.keyframes import WORN_SIMILARITY_SHARE, Keyframe
 from edgetpu_perception.visual_compass.robust_residuals import TAIL_RANGE
+from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
 from edgetpu_perception.visual_compass.rotations import (
     Matrix,
@@ -104,8 +105,9 @@ class DirectComparison:
     measurements agree to the noise, only every TRIAL_INTERVAL-th turn is compared, which saves time.
     """
 
-    def __init__(self, aligner: RotationAligner) -> None:
+    def __init__(self, aligner: RotationAligner, shutter: RollingShutter) -> None:
         self._aligner = aligner
+        self._shutter = shutter
         self._products = np.zeros((3, 3))
         self._expected = 0.0
         self._left_out = self._compared = 0
@@ -136,7 +138,9 @@ class DirectComparison:
             return None
         self._left_out = 0
         aligner = self._aligner
-        direct = aligner.align(aligner.key(last.view, last.alignment), view, to_matrix(-turn.vector))
+        key = aligner.key(last.view, last.alignment)
+        direct = aligner.align(key, view, to_matrix(-turn.vector))
+        direct = self._shutter.corrected(key, direct, alignment.velocity)
         vector = -to_vector(direct.rotation)  # from the view before to this one, about axes that it leaves
         difference = vector - turn.vector
         if not direct.converged or np.abs(difference).max() * aligner.cells_per_radian > MAX_DIFFERENCE_CELLS:

@@ -47,6 +47,16 @@ class Projection:
         plane /= self._widening
         return np.vstack([plane.T, np.ones(len(plane))]).astype(np.float32)
 
+    def heights(self, y: Floats) -> Floats:
+        """Distance of rows y below the middle one, as a share of the picture's height: [n]."""
+        heights: Floats = (y - np.float32(self._origin)) * np.float32(self.heights_per_row) - np.float32(0.5)
+        return heights
+
+    @property
+    def heights_per_row(self) -> float:
+        """Distance of two rows as a share of the picture's height."""
+        return 1.0 / (self._camera.height * float(self._scale[1]))
+
     def cells(
         self, rotation: Matrix, rays: Floats, dtype: type[np.float32] | type[np.float64] = np.float32
     ) -> Floats:

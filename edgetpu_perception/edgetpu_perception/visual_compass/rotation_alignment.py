@@ -137,7 +137,8 @@ class RotationAligner:
         contrast = float(information.sum()) + 1e-9
         spread = max(contrast**2 / (float(information @ information) * self.blocks + 1e-9), 1.0 / self.blocks)
         slack = np.float32(MAX_DEVIATION_CELLS**2) * (points[1] * points[1] + points[2] * points[2])
-        return Key(view, points, jacobian, leverage, contrast, spread, slack, standing)
+        velocity = None if known is None else known.velocity
+        return Key(view, points, jacobian, leverage, contrast, spread, slack, standing, velocity)
 
     def _standing(self, known: Alignment) -> Floats:
         """0 at points of an aligned view that show what moves by itself, else 1: [points].
@@ -282,7 +283,9 @@ class RotationAligner:
             tail,
             agreement,
             inside,
-            solver.information * certainty**2,
+            solver.information,
+            certainty,
+            stiffness,
             solver.growth(noise),
         )
 
