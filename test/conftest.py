@@ -43,6 +43,15 @@ def node_forker() -> Iterator[NodeForker]:
     forker.close()
 
 
+@pytest.fixture(scope="session")
+def dashboard_forker() -> Iterator[NodeForker]:
+    """Makes the processes of dashboards."""
+    modules = ("edgetpu_dashboard.nodes.dashboard_node", "edgetpu_dashboard.web.server")
+    forker = NodeForker("testdata.running_nodes.live_tools", *modules)
+    yield forker
+    forker.close()
+
+
 @pytest.fixture(scope="module")
 def start_demo() -> Iterator[Callable[..., DemoProcess]]:
     """Start the demo with `start(*arguments)`."""

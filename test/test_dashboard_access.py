@@ -20,11 +20,12 @@ from testdata.running_nodes.dashboard_page import (
     text,
     wait,
 )
+from testdata.running_nodes.node_forker import NodeForker
 
 
 @pytest.fixture(scope="module")
-def dashboard(graph: Any) -> Iterator[Dashboard]:
-    made = Dashboard("token:=secret")
+def dashboard(graph: Any, dashboard_forker: NodeForker) -> Iterator[Dashboard]:
+    made = Dashboard(dashboard_forker, "token:=secret")
     try:
         graph.spin_until(lambda: made.answers() == 403)
         yield made

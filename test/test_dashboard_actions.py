@@ -37,6 +37,7 @@ from testdata.running_nodes.dashboard_page import (
     wait,
 )
 from testdata.running_nodes.matrix_node_messages import Exchange, numbers, options
+from testdata.running_nodes.node_forker import NodeForker
 
 from selenium.webdriver.common.action_chains import ActionChains  # isort: skip
 from selenium.webdriver.common.by import By  # isort: skip
@@ -53,7 +54,9 @@ def bags(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def dashboard(start_node: Any, graph: Any, bags: Path, matrix_home: Path) -> Iterator[Dashboard]:
+def dashboard(
+    start_node: Any, graph: Any, dashboard_forker: NodeForker, bags: Path, matrix_home: Path
+) -> Iterator[Dashboard]:
     start_node("edgetpu_driver", "edgetpu_node", backend="cpu", model_dirs=f"['{matrix_home}']")
     start_node("edgetpu_dashboard", "camera", width=WIDTH, height=HEIGHT, frame_rate=5.0)
     for name in ("spot_tracker", "pattern_tracker", "visual_compass"):
@@ -61,7 +64,7 @@ def dashboard(start_node: Any, graph: Any, bags: Path, matrix_home: Path) -> Ite
     start_node("edgetpu_matrix", "place_recognition", model_dir=str(matrix_home))
     start_node("edgetpu_matrix", "reservoir", size=32, washout=5, horizon=1, **options(matrix_home))
     graph.await_device()
-    with running_dashboard(graph, f"bag_dir:={bags}") as made:
+    with running_dashboard(graph, dashboard_forker, f"bag_dir:={bags}") as made:
         yield made
 
 
@@ -103,13 +106,7 @@ def test_a_box_becomes_the_region(browser: Any) -> None:
         for width in range(columns - 1, columns + 2)
         for height in range(rows - 1, rows + 2)
     ]
-
-    def processes_the_box() -> bool:
-        drag(browser, (-60, -40), (60, 40))
-        browser.execute_async_script("setTimeout(arguments[0], 300)")
-        return any(words in text(browser, "body") for words in found)
-
-    wait(browser, processes_the_box)
+    repeat_until(browser, lambda: drag(browser, (-60, -40), (60, 40)), *found)
     press(browser, "[data-id=tab_parameters]")
     value = "return JSON.parse(document.querySelector('input[data-id=input_roi]')?.value || '[]')"
     wait(browser, lambda: abs((browser.execute_script(value) or [0, 0, 0])[2] - columns) <= 1)

@@ -30,6 +30,7 @@ from testdata.running_nodes.dashboard_page import (
     upload,
     wait,
 )
+from testdata.running_nodes.node_forker import NodeForker
 
 from selenium.webdriver.common.by import By  # isort: skip
 
@@ -45,11 +46,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def dashboard(start_node: Any, graph: Any, models: Path) -> Iterator[Dashboard]:
+def dashboard(start_node: Any, graph: Any, dashboard_forker: NodeForker, models: Path) -> Iterator[Dashboard]:
     start_node("edgetpu_driver", "edgetpu_node", backend="cpu", model_dirs=f"['{models}']")
     start_node("edgetpu_dashboard", "camera", width=160, height=120, frame_rate=5.0)
     graph.await_device()
-    with running_dashboard(graph) as made:
+    with running_dashboard(graph, dashboard_forker) as made:
         yield made
 
 

@@ -33,6 +33,7 @@ from testdata.running_nodes.dashboard_page import (
     upload,
     wait,
 )
+from testdata.running_nodes.node_forker import NodeForker
 
 import websockets  # isort: skip
 from selenium.webdriver.common.by import By  # isort: skip
@@ -52,8 +53,12 @@ def nodes(start_node: Any, graph: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def dashboard(nodes: dict[str, Any], graph: Any) -> Iterator[Dashboard]:  # noqa: ARG001
-    with running_dashboard(graph) as made:
+def dashboard(
+    nodes: dict[str, Any],  # noqa: ARG001
+    graph: Any,
+    dashboard_forker: NodeForker,
+) -> Iterator[Dashboard]:
+    with running_dashboard(graph, dashboard_forker) as made:
         yield made
 
 

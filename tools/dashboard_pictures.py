@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ from testdata.running_nodes.dashboard_page import (  # noqa: E402
     text,
     wait,
 )
+from testdata.running_nodes.live_tools import LIVE_TOOLS  # noqa: E402
 
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402  # isort: skip
 from selenium.webdriver.common.by import By  # noqa: E402  # isort: skip
@@ -55,12 +57,14 @@ class _Live(Dashboard):
 
     def start(self) -> None:
         command = [sys.executable, str(ROOT / "tools" / "run_live.py"), "--port", str(self.port)]
-        self._process = subprocess.Popen(command, env=self._environment)
+        paths = [os.environ.get("PYTHONPATH", ""), str(LIVE_TOOLS)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        self._process = subprocess.Popen(command, env=environment)
 
 
 def main() -> int:
     """Draw the pictures."""
-    live = _Live()
+    live = _Live(None)
     try:
         live.await_page()
         with empty_browser() as other, page_of(live, SIZES["wide"], other) as browser:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,34 +18,29 @@ from typing import Any
 
 import pytest
 
+from testdata.running_nodes import live_tools  # noqa: F401 - where Selenium may be
+from testdata.running_nodes.node_forker import NodeForker, content
 from testdata.timeouts import PATIENCE
 
-LIVE_TOOLS = Path(__file__).parents[2] / "build" / "live_tools"
-if LIVE_TOOLS.is_dir():
-    sys.path.append(str(LIVE_TOOLS))
 webdriver = pytest.importorskip(
     "selenium.webdriver", reason="Selenium is not installed: tools/run.sh tools/install_extra.sh live"
 )
 if find_spec("nicegui") is None:  # importing it would cost every process of the tests a second
     pytest.skip("NiceGUI is not installed: tools/run.sh tools/install_extra.sh live", allow_module_level=True)
 
-from selenium.common.exceptions import TimeoutException  # noqa: E402
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-_PROGRAM = f"""
-import sys
-from edgetpu_driver.node_kit.process_entry import run_node
-from edgetpu_driver.node_kit.process import spin
-spin.STOP_DEADLINE = {PATIENCE}
-sys.exit(run_node("dashboard"))
-"""
-"""The dashboard, with time to stop: the tests are about its page."""
 SIZES = {"wide": (1500, 950), "phone": (390, 844)}
 """Of the page, px."""
+_POLL = 0.1
+"""Seconds between two looks at the page."""
+_REACTION = 0.3
+"""Seconds after which an action that the page does not show is repeated."""
 
 needs_browser = pytest.mark.skipif(
     not (BROWSER and DRIVER), reason="no browser: apt install chromium chromium-driver"
@@ -64,33 +57,30 @@ def free_port() -> int:
 
 
 class Dashboard:
-    """A dashboard in a separate process."""
+    """A dashboard in a separate process, which `forker` makes; see `dashboard_forker`."""
 
-    def __init__(self, *parameters: str) -> None:
+    def __init__(self, forker: NodeForker | None, *parameters: str) -> None:
         self.port = free_port()
         settings = [part for each in (f"port:={self.port}", *parameters) for part in ("-p", each)]
-        paths = [os.environ.get("PYTHONPATH", ""), str(LIVE_TOOLS)]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        self._command = [sys.executable, "-c", _PROGRAM, "--ros-args", *settings]
-        self._environment = environment
+        self._forker = forker
+        self._arguments = ["-m", "testdata.running_nodes.patient_dashboard", "--ros-args", *settings]
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (as long as the tests)
         self.start()
 
     def start(self) -> None:
         """Start the process."""
-        self._process = subprocess.Popen(self._command, env=self._environment, stderr=self._log)
+        assert self._forker is not None
+        self._process: Any = self._forker.start(self._arguments, self._log)
 
     def stop(self) -> None:
         """Stop the process, which must end in good order."""
         self._process.send_signal(signal.SIGINT)
         assert self._process.wait(PATIENCE) == 0
-        self._log.seek(0)
-        sys.stderr.write(self._log.read())
+        sys.stderr.write(content(self._log))
 
     def complaints(self) -> list[str]:
         """Errors that it has logged so far."""
-        self._log.seek(0)
-        return [line for line in self._log if "[ERROR]" in line]
+        return [line for line in content(self._log).splitlines() if "[ERROR]" in line]
 
     def await_page(self) -> None:
         """Wait until the page is served."""
@@ -117,9 +107,9 @@ class Dashboard:
 
 
 @contextmanager
-def running_dashboard(graph: Any, *parameters: str) -> Iterator[Dashboard]:
+def running_dashboard(graph: Any, forker: NodeForker, *parameters: str) -> Iterator[Dashboard]:
     """A dashboard that answers, while the test's node spins."""
-    made = Dashboard(*parameters)
+    made = Dashboard(forker, *parameters)
     try:
         graph.spin_until(lambda: made.answers() == 200)
         yield made
@@ -155,9 +145,10 @@ def page_of(dashboard: Dashboard, size: tuple[int, int], browser: Any) -> Iterat
 
 
 def wait(browser: Any, condition: Callable[[], Any]) -> Any:
-    """Wait until a condition holds; return its value."""
+    """Wait until a condition holds; return its value. The page may be drawn anew meanwhile."""
+    waiting = WebDriverWait(browser, PATIENCE, _POLL, [StaleElementReferenceException])
     try:
-        return WebDriverWait(browser, PATIENCE, 0.1).until(lambda _browser: condition())
+        return waiting.until(lambda _browser: condition())
     except TimeoutException:
         raise AssertionError(
             f"the page still says: {browser.find_element(By.TAG_NAME, 'body').text}"
@@ -229,15 +220,21 @@ def press_until(browser: Any, selector: str, words: str) -> None:
     repeat_until(browser, lambda: press(browser, selector), words)
 
 
-def repeat_until(browser: Any, action: Callable[[], None], words: str) -> None:
-    """Do something until the page says something."""
+def repeat_until(browser: Any, action: Callable[[], None], *words: str) -> None:
+    """Do something until the page says one of these."""
+
+    def says() -> bool:
+        said = text(browser, "body")
+        return any(each in said for each in words)
 
     def said() -> bool:
-        if words in text(browser, "body"):
+        if says():
             return True
         action()
-        browser.execute_async_script("setTimeout(arguments[0], 300)")
-        return words in text(browser, "body")
+        end = time.monotonic() + _REACTION
+        while not says() and time.monotonic() < end:
+            time.sleep(_POLL)
+        return says()
 
     wait(browser, said)
 
