@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import cv2
 import numpy as np
@@ -75,6 +75,31 @@ def test_a_slanted_plane_is_measured_as_well_as_a_frontal_one(
     speed = float(normal @ velocity)
     errors = [abs(r.expansion_rate * (4.0 / speed - r.stamp) - 1) for r in results]
     assert np.median(errors) < 0.02
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        (0.5, 0.7, 1.2, 1.5, 1.7, 2.1, 2.4, 2.7, 2.8, 3.4, 3.6, 4.1, 4.6, 5.1, 5.4),
+        (0.3, 1.0, 1.1, 1.7, 2.0, 2.7, 3.3, 3.6, 4.2, 4.3, 4.9, 5.3, 5.6),
+        (0.2, 0.9, 1.4, 1.6, 2.1, 2.8, 3.5, 4.2, 4.3, 4.9, 5.3),
+    ],
+)
+def test_of_a_camera_that_reverses_in_a_gap_no_approach_is_told(
+    looming_engine: CpuEngine, stamps: Sequence[float]
+) -> None:
+    """Few images come, as on a computer with too much work; from 3 s on the camera recedes."""
+    surface, looming, random = texture(3, grain=4.0), Looming(looming_engine), np.random.default_rng(1)
+    results = []
+    for stamp in stamps:
+        distance = 4.0 - 0.7 * stamp if stamp < 3 else 1.9 + 0.7 * (stamp - 3)
+        image = sampled(surface, *(60 * distance * each for each in rays())) + random.normal(
+            0, 1, (SIZE, SIZE)
+        )
+        results.append(looming.update(np.clip(np.rint(image), 0, 255).astype(np.uint8), stamp))
+    assert [r.stamp for r in results if r.stamp > 3 and r.expansion_rate > r.expansion_rate_sigma] == []
+    last = [r for r in results if r.valid][-1]
+    assert last.expansion_rate == pytest.approx(-0.7 / (1.9 + 0.7 * (last.stamp - 3)), abs=0.05)
 
 
 def disc(picture: NDArray[np.float32], front: NDArray[np.float32], x: float, y: float, radius: float) -> None:

@@ -24,6 +24,7 @@ from edgetpu_perception.time_to_contact.homography_alignment import (
     Map,
     parameters_of,
 )
+from edgetpu_perception.time_to_contact.image_structure import shows_motion
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
 from edgetpu_perception.time_to_contact.noise_and_exposure import Exposure, NoiseLevel
 from edgetpu_perception.time_to_contact.second_surface import Explained
@@ -40,12 +41,11 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     MAX_SHIFT_ELEMENTS,
     MAX_SHIFT_SHARE,
     MAX_SLOW_KEYFRAME_AGE_S,
-    MAX_STRIPES_SHARE,
     MERGE_DISTANCE_ELEMENTS,
     MIN_AGE_S,
     MIN_KEYFRAME_OVERLAP,
-    MIN_STRUCTURE_SHARE,
     MIN_SURFACE_SHARE,
+    MISLED_SHARE,
     NEARER_SIGMAS,
     NOISE_CORRELATION,
     OUTLIER_VARIANCES,
@@ -54,6 +54,7 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     SECOND_PRECISION,
     SLOPE_ROUNDING_VARIANCE,
     SLOW_LOG_DEPTH,
+    SUDDEN_CHANGE_S,
     TRIAL_EVIDENCE,
     TRIAL_FRAMES,
     UNEXPLAINED_VARIANCES,
@@ -96,6 +97,8 @@ class SurfaceTracker:
         self._keyframe_stamp = self._stamp = math.nan
         self._noise = NoiseLevel()
         self.unexplained = 0.0
+        self._misled = False
+        """Whether the motion has become another in a gap before the last image."""
         self._next_trial = 4
         self._exposure = Exposure()
         self._jitter = StampJitter()
@@ -108,16 +111,12 @@ class SurfaceTracker:
         A second surface counts only if it is established. `brightness`, `slope_x`, `slope_y`: float32 [rows,
         columns], grey levels; `energy`: sum of the squares of both slopes; `stamp`: s.
         """
-        if np.count_nonzero(energy) < MIN_STRUCTURE_SHARE * self._size or self._is_striped(slope_x, slope_y):
-            # Images without any structure, as behind a lens cap, would match each other perfectly, and those
-            # of stripes do so however the camera moves along them.
+        noise = self._slope_variance if self._noise.known else 0.0
+        if not shows_motion(slope_x, slope_y, energy, noise):
             self.restart()
             return None
         if not self.surfaces:
-            self._aligner.set_keyframe(brightness)
-            self._keyframe_stamp = self._stamp = stamp
-            self._exposure.update(brightness)
-            self.surfaces = [Surface(np.ones(self._grid.shape, np.float32))]
+            self._begin(brightness, stamp)
             return None
         seconds, self._stamp = stamp - self._stamp, stamp
         self._jitter.take(seconds)
@@ -129,21 +128,23 @@ class SurfaceTracker:
         if self.surfaces[0].lost:
             self.restart()
             return None
-        self._assign_elements(alignments, brightness, certainty)
+        before = self._misled
+        self._assign_elements(alignments, brightness, certainty, seconds)
+        if self._misled:
+            if before:
+                self.restart()
+                self._begin(brightness, stamp)
+            return None
         surface = self._select()
         self._renew_keyframe(brightness)
         return surface if surface.frames > 1 else None
 
-    def _is_striped(self, slope_x: Map, slope_y: Map) -> bool:
-        """Whether all edges have one direction, so that growth along it would be that of noise.
-
-        Slopes along the edges that are as small as the errors of a warp across them tell nothing either.
-        """
-        xx, yy, xy = (float(np.vdot(*each)) for each in ((slope_x,) * 2, (slope_y,) * 2, (slope_x, slope_y)))
-        mean, deviation = (xx + yy) / 2, math.hypot((xx - yy) / 2, xy)
-        least, most = mean - deviation, mean + deviation
-        noise = self._size * self._slope_variance if self._noise.known else 0.0
-        return least < MAX_STRIPES_SHARE * most and least - noise < WARP_ERROR_ELEMENTS**2 * most
+    def _begin(self, brightness: Map, stamp: float) -> None:
+        """Take the first image."""
+        self._aligner.set_keyframe(brightness)
+        self._keyframe_stamp = self._stamp = stamp
+        self._exposure.update(brightness)
+        self.surfaces = [Surface(np.ones(self._grid.shape, np.float32))]
 
     @property
     def _slope_variance(self) -> float:
@@ -236,13 +237,19 @@ class SurfaceTracker:
             if not on_trial:
                 surface.steady, surface.growth, surface.claimed = 0, 0.0, False
 
-    def _assign_elements(self, alignments: list[Alignment], brightness: Map, certainty: Map) -> None:
+    def _assign_elements(
+        self, alignments: list[Alignment], brightness: Map, certainty: Map, seconds: float
+    ) -> None:
         """Assign the elements to the surfaces; try a second one, or drop a superfluous one."""
         each = [Explained.by(alignment, certainty) for alignment in alignments]
         by_owner = self._of_owner(each)
-        self._noise.measure(by_owner.squares, brightness, alignments[0].inside)
         main = self.surfaces[0]
         self.unexplained = np.count_nonzero(by_owner.around > UNEXPLAINED_VARIANCES) / self._size
+        self._misled = self.unexplained > MISLED_SHARE and (self._misled or seconds > SUDDEN_CHANGE_S)
+        if not self._misled or not self._noise.known:
+            self._noise.measure(by_owner.squares, brightness, alignments[0].inside)
+        if self._misled:  # what the image tells is neither noise nor a known motion
+            return
         if len(self.surfaces) == 1:
             main.membership = np.float32(1) / (1 + (each[0].around / OUTLIER_VARIANCES) ** 2)
             main.established = True

@@ -124,6 +124,19 @@ UNEXPLAINED_VARIANCES = 2.0
 Rows: looming, object before a background.
 """
 
+MISLED_SHARE = 0.75
+"""Share of an image that moves as no surface does, beyond which it is not used after a gap.
+
+After two in a row all surfaces are given up: in the gap the motion has become another, and the expected one
+would go on unchecked. Rows: none; test_of_a_camera_that_reverses_in_a_gap_no_approach_is_told.
+"""
+
+SUDDEN_CHANGE_S = 0.25
+"""Gap between two images, s, in which the motion may become another.
+
+Derived: a robot that brakes with 2.5 m/s^2 changes its speed by 0.6 m/s in it.
+"""
+
 MIN_STRUCTURE_SHARE = 0.02
 """Smallest share of the map with any slope that can be followed. Rows: none; a lens cap has none."""
 
