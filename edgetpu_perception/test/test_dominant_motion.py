@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from edgetpu_perception import OpticalFlow
-from edgetpu_perception.optical_flow.dominant_motion import NeighbourhoodMotions, all_follow
+from edgetpu_perception.optical_flow.dominant_motion import (
+    MAX_DEVIATION_CELLS,
+    NARROWER_DEVIATIONS,
+    NeighbourhoodMotions,
+    chance_of_another,
+    kept_deviation,
+)
 from edgetpu_perception.optical_flow.normal_equations import NormalEquations
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
@@ -44,6 +52,36 @@ def test_a_person_of_high_contrast_does_not_move_a_dim_scene(shift: tuple[int, i
     assert result.dy == pytest.approx(shift[1], abs=0.15)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_large_part_that_moves_slowly_does_not_move_the_scene(seed: int) -> None:
+    scene, other = texture(10 + seed, 25.0), texture(20 + seed, 25.0)
+    pictures = []
+    for place in (80, 81):
+        view = picture(scene, scene, (0, 0), 0)
+        view[50:170, place : place + 130] = other[:120, :130]
+        pictures.append(view)
+    flow = OpticalFlow()
+    flow.update(pictures[0], 0.0)
+    result = flow.update(pictures[1], 0.1)
+    assert result.valid
+    # A third of the features by 1 px: 0.3 px if all of them count.
+    assert result.dx == pytest.approx(0.0, abs=0.05)
+    assert result.dy == pytest.approx(0.0, abs=0.05)
+
+
+@pytest.mark.parametrize(("degrees", "growth"), [(1.0, 1.0), (-1.0, 1.0), (0.0, 1.03), (0.7, 0.98)])
+def test_a_picture_that_turns_and_grows_is_measured_in_its_middle(degrees: float, growth: float) -> None:
+    scene = texture(1, 40.0)
+    turned = cv2.getRotationMatrix2D(((WIDTH + 79) / 2, (HEIGHT + 79) / 2), degrees, growth)
+    second = cv2.warpAffine(scene, turned, (WIDTH + 80, HEIGHT + 80), flags=cv2.INTER_CUBIC)
+    flow = OpticalFlow()
+    flow.update(np.rint(scene[40:-40, 40:-40]).clip(0, 255).astype(np.uint8), 0.0)
+    result = flow.update(np.rint(second[40:-40, 40:-40]).clip(0, 255).astype(np.uint8), 0.1)
+    assert result.valid
+    assert result.dx == pytest.approx(0.0, abs=0.15)
+    assert result.dy == pytest.approx(0.0, abs=0.15)
+
+
 def test_two_scenes_of_which_no_part_is_the_same_are_not_valid() -> None:
     flow = OpticalFlow()
     person = texture(9, 50.0)
@@ -66,12 +104,38 @@ def motions(array: NDArray[np.float32]) -> NeighbourhoodMotions:
     return NeighbourhoodMotions(NormalEquations(array), contrast=0.0, noise=0.01)
 
 
-def test_nearly_all_follow_a_motion_without_residual() -> None:
-    assert all_follow(NormalEquations(equations(0.0)), (0.0, 0.0, 0.0), noise=0.01)
+def kept(array: NDArray[np.float32], dx: float) -> float:
+    return kept_deviation(NormalEquations(array), (dx, 0.0, 0.0), noise=0.01)
 
 
-def test_not_all_follow_if_a_quarter_moves_by_itself() -> None:
-    assert not all_follow(NormalEquations(equations(0.8)), (0.0, 0.0, 0.0), noise=0.01)
+def test_all_keep_the_narrowest_deviation_from_a_motion_without_residual() -> None:
+    assert kept(equations(0.0), 0.0) == NARROWER_DEVIATIONS[-1]
+
+
+def test_a_quarter_that_moves_slowly_keeps_a_wider_deviation() -> None:
+    assert kept(equations(0.1), 0.0) == MAX_DEVIATION_CELLS
+
+
+def test_a_quarter_that_moves_by_itself_keeps_none() -> None:
+    assert kept(equations(0.8), 0.0) == math.inf
+
+
+def test_no_part_keeps_a_step_between_two_motions() -> None:
+    assert kept(equations(0.5), 0.25) == math.inf
+
+
+def test_a_majority_is_certain_if_it_is_large() -> None:
+    assert chance_of_another(0.5, 81) == 0.5
+    assert chance_of_another(0.75, 81) < 1e-5
+    assert chance_of_another(0.25, 81) > 1 - 1e-5
+
+
+def test_a_narrower_deviation_takes_weight_from_what_moves_slowly() -> None:
+    wide = motions(equations(0.1))
+    assert wide.weights(0.0, 0.0) == pytest.approx(1.0)
+    weights = wide.narrowed(NARROWER_DEVIATIONS[-1]).weights(0.0, 0.0).reshape(8, 8)
+    assert weights[:, :6] == pytest.approx(1.0)
+    assert weights[:, 6:].max() < 0.1
 
 
 def test_the_dominant_motion_is_that_of_three_quarters() -> None:

@@ -6,6 +6,8 @@ Each neighbourhood counts once, whatever its contrast, so that a bright person d
 
 from __future__ import annotations
 
+import copy
+import math
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,22 @@ MAX_DEVIATION_CELLS = 0.12
 Rows: flow, static camera, rmse. Smaller ones take slants and rotations for other motions.
 """
 
+NARROWER_DEVIATIONS = (MAX_DEVIATION_CELLS / 2, MAX_DEVIATION_CELLS / 4)
+"""Deviations tried in turn while most of the texture still follows the motion, cells.
+
+Derived: halves, down to that of image noise. Rows: flow, a slow object of 20 % of the area, median.
+"""
+
 NOISE_FACTOR = 2.0
 """Largest residual of a neighbourhood that follows the motion, over that of the best ones, in squares.
 
 Derived: sums of 36 cells and 3 channels vary by a fifth; two of them leave room for the rest. Uncritical.
+"""
+
+UNEXPLAINED_FACTOR = 1.5
+"""Residual that a common shift leaves over that of each neighbourhood's own one, for noise alone, in squares.
+
+Measured: quantiles of BEST_SHARE for white image noise through the suite's features.
 """
 
 BEST_SHARE = 0.3
@@ -63,14 +77,50 @@ _SHIFTS = np.stack([axis.ravel() for axis in np.meshgrid(_AXIS, _AXIS)], axis=1)
 """All shifts tried, [n, 2]. Given by _AXIS."""
 
 
-def all_follow(equations: NormalEquations, step: Vector, noise: float) -> bool:
-    """Whether nearly every neighbourhood follows the motion of a least-squares step.
+_NEAR = np.stack([axis.ravel() for axis in np.meshgrid(np.arange(-4.0, 5.0), np.arange(-4.0, 5.0))], axis=1)
+"""Shifts tried near another one, deviations, [n, 2].
 
-    `noise`: standard deviation of a feature from rounding.
+Derived: parts that keep twice the deviation from a step between their motions are no farther from it.
+"""
+
+
+def kept_deviation(equations: NormalEquations, step: Vector, noise: float) -> float:
+    """Deviation from a least-squares step, cells, that nearly every neighbourhood keeps.
+
+    The narrowest one, MAX_DEVIATION_CELLS, or infinity if some neighbourhoods move independently. `noise`:
+    standard deviation of a feature from rounding.
     """
     left = equations.left_by(step)
-    limit = _limit(equations.slope, left, noise * noise * equations.features)
-    return float(np.mean(_follow(left / (NOISE_RESERVE * limit)))) >= NEARLY_ALL
+    rounding = noise * noise * equations.features
+    common = common_residual(UNEXPLAINED_FACTOR * unexplained(equations, step[2]), rounding)
+    for deviation in (NARROWER_DEVIATIONS[-1], MAX_DEVIATION_CELLS):
+        limit = NOISE_RESERVE * (common + deviation**2 * equations.slope)
+        if float(np.mean(follow(left / limit))) >= NEARLY_ALL:
+            return deviation
+    return math.inf
+
+
+def unexplained(equations: NormalEquations, contrast: float) -> NDArray[np.float64]:
+    """Sum of squares that each neighbourhood's own best shift leaves, [neighbourhoods].
+
+    A step between two motions leaves much in every neighbourhood; this is what noise alone leaves.
+    """
+    xx, xy, xc, bx, yy, yc, by, cc, bc, square = equations.sums
+    # Without the difference that the change of contrast explains.
+    bx, by = bx - contrast * xc, by - contrast * yc
+    square = square - contrast * (2 * bc - contrast * cc)
+    determinant = np.maximum(xx * yy - xy * xy, 1e-3 * np.square(equations.slope) + 1e-12)
+    least: NDArray[np.float64] = square - (yy * bx * bx - 2 * xy * bx * by + xx * by * by) / determinant
+    return np.maximum(least, 0.0, out=least)
+
+
+def chance_of_another(following: float, neighbourhoods: int) -> float:
+    """Probability, 0..1, that most of the texture follows another motion.
+
+    `following`: share of the texture that follows this one, seen in a number of `neighbourhoods`, each of
+    which is as likely to follow the one or the other if neither has the larger area.
+    """
+    return 0.5 * math.erfc((2 * following - 1) * math.sqrt(neighbourhoods / 2))
 
 
 def _monomials(x: Any, y: Any) -> NDArray[np.float64]:
@@ -88,44 +138,65 @@ class NeighbourhoodMotions:
     def __init__(self, equations: NormalEquations, contrast: float, noise: float) -> None:
         """`equations`: those of the whole shift. `contrast`: that of its step. `noise`: see `all_follow`."""
         xx, xy, xc, bx, yy, yc, by, cc, bc, square = equations.sums
-        # Without the difference that the change of contrast explains.
         bx, by = bx - contrast * xc, by - contrast * yc
         square = square - contrast * (2 * bc - contrast * cc)
-        slope = equations.slope
-        determinant = np.maximum(xx * yy - xy * xy, 1e-3 * np.square(slope) + 1e-12)
-        least = np.maximum(square - (yy * bx * bx - 2 * xy * bx * by + xx * by * by) / determinant, 0.0)
-        limit = _limit(slope, least, noise * noise * equations.features)
-        self._forms = np.stack((xx, xy, yy, bx, by, square)) / limit
-        visible = VISIBLE_SHIFT_CELLS**2 * slope / limit
+        rounding = noise * noise * equations.features
+        self._slope = equations.slope
+        self._common = common_residual(unexplained(equations, contrast), rounding)
+        limit = self._common + MAX_DEVIATION_CELLS**2 * self._slope
+        self._sums = np.stack((xx, xy, yy, bx, by, square))
+        self._forms = self._sums / limit
+        visible = VISIBLE_SHIFT_CELLS**2 * self._slope / limit
         flat, textured = TEXTURE_RANGE
         self._textured = np.clip((visible - flat) / (textured - flat), 0.0, 1.0)
 
+    def narrowed(self, deviation: float) -> NeighbourhoodMotions:
+        """The same neighbourhoods, which follow a motion if they deviate less, cells."""
+        narrow = copy.copy(self)
+        narrow._forms = self._sums / (self._common + deviation**2 * self._slope)
+        return narrow
+
     def dominant(self) -> tuple[float, float]:
         """The shift, cells, that the largest part of the textured area follows."""
-        followed = _follow(_MONOMIALS @ self._forms) @ self._textured
+        followed = follow(_MONOMIALS @ self._forms) @ self._textured
         dx, dy = _SHIFTS[int(followed.argmax())].tolist()
         return dx, dy
 
+    def dominant_near(self, dx: float, dy: float, deviation: float) -> tuple[float, float]:
+        """The shift, cells, that the largest part of the textured area follows near another shift.
+
+        `deviation`: distance of the shifts that are tried, cells.
+        """
+        shifts = np.array((dx, dy)) + deviation * _NEAR
+        followed = follow(_monomials(*shifts.T).T @ self._forms) @ self._textured
+        x, y = shifts[int(followed.argmax())].tolist()
+        return x, y
+
     def weights(self, dx: float, dy: float) -> NDArray[np.float64]:
         """1 for neighbourhoods that follow a shift, cells, less for the others: [neighbourhoods]."""
-        return _follow(_monomials(dx, dy) @ self._forms)
+        return follow(_monomials(dx, dy) @ self._forms)
 
     def share(self, weights: NDArray[np.float64]) -> float:
         """Share of the picture that has texture and follows the shift with these `weights`: 0..1."""
         return float(np.mean(weights * self._textured))
 
+    def share_of_texture(self, weights: NDArray[np.float64]) -> float:
+        """Share of the texture that follows the shift with these `weights`: 0..1."""
+        return float(weights @ self._textured / max(self._textured.sum(), 1.0))
 
-def _follow(left: NDArray[np.float64]) -> NDArray[np.float64]:
+
+def follow(left: NDArray[np.float64]) -> NDArray[np.float64]:
     """1 for neighbourhoods whose remaining squares, over the limit, are at most 1; else less. In place."""
     np.maximum(left, 1.0, out=left)
     np.square(left, out=left)
     return np.reciprocal(left, out=left)
 
 
-def _limit(slope: NDArray[np.float64], left: NDArray[np.float64], rounding: float) -> NDArray[np.float64]:
-    """Largest sum of squares that a neighbourhood which follows the motion may leave."""
-    best = int(BEST_SHARE * len(left))
-    common = NOISE_FACTOR * float(np.partition(left, best)[best])
+def common_residual(unexplained: NDArray[np.float64], rounding: float) -> float:
+    """Largest sum of squares that noise leaves in a neighbourhood.
+
+    `rounding`: variance of a neighbourhood's features from rounding.
+    """
+    best = int(BEST_SHARE * len(unexplained))
     # Rounding of the difference of two frames, doubled: 2 * 2**2, halved as the least squares take a share.
-    limit: NDArray[np.float64] = common + MAX_DEVIATION_CELLS**2 * slope + 4.0 * rounding
-    return limit
+    return NOISE_FACTOR * float(np.partition(unexplained, best)[best]) + 4.0 * rounding

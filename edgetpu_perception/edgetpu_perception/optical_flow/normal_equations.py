@@ -84,11 +84,26 @@ class NormalEquations:
             step = _product(inverse, (xr, yr, cr))
         return step, inverse
 
+    @property
+    def centers(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Position x, y of each neighbourhood's centre from the middle, cells: [neighbourhoods] each."""
+        return _centers(self.rows, self.columns)
+
     def left_by(self, step: Vector) -> NDArray[np.float64]:
         """Sum of squares that a step leaves in each neighbourhood, [neighbourhoods]."""
         x, y, c = step
         factors = x * x, 2 * x * y, 2 * x * c, -2 * x, y * y, 2 * y * c, -2 * y, c * c, -2 * c, 1.0
         return np.maximum(np.array(factors) @ self.sums, 0.0)
+
+    def left_by_each(
+        self, dx: NDArray[np.float64], dy: NDArray[np.float64], contrast: float
+    ) -> NDArray[np.float64]:
+        """The same for a shift of each neighbourhood, [neighbourhoods], and one change of contrast."""
+        x, y, c = dx, dy, contrast
+        factors = np.stack((x * x, 2 * x * y, 2 * x * c, -2 * x, y * y, 2 * y * c, -2 * y))
+        left: NDArray[np.float64] = (factors * self.sums[:7]).sum(axis=0)
+        left += np.array((c * c, -2 * c, 1.0)) @ self.sums[7:]
+        return np.maximum(left, 0.0)
 
     def spread(self, values: NDArray[np.float64]) -> Floats:
         """Give each cell the value of its neighbourhood: [neighbourhoods] to [rows, columns]."""
@@ -128,6 +143,15 @@ def block_sums(planes: Floats, side: int) -> Floats:
     """Sums of [n, rows, columns] over blocks of about side x side: [n, blocks]."""
     down, across = _blocks(planes.shape[1], side), _blocks(planes.shape[2], side)
     return (down @ planes @ across.T).reshape(len(planes), -1).astype(np.float32, copy=False)
+
+
+@functools.lru_cache(maxsize=512)
+def _centers(rows: int, columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """See NormalEquations.centers."""
+    down, across = _blocks(rows, NEIGHBOURHOOD_CELLS), _blocks(columns, NEIGHBOURHOOD_CELLS)
+    y = down @ np.arange(rows) / down.sum(axis=1) - (rows - 1) / 2
+    x = across @ np.arange(columns) / across.sum(axis=1) - (columns - 1) / 2
+    return np.tile(x, len(y)), np.repeat(y, len(x))
 
 
 @functools.lru_cache(maxsize=512)

@@ -231,7 +231,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         candidates = [best]
         for row, column in places:
             if all(abs(row - other[0]) > 1 or abs(column - other[1]) > 1 for other in candidates):
-                candidates.append(_candidate(search, first, second, row, column))
+                candidates.append(_candidate(search, first, second, row, column, rival=True))
         candidates.sort(key=lambda candidate: -_score(candidate[2]))
         row, column, shift = candidates[0]
         others = (
@@ -242,9 +242,12 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         return row, column, shift, _score(shift) - max(others, default=0.0)
 
 
-def _candidate(search: Registration, first: Texture, second: Texture, row: int, column: int) -> Candidate:
+def _candidate(
+    search: Registration, first: Texture, second: Texture, row: int, column: int, *, rival: bool = False
+) -> Candidate:
     """A whole shift, refined to the motion of most of the area near it."""
-    shift = search.refine(first, second, column - search.reach_x, row - search.reach_y, of_most=True)
+    dx, dy = column - search.reach_x, row - search.reach_y
+    shift = search.refine(first, second, dx, dy, of_most=True, rival=rival)
     return row, column, shift
 
 

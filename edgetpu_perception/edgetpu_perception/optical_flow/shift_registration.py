@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.optical_flow.dominant_motion import NeighbourhoodMotions, all_follow
+from edgetpu_perception.optical_flow.followed_part import PartFinder
 from edgetpu_perception.optical_flow.image_noise import ImageNoise
 from edgetpu_perception.optical_flow.normal_equations import (
     MIN_ENERGY,
@@ -18,7 +18,6 @@ from edgetpu_perception.optical_flow.normal_equations import (
     UNKNOWNS,
     Floats,
     NormalEquations,
-    Vector,
     block_sums,
     matrix,
 )
@@ -34,9 +33,6 @@ MAX_STEP_CELLS = 2.0
 
 Derived: twice the error of a whole shift.
 """
-
-REWEIGHTED_STEPS = 5
-"""Least-squares steps in which the part that follows the motion is settled. Uncritical from 3 on."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +103,8 @@ class Registration:
         self.sees_parts = min(rows, columns) >= MIN_NEIGHBOURHOODS * NEIGHBOURHOOD_CELLS
         """Whether the maps are large enough to detect parts that move independently."""
         self._noise = noise
-        self._block, self._roughness, self._remove_mean = block, roughness, remove_mean
+        self._parts = PartFinder(noise, roughness)
+        self._block, self._remove_mean = block, remove_mean
         self._image_noise = image_noise
         self._dx, self._dy = np.arange(-reach_x, reach_x + 1), np.arange(-reach_y, reach_y + 1)
         # Padded so that no shift within reach wraps around.
@@ -148,7 +145,16 @@ class Registration:
         energy = min(first.energy[row, column], second.energy[-1 - row, -1 - column])
         return math.sqrt(energy / (self._overlap[row, column] * len(first.maps))) / self._noise
 
-    def refine(self, first: Texture, second: Texture, dx: int, dy: int, *, of_most: bool = False) -> Shift:
+    def refine(
+        self,
+        first: Texture,
+        second: Texture,
+        dx: int,
+        dy: int,
+        *,
+        of_most: bool = False,
+        rival: bool = False,
+    ) -> Shift:
         """Refine a whole shift, which must be right to about 1 px, by least squares.
 
         The mean of both frames' gradients makes one step exact to second order (Benhimane and Malis, 2004).
@@ -156,23 +162,26 @@ class Registration:
         bias is removed by the amount of noise in the residual (errors in variables).
 
         Where parts of the picture move by themselves, only those that follow the motion of most of the area
-        count (`dominant_motion`); with `of_most` this is done even if nearly all follow one.
+        count (`followed_part`); with `of_most` this is done even if nearly all follow one. A picture that
+        turns or grows is measured in its middle, and slowly moving parts are left out while most of the
+        texture deviates less. Neither is done for a `rival`, which is only compared.
 
         For the sigmas, residuals are first summed over blocks (a cluster-robust covariance), as neighbours
         are not independent; deformation and independent motion then count like noise. If a few blocks have
         most of the texture, such a sum may be small by chance. Therefore the sigmas are at least those of
-        white noise as large as the residual.
+        white noise as large as the residual. Parts that move slowly add by how much they would change the
+        result and how likely they are the larger ones.
         """
         equations = _equations(first, second, dx, dy)
         if self._remove_mean:
             equations -= equations.mean(axis=(2, 3), keepdims=True)
-        normal = NormalEquations(equations)
-        step, inverse = normal.solve(np.ones(normal.sums.shape[1]), self._roughness)
-        following = 1.0
-        if self.sees_parts and (of_most or not all_follow(normal, step, self._noise)):
-            weights, following = self._weights(normal, step)
-            step, inverse = normal.solve(weights, self._roughness)
-            equations *= normal.spread(weights)
+        if self.sees_parts:
+            part = self._parts.find(equations, of_most=of_most, rival=rival)
+        else:
+            part = self._parts.everything(NormalEquations(equations))
+        step, inverse, following = part.step, part.inverse, part.share
+        if part.weights is not None:
+            equations *= part.normal.spread(part.weights)
         terms, residual = equations[:UNKNOWNS], equations[UNKNOWNS]
         flat = terms.reshape(UNKNOWNS, -1)
         residual += _third_order(terms, np.clip(step[:2], -MAX_STEP_CELLS, MAX_STEP_CELLS))
@@ -188,18 +197,10 @@ class Registration:
             )
         influence *= residual
         variance = np.maximum(_spread(block_sums(influence.sum(axis=1), self._block)), least)
+        variance += part.doubt
         dx_sigma, dy_sigma = np.sqrt(variance).tolist()
         agreement = 1.0 if following == 1.0 else _agreement(terms, residual)
         return Shift(dx + float(refined[0]), dy + float(refined[1]), dx_sigma, dy_sigma, following, agreement)
-
-    def _weights(self, equations: NormalEquations, step: Vector) -> tuple[NDArray[np.float64], float]:
-        """1 for neighbourhoods that follow the dominant motion, else less; and the share that follows."""
-        motions = NeighbourhoodMotions(equations, step[2], self._noise)
-        weights = motions.weights(*motions.dominant())
-        for _ in range(REWEIGHTED_STEPS):
-            step, _ = equations.solve(weights, self._roughness)
-            weights = motions.weights(*step[:2])
-        return weights, motions.share(weights)
 
     def _energy(self, maps: Floats) -> Floats:
         squares = np.square(maps)
