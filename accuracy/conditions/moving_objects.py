@@ -34,11 +34,17 @@ class MovingObject:
 
 
 def objects(
-    names: Sequence[str], area: float, camera: float, count: int, seed: int
+    names: Sequence[str],
+    area: float,
+    camera: float,
+    count: int,
+    seed: int,
+    speeds: tuple[float, float] = (4.0, 16.0),
 ) -> Iterator[MovingObject]:
-    """An ellipse of a photograph, a share `area` of the picture, moves by 4 to 16 px before another one.
+    """An ellipse of a photograph, a share `area` of the picture, moves before another one.
 
-    The scene moves by up to `camera` px along each axis. Noise of 2 grey levels.
+    It moves by a number of px between `speeds`, the scene by up to `camera` px along each axis. Noise of 2
+    grey levels.
     """
     random = np.random.default_rng(seed)
     for k in range(count):
@@ -48,7 +54,7 @@ def objects(
         height = math.sqrt(area) * HEIGHT * random.uniform(0.9, 1.1)
         width = area * HEIGHT * WIDTH / height
         x, y = random.uniform(0, WIDTH - width), random.uniform(0, HEIGHT - height)
-        speed, course = random.uniform(4.0, 16.0), random.uniform(0.0, 2.0 * math.pi)
+        speed, course = random.uniform(*speeds), random.uniform(0.0, 2.0 * math.pi)
         own = speed * math.cos(course), speed * math.sin(course)
         dx, dy = random.uniform(-camera, camera, 2).tolist()
         pictures = []
@@ -58,6 +64,23 @@ def objects(
             center = x + width / 2 + own[0] * time, y + height / 2 + own[1] * time
             covered = _ellipse(*center, width / 2, height / 2)
             picture = behind + covered * (front - behind)
+            pictures.append(as_pixels(picture + random.normal(0, 2, picture.shape)))
+        yield MovingObject(pictures[0], pictures[1], dx, dy)
+
+
+def rolls(names: Sequence[str], degrees: float, count: int, seed: int) -> Iterator[MovingObject]:
+    """The camera rolls by an angle to either side and moves by up to 8 px along each axis.
+
+    The motion is that of the content that passes the middle of the picture half-way. Noise of 2 grey levels.
+    """
+    random = np.random.default_rng(seed)
+    for k in range(count):
+        scene = _finer(photographs.grey_photograph(names[k % len(names)]))
+        turn = math.radians(degrees) * random.choice((-1.0, 1.0))
+        dx, dy = random.uniform(-8.0, 8.0, 2).tolist()
+        pictures = []
+        for half in (-0.5, 0.5):
+            picture = _rolled(scene, half * turn, half * dx, half * dy)
             pictures.append(as_pixels(picture + random.normal(0, 2, picture.shape)))
         yield MovingObject(pictures[0], pictures[1], dx, dy)
 
@@ -74,15 +97,18 @@ def measure(flow: OpticalFlow, quick: bool, label: str = "") -> list[Row]:
     `label`: put after each case, for a model of another size; such rows are for information.
     """
     count = 24 if quick else 160
+    reach = None if label else 0.2
     rows = []
-    for case, area, camera in (
-        ("an object of 17 % of the area, camera still", 0.17, 0.0),
-        ("an object of 17 % of the area, camera moving", 0.17, 6.0),
-        ("an object of 6 % of the area, camera moving", 0.06, 3.0),
+    for case, area, camera, speeds in (
+        ("an object of 17 % of the area, camera still", 0.17, 0.0, (4.0, 16.0)),
+        ("an object of 17 % of the area, camera moving", 0.17, 6.0, (4.0, 16.0)),
+        ("an object of 6 % of the area, camera moving", 0.06, 3.0, (4.0, 16.0)),
+        ("a slow object of 20 % of the area, camera still", 0.2, 0.0, (0.2, 1.5)),
     ):
-        rows += _rows(
-            flow, case + label, list(objects(TEXTURED, area, camera, count, 31)), None if label else 0.2
-        )
+        pairs = list(objects(TEXTURED, area, camera, count, 31, speeds))
+        rows += _rows(flow, case + label, pairs, reach)
+    pairs = list(rolls(TEXTURED, 1.0, count, 32))
+    rows += _rows(flow, f"a camera that rolls by 1 deg{label}", pairs, reach)
     still = list(static_camera())
     if still:
         rows += _rows(
@@ -157,12 +183,28 @@ def _rms(away: NDArray[np.float64]) -> float:
 
 def _sums(photo: NDArray[np.float32]) -> NDArray[np.float64]:
     """Cumulative sums of a photograph of 480x360 px, each of which is FINE x FINE texels."""
-    size = (480 * FINE, 360 * FINE)
-    larger = cv2.resize(
-        photo, size, interpolation=cv2.INTER_CUBIC if photo.shape[1] < size[0] else cv2.INTER_AREA
-    )
-    sums: NDArray[np.float64] = cv2.integral(larger, sdepth=cv2.CV_64F)
+    sums: NDArray[np.float64] = cv2.integral(_finer(photo), sdepth=cv2.CV_64F)
     return sums
+
+
+def _finer(photo: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A photograph of 480x360 px, each of which is FINE x FINE texels."""
+    size = (480 * FINE, 360 * FINE)
+    how = cv2.INTER_CUBIC if photo.shape[1] < size[0] else cv2.INTER_AREA
+    finer: NDArray[np.float32] = cv2.resize(photo, size, interpolation=how)
+    return finer
+
+
+def _rolled(texels: NDArray[np.float32], turn: float, dx: float, dy: float) -> NDArray[np.float32]:
+    """The middle of a photograph, turned by an angle from x to y, rad, and moved by dx, dy px."""
+    rows, columns = texels.shape
+    middle = (columns - 1) / 2, (rows - 1) / 2
+    width, height = WIDTH * FINE, HEIGHT * FINE
+    moves = cv2.getRotationMatrix2D(middle, -math.degrees(turn), 1.0)
+    moves[:, 2] += (width - columns) / 2 + FINE * dx, (height - rows) / 2 + FINE * dy
+    finer = cv2.warpAffine(texels, moves, (width, height), flags=cv2.INTER_CUBIC)
+    picture: NDArray[np.float32] = cv2.resize(finer, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
+    return picture
 
 
 def _moved(sums: NDArray[np.float64], dx: float, dy: float) -> NDArray[np.float64]:
