@@ -136,7 +136,10 @@ class NeighbourhoodMotions:
     """How well each neighbourhood is explained by any shift near a whole one."""
 
     def __init__(self, equations: NormalEquations, contrast: float, noise: float) -> None:
-        """`equations`: those of the whole shift. `contrast`: that of its step. `noise`: see `all_follow`."""
+        """`equations`: those of the whole shift. `contrast`: that of its step.
+
+        `noise`: see `kept_deviation`.
+        """
         xx, xy, xc, bx, yy, yc, by, cc, bc, square = equations.sums
         bx, by = bx - contrast * xc, by - contrast * yc
         square = square - contrast * (2 * bc - contrast * cc)

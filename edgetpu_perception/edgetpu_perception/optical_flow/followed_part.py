@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.optical_flow.camera_turn import remove, turn_and_growth
 from edgetpu_perception.optical_flow.dominant_motion import (
     MAX_DEVIATION_CELLS,
     NARROWER_DEVIATIONS,
@@ -15,6 +14,7 @@ from edgetpu_perception.optical_flow.dominant_motion import (
     chance_of_another,
     kept_deviation,
 )
+from edgetpu_perception.optical_flow.linear_motion import linear_motion, remove
 from edgetpu_perception.optical_flow.normal_equations import Floats, NormalEquations, Symmetric, Vector
 
 REWEIGHTED_STEPS = 5
@@ -54,7 +54,7 @@ class PartFinder:
     def find(self, equations: Floats, *, of_most: bool, rival: bool) -> FollowedPart:
         """The part that follows; see Registration.refine for the options.
 
-        `equations`: those of a whole shift; what turn and growth of the picture explain is taken from them.
+        `equations`: those of a whole shift; what a linear motion explains is taken from them.
         """
         part = self.everything(NormalEquations(equations))
         kept = kept_deviation(part.normal, part.step, self._noise)
@@ -62,7 +62,7 @@ class PartFinder:
             part = self._dominant(part)
             if rival:
                 return part
-            if self._turn_removed(equations, part):
+            if self._change_removed(equations, part):
                 part = self.everything(NormalEquations(equations))
                 kept = kept_deviation(part.normal, part.step, self._noise)
                 return self._dominant(part) if of_most or kept > MAX_DEVIATION_CELLS else part
@@ -105,11 +105,11 @@ class PartFinder:
         step, inverse = part.normal.solve(weights, self._roughness)
         return replace(part, step=step, inverse=inverse, weights=weights)
 
-    def _turn_removed(self, equations: Floats, part: FollowedPart) -> bool:
-        """Take turn and growth of the picture from `equations` if most of what else would deviate follows."""
+    def _change_removed(self, equations: Floats, part: FollowedPart) -> bool:
+        """Take a linear motion from `equations` if most of what else would deviate follows it."""
         assert part.weights is not None
-        growth, turn, following = turn_and_growth(part.normal, self._noise)
-        turns = 1 - following < (1 - float(np.mean(part.weights))) / 2
-        if turns:
-            remove(equations, growth, turn)
-        return turns
+        change, following = linear_motion(part.normal, self._noise)
+        follows = 1 - following < (1 - float(np.mean(part.weights))) / 2
+        if follows:
+            remove(equations, change)
+        return follows

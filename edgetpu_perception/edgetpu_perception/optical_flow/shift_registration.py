@@ -162,9 +162,9 @@ class Registration:
         bias is removed by the amount of noise in the residual (errors in variables).
 
         Where parts of the picture move by themselves, only those that follow the motion of most of the area
-        count (`followed_part`); with `of_most` this is done even if nearly all follow one. A picture that
-        turns or grows is measured in its middle, and slowly moving parts are left out while most of the
-        texture deviates less. Neither is done for a `rival`, which is only compared.
+        count (`followed_part`); with `of_most` this is done even if nearly all follow one. A motion that
+        changes along the picture is that of its middle, and slowly moving parts are left out while most of
+        the texture deviates less. Neither is done for a `rival`, which is only compared.
 
         For the sigmas, residuals are first summed over blocks (a cluster-robust covariance), as neighbours
         are not independent; deformation and independent motion then count like noise. If a few blocks have
