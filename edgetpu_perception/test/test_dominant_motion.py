@@ -15,7 +15,6 @@ from edgetpu_perception.optical_flow.dominant_motion import (
     NARROWER_DEVIATIONS,
     NeighbourhoodMotions,
     chance_of_another,
-    kept_deviation,
 )
 from edgetpu_perception.optical_flow.normal_equations import NormalEquations
 
@@ -105,7 +104,7 @@ def motions(array: NDArray[np.float32]) -> NeighbourhoodMotions:
 
 
 def kept(array: NDArray[np.float32], dx: float) -> float:
-    return kept_deviation(NormalEquations(array), (dx, 0.0, 0.0), noise=0.01)
+    return motions(array).kept_deviation(dx, 0.0)
 
 
 def test_all_keep_the_narrowest_deviation_from_a_motion_without_residual() -> None:

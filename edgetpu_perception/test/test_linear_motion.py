@@ -25,7 +25,7 @@ def equations(change: NDArray[np.float64], dx: float = 0.0) -> NDArray[np.float3
 
 @pytest.mark.parametrize("change", [TURN_AND_GROWTH, -TURN_AND_GROWTH, SLANT])
 def test_a_linear_motion_is_found_beside_a_shift(change: NDArray[np.float64]) -> None:
-    found, following = linear_motion(NormalEquations(equations(change, 0.3)), noise=0.01)
+    found, following = linear_motion(NormalEquations(equations(change, 0.3)), common=0.01)
     assert found == pytest.approx(change, abs=1e-3)
     assert following == pytest.approx(1.0, abs=1e-3)
 
@@ -39,4 +39,4 @@ def test_what_it_explains_is_removed() -> None:
 def test_a_part_that_moves_does_not_follow_it() -> None:
     array = equations(np.zeros((2, 2)))
     array[3, :, :, 30:] = 0.8 * array[0, :, :, 30:]
-    assert linear_motion(NormalEquations(array), noise=0.01)[1] < 0.75
+    assert linear_motion(NormalEquations(array), common=0.01)[1] < 0.75

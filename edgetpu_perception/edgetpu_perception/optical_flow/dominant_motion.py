@@ -7,13 +7,14 @@ Each neighbourhood counts once, whatever its contrast, so that a bright person d
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.optical_flow.normal_equations import NormalEquations, Vector
+from edgetpu_perception.optical_flow.normal_equations import PAIRS, Floats, NormalEquations
 
 MAX_DEVIATION_CELLS = 0.12
 """Deviation from the motion, cells, from which on a neighbourhood does not follow it.
@@ -67,8 +68,11 @@ REACH_CELLS = 1.2
 Derived: a peak of the correlation is right to 1 cell.
 """
 
-_STEP_CELLS = 0.1
-"""Distance of the shifts that are tried, cells. Derived: below MAX_DEVIATION_CELLS."""
+_STEP_CELLS = 0.15
+"""Distance of the shifts that are tried along an axis, cells.
+
+Derived: no shift is farther than MAX_DEVIATION_CELLS from one that is tried.
+"""
 
 _AXIS = np.arange(-REACH_CELLS, REACH_CELLS + _STEP_CELLS / 2, _STEP_CELLS)
 """Shifts tried along an axis. Given by REACH_CELLS."""
@@ -76,42 +80,17 @@ _AXIS = np.arange(-REACH_CELLS, REACH_CELLS + _STEP_CELLS / 2, _STEP_CELLS)
 _SHIFTS = np.stack([axis.ravel() for axis in np.meshgrid(_AXIS, _AXIS)], axis=1)
 """All shifts tried, [n, 2]. Given by _AXIS."""
 
+_FORM = [PAIRS.index(pair) for pair in ((0, 0), (0, 1), (1, 1), (0, 3), (1, 3), (3, 3))]
+"""Sums of which the form of the squares consists. Given by the form."""
+
+_OF_CONTRAST = [PAIRS.index(pair) for pair in ((0, 2), (1, 2), (2, 2), (2, 3))]
+"""Sums that change the form by the contrast. Given by the form."""
 
 _NEAR = np.stack([axis.ravel() for axis in np.meshgrid(np.arange(-4.0, 5.0), np.arange(-4.0, 5.0))], axis=1)
 """Shifts tried near another one, deviations, [n, 2].
 
 Derived: parts that keep twice the deviation from a step between their motions are no farther from it.
 """
-
-
-def kept_deviation(equations: NormalEquations, step: Vector, noise: float) -> float:
-    """Deviation from a least-squares step, cells, that nearly every neighbourhood keeps.
-
-    The narrowest one, MAX_DEVIATION_CELLS, or infinity if some neighbourhoods move independently. `noise`:
-    standard deviation of a feature from rounding.
-    """
-    left = equations.left_by(step)
-    rounding = noise * noise * equations.features
-    common = common_residual(UNEXPLAINED_FACTOR * unexplained(equations, step[2]), rounding)
-    for deviation in (NARROWER_DEVIATIONS[-1], MAX_DEVIATION_CELLS):
-        limit = NOISE_RESERVE * (common + deviation**2 * equations.slope)
-        if float(np.mean(follow(left / limit))) >= NEARLY_ALL:
-            return deviation
-    return math.inf
-
-
-def unexplained(equations: NormalEquations, contrast: float) -> NDArray[np.float64]:
-    """Sum of squares that each neighbourhood's own best shift leaves, [neighbourhoods].
-
-    A step between two motions leaves much in every neighbourhood; this is what noise alone leaves.
-    """
-    xx, xy, xc, bx, yy, yc, by, cc, bc, square = equations.sums
-    # Without the difference that the change of contrast explains.
-    bx, by = bx - contrast * xc, by - contrast * yc
-    square = square - contrast * (2 * bc - contrast * cc)
-    determinant = np.maximum(xx * yy - xy * xy, 1e-3 * np.square(equations.slope) + 1e-12)
-    least: NDArray[np.float64] = square - (yy * bx * bx - 2 * xy * bx * by + xx * by * by) / determinant
-    return np.maximum(least, 0.0, out=least)
 
 
 def chance_of_another(following: float, neighbourhoods: int) -> float:
@@ -124,45 +103,93 @@ def chance_of_another(following: float, neighbourhoods: int) -> float:
 
 
 def _monomials(x: Any, y: Any) -> NDArray[np.float64]:
-    """Factors of a neighbourhood's sums in the remaining squares of a shift: [6], or [6, n] of n shifts."""
+    """Factors of a neighbourhood's form in the remaining squares of a shift: [6], or [6, n] of n shifts."""
     return np.array([x * x, 2 * x * y, y * y, -2 * x, -2 * y, x * 0 + 1])
 
 
-_MONOMIALS = _monomials(*_SHIFTS.T).T
-"""Those of all shifts tried, [n, 6]."""
+_MONOMIALS: Floats = _monomials(*_SHIFTS.T).T.astype(np.float32)
+"""Those of all shifts tried, [n, 6]. Single precision: the shift found is a start of the least squares."""
+
+_NEAR_MONOMIALS: Floats = _monomials(*_NEAR.T).T.astype(np.float32)
+"""Those of the shifts tried near another one, [n, 6]."""
 
 
 class NeighbourhoodMotions:
-    """How well each neighbourhood is explained by any shift near a whole one."""
+    """How well each neighbourhood is explained by any shift near a whole one.
+
+    The squares that a shift leaves in a neighbourhood are a quadratic form of it.
+    """
 
     def __init__(self, equations: NormalEquations, contrast: float, noise: float) -> None:
         """`equations`: those of the whole shift. `contrast`: that of its step.
 
-        `noise`: see `kept_deviation`.
+        `noise`: standard deviation of a feature from rounding.
         """
-        xx, xy, xc, bx, yy, yc, by, cc, bc, square = equations.sums
-        bx, by = bx - contrast * xc, by - contrast * yc
-        square = square - contrast * (2 * bc - contrast * cc)
-        rounding = noise * noise * equations.features
-        self._slope = equations.slope
-        self._common = common_residual(unexplained(equations, contrast), rounding)
-        limit = self._common + MAX_DEVIATION_CELLS**2 * self._slope
-        self._sums = np.stack((xx, xy, yy, bx, by, square))
-        self._forms = self._sums / limit
-        visible = VISIBLE_SHIFT_CELLS**2 * self._slope / limit
+        sums = equations.sums
+        self._squares = sums.take(_FORM, axis=0)
+        xx, xy, yy, bx, by, square = self._squares
+        # Without the difference that the change of contrast explains.
+        xc, yc, cc, cr = sums.take(_OF_CONTRAST, axis=0)
+        bx -= contrast * xc
+        by -= contrast * yc
+        square -= contrast * (2 * cr - contrast * cc)
+        self._slope = slope = xx + yy
+        self._rounding = noise * noise * equations.features
+        # What each neighbourhood's own best shift leaves.
+        determinant = np.maximum(xx * yy - xy * xy, 1e-3 * (slope * slope) + 1e-12)
+        least = square - (bx * (yy * bx - (xy + xy) * by) + xx * (by * by)) / determinant
+        best = int(BEST_SHARE * len(least))
+        least.partition(best)
+        self._unexplained = max(float(least[best]), 0.0)
+        self.common = self._noise_left(NOISE_FACTOR)
+        """Largest sum of squares that noise leaves in a neighbourhood."""
+
+    def _noise_left(self, factor: float) -> float:
+        """A multiple of the squares that noise leaves; a step between two motions leaves much everywhere."""
+        # Rounding of the doubled difference of two frames, 2 * 2**2, halved: least squares take a share.
+        return factor * self._unexplained + 4.0 * self._rounding
+
+    def _limit(self, deviation: float) -> NDArray[np.float64]:
+        """Largest sum of squares that a neighbourhood which deviates leaves, [neighbourhoods]."""
+        limit: NDArray[np.float64] = self.common + deviation**2 * self._slope
+        return limit
+
+    @functools.cached_property
+    def _forms(self) -> NDArray[np.float64]:
+        """Forms of the squares over their limit, [6, neighbourhoods]."""
+        return self._squares / self._limit(MAX_DEVIATION_CELLS)
+
+    @functools.cached_property
+    def _textured(self) -> NDArray[np.float64]:
+        """0 for flat neighbourhoods, 1 for those with texture, [neighbourhoods]."""
+        visible = VISIBLE_SHIFT_CELLS**2 * self._slope / self._limit(MAX_DEVIATION_CELLS)
         flat, textured = TEXTURE_RANGE
-        self._textured = np.clip((visible - flat) / (textured - flat), 0.0, 1.0)
+        share: NDArray[np.float64] = (visible - flat) / (textured - flat)
+        return np.minimum(np.maximum(share, 0.0), 1.0)
+
+    def kept_deviation(self, dx: float, dy: float) -> float:
+        """Deviation from a least-squares step, cells, that nearly every neighbourhood keeps.
+
+        The narrowest one, MAX_DEVIATION_CELLS, or infinity if some neighbourhoods move independently.
+        """
+        left = _monomials(dx, dy) @ self._squares
+        common = self._noise_left(NOISE_FACTOR * UNEXPLAINED_FACTOR)
+        for deviation in (NARROWER_DEVIATIONS[-1], MAX_DEVIATION_CELLS):
+            limit = NOISE_RESERVE * (common + deviation**2 * self._slope)
+            if float(follow(left / limit).sum()) >= NEARLY_ALL * len(left):
+                return deviation
+        return math.inf
 
     def narrowed(self, deviation: float) -> NeighbourhoodMotions:
         """The same neighbourhoods, which follow a motion if they deviate less, cells."""
         narrow = copy.copy(self)
-        narrow._forms = self._sums / (self._common + deviation**2 * self._slope)
+        narrow._textured = self._textured
+        narrow._forms = self._squares / self._limit(deviation)
         return narrow
 
     def dominant(self) -> tuple[float, float]:
         """The shift, cells, that the largest part of the textured area follows."""
-        followed = follow(_MONOMIALS @ self._forms) @ self._textured
-        dx, dy = _SHIFTS[int(followed.argmax())].tolist()
+        dx, dy = _SHIFTS[self._most_followed(_MONOMIALS, self._forms)].tolist()
         return dx, dy
 
     def dominant_near(self, dx: float, dy: float, deviation: float) -> tuple[float, float]:
@@ -170,10 +197,14 @@ class NeighbourhoodMotions:
 
         `deviation`: distance of the shifts that are tried, cells.
         """
-        shifts = np.array((dx, dy)) + deviation * _NEAR
-        followed = follow(_monomials(*shifts.T).T @ self._forms) @ self._textured
-        x, y = shifts[int(followed.argmax())].tolist()
-        return x, y
+        near = self._most_followed(_NEAR_MONOMIALS, _about(dx, dy, deviation) @ self._forms)
+        x, y = _NEAR[near].tolist()
+        return dx + deviation * x, dy + deviation * y
+
+    def _most_followed(self, monomials: Floats, forms: NDArray[np.float64]) -> int:
+        """Index of the shift that the largest part of the textured area follows."""
+        followed = follow(monomials @ forms.astype(np.float32))
+        return int((followed @ self._textured.astype(np.float32)).argmax())
 
     def weights(self, dx: float, dy: float) -> NDArray[np.float64]:
         """1 for neighbourhoods that follow a shift, cells, less for the others: [neighbourhoods]."""
@@ -181,25 +212,31 @@ class NeighbourhoodMotions:
 
     def share(self, weights: NDArray[np.float64]) -> float:
         """Share of the picture that has texture and follows the shift with these `weights`: 0..1."""
-        return float(np.mean(weights * self._textured))
+        return float(weights @ self._textured) / len(weights)
 
     def share_of_texture(self, weights: NDArray[np.float64]) -> float:
         """Share of the texture that follows the shift with these `weights`: 0..1."""
-        return float(weights @ self._textured / max(self._textured.sum(), 1.0))
+        return float(weights @ self._textured) / max(float(self._textured.sum()), 1.0)
 
 
-def follow(left: NDArray[np.float64]) -> NDArray[np.float64]:
+def _about(dx: float, dy: float, unit: float) -> NDArray[np.float64]:
+    """Matrix that makes forms of shifts, cells, those of the way from one shift in another unit: [6, 6]."""
+    area = unit * unit
+    return np.array(
+        (
+            (area, 0.0, 0.0, 0.0, 0.0, 0.0),
+            (0.0, area, 0.0, 0.0, 0.0, 0.0),
+            (0.0, 0.0, area, 0.0, 0.0, 0.0),
+            (-unit * dx, -unit * dy, 0.0, unit, 0.0, 0.0),
+            (0.0, -unit * dx, -unit * dy, 0.0, unit, 0.0),
+            (dx * dx, 2 * dx * dy, dy * dy, -2 * dx, -2 * dy, 1.0),
+        )
+    )
+
+
+def follow(left: NDArray[Any]) -> NDArray[Any]:
     """1 for neighbourhoods whose remaining squares, over the limit, are at most 1; else less. In place."""
     np.maximum(left, 1.0, out=left)
     np.square(left, out=left)
-    return np.reciprocal(left, out=left)
-
-
-def common_residual(unexplained: NDArray[np.float64], rounding: float) -> float:
-    """Largest sum of squares that noise leaves in a neighbourhood.
-
-    `rounding`: variance of a neighbourhood's features from rounding.
-    """
-    best = int(BEST_SHARE * len(unexplained))
-    # Rounding of the difference of two frames, doubled: 2 * 2**2, halved as the least squares take a share.
-    return NOISE_FACTOR * float(np.partition(unexplained, best)[best]) + 4.0 * rounding
+    np.divide(1.0, left, out=left)
+    return left

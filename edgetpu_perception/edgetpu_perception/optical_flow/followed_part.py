@@ -12,12 +12,11 @@ from edgetpu_perception.optical_flow.dominant_motion import (
     NARROWER_DEVIATIONS,
     NeighbourhoodMotions,
     chance_of_another,
-    kept_deviation,
 )
 from edgetpu_perception.optical_flow.linear_motion import linear_motion, remove
 from edgetpu_perception.optical_flow.normal_equations import Floats, NormalEquations, Symmetric, Vector
 
-REWEIGHTED_STEPS = 5
+REWEIGHTED_STEPS = 3
 """Least-squares steps in which the part that follows the motion is settled. Uncritical from 3 on."""
 
 MAJORITY = 0.5
@@ -49,37 +48,43 @@ class PartFinder:
 
     def everything(self, normal: NormalEquations) -> FollowedPart:
         """All of the picture."""
-        return FollowedPart(normal, *normal.solve(np.ones(normal.sums.shape[1]), self._roughness))
+        return FollowedPart(normal, *normal.solve(None, self._roughness))
 
-    def find(self, equations: Floats, *, of_most: bool, rival: bool) -> FollowedPart:
-        """The part that follows; see Registration.refine for the options.
+    def rival(self, equations: Floats) -> FollowedPart:
+        """The part that follows the dominant motion near a whole shift, without what refines it."""
+        part = self.everything(NormalEquations(equations))
+        return self._dominant(part, self._motions(part))
+
+    def find(self, equations: Floats, *, of_most: bool) -> FollowedPart:
+        """The part that follows; see Registration.refine for `of_most`.
 
         `equations`: those of a whole shift; what a linear motion explains is taken from them.
         """
         part = self.everything(NormalEquations(equations))
-        kept = kept_deviation(part.normal, part.step, self._noise)
-        if of_most or kept > MAX_DEVIATION_CELLS:
-            part = self._dominant(part)
-            if rival:
-                return part
-            if self._change_removed(equations, part):
-                part = self.everything(NormalEquations(equations))
-                kept = kept_deviation(part.normal, part.step, self._noise)
-                return self._dominant(part) if of_most or kept > MAX_DEVIATION_CELLS else part
-        elif kept <= NARROWER_DEVIATIONS[-1]:
+        motions = self._motions(part)
+        kept = motions.kept_deviation(*part.step[:2])
+        if not of_most and kept <= MAX_DEVIATION_CELLS:
+            return part if kept <= NARROWER_DEVIATIONS[-1] else self._narrowed(part, motions)
+        dominant = self._dominant(part, motions)
+        if not self._change_removed(equations, dominant, motions.common):
+            return self._narrowed(dominant, self._motions(dominant))
+        part = self.everything(part.normal.with_residual(equations))
+        motions = self._motions(part)
+        if not of_most and motions.kept_deviation(*part.step[:2]) <= MAX_DEVIATION_CELLS:
             return part
-        return self._narrowed(part)
+        return self._dominant(part, motions)
 
-    def _dominant(self, everything: FollowedPart) -> FollowedPart:
-        motions = NeighbourhoodMotions(everything.normal, everything.step[2], self._noise)
+    def _motions(self, part: FollowedPart) -> NeighbourhoodMotions:
+        return NeighbourhoodMotions(part.normal, part.step[2], self._noise)
+
+    def _dominant(self, everything: FollowedPart, motions: NeighbourhoodMotions) -> FollowedPart:
         part = replace(everything, weights=motions.weights(*motions.dominant()))
         part = self._settled(part, motions)
         assert part.weights is not None
         return replace(part, share=motions.share(part.weights))
 
-    def _narrowed(self, part: FollowedPart) -> FollowedPart:
+    def _narrowed(self, part: FollowedPart, motions: NeighbourhoodMotions) -> FollowedPart:
         """Leave out what moves nearly alike, while most of the texture keeps a narrower deviation."""
-        motions = NeighbourhoodMotions(part.normal, part.step[2], self._noise)
         dx_doubt = dy_doubt = 0.0
         for deviation in NARROWER_DEVIATIONS:
             narrow = motions.narrowed(deviation)
@@ -105,11 +110,11 @@ class PartFinder:
         step, inverse = part.normal.solve(weights, self._roughness)
         return replace(part, step=step, inverse=inverse, weights=weights)
 
-    def _change_removed(self, equations: Floats, part: FollowedPart) -> bool:
+    def _change_removed(self, equations: Floats, part: FollowedPart, common: float) -> bool:
         """Take a linear motion from `equations` if most of what else would deviate follows it."""
         assert part.weights is not None
-        change, following = linear_motion(part.normal, self._noise)
-        follows = 1 - following < (1 - float(np.mean(part.weights))) / 2
+        change, following = linear_motion(part.normal, common)
+        follows = 1 - following < (1 - float(part.weights.sum()) / len(part.weights)) / 2
         if follows:
             remove(equations, change)
         return follows

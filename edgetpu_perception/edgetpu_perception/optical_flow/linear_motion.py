@@ -6,16 +6,20 @@ again, that of its middle.
 
 from __future__ import annotations
 
+import functools
+
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.optical_flow.dominant_motion import (
-    MAX_DEVIATION_CELLS,
-    common_residual,
-    follow,
-    unexplained,
+from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS, follow
+from edgetpu_perception.optical_flow.normal_equations import (
+    MIN_ENERGY,
+    PAIRS,
+    Floats,
+    NormalEquations,
+    centers,
 )
-from edgetpu_perception.optical_flow.normal_equations import Floats, NormalEquations
 
 DEVIATION_CELLS = MAX_DEVIATION_CELLS / 2
 """Deviation, cells, from which on a neighbourhood does not follow the linear motion.
@@ -29,43 +33,53 @@ DEVIATION_SHARE = 0.1
 Least squares of gradients fall short over more than a cell. Chosen on photographs that roll by 3 deg.
 """
 
-STEPS = 4
+STEPS = 3
 """Least-squares steps in which the part that follows is settled. Uncritical from 3 on."""
 
-_UNKNOWNS = 7
-"""Unknowns: dx, dy, each with its change along x and y, and contrast. Given by the equations."""
+LEAST_SHARE = 1e-9
+"""Added to the normal matrix, as a share of its largest element, so that stripes do not make it singular.
 
-_TRIANGLE = np.triu_indices(_UNKNOWNS)
-"""Indices of the upper triangle of a matrix, row by row. Given by _UNKNOWNS."""
+Derived: far above the rounding of its elements, far below what a texture adds.
+"""
+
+_UNKNOWNS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0))
+"""Unknowns: dx, dy, each with its change along x and y, and contrast: a derivative (dx, dy, contrast) times a
+place (1, x, y). Given by the equations."""
+
+_PLACES = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
+"""Products of two places. Given by _UNKNOWNS."""
 
 
-def linear_motion(equations: NormalEquations, noise: float) -> tuple[NDArray[np.float64], float]:
+def _element(first: tuple[int, int], second: tuple[int, int]) -> int:
+    """Index of the product of two terms, each a derivative (3: residual) times a place, in the moments."""
+    (one, here), (other, there) = first, second
+    place = _PLACES.index((min(here, there), max(here, there)))
+    return place * len(PAIRS) + PAIRS.index((min(one, other), max(one, other)))
+
+
+_SYSTEM = np.array([[_element(row, column) for column in (*_UNKNOWNS, (3, 0))] for row in _UNKNOWNS])
+"""Elements of the normal matrix and its right side in the moments, [7, 8]. Given by _UNKNOWNS."""
+
+
+def linear_motion(equations: NormalEquations, common: float) -> tuple[NDArray[np.float64], float]:
     """Change of dx and dy along x and y, [2, 2], and the share of neighbourhoods that follow then, 0..1.
 
-    `noise`: standard deviation of a feature from rounding.
+    `common`: largest sum of squares that noise leaves in a neighbourhood.
     """
-    xx, xy, xc, xr, yy, yc, yr, cc, cr, _ = equations.sums
-    x, y = equations.centers
-    places = np.stack((np.ones(len(x)), x, y))
-    # Products of 1, x and y: each derivative to a change is one to dx or dy times the place.
-    pairs = places[:, np.newaxis] * places
-    matrix = np.empty((_UNKNOWNS, _UNKNOWNS, len(x)))
-    matrix[:3, :3], matrix[:3, 3:6], matrix[3:6, 3:6] = pairs * xx, pairs * xy, pairs * yy
-    matrix[:3, 6], matrix[3:6, 6], matrix[6, 6] = places * xc, places * yc, cc
-    products = np.concatenate((matrix[_TRIANGLE], places * xr, places * yr, cr[np.newaxis]))
-    slope = equations.slope
-    common = common_residual(unexplained(equations, 0.0), noise * noise * equations.features)
-    weights = np.ones(len(x))
+    places, products = _places(equations.rows, equations.columns)
+    slope, sums = equations.slope, equations.sums.T
+    weights = np.ones(places.shape[1])
     change = np.zeros((2, 2))
     for _ in range(STEPS):
-        solution = _solution(products @ np.square(weights))
-        contrast = float(solution[6])
-        dx, dy = solution[:6].reshape(2, 3) @ places
-        left = equations.left_by_each(dx, dy, contrast)
-        change = solution[:6].reshape(2, 3)[:, 1:]
-        deviation = DEVIATION_CELLS + DEVIATION_SHARE * np.hypot(*(change @ places[1:]))
+        solution = _solution((products * np.square(weights)) @ sums)
+        motion = solution[:6].reshape(2, 3)
+        change = motion[:, 1:]
+        along = change @ places[1:]
+        dx, dy = along + motion[:, :1]
+        left = equations.left_by_each(dx, dy, float(solution[6]))
+        deviation = DEVIATION_CELLS + DEVIATION_SHARE * np.hypot(*along)
         weights = follow(left / (common + np.square(deviation) * slope))
-    return change, float(np.mean(weights))
+    return change, float(weights.sum()) / len(weights)
 
 
 def remove(equations: Floats, change: NDArray[np.float64]) -> None:
@@ -77,12 +91,20 @@ def remove(equations: Floats, change: NDArray[np.float64]) -> None:
         equations[3] -= (along_x * x + along_y * y).astype(np.float32) * term
 
 
-def _solution(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Least squares from the upper triangle of the normal matrix and the right side: [28 + 7]."""
-    matrix = np.empty((_UNKNOWNS, _UNKNOWNS))
-    rows, columns = _TRIANGLE
-    matrix[rows, columns] = matrix[columns, rows] = sums[:28]
-    solution: NDArray[np.float64] = np.linalg.lstsq(matrix, sums[28:], rcond=1e-9)[0].astype(
-        np.float64, copy=False
-    )
-    return solution
+@functools.lru_cache(maxsize=512)
+def _places(rows: int, columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """1, x and y of each neighbourhood's centre, cells, [3, n], and the products of two of them, [6, n]."""
+    x, y = centers(rows, columns)
+    places = np.stack((np.ones(len(x)), x, y))
+    return places, np.stack([places[i] * places[j] for i, j in _PLACES])
+
+
+def _solution(moments: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Least squares, [7], from the products of two places times those of the derivatives, [6, 10]."""
+    system = moments.take(_SYSTEM)
+    diagonal = system.reshape(-1)[:: len(_UNKNOWNS) + 2]
+    diagonal += LEAST_SHARE * float(diagonal.max()) + MIN_ENERGY
+    # NumPy takes three times as long for a matrix of this size.
+    _, solution = cv2.solve(system[:, :-1], system[:, -1:], flags=cv2.DECOMP_CHOLESKY)
+    flat: NDArray[np.float64] = solution.reshape(-1)
+    return flat

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +32,14 @@ Rows: flow, gain 20 %, offset 20, noise 4, rmse. Uncritical.
 UNKNOWNS = 3
 """Unknowns of the least squares: dx, dy, contrast. Given by the equations."""
 
-_PAIRS = tuple((i, j) for i in range(UNKNOWNS + 1) for j in range(i, UNKNOWNS + 1))
+PAIRS = tuple((i, j) for i in range(UNKNOWNS + 1) for j in range(i, UNKNOWNS + 1))
 """Indices of the derivatives to dx (x), dy (y) and contrast (c), and of the residual (r), in each product.
 
 Given by the equations.
 """
+
+_OF_RESIDUAL = [k for k, pair in enumerate(PAIRS) if UNKNOWNS in pair]
+"""Products that have the residual. Given by PAIRS."""
 
 Vector = tuple[float, float, float]
 """A value for each unknown."""
@@ -49,29 +54,32 @@ class NormalEquations:
     def __init__(self, equations: Floats) -> None:
         """`equations`: derivatives to dx, dy and contrast, and the residual: [4, channels, rows, columns]."""
         _, channels, self.rows, self.columns = equations.shape
-        products = np.empty((len(_PAIRS), self.rows, self.columns), np.float32)
-        for product, (i, j) in zip(products, _PAIRS, strict=True):
-            if channels == 1:
-                np.multiply(equations[i, 0], equations[j, 0], out=product)
-            else:
-                np.einsum("nij,nij->ij", equations[i], equations[j], out=product)
-        self.sums: NDArray[np.float64] = block_sums(products, NEIGHBOURHOOD_CELLS).astype(np.float64)
+        self.sums = _products(equations, PAIRS)
         """Products xx, xy, xc, xr, yy, yc, yr, cc, cr, rr of each neighbourhood: [10, neighbourhoods]."""
         self.features = float(channels * NEIGHBOURHOOD_CELLS**2)
         """Number of features in a neighbourhood."""
 
+    def with_residual(self, equations: Floats) -> NormalEquations:
+        """Those of equations whose residual alone has changed."""
+        changed = copy.copy(self)
+        changed.sums = self.sums.copy()
+        changed.sums[_OF_RESIDUAL] = _products(equations, tuple(PAIRS[k] for k in _OF_RESIDUAL))
+        return changed
+
     @property
     def slope(self) -> NDArray[np.float64]:
         """Sum of the squared derivatives to dx and dy of each neighbourhood, [neighbourhoods]."""
-        slope: NDArray[np.float64] = self.sums[_PAIRS.index((0, 0))] + self.sums[_PAIRS.index((1, 1))]
+        slope: NDArray[np.float64] = self.sums[PAIRS.index((0, 0))] + self.sums[PAIRS.index((1, 1))]
         return slope
 
-    def solve(self, weights: NDArray[np.float64], roughness: float) -> tuple[Vector, Symmetric]:
+    def solve(self, weights: NDArray[np.float64] | None, roughness: float) -> tuple[Vector, Symmetric]:
         """Least squares without the bias of noise, and the inverse of its normal matrix.
 
-        `weights`: one for each neighbourhood's equations, [neighbourhoods]. `roughness`: see Registration.
+        `weights`: one for each neighbourhood's equations, [neighbourhoods]; None if all are 1.
+        `roughness`: see Registration.
         """
-        xx, xy, xc, xr, yy, yc, yr, cc, cr, rr = (self.sums @ np.square(weights)).tolist()
+        sums = self.sums.sum(axis=1) if weights is None else self.sums @ np.square(weights)
+        xx, xy, xc, xr, yy, yc, yr, cc, cr, rr = sums.tolist()
         xx, yy, cc = xx + MIN_ENERGY, yy + MIN_ENERGY, cc + MIN_ENERGY
         inverse = _inverse((xx, xy, xc, yy, yc, cc))
         step = _product(inverse, (xr, yr, cr))
@@ -84,32 +92,48 @@ class NormalEquations:
             step = _product(inverse, (xr, yr, cr))
         return step, inverse
 
-    @property
-    def centers(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Position x, y of each neighbourhood's centre from the middle, cells: [neighbourhoods] each."""
-        return _centers(self.rows, self.columns)
-
-    def left_by(self, step: Vector) -> NDArray[np.float64]:
-        """Sum of squares that a step leaves in each neighbourhood, [neighbourhoods]."""
+    def agreement(self, step: Vector, weights: NDArray[np.float64]) -> float:
+        """Correlation of the two frames after a step, -1..1, in neighbourhoods with these `weights`."""
         x, y, c = step
-        factors = x * x, 2 * x * y, 2 * x * c, -2 * x, y * y, 2 * y * c, -2 * y, c * c, -2 * c, 1.0
-        return np.maximum(np.array(factors) @ self.sums, 0.0)
+        xx, xy, xc, xr, yy, yc, yr, cc, cr, rr = (self.sums @ np.square(weights)).tolist()
+        left = x * (xx * x + 2 * (xy * y + xc * c - xr)) + y * (yy * y + 2 * (yc * c - yr))
+        return agreement(cc, max(left + c * (cc * c - 2 * cr) + rr, 0.0))
 
     def left_by_each(
         self, dx: NDArray[np.float64], dy: NDArray[np.float64], contrast: float
     ) -> NDArray[np.float64]:
-        """The same for a shift of each neighbourhood, [neighbourhoods], and one change of contrast."""
-        x, y, c = dx, dy, contrast
-        factors = np.stack((x * x, 2 * x * y, 2 * x * c, -2 * x, y * y, 2 * y * c, -2 * y))
-        left: NDArray[np.float64] = (factors * self.sums[:7]).sum(axis=0)
-        left += np.array((c * c, -2 * c, 1.0)) @ self.sums[7:]
-        return np.maximum(left, 0.0)
+        """Sum of squares that a shift of each neighbourhood and one change of contrast leave.
+
+        All arrays: [neighbourhoods].
+        """
+        xx, xy, xc, xr, yy, yc, yr, cc, cr, rr = self.sums
+        along = xx * dx + 2 * (xy * dy + contrast * xc - xr)
+        across = yy * dy + 2 * (contrast * yc - yr)
+        left: NDArray[np.float64] = dx * along + dy * across + rr + contrast * (contrast * cc - 2 * cr)
+        return np.maximum(left, 0.0, out=left)
 
     def spread(self, values: NDArray[np.float64]) -> Floats:
         """Give each cell the value of its neighbourhood: [neighbourhoods] to [rows, columns]."""
         down, across = _blocks(self.rows, NEIGHBOURHOOD_CELLS), _blocks(self.columns, NEIGHBOURHOOD_CELLS)
         grid = values.astype(np.float32).reshape(len(down), len(across))
         return (down.T @ grid @ across).astype(np.float32, copy=False)
+
+
+def agreement(both: float, apart: float) -> float:
+    """Correlation of two frames, -1..1, from the squares of their sum and of their doubled difference."""
+    return (both - apart / 4) / (both + apart / 4 + MIN_ENERGY)
+
+
+def _products(equations: Floats, pairs: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
+    """Sums of the products of pairs of equations over each neighbourhood: [pairs, neighbourhoods]."""
+    _, channels, rows, columns = equations.shape
+    products = np.empty((len(pairs), rows, columns), np.float32)
+    for product, (i, j) in zip(products, pairs, strict=True):
+        if channels == 1:
+            np.multiply(equations[i, 0], equations[j, 0], out=product)
+        else:
+            np.einsum("nij,nij->ij", equations[i], equations[j], out=product)
+    return block_sums(products, NEIGHBOURHOOD_CELLS).astype(np.float64)
 
 
 def matrix(symmetric: Symmetric) -> NDArray[np.float64]:
@@ -145,9 +169,8 @@ def block_sums(planes: Floats, side: int) -> Floats:
     return (down @ planes @ across.T).reshape(len(planes), -1).astype(np.float32, copy=False)
 
 
-@functools.lru_cache(maxsize=512)
-def _centers(rows: int, columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """See NormalEquations.centers."""
+def centers(rows: int, columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Position x, y of each neighbourhood's centre from the middle, cells: [neighbourhoods] each."""
     down, across = _blocks(rows, NEIGHBOURHOOD_CELLS), _blocks(columns, NEIGHBOURHOOD_CELLS)
     y = down @ np.arange(rows) / down.sum(axis=1) - (rows - 1) / 2
     x = across @ np.arange(columns) / across.sum(axis=1) - (columns - 1) / 2

@@ -231,9 +231,12 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         candidates = [best]
         for row, column in places:
             if all(abs(row - other[0]) > 1 or abs(column - other[1]) > 1 for other in candidates):
-                candidates.append(_candidate(search, first, second, row, column, rival=True))
+                rival = search.rival(first, second, column - search.reach_x, row - search.reach_y)
+                candidates.append((row, column, rival))
         candidates.sort(key=lambda candidate: -_score(candidate[2]))
         row, column, shift = candidates[0]
+        if shift is not best[2]:
+            row, column, shift = _candidate(search, first, second, row, column)
         others = (
             _score(other)
             for _, _, other in candidates[1:]
@@ -242,12 +245,9 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         return row, column, shift, _score(shift) - max(others, default=0.0)
 
 
-def _candidate(
-    search: Registration, first: Texture, second: Texture, row: int, column: int, *, rival: bool = False
-) -> Candidate:
+def _candidate(search: Registration, first: Texture, second: Texture, row: int, column: int) -> Candidate:
     """A whole shift, refined to the motion of most of the area near it."""
-    dx, dy = column - search.reach_x, row - search.reach_y
-    shift = search.refine(first, second, dx, dy, of_most=True, rival=rival)
+    shift = search.refine(first, second, column - search.reach_x, row - search.reach_y, of_most=True)
     return row, column, shift
 
 

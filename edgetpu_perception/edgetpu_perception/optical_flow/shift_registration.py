@@ -18,6 +18,7 @@ from edgetpu_perception.optical_flow.normal_equations import (
     UNKNOWNS,
     Floats,
     NormalEquations,
+    agreement,
     block_sums,
     matrix,
 )
@@ -145,16 +146,17 @@ class Registration:
         energy = min(first.energy[row, column], second.energy[-1 - row, -1 - column])
         return math.sqrt(energy / (self._overlap[row, column] * len(first.maps))) / self._noise
 
-    def refine(
-        self,
-        first: Texture,
-        second: Texture,
-        dx: int,
-        dy: int,
-        *,
-        of_most: bool = False,
-        rival: bool = False,
-    ) -> Shift:
+    def rival(self, first: Texture, second: Texture, dx: int, dy: int) -> Shift:
+        """Refine a whole shift only as far as to compare it with others: its sigmas are infinite.
+
+        This is the motion of most of the area near it, of maps in which parts are seen.
+        """
+        part = self._parts.rival(self._equations(first, second, dx, dy))
+        assert part.weights is not None
+        alike = part.normal.agreement(part.step, part.weights)
+        return Shift(dx + part.step[0], dy + part.step[1], math.inf, math.inf, part.share, alike)
+
+    def refine(self, first: Texture, second: Texture, dx: int, dy: int, *, of_most: bool = False) -> Shift:
         """Refine a whole shift, which must be right to about 1 px, by least squares.
 
         The mean of both frames' gradients makes one step exact to second order (Benhimane and Malis, 2004).
@@ -164,7 +166,7 @@ class Registration:
         Where parts of the picture move by themselves, only those that follow the motion of most of the area
         count (`followed_part`); with `of_most` this is done even if nearly all follow one. A motion that
         changes along the picture is that of its middle, and slowly moving parts are left out while most of
-        the texture deviates less. Neither is done for a `rival`, which is only compared.
+        the texture deviates less.
 
         For the sigmas, residuals are first summed over blocks (a cluster-robust covariance), as neighbours
         are not independent; deformation and independent motion then count like noise. If a few blocks have
@@ -172,11 +174,9 @@ class Registration:
         white noise as large as the residual. Parts that move slowly add by how much they would change the
         result and how likely they are the larger ones.
         """
-        equations = _equations(first, second, dx, dy)
-        if self._remove_mean:
-            equations -= equations.mean(axis=(2, 3), keepdims=True)
+        equations = self._equations(first, second, dx, dy)
         if self.sees_parts:
-            part = self._parts.find(equations, of_most=of_most, rival=rival)
+            part = self._parts.find(equations, of_most=of_most)
         else:
             part = self._parts.everything(NormalEquations(equations))
         step, inverse, following = part.step, part.inverse, part.share
@@ -199,8 +199,16 @@ class Registration:
         variance = np.maximum(_spread(block_sums(influence.sum(axis=1), self._block)), least)
         variance += part.doubt
         dx_sigma, dy_sigma = np.sqrt(variance).tolist()
-        agreement = 1.0 if following == 1.0 else _agreement(terms, residual)
-        return Shift(dx + float(refined[0]), dy + float(refined[1]), dx_sigma, dy_sigma, following, agreement)
+        alike = 1.0
+        if following < 1.0:
+            alike = agreement(float(np.square(terms[2]).sum()), float(np.square(residual).sum()))
+        return Shift(dx + float(refined[0]), dy + float(refined[1]), dx_sigma, dy_sigma, following, alike)
+
+    def _equations(self, first: Texture, second: Texture, dx: int, dy: int) -> Floats:
+        equations = _equations(first, second, dx, dy)
+        if self._remove_mean:
+            equations -= equations.mean(axis=(2, 3), keepdims=True)
+        return equations
 
     def _energy(self, maps: Floats) -> Floats:
         squares = np.square(maps)
@@ -225,12 +233,6 @@ def _equations(first: Texture, second: Texture, dx: int, dy: int) -> Floats:
     equations[3] *= 2
     equations *= first.weight[here] * second.weight[there]
     return equations
-
-
-def _agreement(terms: Floats, residual: Floats) -> float:
-    """Correlation of the two frames, from `_equations`: their sum, and twice their difference."""
-    both, apart = float(np.square(terms[2]).sum()), float(np.square(residual).sum()) / 4
-    return (both - apart) / (both + apart + float(MIN_ENERGY))
 
 
 def _spread(sums: Floats) -> NDArray[np.float64]:
