@@ -173,9 +173,9 @@ class NeighbourhoodMotions:
         The narrowest one, MAX_DEVIATION_CELLS, or infinity if some neighbourhoods move independently.
         """
         left = _monomials(dx, dy) @ self._squares
-        common = self._noise_left(NOISE_FACTOR * UNEXPLAINED_FACTOR)
+        common = NOISE_RESERVE * self._noise_left(NOISE_FACTOR * UNEXPLAINED_FACTOR)
         for deviation in (NARROWER_DEVIATIONS[-1], MAX_DEVIATION_CELLS):
-            limit = NOISE_RESERVE * (common + deviation**2 * self._slope)
+            limit = common + (NOISE_RESERVE * deviation**2) * self._slope
             if float(follow(left / limit).sum()) >= NEARLY_ALL * len(left):
                 return deviation
         return math.inf

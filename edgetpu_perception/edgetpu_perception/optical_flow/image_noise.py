@@ -38,9 +38,9 @@ class ImageNoise:
         part. Ignored features are zero in both arrays.
         """
         counted = int(np.count_nonzero(influence[0])) or 1
-        power = float(np.square(difference).sum()) / counted
+        power = float(np.vdot(difference, difference)) / counted
         rounding = min(images * self._rounding, power)
-        alone = np.square(influence).sum(axis=(1, 2))
+        alone = np.array([np.vdot(plane, plane) for plane in influence])
         variance: NDArray[np.float64] = rounding * alone + (power - rounding) * self._spread(influence)
         return variance
 

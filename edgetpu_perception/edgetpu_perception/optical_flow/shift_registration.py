@@ -184,7 +184,7 @@ class Registration:
             equations *= part.normal.spread(part.weights)
         terms, residual = equations[:UNKNOWNS], equations[UNKNOWNS]
         flat = terms.reshape(UNKNOWNS, -1)
-        residual += _third_order(terms, np.clip(step[:2], -MAX_STEP_CELLS, MAX_STEP_CELLS))
+        residual += _third_order(terms, *(min(max(e, -MAX_STEP_CELLS), MAX_STEP_CELLS) for e in step[:2]))
         covariance = matrix(inverse)
         influence = (covariance[:2].astype(np.float32) @ flat).reshape(terms[:2].shape)
         refined = covariance @ (flat @ residual.ravel())
@@ -246,9 +246,8 @@ def _spread(sums: Floats) -> NDArray[np.float64]:
     return variance
 
 
-def _third_order(terms: Floats, step: NDArray[np.float64]) -> Floats:
+def _third_order(terms: Floats, ex: float, ey: float) -> Floats:
     """Third-order term of the difference of the frames, for steps that are not small: (e grad)^3 / 12."""
-    ex, ey = step
     along, across, both = ex * ex / 12, ey * ey / 12, ex * ey / 24
     middle = -2 * (along + across)
     second = np.array([[both, across, -both], [along, middle, along], [-both, across, both]])
