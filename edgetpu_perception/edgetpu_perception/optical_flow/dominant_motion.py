@@ -37,7 +37,7 @@ Derived: sums of 36 cells and 3 channels vary by a fifth; two of them leave room
 UNEXPLAINED_FACTOR = 1.5
 """Residual that a common shift leaves over that of each neighbourhood's own one, for noise alone, in squares.
 
-Measured: quantiles of BEST_SHARE for white image noise through the suite's features.
+Given by the suite's features: the quantiles of BEST_SHARE of both, measured with white image noise.
 """
 
 BEST_SHARE = 0.3

@@ -30,7 +30,8 @@ Derived: a linear motion comes to within about half of the difference of a part 
 DEVIATION_SHARE = 0.1
 """The same as a share of the difference from the motion of the middle.
 
-Least squares of gradients fall short over more than a cell. Chosen on photographs that roll by 3 deg.
+Least squares of gradients fall short over more than a cell. Uncritical from 0.05 to 0.2; with 0, photographs
+that roll by 3 deg are 1.6 px off (rms) instead of 0.2.
 """
 
 STEPS = 3
