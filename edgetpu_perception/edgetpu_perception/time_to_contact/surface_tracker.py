@@ -244,7 +244,7 @@ class SurfaceTracker:
         each = [Explained.by(alignment, certainty) for alignment in alignments]
         by_owner = self._of_owner(each)
         main = self.surfaces[0]
-        self.unexplained = np.count_nonzero(by_owner.around > UNEXPLAINED_VARIANCES) / self._size
+        self.unexplained = float(np.count_nonzero(by_owner.around > UNEXPLAINED_VARIANCES)) / self._size
         self._misled = self.unexplained > MISLED_SHARE and (self._misled or seconds > SUDDEN_CHANGE_S)
         if not self._misled or not self._noise.known:
             self._noise.measure(by_owner.squares, brightness, alignments[0].inside)
