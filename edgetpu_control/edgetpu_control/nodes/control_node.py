@@ -19,7 +19,7 @@ from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.messages.detection_messages import detection_array_type
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.silent_topic import SilentTopic
+from edgetpu_driver.node_kit.silent_topic import SilentTopics
 
 
 class ControlNode(BaseNode):
@@ -37,7 +37,7 @@ class ControlNode(BaseNode):
         super().__init__(name, **options)
         self._moves = False
         """Whether the last velocity was not that of a robot at rest."""
-        self._result_topics: list[SilentTopic] = []
+        self._result_topics = SilentTopics(self, "results")
 
     @abstractmethod
     def command(self, now: float) -> Velocity | None:
@@ -47,7 +47,6 @@ class ControlNode(BaseNode):
         """Publish velocities on this topic, and diagnostics, from now on."""
         self._commands = VelocityPublisher(self, topic)
         self.create_timer(1 / self.values["rate"], self._publish)
-        self.create_steady_timer(1.0, self._check_result_topics)
         self.start_diagnostics()
 
     def subscribe_result(
@@ -57,8 +56,7 @@ class ControlNode(BaseNode):
 
         A log message says if none arrives for long.
         """
-        arrivals = SilentTopic(self, self.resolve_topic_name(topic), "results")
-        self._result_topics.append(arrivals)
+        arrivals = self._result_topics.watch(self.resolve_topic_name(topic))
 
         def on_message(message: Any) -> None:
             self.counters.received += 1
@@ -124,10 +122,6 @@ class ControlNode(BaseNode):
         if self._moves:
             self._send(STANDSTILL)
         super().destroy_node()
-
-    def _check_result_topics(self) -> None:
-        for each in self._result_topics:
-            each.check()
 
     def _publish(self) -> None:
         try:

@@ -35,7 +35,7 @@ from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.messages.message_types import message_type
 from edgetpu_driver.node_kit.middleware.qos_profiles import subscription_qos
 from edgetpu_driver.node_kit.parameters import QOS_RELIABILITY, Setting, merge_settings
-from edgetpu_driver.node_kit.silent_topic import SilentTopic
+from edgetpu_driver.node_kit.silent_topic import SilentTopics
 from edgetpu_matrix.nodes.signal_messages import SignalReader
 
 
@@ -92,7 +92,7 @@ class NetworkControlNode(BaseNode):
         self._waits = False
         """Whether there is an observation from which no command was computed yet."""
         self._velocities: VelocityPublisher | None = None
-        self._sources: list[SilentTopic] = []
+        self._sources = SilentTopics(self, self.subject)
         self._follower = VelocityFollower(velocity_limits(self.values), self.values["timeout"])
 
     @abstractmethod
@@ -142,7 +142,6 @@ class NetworkControlNode(BaseNode):
         except InvalidTopicNameException as error:
             reason = " ".join(str(error).split()[:-1])  # without the line that points to the place
             raise FatalError(f"parameter observations of {self.full_name}: {reason}") from None
-        self.create_steady_timer(1.0, self._check_sources)
         self.start_diagnostics()
 
     def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
@@ -255,12 +254,7 @@ class NetworkControlNode(BaseNode):
                 self._observe()
 
         subscription = self.create_subscription(kind, source.topic, on_message, subscription_qos(self.values))
-        arrivals = SilentTopic(self, subscription.topic_name, self.subject)
-        self._sources.append(arrivals)
-
-    def _check_sources(self) -> None:
-        for each in self._sources:
-            each.check()
+        arrivals = self._sources.watch(subscription.topic_name)
 
     def _observe(self) -> None:
         if self._buffer.missing(self.now):

@@ -1,4 +1,4 @@
-"""Log messages about a topic: no message has arrived for long, or they arrive again."""
+"""Log messages about topics: no message has arrived for long, or they arrive again."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from collections.abc import Callable
 
 from rclpy.node import Node
 
+from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
+
 SILENCE = 10.0
 """Seconds without messages until one is logged. Chosen: longer than most cameras take to start."""
+
+_CHECK_PERIOD = 1.0
+"""Seconds between two looks at the topics of a node. Uncritical: SILENCE is longer."""
 
 
 class SilentTopic:
@@ -43,3 +48,22 @@ class SilentTopic:
 
     def _without_publisher(self) -> str:
         return "" if self._node.count_publishers(self._topic) else "; it has no publisher"
+
+
+class SilentTopics:
+    """Topics that a node looks at once a second."""
+
+    def __init__(self, node: Node, subject: str) -> None:
+        """subject: of all messages, in the plural."""
+        self._node, self._subject = node, subject
+        self._topics: list[SilentTopic] = []
+        create_steady_timer(node, _CHECK_PERIOD, self._check)
+
+    def watch(self, topic: str) -> SilentTopic:
+        """Look at this topic, too, a resolved one; count its messages in what is returned."""
+        self._topics.append(SilentTopic(self._node, topic, self._subject))
+        return self._topics[-1]
+
+    def _check(self) -> None:
+        for each in self._topics:
+            each.check()
