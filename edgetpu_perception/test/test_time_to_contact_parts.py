@@ -78,15 +78,21 @@ class TestUnbiased:
         assert variance[GROWTH] == pytest.approx((300 + 1) / (100 + 1) ** 2)
 
 
+def _noisy_scene() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Jacobian [8, 60, 60] of random slopes, and a residual [60, 60] of noise alone, grey levels."""
+    random = np.random.default_rng(1)
+    slopes = random.normal(0, 5, (2, 60, 60)).astype(np.float32)
+    y, x = (np.mgrid[:60, :60] - 29.5).astype(np.float32) / 45
+    jacobian = np.zeros((8, 60, 60), np.float32)
+    jacobian[:2] = 45 * slopes
+    jacobian[2] = x * jacobian[0] + y * jacobian[1]
+    residual = random.normal(0, 2, (60, 60)).astype(np.float32)
+    return jacobian, residual
+
+
 class TestMotionSearch:
     def test_finds_the_square_with_its_own_motion(self) -> None:
-        random = np.random.default_rng(1)
-        slopes = random.normal(0, 5, (2, 60, 60)).astype(np.float32)
-        y, x = (np.mgrid[:60, :60] - 29.5).astype(np.float32) / 45
-        jacobian = np.zeros((8, 60, 60), np.float32)
-        jacobian[:2] = 45 * slopes
-        jacobian[2] = x * jacobian[0] + y * jacobian[1]
-        residual = random.normal(0, 2, (60, 60)).astype(np.float32)
+        jacobian, residual = _noisy_scene()
         step = (0.004, -0.003, 0.03)
         residual[12:36, 20:44] += np.tensordot(step, jacobian[:3, 12:36, 20:44], 1).astype(np.float32)
         found = MotionSearch(60, 60).find(jacobian, residual, np.full((60, 60), 0.25, np.float32))
@@ -98,13 +104,7 @@ class TestMotionSearch:
     @pytest.mark.parametrize(("growing", "rows"), [(False, slice(0, 24)), (True, slice(32, 56))])
     def test_may_be_asked_for_the_square_that_grows(self, growing: bool, rows: slice) -> None:
         """What shrinks above explains more than what grows below."""
-        random = np.random.default_rng(1)
-        slopes = random.normal(0, 5, (2, 60, 60)).astype(np.float32)
-        y, x = (np.mgrid[:60, :60] - 29.5).astype(np.float32) / 45
-        jacobian = np.zeros((8, 60, 60), np.float32)
-        jacobian[:2] = 45 * slopes
-        jacobian[2] = x * jacobian[0] + y * jacobian[1]
-        residual = random.normal(0, 2, (60, 60)).astype(np.float32)
+        jacobian, residual = _noisy_scene()
         residual[:24, 20:44] -= 0.06 * jacobian[2, :24, 20:44]
         residual[32:56, 20:44] += 0.03 * jacobian[2, 32:56, 20:44]
         weights = np.full((60, 60), 0.25, np.float32)

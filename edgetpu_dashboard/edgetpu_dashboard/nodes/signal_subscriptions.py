@@ -43,9 +43,7 @@ class SignalSubscriptions:
                     lambda message: self._on_message(log, kind, message),
                     qos_profile_sensor_data,
                 )
-            except (
-                _rclpy.RCLError
-            ) as error:  # the security policy does not allow it, or the other type is there
+            except _rclpy.RCLError as error:  # not allowed by the policy, or the other type is there
                 self._node.get_logger().warning(f"{topic} is not shown: {one_line(error)}")
         return self._logs[key]
 

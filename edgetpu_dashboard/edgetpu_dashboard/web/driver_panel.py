@@ -40,9 +40,8 @@ def driver_panel(page: Any) -> None:
     def state() -> None:
         with page.view.lock:
             status, driver = page.view.status, page.view.nodes.get(DRIVER)
-        if (
-            status is None or driver is None or not driver.running
-        ):  # the last state of one that has ended is kept
+        # The status of a driver that has ended is kept.
+        if status is None or driver is None or not driver.running:
             ui.label("no driver is running").classes("hint")
             return
         ui.label(f"{status.backend}: {named(STATES, status.state)}").classes("font-medium").props(

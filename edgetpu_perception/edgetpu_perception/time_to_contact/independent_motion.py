@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, Map
+from edgetpu_perception.time_to_contact.surface import APPROACH_SIGMAS
 
 CELL_ELEMENTS = 4
 """Distance between neighbouring squares, elements; limits the time of a search.
@@ -20,9 +21,6 @@ SQUARE_SIDES_CELLS = (3, 4, 6, 8)
 
 Rows: looming, object before a background.
 """
-
-_CERTAIN_SIGMAS = 5.0
-"""Standard deviations from which on a square certainly grows. Derived: APPROACH_SIGMAS of a surface."""
 
 _PRIOR_PRECISION = (0.1**-2, 0.1**-2, 0.1**-2)
 """Inverse variances of shift right, shift down (focal lengths) and growth, relative to the main motion.
@@ -116,7 +114,7 @@ def _most_explained(products: NDArray[np.float64], growing: bool) -> tuple[int, 
     by_growth = growth * growth / (f - e * e / d)
     evidence += by_growth
     if growing:
-        evidence *= (growth > 0) & (by_growth >= _CERTAIN_SIGMAS**2)
+        evidence *= (growth > 0) & (by_growth >= APPROACH_SIGMAS**2)
     best = int(evidence.argmax())
     return best, float(evidence[best])
 

@@ -13,15 +13,15 @@ from edgetpu_perception.time_to_contact.independent_motion import IndependentMot
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
+    COUNTED_VARIANCES,
+    LEAST_SHARE,
     MAIN_PREFERENCE,
     MAX_MISFIT,
+    MOST_SHARE,
     NOISE_CORRELATION,
     OUTLIER_VARIANCES,
     WINDOW_ELEMENTS,
 )
-
-_MOST = 25.0
-"""Squared residual, in its variance, up to which an element counts. Derived: five standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Explained:
 
 def begun_with(found: IndependentMotion, main: Surface) -> Surface:
     """A new surface: the square that moves differently from the main surface."""
-    membership = np.full(main.membership.shape, 0.03, np.float32)
-    membership[found.rows, found.columns] = 0.97
+    membership = np.full(main.membership.shape, LEAST_SHARE, np.float32)
+    membership[found.rows, found.columns] = MOST_SHARE
     warp = main.warp @ inverse(warp_of([*found.step, 0, 0, 0, 0, 0]))
     depth = RelativeDepth(main.rate, main.log_depth, 0.03)
     return Surface(membership, warp / warp[2, 2], main.motion.copy(), main.seconds, depth)
@@ -55,7 +55,8 @@ def gain_of(surface: Surface, others: Explained, own: Explained) -> float:
     """Chi-square by which a surface explains its elements better than the others do."""
     belongs = surface.membership > 0.5
     both = others.inside & own.inside & belongs
-    gain = float((np.minimum(others.squares, _MOST)[both] - np.minimum(own.squares, _MOST)[both]).sum())
+    by_others, by_own = (np.minimum(each.squares, COUNTED_VARIANCES)[both] for each in (others, own))
+    gain = float((by_others - by_own).sum())
     # Where the others leave more than noise in most of the image, a gain may be by chance.
     rest = others.around[others.inside & ~belongs]
     chance = max(float(np.median(rest)), 1.0) if rest.size else 1.0
@@ -68,7 +69,7 @@ def assign(surface: Surface, membership: Map, others: Explained, own: Explained)
     `membership`: that of the others, [rows, columns].
     """
     share = cv2.blur(surface.membership / (membership + surface.membership + 1e-6), (3, 3))
-    share = np.clip(share, 0.03, 0.97)
+    share = np.clip(share, LEAST_SHARE, MOST_SHARE)
     favour = np.clip(
         (others.around - own.around) * np.float32(WINDOW_ELEMENTS**2 / 12) - np.float32(MAIN_PREFERENCE),
         -8.0,

@@ -11,16 +11,17 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.time_to_contact.homography_alignment import Map
 from edgetpu_perception.time_to_contact.independent_motion import CELL_ELEMENTS, SQUARE_SIDES_CELLS
-from edgetpu_perception.time_to_contact.surface_tracker_limits import NOISE_CORRELATION, WINDOW_ELEMENTS
+from edgetpu_perception.time_to_contact.surface_tracker_limits import (
+    COUNTED_VARIANCES,
+    NOISE_CORRELATION,
+    WINDOW_ELEMENTS,
+)
 
 _MIN_GAIN = 1.0
 """Mean gain of an element's neighbourhood, in its variance, that counts as evidence.
 
 Derived: among so many neighbourhoods noise alone hardly ever gains as much, whatever the motion.
 """
-
-_MOST = np.float32(25.0)
-"""Squared residual, in its variance, up to which an element counts. Derived: five standard deviations."""
 
 _MIN_SIZE = (SQUARE_SIDES_CELLS[0] * CELL_ELEMENTS) ** 2
 """Least number of elements: the main surface leaves out a speck on the lens as an outlier.
@@ -35,7 +36,7 @@ def standing_part(moving: Map, standing: Map, inside: NDArray[np.bool_]) -> tupl
     `moving`, `standing`: squared residuals, in their variance, of the motions known so far and without any;
     `inside`: elements that both the image and the keyframe have.
     """
-    gain = (np.minimum(moving, _MOST) - np.minimum(standing, _MOST)) * inside
+    gain = (np.minimum(moving, COUNTED_VARIANCES) - np.minimum(standing, COUNTED_VARIANCES)) * inside
     around = cv2.blur(gain, (WINDOW_ELEMENTS, WINDOW_ELEMENTS))
     certain = gain[around > _MIN_GAIN]
     evidence = float(certain.sum()) / NOISE_CORRELATION**2 if certain.size >= _MIN_SIZE else 0.0

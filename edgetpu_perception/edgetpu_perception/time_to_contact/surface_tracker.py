@@ -35,6 +35,7 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     ESTABLISHED_EVIDENCE,
     IMAGE_NOISE_SHARE,
     KEPT_EVIDENCE,
+    LEAST_SHARE,
     MAIN_PRECISION,
     MAX_KEYFRAME_AGE_S,
     MAX_LOG_DEPTH,
@@ -46,6 +47,7 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     MIN_KEYFRAME_OVERLAP,
     MIN_SURFACE_SHARE,
     MISLED_SHARE,
+    MOST_SHARE,
     NEARER_SIGMAS,
     NOISE_CORRELATION,
     OUTLIER_VARIANCES,
@@ -306,7 +308,7 @@ class SurfaceTracker:
         part, evidence = standing_part(explained, squares, inside)
         if evidence < ESTABLISHED_EVIDENCE:
             return False
-        membership = np.where(part, np.float32(0.97), np.float32(0.03))
+        membership = np.where(part, np.float32(MOST_SHARE), np.float32(LEAST_SHARE))
         standing = Surface(membership, standing=True, established=True)
         standing.take_evidence(evidence, self._age)
         self.surfaces[1:] = [standing]

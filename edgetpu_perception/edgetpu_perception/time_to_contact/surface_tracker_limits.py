@@ -104,6 +104,18 @@ OUTLIER_VARIANCES = 3.0
 Rows: looming, object before a background.
 """
 
+COUNTED_VARIANCES = 25.0
+"""Squared residual, in its variance, up to which an element counts as evidence.
+
+Derived: five standard deviations.
+"""
+
+LEAST_SHARE, MOST_SHARE = 0.03, 0.97
+"""Share of an element that a surface has at least and at most, so that an element may change its surface.
+
+Uncritical.
+"""
+
 MAX_MISFIT = 12.0
 """Largest mean squared residual, in the variance of the noise, that a second surface may have.
 
