@@ -12,8 +12,9 @@ import time
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,13 @@ AREA = "fairness"
 _ROOT = Path(__file__).resolve().parents[2]
 _MODEL = OTHER_MODEL
 _RATE = 60.0
-_SECONDS, _QUICK_SECONDS = 5.0, 2.0
-_ROUNDS, _QUICK_ROUNDS = 4, 2
+_SECONDS = 2.0
+_ROUNDS, _QUICK_ROUNDS = 10, 3
+"""Rounds of one turn of each kind. A figure is the median of its rounds: what else runs on the machine delays
+some of them by more than the limits."""
 _PATIENCE = 30.0
+_ANSWER_PATIENCE = 1.0
+"""Time after the last request of a turn in which answers count, s."""
 _ADDED_REACH = 2.0
 """Time that a flood may add in the driver, ms, besides the longest single transfer. On the CPU that is
 one run of the flood's model, a tenth of a millisecond. There is no limit for a flood of loads: each of them
@@ -43,19 +48,26 @@ _DISCOVERY_SECONDS = 0.2
 """Time until a service has discovered a new client, s."""
 
 
-@dataclass
-class _Turns:
-    """Measurements of the client in all turns of one kind."""
+@dataclass(frozen=True)
+class _Turn:
+    """What the client measured in one turn."""
 
-    driver: list[float] = field(default_factory=list)
-    """Seconds from receiving each request to sending its answer, in the driver."""
-    total: list[float] = field(default_factory=list)
-    """Seconds from each request to its answer, at the client."""
-    lost: int = 0
+    driver: float
+    """99th percentile of the times from receiving a request to sending its answer, in the driver, ms."""
+    total: float
+    """99th percentile of the times from a request to its answer, at the client, ms."""
+    lost: int
     """Number of requests without a result."""
 
-    def p99(self, seconds: list[float]) -> float:
-        return 1e3 * float(np.percentile(seconds, 99)) if seconds else float("inf")
+
+@dataclass(frozen=True)
+class _Round:
+    """One turn of each kind, one after the other."""
+
+    alone: _Turn
+    flooded: _Turn
+    elsewhere: _Turn
+    """While the flood goes to a second driver."""
 
 
 class _TimedClient:
@@ -86,9 +98,8 @@ class _TimedClient:
         self._request = _inference_request(spec)
         self.measure(1.0)
 
-    def measure(self, seconds: float, turns: _Turns | None = None) -> None:
+    def measure(self, seconds: float) -> _Turn:
         """Send requests for this time, and wait for their answers."""
-        turns = turns or _Turns()
         answers: list[tuple[float, bool]] = []
         self._driver_times()
         begin = time.perf_counter()
@@ -96,11 +107,11 @@ class _TimedClient:
         for number in range(count):
             self._spin_until(begin + number / _RATE)
             self._send(answers)
-        self._spin_until(time.perf_counter() + 1.0)
+        end = time.perf_counter() + _ANSWER_PATIENCE
+        while len(answers) < count and time.perf_counter() < end:
+            self._executor.spin_once(_ANSWER_PATIENCE)
         good = [elapsed for elapsed, success in answers if success]
-        turns.total += good
-        turns.lost += count - len(good)
-        turns.driver += self._driver_times()
+        return _Turn(_p99(self._driver_times()), _p99(good), count - len(good))
 
     def begin_inference(self, namespace: str) -> None:
         """Load the model on another driver and request an inference, without waiting for the result."""
@@ -158,14 +169,14 @@ class _TimedClient:
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure for five minutes, or one if `quick`."""
+    """Measure for eight minutes, or three if `quick`."""
     os.environ.update(isolate(drivers=("/a/edgetpu", "/b/edgetpu")))
-    seconds, rounds = (_QUICK_SECONDS, _QUICK_ROUNDS) if quick else (_SECONDS, _ROUNDS)
+    rounds = _QUICK_ROUNDS if quick else _ROUNDS
     with tempfile.TemporaryDirectory() as models, _drivers(Path(models)):
         client = _TimedClient()
         try:
             for kind in KINDS:
-                yield from _during_a_flood(client, kind, seconds, rounds)
+                yield from _during_a_flood(client, kind, rounds)
             yield from _with_a_slow_device(client)
         finally:
             client.close()
@@ -187,25 +198,34 @@ def _with_a_slow_device(client: _TimedClient) -> Iterator[Row]:
         yield Row(AREA, case, f"longest answer of {name}", longest, "ms", _ANSWER_REACH, "lower")
 
 
-def _during_a_flood(client: _TimedClient, kind: str, seconds: float, rounds: int) -> Iterator[Row]:
+def _during_a_flood(client: _TimedClient, kind: str, rounds: int) -> Iterator[Row]:
     """Measure alone, during the flood, and during the same flood to another driver, alternately."""
-    alone, flooded, elsewhere = _Turns(), _Turns(), _Turns()
-    for _ in range(rounds):
-        client.measure(seconds, alone)
-        with _flood("/a/edgetpu", kind):
-            client.measure(seconds, flooded)
-        with _flood("/b/edgetpu", kind):
-            client.measure(seconds, elsewhere)
+    measured = [_round(client, kind) for _ in range(rounds)]
     case = f"a client at {_RATE:g} Hz during {kind}"
-    before = alone.p99(alone.driver)
-    yield Row(AREA, case, "lost requests", flooded.lost, "", 0, "lower", alone.lost)
-    added = flooded.p99(flooded.driver) - before
+    lost, lost_alone = sum(one.flooded.lost for one in measured), sum(one.alone.lost for one in measured)
+    yield Row(AREA, case, "lost requests", lost, "", 0, "lower", lost_alone)
+    added = median(one.flooded.driver - one.alone.driver for one in measured)
     reach = None if kind == LOADS else _ADDED_REACH
+    before = median(one.alone.driver for one in measured)
     yield Row(AREA, case, "added p99 in the driver", added, "ms", reach, "lower", before)
-    total = elsewhere.p99(elsewhere.total)
     metric = "p99 of the client / flood to a second driver"
-    ratio = flooded.p99(flooded.total) / total
+    ratio = median(one.flooded.total / one.elsewhere.total for one in measured)
+    total = median(one.elsewhere.total for one in measured)
     yield Row(AREA, case, metric, ratio, "x", _RATIO_REACH, "lower", total, baseline_unit="ms")
+
+
+def _round(client: _TimedClient, kind: str) -> _Round:
+    alone = client.measure(_SECONDS)
+    with _flood("/a/edgetpu", kind):
+        flooded = client.measure(_SECONDS)
+    with _flood("/b/edgetpu", kind):
+        elsewhere = client.measure(_SECONDS)
+    return _Round(alone, flooded, elsewhere)
+
+
+def _p99(seconds: list[float]) -> float:
+    """99th percentile of times, in milliseconds; infinite without any."""
+    return 1e3 * float(np.percentile(seconds, 99)) if seconds else float("inf")
 
 
 @contextmanager
@@ -217,19 +237,21 @@ def _drivers(models: Path) -> Iterator[None]:
     (models / f"{_MODEL}.tflite").write_bytes(families.build(_MODEL))
     (models / f"{MODEL}.tflite").write_bytes(dense_graph.build(256))
     options = ("-p", "backend:=cpu", "-p", f"model_dirs:=['{models}']", "--log-level", "error")
-    processes = [
+    timed_a, timed_b, slow = (
         _start(module, "--ros-args", "-r", f"__ns:={namespace}", *options)
         for module, namespace in (
             ("bench.timed_driver", "/a"),
             ("bench.timed_driver", "/b"),
             ("bench.slow_driver", "/slow"),
         )
-    ]
+    )
     try:
         yield
     finally:
-        for process in processes:
-            _stop(process)
+        slow.kill()  # its device still blocks, so SIGINT could not close it in time
+        slow.wait()
+        _stop(timed_a)
+        _stop(timed_b)
 
 
 @contextmanager
