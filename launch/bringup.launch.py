@@ -32,7 +32,7 @@ from launch_ros.actions import Node
 
 from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, discovery_range
 from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_arguments
-from edgetpu_driver.node_kit.middleware.middleware_profile import driver_in, profile_settings
+from edgetpu_driver.node_kit.middleware.middleware_profile import settings_in_launch
 from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
 from edgetpu_driver.node_kit.process.respawn_limit import RespawnLimit
@@ -280,13 +280,6 @@ def _options_of_each_node(
     }
 
 
-def _middleware_profile(context: LaunchContext) -> list[LaunchDescriptionEntity]:
-    """Actions that have Fast DDS read our profile, unless the user has chosen one."""
-    driver = driver_in(_value(context, "namespace"), context.launch_configurations.get("ros_namespace", ""))
-    settings = profile_settings(SHARE / "config" / "fastdds.xml", context.environment, [driver])
-    return [SetEnvironmentVariable(*setting) for setting in settings.items()]
-
-
 def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     names = _with_camera(_nodes(_value(context, "nodes")), _value(context, "camera"))
     if _is_true(context, "dashboard") and "dashboard" not in names:
@@ -306,9 +299,10 @@ def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         if _is_true(context, "respawn")
         for handler in _give_up_on_failures(process, name)
     ]
+    profile = settings_in_launch(SHARE / "config" / "fastdds.xml", context, _value(context, "namespace"))
     return [
         LogInfo(msg=discovery.text),
-        *_middleware_profile(context),
+        *(SetEnvironmentVariable(*each) for each in profile.items()),
         # At once: a foreign node that starts before the next one of ours would take the ports.
         RegisterEventHandler(OnProcessExit(on_exit=lambda *_: invalidate_zombie_ports())),
         *guards,

@@ -18,7 +18,7 @@ from launch_ros.actions import Node
 
 from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, DiscoveryRange, discovery_range
 from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_arguments
-from edgetpu_driver.node_kit.middleware.middleware_profile import driver_in, profile_settings
+from edgetpu_driver.node_kit.middleware.middleware_profile import settings_in_launch
 
 CONFIG = Path(get_package_share_directory("edgetpu_ros")) / "config"
 
@@ -111,18 +111,12 @@ def _multiplexer(context: LaunchContext) -> Node:
     )
 
 
-def _middleware_profile(context: LaunchContext) -> list[LaunchDescriptionEntity]:
-    """Actions that have Fast DDS read our profile, unless the user has chosen one."""
-    driver = driver_in(_value(context, "namespace"), context.launch_configurations.get("ros_namespace", ""))
-    settings = profile_settings(CONFIG / "fastdds.xml", context.environment, [driver])
-    return [SetEnvironmentVariable(*setting) for setting in settings.items()]
-
-
 def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     to_base = ("cmd_vel", _value(context, "cmd_vel_topic"))
+    profile = settings_in_launch(CONFIG / "fastdds.xml", context, _value(context, "namespace"))
     return [
         LogInfo(msg=_discovery(context).text),
-        *_middleware_profile(context),
+        *(SetEnvironmentVariable(*each) for each in profile.items()),
         _source(context),
         _multiplexer(context),
         _controller(context, "heading_hold", {}, [("cmd_vel_in", CHOSEN)]),

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from edgetpu_driver.node_kit.middleware.middleware_profile import profile_for, profile_settings
+from edgetpu_driver.node_kit.middleware.middleware_profile import (
+    profile_for,
+    profile_settings,
+    settings_in_launch,
+)
 
 PROFILE = Path(__file__).resolve().parents[1] / "config" / "fastdds.xml"
 LARGE = {"rq/edgetpu/set_weightsRequest", "rq/edgetpu/matmulRequest", "rr/edgetpu/matmulReply"}
@@ -61,3 +66,35 @@ def test_the_shipped_profile_serves_where_no_copy_can_be_written(
 
 def test_a_profile_of_the_user_is_left_alone() -> None:
     assert profile_settings(PROFILE, {"FASTDDS_DEFAULT_PROFILES_FILE": "mine.xml"}, ["/arm/edgetpu"]) == {}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Stands for launch.LaunchContext."""
+
+    environment: dict[str, str] = field(default_factory=dict)
+    launch_configurations: dict[str, str] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    ("group", "namespace", "driver"),
+    [
+        ({}, "arm", "/arm/edgetpu"),
+        ({"ros_namespace": "/robot"}, "", "/robot/edgetpu"),
+        ({"ros_namespace": "/robot"}, "arm", "/robot/arm/edgetpu"),
+        ({"ros_namespace": "/robot"}, "/arm/", "/arm/edgetpu"),
+    ],
+)
+def test_a_launch_file_sets_the_profile_of_the_driver_in_its_namespace(
+    group: dict[str, str], namespace: str, driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROS_HOME", str(tmp_path))
+    settings = settings_in_launch(PROFILE, Launch(launch_configurations=group), namespace)
+    assert settings == profile_settings(PROFILE, {}, [driver])
+    assert settings != profile_settings(PROFILE, {})
+
+
+def test_a_launch_file_sets_the_shipped_profile_for_the_default_driver() -> None:
+    settings = settings_in_launch(PROFILE, Launch(), "")
+    assert settings["FASTRTPS_DEFAULT_PROFILES_FILE"] == str(PROFILE)
+    assert settings_in_launch(PROFILE, Launch({"FASTDDS_DEFAULT_PROFILES_FILE": "mine.xml"}), "") == {}

@@ -7,6 +7,7 @@ import hashlib
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from edgetpu_driver.files.default_paths import edgetpu_home
 from edgetpu_driver.files.file_access import write_file
@@ -24,11 +25,27 @@ _TOPICS = tuple(f"{prefix}{DEFAULT_DRIVER}/" for prefix in ("rq", "rr"))
 """How the DDS topics of requests to the driver, and of its answers, begin."""
 
 
-def driver_in(namespace: str, group: str) -> str:
-    """Full name of the driver in a namespace; a relative one is within that of the launch file's group."""
+class Launch(Protocol):
+    """What is used of a launch.LaunchContext."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The environment variables of the processes to start."""
+
+    @property
+    def launch_configurations(self) -> Mapping[str, str]:
+        """The launch configurations by name; a group sets `ros_namespace`."""
+
+
+def settings_in_launch(profile: Path, launch: Launch, namespace: str) -> dict[str, str]:
+    """Return the variables that a launch file sets for the shipped profile: see `profile_settings`.
+
+    `namespace`: that of the driver; a relative one is within that of the launch file's group.
+    """
     if not namespace.startswith("/"):
-        namespace = f"{group}/{namespace}"
-    return "/".join(["", *filter(None, namespace.split("/")), DRIVER])
+        namespace = f"{launch.launch_configurations.get('ros_namespace', '')}/{namespace}"
+    driver = "/".join(["", *filter(None, namespace.split("/")), DRIVER])
+    return profile_settings(profile, launch.environment, [driver])
 
 
 def profile_settings(
