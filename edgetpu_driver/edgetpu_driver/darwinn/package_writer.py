@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import flatbuffers
-import numpy as np
 
 from edgetpu_driver.darwinn.executable import (
     Description,
@@ -24,6 +23,7 @@ from edgetpu_driver.darwinn.executable import (
 )
 from edgetpu_driver.darwinn.executable_checks import INSTRUCTION_BYTES
 from edgetpu_driver.darwinn.schema import darwinn_generated as schema
+from edgetpu_driver.files.flatbuffer_vectors import aligned_bytes, int32_vector, offset_vector
 
 PAGE_BYTES = 4096
 """Alignment of parameters and nested buffers; every buffer is a multiple of it."""
@@ -33,7 +33,7 @@ def write_package(package: Package) -> bytes:
     """Write a package, padded to a multiple of 4096 bytes; equal packages give equal bytes."""
     multi = _write_multi_executable(package.executables)
     builder = flatbuffers.Builder(len(multi) + 2 * PAGE_BYTES)
-    executables = _paged_bytes(builder, multi)
+    executables = aligned_bytes(builder, multi, PAGE_BYTES)
     signature = builder.CreateByteVector(package.signature)
     compiler = builder.CreateString(package.compiler_version)
     identifier = builder.CreateString(package.model_identifier)
@@ -49,18 +49,6 @@ def write_package(package: Package) -> bytes:
     return bytes(builder.Output())
 
 
-def _paged_bytes(builder: flatbuffers.Builder, data: bytes) -> int:
-    builder.Prep(PAGE_BYTES, len(data))
-    return int(builder.CreateByteVector(data))
-
-
-def _offsets(builder: flatbuffers.Builder, offsets: Sequence[int]) -> int:
-    builder.StartVector(4, len(offsets), 4)
-    for offset in reversed(offsets):
-        builder.PrependUOffsetTRelative(offset)
-    return int(builder.EndVector())
-
-
 def _write_multi_executable(executables: Sequence[Executable]) -> bytes:
     serialized = [_write_executable(executable) for executable in executables]
     builder = flatbuffers.Builder(sum(map(len, serialized)) + (len(serialized) + 1) * PAGE_BYTES)
@@ -68,7 +56,7 @@ def _write_multi_executable(executables: Sequence[Executable]) -> bytes:
     for data in serialized:
         builder.Prep(PAGE_BYTES, len(data) + 1)
         strings.append(builder.CreateString(data))
-    vector = _offsets(builder, strings)
+    vector = offset_vector(builder, strings)
     schema.MultiExecutableStart(builder)
     schema.MultiExecutableAddSerializedExecutables(builder, vector)
     builder.Finish(schema.MultiExecutableEnd(builder))
@@ -78,11 +66,11 @@ def _write_multi_executable(executables: Sequence[Executable]) -> bytes:
 def _write_executable(executable: Executable) -> bytes:
     size = len(executable.parameters) + sum(len(bitstream.data) for bitstream in executable.bitstreams)
     builder = flatbuffers.Builder(size + 4 * PAGE_BYTES)
-    parameters = _paged_bytes(builder, bytes(executable.parameters))
-    bitstreams = _offsets(builder, [_bitstream(builder, item) for item in executable.bitstreams])
+    parameters = aligned_bytes(builder, bytes(executable.parameters), PAGE_BYTES)
+    bitstreams = offset_vector(builder, [_bitstream(builder, item) for item in executable.bitstreams])
     hints = _hints(builder, executable.hints, executable.fully_deterministic)
-    inputs = _offsets(builder, [_layer(builder, layer, is_output=False) for layer in executable.inputs])
-    outputs = _offsets(builder, [_layer(builder, layer, is_output=True) for layer in executable.outputs])
+    inputs = offset_vector(builder, [_layer(builder, layer, is_output=False) for layer in executable.inputs])
+    outputs = offset_vector(builder, [_layer(builder, layer, is_output=True) for layer in executable.outputs])
     name = builder.CreateString(executable.name)
     chip = builder.CreateString(executable.chip)
     schema.ExecutableStart(builder)
@@ -118,9 +106,8 @@ def _meta(
 
 
 def _bitstream(builder: flatbuffers.Builder, bitstream: InstructionBitstream) -> int:
-    builder.Prep(INSTRUCTION_BYTES, len(bitstream.data))
-    data = builder.CreateByteVector(bitstream.data)
-    fields = _offsets(builder, [_field_offset(builder, field) for field in bitstream.field_offsets])
+    data = aligned_bytes(builder, bitstream.data, INSTRUCTION_BYTES)
+    fields = offset_vector(builder, [_field_offset(builder, field) for field in bitstream.field_offsets])
     schema.InstructionBitstreamStart(builder)
     schema.InstructionBitstreamAddBitstream(builder, data)
     schema.InstructionBitstreamAddFieldOffsets(builder, fields)
@@ -136,7 +123,7 @@ def _field_offset(builder: flatbuffers.Builder, field: FieldOffset) -> int:
 
 
 def _hints(builder: flatbuffers.Builder, hints: Sequence[Hint], fully_deterministic: bool) -> int:
-    vector = _offsets(builder, [_hint(builder, hint) for hint in hints])
+    vector = offset_vector(builder, [_hint(builder, hint) for hint in hints])
     schema.DmaHintsStart(builder)
     schema.DmaHintsAddHints(builder, vector)
     schema.DmaHintsAddFullyDeterministic(builder, fully_deterministic)
@@ -202,13 +189,17 @@ def _layer(builder: flatbuffers.Builder, layer: Layer, *, is_output: bool) -> in
 
 
 def _layout(builder: flatbuffers.Builder, layout: OutputLayout) -> int:
-    def integers(values: tuple[int, ...]) -> int:
-        return int(builder.CreateNumpyVector(np.array(values, np.int32)))
-
-    y_to_tile, x_to_tile = integers(layout.y_to_tile), integers(layout.x_to_tile)
-    tile_offset = integers(layout.tile_offset)
-    x_local, y_local = integers(layout.x_to_local_offset), integers(layout.y_to_local_row)
-    row_size = integers(layout.x_to_local_row_size)
+    y_to_tile, x_to_tile, tile_offset, x_local, y_local, row_size = (
+        int32_vector(builder, values)
+        for values in (
+            layout.y_to_tile,
+            layout.x_to_tile,
+            layout.tile_offset,
+            layout.x_to_local_offset,
+            layout.y_to_local_row,
+            layout.x_to_local_row_size,
+        )
+    )
     schema.OutputLayoutStart(builder)
     schema.OutputLayoutAddYCoordinateToLinearTileIdMap(builder, y_to_tile)
     schema.OutputLayoutAddXCoordinateToLinearTileIdMap(builder, x_to_tile)

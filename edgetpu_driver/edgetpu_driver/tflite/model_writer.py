@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import flatbuffers
 import numpy as np
 
+from edgetpu_driver.files.flatbuffer_vectors import aligned_bytes, int32_vector, offset_vector
 from edgetpu_driver.tflite.model_reader import FORMAT_VERSION, Tensor
 from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.schema import tflite_generated as schema
@@ -68,7 +69,7 @@ def write_model(
     ]
     subgraph = _write_subgraph(builder, tensor_offsets, operator_offsets, inputs, outputs)
     code_offsets = [_write_code(builder, *code) for code in codes]
-    vectors = [_offsets(builder, items) for items in (code_offsets, [subgraph], buffers)]
+    vectors = [offset_vector(builder, items) for items in (code_offsets, [subgraph], buffers)]
     text = builder.CreateString(description)
     schema.ModelStart(builder)
     schema.ModelAddVersion(builder, FORMAT_VERSION)
@@ -80,24 +81,8 @@ def write_model(
     return bytes(builder.Output())
 
 
-def _offsets(builder: flatbuffers.Builder, offsets: Sequence[int]) -> int:
-    builder.StartVector(4, len(offsets), 4)
-    for offset in reversed(offsets):
-        builder.PrependUOffsetTRelative(offset)
-    return int(builder.EndVector())
-
-
-def _integers(builder: flatbuffers.Builder, values: Sequence[int]) -> int:
-    return int(builder.CreateNumpyVector(np.array(values, np.int32)))
-
-
-def _aligned_bytes(builder: flatbuffers.Builder, data: bytes) -> int:
-    builder.Prep(DATA_ALIGNMENT, len(data))
-    return int(builder.CreateByteVector(data))
-
-
 def _write_buffer(builder: flatbuffers.Builder, data: bytes) -> int:
-    vector = _aligned_bytes(builder, data) if data else None
+    vector = aligned_bytes(builder, data, DATA_ALIGNMENT) if data else None
     schema.BufferStart(builder)
     if vector is not None:
         schema.BufferAddData(builder, vector)
@@ -115,7 +100,7 @@ def _write_tensor(builder: flatbuffers.Builder, tensor: Tensor, buffer: int) -> 
         schema.QuantizationParametersAddQuantizedDimension(builder, tensor.quantization.axis)
         quantization = schema.QuantizationParametersEnd(builder)
     name = builder.CreateString(tensor.name)
-    shape = _integers(builder, tensor.shape)
+    shape = int32_vector(builder, tensor.shape)
     schema.TensorStart(builder)
     schema.TensorAddShape(builder, shape)
     schema.TensorAddType(builder, TENSOR_TYPES[tensor.dtype])
@@ -139,9 +124,11 @@ def _write_operator(builder: flatbuffers.Builder, operator: OperatorRecord, code
     options = None
     if operator.options_table != "NONE":
         options = _write_options(builder, operator.options_table, operator.options)
-    custom = _aligned_bytes(builder, operator.custom_options) if operator.custom_options else None
-    inputs = _integers(builder, operator.inputs)
-    outputs = _integers(builder, operator.outputs)
+    custom = (
+        aligned_bytes(builder, operator.custom_options, DATA_ALIGNMENT) if operator.custom_options else None
+    )
+    inputs = int32_vector(builder, operator.inputs)
+    outputs = int32_vector(builder, operator.outputs)
     schema.OperatorStart(builder)
     schema.OperatorAddOpcodeIndex(builder, code)
     schema.OperatorAddInputs(builder, inputs)
@@ -173,10 +160,10 @@ def _write_subgraph(
     inputs: Sequence[int],
     outputs: Sequence[int],
 ) -> int:
-    tensor_vector = _offsets(builder, tensors)
-    operator_vector = _offsets(builder, operators)
-    input_vector = _integers(builder, inputs)
-    output_vector = _integers(builder, outputs)
+    tensor_vector = offset_vector(builder, tensors)
+    operator_vector = offset_vector(builder, operators)
+    input_vector = int32_vector(builder, inputs)
+    output_vector = int32_vector(builder, outputs)
     name = builder.CreateString("main")
     schema.SubGraphStart(builder)
     schema.SubGraphAddTensors(builder, tensor_vector)
