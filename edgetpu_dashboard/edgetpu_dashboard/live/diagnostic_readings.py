@@ -7,6 +7,11 @@ import re
 
 from edgetpu_dashboard.live.result_log import Curve
 
+LEVELS = ("ok", "warning", "error", "stale")
+"""Levels of a diagnostic, by the numbers of diagnostic_msgs/DiagnosticStatus."""
+SEVERITY = ("ok", "stale", "warning", "error")
+"""The same, the most serious one last."""
+
 MOST_WORDS = 8
 """Different ones of a value that is shown as a curve."""
 LONGEST_WORD = 40

@@ -10,12 +10,11 @@ from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from edgetpu_dashboard.live.diagnostic_readings import Reading
+from edgetpu_dashboard.live.diagnostic_readings import SEVERITY, Reading
 from edgetpu_dashboard.live.result_log import Curve
 from edgetpu_dashboard.live.signals import meaning_of
 from edgetpu_driver.node_kit.diagnostics import Counters
 
-_SEVERITY = ("ok", "stale", "warning", "error")
 _COUNTS = tuple(each.name for each in fields(Counters))
 """Values of diagnostics that only grow, and so have no curves."""
 _DIGITS = 15
@@ -83,7 +82,7 @@ def snapshot(view: Any, name: str, sent: SentPoints | None = None) -> dict[str, 
 
 def _summary(viewed: Any, now: float) -> dict[str, Any]:
     entries = viewed.diagnostics.values()
-    worst = max(entries, key=lambda each: _SEVERITY.index(each.level), default=None)
+    worst = max(entries, key=lambda each: SEVERITY.index(each.level), default=None)
     found: dict[str, Any] = {
         "running": viewed.running,
         "level": worst.level if worst else "ok",

@@ -16,7 +16,7 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
-from edgetpu_dashboard.live.diagnostic_readings import Reading
+from edgetpu_dashboard.live.diagnostic_readings import LEVELS, Reading
 from edgetpu_dashboard.live.newest_pictures import OverlayTap
 from edgetpu_dashboard.live.picture_encoding import CAMERA_VIEW
 from edgetpu_dashboard.live.result_log import ResultLog
@@ -47,7 +47,7 @@ class Diagnostic:
 
     name: str
     level: str
-    """`ok`, `warning`, `error` or `stale`."""
+    """One of LEVELS."""
     message: str
     values: Mapping[str, str]
 
@@ -274,5 +274,5 @@ class GraphView:
 
 def _diagnostic(status: DiagnosticStatus) -> Diagnostic:
     number = int.from_bytes(status.level, "little") if isinstance(status.level, bytes) else status.level
-    level = ("ok", "warning", "error", "stale")[min(number, 3)]
+    level = LEVELS[min(number, len(LEVELS) - 1)]
     return Diagnostic(status.name, level, status.message, {each.key: each.value for each in status.values})

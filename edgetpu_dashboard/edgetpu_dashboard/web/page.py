@@ -10,6 +10,7 @@ from typing import Any
 
 from nicegui import ui
 
+from edgetpu_dashboard.live.diagnostic_readings import SEVERITY
 from edgetpu_dashboard.live.picture_encoding import CAMERA_VIEW, Pixels
 from edgetpu_dashboard.live.picture_selection import box_of, color_at
 from edgetpu_dashboard.web.bag_control import bag_control
@@ -283,7 +284,6 @@ def _tabs(page: Page) -> None:
 
 def diagnostics_panel(page: Page) -> None:
     """The diagnostics of the nodes, the worst first."""
-    order = ("error", "warning", "stale", "ok")
 
     @ui.refreshable
     def entries() -> None:
@@ -294,7 +294,7 @@ def diagnostics_panel(page: Page) -> None:
                 if viewed.running
                 for each in viewed.diagnostics.values()
             ]
-        for each in sorted(found, key=lambda each: (order.index(each.level), each.name)):
+        for each in sorted(found, key=lambda each: (-SEVERITY.index(each.level), each.name)):
             with ui.row().classes("w-full items-start gap-2 no-wrap diagnostic"):
                 ui.element("span").classes(f"dot {each.level} q-mt-sm")
                 with ui.column().classes("gap-0 grow"):
