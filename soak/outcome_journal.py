@@ -36,8 +36,6 @@ class Outcome(Enum):
 Judgement = tuple[Outcome, str]
 """An outcome and, if it is wrong, the expected and the actual result."""
 
-ANSWERS = (Outcome.RIGHT, Outcome.WRONG)
-"""Outcomes that were compared with the expected ones."""
 NEEDS_CAUSE = (Outcome.UNAVAILABLE, Outcome.UNKNOWN_MODEL, Outcome.LOST)
 """Outcomes that count as lost unless chaos explains them."""
 NOTED = (Outcome.WRONG, *NEEDS_CAUSE)

@@ -101,7 +101,7 @@ def rotation(rate: Vector, seconds: float) -> Vector:
 
 
 def _look_up(panel: Panel, u: NDArray[Any], v: NDArray[Any], spacing: float) -> NDArray[Any]:
-    """Grey levels at positions on a panel, m; `apart`: their distance in texels."""
+    """Grey levels at positions on a panel, m; `spacing`: their distance, texels."""
     shrink = 2 ** max(math.ceil(math.log2(max(spacing, 1e-9))), 0)
     photo = panel.photo
     if shrink > 1:
