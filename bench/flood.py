@@ -20,7 +20,10 @@ from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_msgs.msg import ModelInfo, Tensor
 from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetWeights
 
-MODEL, OTHER_MODEL = "dense_256", "spot_bright_64x64"
+FLOOD_MODEL = "dense_256"
+"""The model that keeps the driver busy."""
+OTHER_MODEL = "spot_bright_64x64"
+"""The model of the client that is measured; a flood of loads loads it, too."""
 _SIDE = 256
 
 _BATCH, _PASSES = 20_000, 64
@@ -55,7 +58,7 @@ KINDS: dict[str, tuple[Any, str, Callable[[ModelInfo], list[Any]], int]] = {
     "50 in flight": (Invoke, "invoke", lambda info: [_invoke(info)], 50),
     "a product of 20,000 vectors, 64 passes": (MatMul, "matmul", lambda info: [_multiply(info)], 1),
     "a swap of 2048 x 2048": (SetWeights, "set_weights", lambda info: [_swap(info)], 1),
-    LOADS: (LoadModel, "load_model", lambda _: [_load(OTHER_MODEL), _load(MODEL)], 20),
+    LOADS: (LoadModel, "load_model", lambda _: [_load(OTHER_MODEL), _load(FLOOD_MODEL)], 20),
 }
 """By kind: service, its name, functions that make the requests in turn, and the number in flight."""
 
@@ -72,7 +75,7 @@ def main(driver: str, kind: str) -> int:
     client = node.create_client(service, f"{driver}/{name}", qos_profile=QOS_SERVICE)
     load.wait_for_service()
     client.wait_for_service()
-    loaded = load.call_async(_load(MODEL))
+    loaded = load.call_async(_load(FLOOD_MODEL))
     executor.spin_until_future_complete(loaded)
     requests = itertools.cycle(make_requests(loaded.result().info))
     refusals: list[str] = []

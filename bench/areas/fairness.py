@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.flood import KINDS, LOADS, MODEL, OTHER_MODEL
+from bench.flood import FLOOD_MODEL, KINDS, LOADS, OTHER_MODEL
 from bench.slow_driver import SECONDS as SLOW_SECONDS
 from bench.timed_driver import TIMED_CLIENT
 from demo.processes import isolate
@@ -27,7 +27,6 @@ from measured_figures.row import Row
 
 AREA = "fairness"
 _ROOT = Path(__file__).resolve().parents[2]
-_MODEL = OTHER_MODEL
 _RATE = 60.0
 _SECONDS = 2.0
 _ROUNDS, _QUICK_ROUNDS = 10, 3
@@ -92,7 +91,7 @@ class _TimedClient:
         for client in (load, self._times, self._invoke):
             client.wait_for_service(_PATIENCE)
         self._spin_until(time.perf_counter() + _DISCOVERY_SECONDS)
-        request = LoadModel.Request(model=_MODEL, client=TIMED_CLIENT, shared=True, wait=True)
+        request = LoadModel.Request(model=OTHER_MODEL, client=TIMED_CLIENT, shared=True, wait=True)
         answer = self._call(load, request)
         (spec,) = answer.info.inputs
         self._request = _inference_request(spec)
@@ -121,7 +120,7 @@ class _TimedClient:
         invoke = self._node.create_client(Invoke, f"{namespace}/edgetpu/invoke")
         for client in (load, invoke):
             client.wait_for_service(_PATIENCE)
-        self._call(load, LoadModel.Request(model=_MODEL, client=TIMED_CLIENT, wait=True))
+        self._call(load, LoadModel.Request(model=OTHER_MODEL, client=TIMED_CLIENT, wait=True))
         invoke.call_async(self._request)
 
     def elapsed(self, kind: Any, service: str, request: Any) -> float:
@@ -189,7 +188,7 @@ def _with_a_slow_device(client: _TimedClient) -> Iterator[Row]:
     case = f"while an inference takes {SLOW_SECONDS:g} s"
     requests = {
         "list_models": (ListModels, "list_models", ListModels.Request()),
-        "load_model": (LoadModel, "load_model", LoadModel.Request(model=MODEL, name="another")),
+        "load_model": (LoadModel, "load_model", LoadModel.Request(model=FLOOD_MODEL, name="another")),
         "load_model of an unknown file": (LoadModel, "load_model", LoadModel.Request(model="unknown")),
     }
     client.begin_inference("/slow")
@@ -234,8 +233,8 @@ def _drivers(models: Path) -> Iterator[None]:
     from edgetpu_driver.toolchain import dense_graph
     from edgetpu_perception.graphs import families
 
-    (models / f"{_MODEL}.tflite").write_bytes(families.build(_MODEL))
-    (models / f"{MODEL}.tflite").write_bytes(dense_graph.build(256))
+    (models / f"{OTHER_MODEL}.tflite").write_bytes(families.build(OTHER_MODEL))
+    (models / f"{FLOOD_MODEL}.tflite").write_bytes(dense_graph.build(256))
     options = ("-p", "backend:=cpu", "-p", f"model_dirs:=['{models}']", "--log-level", "error")
     timed_a, timed_b, slow = (
         _start(module, "--ros-args", "-r", f"__ns:={namespace}", *options)
@@ -274,7 +273,9 @@ def _inference_request(spec: Any) -> Any:
 
     size = int(np.prod(spec.shape)) * dtype_of(spec.dtype).itemsize
     tensor = Tensor(name=spec.name, dtype=spec.dtype, shape=spec.shape, data=array("B", bytes(size)))
-    return Invoke.Request(model=_MODEL, inputs=[tensor], client=TIMED_CLIENT, priority=Priority.REAL_TIME)
+    return Invoke.Request(
+        model=OTHER_MODEL, inputs=[tensor], client=TIMED_CLIENT, priority=Priority.REAL_TIME
+    )
 
 
 def _start(module: str, *arguments: str) -> subprocess.Popen[str]:
