@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import cv2
@@ -328,3 +329,28 @@ def test_interpolated_grey_levels_are_rounded_down_where_wanted() -> None:
         preprocessor = Preprocessor(spec(1, 2), "stretch", truncates=truncates)
         placement = preprocessor.place(WHOLE.within(4, 1))
         assert preprocessor.fill(image, placement)[0, 0, :, 0].tolist() == expected
+
+
+class Interrupted(str):
+    """A fit at whose first use as a key another thread prepares an input, as it may between any two steps."""
+
+    def __new__(cls, _other: Callable[[], object]) -> Interrupted:
+        return super().__new__(cls, "stretch")
+
+    def __init__(self, other: Callable[[], object]) -> None:
+        self._others = [other]
+
+    def __hash__(self) -> int:
+        if self._others:
+            self._others.pop()()
+        return super().__hash__()
+
+
+def test_inputs_that_two_threads_prepare_at_once_are_told_apart(picture: NDArray[np.uint8]) -> None:
+    small: list[Preprocessor] = []
+    fit: Any = Interrupted(lambda: small.append(Preprocessor(spec(10, 12), "stretch")))
+    both = [Preprocessor(spec(20, 24), fit), *small]
+    image = CameraImage(picture)
+    region = WHOLE.within(image.width, image.height)
+    filled = [each.fill(image, each.place(region)) for each in both]
+    assert [each.shape for each in filled] == [(1, 20, 24, 3), (1, 10, 12, 3)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,12 +24,10 @@ from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, PixelScali
 PADDING = 114
 """Grey level around a letterboxed image: near the mean of photographs; YOLO models are trained with it."""
 
-
 _ROUNDING_ERROR = np.float32(2e-5)
 """Grey levels by which interpolation in float32 may miss a whole level; its steps there are 1.5e-5."""
 
-
-_KINDS: dict[Hashable, int] = {}
+_KINDS: defaultdict[Hashable, int] = defaultdict(itertools.count().__next__)
 """Numbers for kinds of inputs, by which images cache the inputs made of them."""
 
 
@@ -59,7 +59,7 @@ class Preprocessor:
         padding = self._scaling.of_level(PADDING, self.channels)
         self._buffers = InputBuffers(rows, self._scaling, padding)
         kind = replace(spec, name=""), fit, normalisation, truncates
-        self._key = _KINDS.setdefault(kind, len(_KINDS))
+        self._key = _KINDS[kind]
 
     def place(self, region: Region) -> Placement:
         """The position of a region, as `Region.within` returns it, in the input."""
