@@ -63,6 +63,29 @@ def usual() -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run scenarios, print their figures and write them; 0 if all were reached."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.model and not options.model.is_file():
+        parser.error(f"expected an embedding model, .tflite; there is no file {options.model}")
+    unknown = [name for name in options.scenarios if name not in SCENARIOS]
+    if unknown:
+        parser.error(f"expected scenarios of {', '.join(SCENARIOS)}; got {', '.join(unknown)}")
+    problem = renderer_problem()
+    if problem:
+        print(f"[drive] {problem}", file=sys.stderr)
+        return EXIT_ERROR
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _run(options)
+    except (DriveError, GraphError) as error:
+        print(f"[drive] {error}", file=sys.stderr)
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        print("[drive] interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m drive",
         description=(
@@ -91,25 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--model", type=Path, help="embedding model for the scenario patrol (default: an untrained one)"
     )
-    options = parser.parse_args(arguments)
-    if options.model and not options.model.is_file():
-        parser.error(f"expected an embedding model, .tflite; there is no file {options.model}")
-    unknown = [name for name in options.scenarios if name not in SCENARIOS]
-    if unknown:
-        parser.error(f"expected scenarios of {', '.join(SCENARIOS)}; got {', '.join(unknown)}")
-    problem = renderer_problem()
-    if problem:
-        print(f"[drive] {problem}", file=sys.stderr)
-        return EXIT_ERROR
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        return _run(options)
-    except (DriveError, GraphError) as error:
-        print(f"[drive] {error}", file=sys.stderr)
-        return EXIT_ERROR
-    except KeyboardInterrupt:
-        print("[drive] interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+    return parser
 
 
 def _run(options: argparse.Namespace) -> int:

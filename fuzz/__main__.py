@@ -24,6 +24,34 @@ _Outcome = TypeVar("_Outcome")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz every target; returns 0 if nothing was found."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    seed = secrets.randbelow(2**32) if options.seed is None else options.seed
+    chosen = [target for target in targets() if options.target in (None, target.name)]
+    if not chosen and options.target not in (GRAPH, THREADS, SEQUENCES):
+        names = ", ".join(target.name for target in targets())
+        parser.error(f"no target {options.target}; there are {names}, {GRAPH}, {THREADS}, {SEQUENCES}")
+    print(
+        f"[fuzz] {options.inputs} inputs, seed {seed}; again with: python -m fuzz --seed {seed}", flush=True
+    )
+    whole = sum(target.share for target in chosen)
+    try:
+        shares = [(target, options.inputs * target.share / whole) for target in chosen if options.inputs]
+        found = [_run(target, max(1, round(share)), seed) for target, share in shares]
+        if options.sequences and options.target in (None, SEQUENCES):
+            found.append(_run_sequences(options.sequences, seed))
+        if options.orders and options.target in (None, THREADS):
+            found.append(_run_threads(options.orders, seed))
+        if options.messages and options.target in (None, GRAPH):
+            found.append(_run_graph(options.messages, seed))
+    except KeyboardInterrupt:
+        print("[fuzz] interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    print(f"[fuzz] {sum(found)} findings")
+    return EXIT_FINDING if any(found) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m fuzz",
         description=(
@@ -64,30 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"fuzz only this target: a parser, or {GRAPH} (the nodes), {THREADS} (the threads of the "
         f"driver), {SEQUENCES} (the perception algorithms)",
     )
-    options = parser.parse_args(arguments)
-    seed = secrets.randbelow(2**32) if options.seed is None else options.seed
-    chosen = [target for target in targets() if options.target in (None, target.name)]
-    if not chosen and options.target not in (GRAPH, THREADS, SEQUENCES):
-        names = ", ".join(target.name for target in targets())
-        parser.error(f"no target {options.target}; there are {names}, {GRAPH}, {THREADS}, {SEQUENCES}")
-    print(
-        f"[fuzz] {options.inputs} inputs, seed {seed}; again with: python -m fuzz --seed {seed}", flush=True
-    )
-    whole = sum(target.share for target in chosen)
-    try:
-        shares = [(target, options.inputs * target.share / whole) for target in chosen if options.inputs]
-        found = [_run(target, max(1, round(share)), seed) for target, share in shares]
-        if options.sequences and options.target in (None, SEQUENCES):
-            found.append(_run_sequences(options.sequences, seed))
-        if options.orders and options.target in (None, THREADS):
-            found.append(_run_threads(options.orders, seed))
-        if options.messages and options.target in (None, GRAPH):
-            found.append(_run_graph(options.messages, seed))
-    except KeyboardInterrupt:
-        print("[fuzz] interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    print(f"[fuzz] {sum(found)} findings")
-    return EXIT_FINDING if any(found) else 0
+    return parser
 
 
 def _run(target: Target, inputs: int, seed: int) -> bool:

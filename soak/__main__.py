@@ -26,6 +26,27 @@ _SHOWN = 10
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print the figures and write the report; returns 0 if all figures were reached."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.output.is_dir() and any(options.output.iterdir()) and not (options.output / HOME).is_dir():
+        parser.error(f"{options.output} has files of something else, and is replaced: name another --output")
+    for number in stop_signals():  # the processes of a run are in sessions of their own, and would go on
+        signal.signal(number, signal.default_int_handler)
+    seed = secrets.randbelow(2**32) if options.seed is None else options.seed
+    seconds = 3600 * options.hours / _LEAST_SPEED if options.hours else 60 * options.minutes
+    how_long = f"{options.hours:g} h simulated" if options.hours else f"{options.minutes:g} min"
+    print(f"[soak] {how_long}, {options.sticks} sticks, seed {seed}", flush=True)
+    try:
+        found = run(
+            Options(seconds, options.hours, options.sticks, seed, options.output.resolve(), options.calm)
+        )
+    except KeyboardInterrupt:
+        print("[soak] interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return _report(found, f"{how_long}, {options.sticks} sticks", seed, options.output)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m soak",
         description=(
@@ -52,23 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--output", type=Path, default=OUTPUT, help="directory to write, replaced (default: build/soak)"
     )
-    options = parser.parse_args(arguments)
-    if options.output.is_dir() and any(options.output.iterdir()) and not (options.output / HOME).is_dir():
-        parser.error(f"{options.output} has files of something else, and is replaced: name another --output")
-    for number in stop_signals():  # the processes of a run are in sessions of their own, and would go on
-        signal.signal(number, signal.default_int_handler)
-    seed = secrets.randbelow(2**32) if options.seed is None else options.seed
-    seconds = 3600 * options.hours / _LEAST_SPEED if options.hours else 60 * options.minutes
-    how_long = f"{options.hours:g} h simulated" if options.hours else f"{options.minutes:g} min"
-    print(f"[soak] {how_long}, {options.sticks} sticks, seed {seed}", flush=True)
-    try:
-        found = run(
-            Options(seconds, options.hours, options.sticks, seed, options.output.resolve(), options.calm)
-        )
-    except KeyboardInterrupt:
-        print("[soak] interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    return _report(found, f"{how_long}, {options.sticks} sticks", seed, options.output)
+    return parser
 
 
 def _duration(text: str) -> float:

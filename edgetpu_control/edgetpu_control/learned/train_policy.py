@@ -26,6 +26,23 @@ VISUAL_SERVO = "visual_servo"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, write the network, and print the error due to 8 bits in each layer."""
+    options = _parser().parse_args(arguments)
+    try:
+        taught = str(options.samples) == VISUAL_SERVO
+        observations, commands = servo_teacher.lessons() if taught else _samples(options.samples)
+        plan = TrainingPlan(tuple(options.hidden), options.epochs, seed=options.seed)
+        network = train(observations, commands, plan)
+        network.save(options.policy)
+        _tell(network, max(options.width, *network.sizes), commands, network(observations))
+        if taught:
+            print(f'parameter observations of the policy node: "{servo_teacher.SOURCES}"')
+    except (EdgeTpuError, OSError) as error:
+        print(f"train_policy: {reason_of(error)}", file=sys.stderr)
+        return EXIT_ERROR
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="train_policy",
         description=(
@@ -65,20 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=256,
         help="parameter width of the policy node, for the printed errors (default: %(default)s)",
     )
-    options = parser.parse_args(arguments)
-    try:
-        taught = str(options.samples) == VISUAL_SERVO
-        observations, commands = servo_teacher.lessons() if taught else _samples(options.samples)
-        plan = TrainingPlan(tuple(options.hidden), options.epochs, seed=options.seed)
-        network = train(observations, commands, plan)
-        network.save(options.policy)
-        _tell(network, max(options.width, *network.sizes), commands, network(observations))
-        if taught:
-            print(f'parameter observations of the policy node: "{servo_teacher.SOURCES}"')
-    except (EdgeTpuError, OSError) as error:
-        print(f"train_policy: {reason_of(error)}", file=sys.stderr)
-        return EXIT_ERROR
-    return 0
+    return parser
 
 
 def _samples(path: Path) -> tuple[np.ndarray, np.ndarray]:
