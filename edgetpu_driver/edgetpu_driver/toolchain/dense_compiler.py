@@ -85,7 +85,11 @@ def dense_model(size: int) -> CompiledModel:
 
 def _executables(plan: DenseProgramPlan, token: int) -> tuple[Executable, Executable]:
     """The program that runs, then the one that uploads the parameters: the order of the compiler's files."""
-    program, parameters = plan.program, plan.layout.encode().cached
+    return _execution(plan, token), _caching(plan, token)
+
+
+def _execution(plan: DenseProgramPlan, token: int) -> Executable:
+    program = plan.program
     source = _layer(plan.input, program.size, program.requantisation.input_zero_point)
     result = _layer(
         plan.output,
@@ -100,7 +104,7 @@ def _executables(plan: DenseProgramPlan, token: int) -> tuple[Executable, Execut
             x_to_local_row_size=(CELLS,),
         ),
     )
-    execution = Executable(
+    return Executable(
         type=ExecutableType.EXECUTION_ONLY,
         name="model",
         parameter_caching_token=token,
@@ -117,11 +121,15 @@ def _executables(plan: DenseProgramPlan, token: int) -> tuple[Executable, Execut
         outputs=(result,),
         narrow_memory_bytes_per_tile=program.narrow_memory_bytes_per_tile,
     )
-    caching = Executable(
+
+
+def _caching(plan: DenseProgramPlan, token: int) -> Executable:
+    parameters = plan.layout.encode().cached
+    return Executable(
         type=ExecutableType.PARAMETER_CACHING,
         name="Unknown",
         parameter_caching_token=token,
-        bitstreams=(program.caching(),),
+        bitstreams=(plan.program.caching(),),
         parameters=parameters,
         hints=(
             InstructionHint(0),
@@ -132,7 +140,6 @@ def _executables(plan: DenseProgramPlan, token: int) -> tuple[Executable, Execut
         inputs=(),
         outputs=(),
     )
-    return execution, caching
 
 
 def _layer(spec: TensorSpec, size: int, zero_point: int, layout: OutputLayout | None = None) -> Layer:
