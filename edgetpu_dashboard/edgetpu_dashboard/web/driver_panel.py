@@ -61,29 +61,34 @@ def driver_panel(page: Any) -> None:
                 "heat warnings": status.thermal_warnings,
             }
         )
-        for number, stick in enumerate(status.sticks):
-            title = f"stick {stick.serial or stick.bus_path or number + 1}: {named(STATES, stick.state)}"
-            ui.label(title).classes("font-medium q-mt-md")
-            if stick.message:
-                ui.label(stick.message).classes("refusal")
-            ui.linear_progress(round(float(stick.utilisation), 3), show_value=False).props("rounded")
-            warmth = "unknown" if math.isnan(stick.temperature) else f"{stick.temperature:.1f} °C"
-            _facts(
-                {
-                    "utilisation": f"{100 * stick.utilisation:.0f} %",
-                    "temperature": warmth + (", throttled" if stick.throttled else ""),
-                    "queue": f"{stick.waiting} waiting",
-                    "throughput": f"{stick.throughput:.0f} /s",
-                    "clock": stick.clock_preset or "none",
-                    "link": f"{stick.link_speed:.0f} Mbit/s" if stick.link_speed else "none",
-                    "SRAM": f"{stick.sram_used / 1e6:.2f} of {stick.sram_total / 1e6:.2f} MB",
-                    "residents": ", ".join(stick.resident_models) or "none",
-                    "failed checks": stick.failed_checks,
-                }
-            )
+        for number, stick in enumerate(status.sticks, 1):
+            _stick(stick, number)
 
     state()
     ui.timer(1.0, state.refresh)
+
+
+def _stick(stick: Any, number: int) -> None:
+    """The state of one stick; number: from 1, shown if it has neither a serial number nor a path."""
+    title = f"stick {stick.serial or stick.bus_path or number}: {named(STATES, stick.state)}"
+    ui.label(title).classes("font-medium q-mt-md")
+    if stick.message:
+        ui.label(stick.message).classes("refusal")
+    ui.linear_progress(round(float(stick.utilisation), 3), show_value=False).props("rounded")
+    warmth = "unknown" if math.isnan(stick.temperature) else f"{stick.temperature:.1f} °C"
+    _facts(
+        {
+            "utilisation": f"{100 * stick.utilisation:.0f} %",
+            "temperature": warmth + (", throttled" if stick.throttled else ""),
+            "queue": f"{stick.waiting} waiting",
+            "throughput": f"{stick.throughput:.0f} /s",
+            "clock": stick.clock_preset or "none",
+            "link": f"{stick.link_speed:.0f} Mbit/s" if stick.link_speed else "none",
+            "SRAM": f"{stick.sram_used / 1e6:.2f} of {stick.sram_total / 1e6:.2f} MB",
+            "residents": ", ".join(stick.resident_models) or "none",
+            "failed checks": stick.failed_checks,
+        }
+    )
 
 
 def _facts(facts: dict[str, Any]) -> None:
