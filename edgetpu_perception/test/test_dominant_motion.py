@@ -130,19 +130,21 @@ def test_a_majority_is_certain_if_it_is_large() -> None:
 
 
 def test_a_narrower_deviation_takes_weight_from_what_moves_slowly() -> None:
-    wide = motions(equations(0.1))
-    assert wide.weights(0.0, 0.0) == pytest.approx(1.0)
-    weights = wide.narrowed(NARROWER_DEVIATIONS[-1]).weights(0.0, 0.0).reshape(8, 8)
+    found = motions(equations(0.1))
+    assert found.within(MAX_DEVIATION_CELLS).weights(0.0, 0.0) == pytest.approx(1.0)
+    weights = found.within(NARROWER_DEVIATIONS[-1]).weights(0.0, 0.0).reshape(8, 8)
     assert weights[:, :6] == pytest.approx(1.0)
     assert weights[:, 6:].max() < 0.1
 
 
 def test_the_dominant_motion_is_that_of_three_quarters() -> None:
-    assert motions(equations(0.8)).dominant() == pytest.approx((0.0, 0.0), abs=0.15)
+    assert motions(equations(0.8)).within(MAX_DEVIATION_CELLS).dominant() == pytest.approx(
+        (0.0, 0.0), abs=0.15
+    )
 
 
 def test_only_what_follows_a_motion_has_weight() -> None:
-    weights = motions(equations(0.8)).weights(0.0, 0.0).reshape(8, 8)
+    weights = motions(equations(0.8)).within(MAX_DEVIATION_CELLS).weights(0.0, 0.0).reshape(8, 8)
     assert weights[:, :6] == pytest.approx(1.0)
     assert weights[:, 6:].max() < 0.1
 
@@ -150,5 +152,5 @@ def test_only_what_follows_a_motion_has_weight() -> None:
 def test_the_share_counts_what_follows_and_has_texture() -> None:
     array = equations(0.8)
     array[:, :, :24] = 0.0
-    found = motions(array)
+    found = motions(array).within(MAX_DEVIATION_CELLS)
     assert found.share(found.weights(0.0, 0.0)) == pytest.approx(0.375, abs=0.01)

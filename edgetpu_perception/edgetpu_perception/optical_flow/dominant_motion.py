@@ -6,9 +6,9 @@ Each neighbourhood counts once, whatever its contrast, so that a bright person d
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -155,11 +155,6 @@ class NeighbourhoodMotions:
         return limit
 
     @functools.cached_property
-    def _forms(self) -> NDArray[np.float64]:
-        """Forms of the squares over their limit, [6, neighbourhoods]."""
-        return self._squares / self._limit(MAX_DEVIATION_CELLS)
-
-    @functools.cached_property
     def _textured(self) -> NDArray[np.float64]:
         """0 for flat neighbourhoods, 1 for those with texture, [neighbourhoods]."""
         visible = VISIBLE_SHIFT_CELLS**2 * self._slope / self._limit(MAX_DEVIATION_CELLS)
@@ -180,16 +175,23 @@ class NeighbourhoodMotions:
                 return deviation
         return math.inf
 
-    def narrowed(self, deviation: float) -> NeighbourhoodMotions:
-        """The same neighbourhoods, which follow a motion if they deviate less, cells."""
-        narrow = copy.copy(self)
-        narrow._textured = self._textured
-        narrow._forms = self._squares / self._limit(deviation)
-        return narrow
+    def within(self, deviation: float) -> Followers:
+        """The neighbourhoods, which follow a motion if they deviate less, cells."""
+        return Followers(self._squares / self._limit(deviation), self._textured)
+
+
+@dataclass(frozen=True, eq=False)
+class Followers:
+    """Neighbourhoods that follow any shift from which they deviate less than a limit."""
+
+    forms: NDArray[np.float64]
+    """Forms of the squares over their limit, [6, neighbourhoods]."""
+    textured: NDArray[np.float64]
+    """0 for flat neighbourhoods, 1 for those with texture, [neighbourhoods]."""
 
     def dominant(self) -> tuple[float, float]:
         """The shift, cells, that the largest part of the textured area follows."""
-        dx, dy = _SHIFTS[self._most_followed(_MONOMIALS, self._forms)].tolist()
+        dx, dy = _SHIFTS[self._most_followed(_MONOMIALS, self.forms)].tolist()
         return dx, dy
 
     def dominant_near(self, dx: float, dy: float, deviation: float) -> tuple[float, float]:
@@ -197,26 +199,26 @@ class NeighbourhoodMotions:
 
         `deviation`: distance of the shifts that are tried, cells.
         """
-        near = self._most_followed(_NEAR_MONOMIALS, _about(dx, dy, deviation) @ self._forms)
+        near = self._most_followed(_NEAR_MONOMIALS, _about(dx, dy, deviation) @ self.forms)
         x, y = _NEAR[near].tolist()
         return dx + deviation * x, dy + deviation * y
 
     def _most_followed(self, monomials: Floats, forms: NDArray[np.float64]) -> int:
         """Index of the shift that the largest part of the textured area follows."""
         followed = follow(monomials @ forms.astype(np.float32))
-        return int((followed @ self._textured.astype(np.float32)).argmax())
+        return int((followed @ self.textured.astype(np.float32)).argmax())
 
     def weights(self, dx: float, dy: float) -> NDArray[np.float64]:
         """1 for neighbourhoods that follow a shift, cells, less for the others: [neighbourhoods]."""
-        return follow(_monomials(dx, dy) @ self._forms)
+        return follow(_monomials(dx, dy) @ self.forms)
 
     def share(self, weights: NDArray[np.float64]) -> float:
         """Share of the picture that has texture and follows the shift with these `weights`: 0..1."""
-        return float(weights @ self._textured) / len(weights)
+        return float(weights @ self.textured) / len(weights)
 
     def share_of_texture(self, weights: NDArray[np.float64]) -> float:
         """Share of the texture that follows the shift with these `weights`: 0..1."""
-        return float(weights @ self._textured) / max(float(self._textured.sum()), 1.0)
+        return float(weights @ self.textured) / max(float(self.textured.sum()), 1.0)
 
 
 def _about(dx: float, dy: float, unit: float) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from edgetpu_perception.optical_flow.dominant_motion import (
     MAX_DEVIATION_CELLS,
     NARROWER_DEVIATIONS,
+    Followers,
     NeighbourhoodMotions,
     chance_of_another,
 )
@@ -78,16 +79,17 @@ class PartFinder:
         return NeighbourhoodMotions(part.normal, part.step[2], self._noise)
 
     def _dominant(self, everything: FollowedPart, motions: NeighbourhoodMotions) -> FollowedPart:
-        part = replace(everything, weights=motions.weights(*motions.dominant()))
-        part = self._settled(part, motions)
+        followers = motions.within(MAX_DEVIATION_CELLS)
+        part = replace(everything, weights=followers.weights(*followers.dominant()))
+        part = self._settled(part, followers)
         assert part.weights is not None
-        return replace(part, share=motions.share(part.weights))
+        return replace(part, share=followers.share(part.weights))
 
     def _narrowed(self, part: FollowedPart, motions: NeighbourhoodMotions) -> FollowedPart:
         """Leave out what moves nearly alike, while most of the texture keeps a narrower deviation."""
         dx_doubt = dy_doubt = 0.0
         for deviation in NARROWER_DEVIATIONS:
-            narrow = motions.narrowed(deviation)
+            narrow = motions.within(deviation)
             start = replace(part, weights=narrow.weights(*narrow.dominant_near(*part.step[:2], deviation)))
             closer = self._settled(start, narrow)
             assert closer.weights is not None
@@ -100,13 +102,13 @@ class PartFinder:
             part = closer
         return replace(part, doubt=(dx_doubt, dy_doubt))
 
-    def _settled(self, part: FollowedPart, motions: NeighbourhoodMotions) -> FollowedPart:
+    def _settled(self, part: FollowedPart, followers: Followers) -> FollowedPart:
         """Solve and weigh in turn, from the weights of a part on."""
         weights = part.weights
         assert weights is not None
         for _ in range(REWEIGHTED_STEPS):
             step, _ = part.normal.solve(weights, self._roughness)
-            weights = motions.weights(*step[:2])
+            weights = followers.weights(*step[:2])
         step, inverse = part.normal.solve(weights, self._roughness)
         return replace(part, step=step, inverse=inverse, weights=weights)
 
