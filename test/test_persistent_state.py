@@ -87,9 +87,13 @@ def test_nothing_is_kept_when_it_is_turned_off() -> None:
         (b"\xff\x00", "expected JSON: "),
         (b'{"format": 1, "parameters": {"color": ""}, "val', "expected JSON: "),
         (b"[" * 100_000, "expected JSON: "),
-        (b"[1]", "expected a state of format 1"),
-        (b'{"format": 2}', "expected a state of format 1"),
-        (b'{"format": 1, "parameters": {}, "values": 3}', "expected parameters and values"),
+        (b"[1]", "expected a state of format 1; got a list"),
+        (b'{"format": 2}', "expected a state of format 1; got format 2"),
+        (b"{}", "expected a state of format 1; got format None"),
+        (
+            b'{"format": 1, "parameters": {}, "values": 3}',
+            "expected parameters and values by name; got dict and int",
+        ),
         (b" " * 1_000_001, "expected at most 1000000 bytes"),
     ],
 )

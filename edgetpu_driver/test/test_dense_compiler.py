@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ from edgetpu_driver.darwinn.programs.dense_program import SIZES, DenseProgram
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import Model, Quantization, parse_model
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.toolchain.dense_compiler import compile_dense, dense_model, is_dense
+from edgetpu_driver.weights.dense_program_plan import plan_dense_program
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocations
 from testdata import ModelFolder
@@ -144,10 +147,20 @@ def test_int8_inputs_and_outputs_cross_the_wire_with_their_sign_flipped() -> Non
     assert requantisation(model).input_zero_point == 127
 
 
-def rescaling() -> bytes:
+def rescaling(scale: float, own_scale: float, own_zero_point: int = 0) -> bytes:
+    """A graph whose QUANTIZE, from a scale and zero point 128, may change more than the dtype."""
     graph = GraphBuilder("rescaling")
+    x = graph.input("x", (1, 4), np.uint8, scale=scale, zero_point=128)
+    x = graph.quantize(x, np.int8, scale=own_scale, zero_point=own_zero_point)
+    graph.output(graph.fully_connected(x, np.ones((4, 4), int), scale, scale=1.0, zero_point=0, name="y"))
+    return graph.build()
+
+
+def quantised_twice() -> bytes:
+    graph = GraphBuilder("quantised_twice")
     x = graph.input("x", (1, 4), np.uint8, scale=1.0, zero_point=128)
-    x = graph.quantize(x, np.int8, scale=0.5, zero_point=0)
+    for _ in range(2):
+        x = graph.quantize(x, np.int8, scale=1.0, zero_point=0)
     graph.output(graph.fully_connected(x, np.ones((4, 4), int), 1.0, scale=1.0, zero_point=0))
     return graph.build()
 
@@ -156,17 +169,57 @@ def rescaling() -> bytes:
     ("graph", "reason"),
     [
         (two_layers(), "one FULLY_CONNECTED layer between QUANTIZE operators; got FULLY_CONNECTED, FULLY"),
-        (rescaling(), "to have the scale of the layer"),
+        (rescaling(1.0, 0.5), "the layer's scale, 0.5; got 'x' uint8.* of scale 1 and zero point 128"),
+        (rescaling(1.0, 1.0, 3), "zero point, 131 as uint8; got 'x' uint8.* of scale 1 and zero point 128"),
+        (rescaling(1e-30, 1e-30), "got 1e-30 of the input, 1e-30 to 1e-30 of the weights and 1 of the out"),
+        (quantised_twice(), "one after it; got QUANTIZE, QUANTIZE, FULLY_CONNECTED"),
         (matrix_graph(4, 1025), "up to 1024 x 1024; got 4 x 1025. MatMul cuts larger ones into tiles"),
         (matrix_graph(4, 1024, bias=np.ones(4, np.int32) * 1000), "leave none for the bias"),
         (matrix_graph(4, 4, bias=np.full(4, 2**30, np.int32)), "leave none for the bias"),
     ],
-    ids=["two layers", "rescaling", "too large", "bias without room", "large bias"],
+    ids=[
+        "two layers",
+        "rescaling",
+        "moving zero",
+        "tiny scale",
+        "quantised twice",
+        "too large",
+        "bias without room",
+        "large bias",
+    ],
 )
 def test_other_graphs_are_refused_with_the_reason(graph: bytes, reason: str) -> None:
     assert not is_dense(graph)
     with pytest.raises(ModelUnsupportedError, match=reason):
         compile_dense(graph)
+
+
+def with_tensor(model: Model, index: int, **changes: Any) -> Model:
+    """A parsed model with changes of one tensor."""
+    graph = model.subgraphs[0]
+    changed = replace(graph.tensors[index], **changes)
+    tensors = (*graph.tensors[:index], changed, *graph.tensors[index + 1 :])
+    return replace(model, subgraphs=(replace(graph, tensors=tensors),))
+
+
+def test_an_input_of_16_bits_is_refused() -> None:
+    model = parse_model(rescaling(1.0, 1.0))
+    wide = with_tensor(model, model.subgraphs[0].inputs[0], dtype=np.dtype(np.int16))
+    with pytest.raises(ModelUnsupportedError, match=r"expected uint8 or int8 as the input; got 'x' int16"):
+        plan_dense_program(wide)
+
+
+@pytest.mark.parametrize(
+    ("zero_points", "got"),
+    [([], "0 scales and zero points \\[\\]"), ([3], "1 scales and zero points \\[3\\]")],
+)
+def test_weights_of_another_quantisation_are_refused(zero_points: list[int], got: str) -> None:
+    model = parse_model(rescaling(1.0, 1.0))
+    scales = np.ones(len(zero_points), np.float32)
+    quantisation = Quantization(scales, np.array(zero_points, np.int64))
+    other = with_tensor(model, model.subgraphs[0].operators[1].inputs[1], quantization=quantisation)
+    with pytest.raises(ModelUnsupportedError, match=f"one for each of 4 rows; got {got}"):
+        plan_dense_program(other)
 
 
 def test_weights_of_a_padded_matrix_are_found_with_and_without_the_graph() -> None:

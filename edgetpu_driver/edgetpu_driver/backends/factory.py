@@ -32,13 +32,15 @@ def make_backends(name: str, devices: Sequence[str], **options: Any) -> list[Bac
     if len(set(devices)) != len(devices):
         raise InputError(f"expected each device once; got {', '.join(devices)}")
     if name == "cpu":
-        raise InputError("expected no devices with the backend cpu, which needs none")
+        raise InputError(f"expected no devices with the backend cpu; got {', '.join(devices)}")
     if list(devices) == [ALL_DEVICES]:
         devices = _connected_or_none() if name == "usb" else ()
         if not devices:
             return [make_backend(name, **options)]
     elif ALL_DEVICES in devices:
-        raise InputError(f"expected '{ALL_DEVICES}' alone, or serial numbers and bus paths")
+        raise InputError(
+            f"expected '{ALL_DEVICES}' alone, or serial numbers and bus paths; got {', '.join(devices)}"
+        )
     return [
         make_backend(name, bus_path=device, **options)
         if BUS_PATH.fullmatch(device)

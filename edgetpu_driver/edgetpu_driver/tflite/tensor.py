@@ -56,6 +56,11 @@ class TensorSpec:
     def __str__(self) -> str:
         return f"'{self.name}' {self.dtype.name}{list(self.shape)}"
 
+    @property
+    def with_quantisation(self) -> str:
+        """The tensor and its quantisation, for messages."""
+        return f"{self} of scale {self.scale:g} and zero point {self.zero_point}"
+
 
 def named_inputs(
     specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]

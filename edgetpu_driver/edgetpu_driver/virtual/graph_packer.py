@@ -115,7 +115,8 @@ def _check(graph: Subgraph) -> None:
         raise ModelUnsupportedError("the graph is compiled for the Edge TPU already")
     specs = (*graph.input_specs, *graph.output_specs)
     if len({spec.name for spec in specs}) != len(specs):
-        raise ModelUnsupportedError("expected inputs and outputs of different names")
+        names = ", ".join(spec.name for spec in specs)
+        raise ModelUnsupportedError(f"expected inputs and outputs of different names; got {names}")
     for spec in specs:
         if spec.dtype not in _WIRE_TYPES or not spec.scale > 0:
             quantisation = f"with scale {spec.scale}"

@@ -93,6 +93,10 @@ def _held_text(padding: bytes) -> str:
     return ", which the host keeps constant" if padding[0] else ", one of which the host keeps at one step"
 
 
+_SHOWN = 8
+"""Number of different zero points that a message lists."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Layer:
     """The only layer with weights of a Dense graph. Its tensors are int8."""
@@ -116,15 +120,20 @@ def plan_dense_program(model: Model) -> DenseProgramPlan:
     """
     graph = model.subgraphs[0]
     layer = _layer(graph)
-    if graph.tensors[graph.inputs[0]].name == graph.tensors[graph.outputs[0]].name:
-        raise ModelUnsupportedError("expected an input and an output of different names")
+    name = graph.tensors[graph.inputs[0]].name
+    if name == graph.tensors[graph.outputs[0]].name:
+        raise ModelUnsupportedError(f"expected an input and an output of different names; got '{name}' twice")
     source = _unsigned(graph.tensors[graph.inputs[0]].spec, layer.source, "input")
     result = _unsigned(graph.tensors[graph.outputs[0]].spec, layer.result, "output")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         of_rows = multipliers(layer.source.scale, layer.scales, layer.result.scale)
         limits = clamps(layer.result.scale, result.zero_point, layer.activation)
     if not (np.isfinite(of_rows).all() and (of_rows > 0).all() and np.isfinite(limits).all()):
-        raise ModelUnsupportedError("expected scales whose quotients float32 holds")
+        raise ModelUnsupportedError(
+            f"expected scales whose quotients float32 holds; got {layer.source.scale:g} of the input, "
+            f"{layer.scales.min():g} to {layer.scales.max():g} of the weights and {layer.result.scale:g} of "
+            "the output"
+        )
     size, bias = _fitted(layer, source.zero_point, of_rows)
     section = _section(layer.weights.shape, size, bias.columns)
     requantisation = Requantisation(1.0, *limits, source.zero_point, 0, result.zero_point)
@@ -175,11 +184,16 @@ def _layer(graph: Subgraph) -> _Layer:
         got = "none" if weights is None else weights.spec if weights.data else f"{weights.spec}, not constant"
         raise ModelUnsupportedError(f"expected constant int8 weights [rows, columns]; got {got}")
     rows, columns = weights.shape
-    scales = weights.quantization.scales
-    if scales.size not in (1, rows) or np.any(weights.quantization.zero_points):
-        raise ModelUnsupportedError("expected weights of zero point 0 with a scale, or one for each row")
+    scales, zero_points = weights.quantization.scales, weights.quantization.zero_points
+    if scales.size not in (1, rows) or np.any(zero_points):
+        raise ModelUnsupportedError(
+            f"expected weights of zero point 0 with a scale, or one for each of {rows} rows; got "
+            f"{scales.size} scales and zero points {np.unique(zero_points)[:_SHOWN].tolist()}"
+        )
     if scales.size > 1 and weights.quantization.axis != 0:
-        raise ModelUnsupportedError("expected weight scales along the rows")
+        raise ModelUnsupportedError(
+            f"expected weight scales along the rows, dimension 0; got dimension {weights.quantization.axis}"
+        )
     if source.shape != (1, columns) or result.shape != (1, rows):
         raise ModelUnsupportedError(
             f"expected an input {[1, columns]} and an output {[1, rows]}; got {list(source.shape)} and "
@@ -203,10 +217,16 @@ def _check_chain(graph: Subgraph, core: Operator) -> None:
     tensor = graph.inputs[0]
     for operator in graph.operators:
         if operator.inputs[:1] != (tensor,) or len(operator.outputs) != 1:
-            raise ModelUnsupportedError("expected operators that follow each other")
+            raise ModelUnsupportedError(
+                f"expected operators that follow each other; {operator.name} does not take "
+                f"{graph.tensors[tensor].spec} first"
+            )
         tensor = operator.outputs[0]
     if position > 1 or len(graph.operators) - position > 2 or tensor != graph.outputs[0]:
-        raise ModelUnsupportedError("expected at most one QUANTIZE before the layer, and one after it")
+        names = ", ".join(operator.name for operator in graph.operators)
+        raise ModelUnsupportedError(
+            f"expected at most one QUANTIZE before the layer, and one after it; got {names}"
+        )
 
 
 def _check_activations(*tensors: Tensor) -> None:
@@ -220,11 +240,16 @@ def _unsigned(outer: TensorSpec, inner: TensorSpec, kind: str) -> TensorSpec:
     unsigned = replace(inner, dtype=np.dtype(np.uint8), zero_point=inner.zero_point + _TO_UNSIGNED)
     shift = 0 if outer.dtype == np.uint8 else _TO_UNSIGNED
     same_scale = abs(outer.scale - inner.scale) <= _SAME_SCALE * inner.scale
-    if outer.dtype not in (np.uint8, np.int8) or not same_scale:
-        raise ModelUnsupportedError(f"expected the {kind} {outer} to have the scale of the layer, {inner}")
+    if outer.dtype not in (np.uint8, np.int8):
+        raise ModelUnsupportedError(f"expected uint8 or int8 as the {kind}; got {outer}")
+    if not same_scale:
+        raise ModelUnsupportedError(
+            f"expected an {kind} of the layer's scale, {inner.scale:g}; got {outer.with_quantisation}"
+        )
     if outer.zero_point + shift != unsigned.zero_point:
         raise ModelUnsupportedError(
-            f"expected the {kind} {outer} to have the zero point of the layer, {inner}"
+            f"expected an {kind} of the layer's zero point, {unsigned.zero_point} as uint8; got "
+            f"{outer.with_quantisation}"
         )
     return unsigned
 

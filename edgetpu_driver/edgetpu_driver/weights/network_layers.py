@@ -253,7 +253,10 @@ def _weighted(graph: Subgraph, index: int, *, keep_zero_bias: bool = False) -> L
     weights = _weights(graph, operator)
     source, result = (graph.tensors[each].spec for each in (operator.inputs[0], operator.outputs[0]))
     if not (source.scale > 0 and result.scale > 0):
-        raise ModelUnsupportedError("expected a quantised input and output")
+        raise ModelUnsupportedError(
+            f"expected a quantised input and output; got {source.with_quantisation} and "
+            f"{result.with_quantisation}"
+        )
     own = weights.quantization.scales
     bias = constant_bias(graph, operator, weights.shape[_CHANNEL_AXIS[operator.name]])
     has_bias = bias is not None and (keep_zero_bias or bool(bias.any()))
@@ -288,7 +291,7 @@ def _layout(operator: Operator, weights: Tensor, header: HeaderRows, source: tup
 def _weights(graph: Subgraph, operator: Operator) -> Tensor:
     """The constant weights of an operator; ModelUnsupportedError for a quantisation that is not known."""
     if len(operator.inputs) < 2 or operator.inputs[1] == ABSENT:
-        raise ModelUnsupportedError("expected weights")
+        raise ModelUnsupportedError(f"expected weights; got {operator.name} without any")
     weights = graph.tensors[operator.inputs[1]]
     quantisation = weights.quantization
     zero_points, axis = quantisation.zero_points, _CHANNEL_AXIS[operator.name]

@@ -285,9 +285,13 @@ def _listed(model: CompiledModel, sidecar: Mapping[str, Any]) -> WeightLocation:
     shape = (1, *(int(sidecar[key]) for key in ("kernel_height", "kernel_width", "channels")))
     blob = str(sidecar["conv_weight_blob"])
     scale = float(sidecar["conv_weight_scale"])
+    zero_point = int(sidecar["conv_weight_zero_point"])
     known_blob = blob in ("pc_params", "eo_params")
-    if not known_blob or not 0 < scale < np.inf or int(sidecar["conv_weight_zero_point"]):
-        raise InputError("expected weights in pc_params or eo_params with a scale and zero point 0")
+    if not known_blob or not 0 < scale < np.inf or zero_point:
+        raise InputError(
+            "expected weights in pc_params or eo_params with a scale above 0 and zero point 0; got "
+            f"'{blob}', scale {scale:g} and zero point {zero_point}"
+        )
     streamed = blob == "eo_params"
     data = model.parameters.arrays[streamed]
     offsets = np.asarray(sidecar["conv_weight_offsets"], np.intp)

@@ -83,9 +83,12 @@ class PersistentState:
         except (ValueError, RecursionError) as error:
             raise StateError(f"expected JSON: {error}") from error
         if not isinstance(state, dict) or state.get("format") != FORMAT:
-            raise StateError(f"expected a state of format {FORMAT}")
-        if not all(isinstance(state.get(key), dict) for key in ("parameters", "values")):
-            raise StateError("expected parameters and values")
+            got = f"format {state.get('format')}" if isinstance(state, dict) else f"a {type(state).__name__}"
+            raise StateError(f"expected a state of format {FORMAT}; got {got}")
+        parts = [state.get(key) for key in ("parameters", "values")]
+        if not all(isinstance(each, dict) for each in parts):
+            got = " and ".join(type(each).__name__ for each in parts)
+            raise StateError(f"expected parameters and values by name; got {got}")
         return state
 
 

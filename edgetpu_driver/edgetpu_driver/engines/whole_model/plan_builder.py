@@ -108,8 +108,8 @@ class _Join:
             return operand.value
         if not _same(given.spec, spec):
             raise ModelFormatError(
-                f"segment '{segment}' takes {_described(spec)}; a segment before it gives "
-                f"{_described(given.spec)}: they are not of one model"
+                f"segment '{segment}' takes {spec.with_quantisation}; a segment before it gives "
+                f"{given.spec.with_quantisation}: they are not of one model"
             )
         self._taken.add(spec.name)
         return given.value
@@ -144,10 +144,6 @@ def _same(given: TensorSpec, taken: TensorSpec) -> bool:
         taken.scale,
         taken.zero_point,
     )
-
-
-def _described(spec: TensorSpec) -> str:
-    return f"{spec} of scale {spec.scale:g} and zero point {spec.zero_point}"
 
 
 def common_name(names: Sequence[str]) -> str:
