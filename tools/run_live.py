@@ -30,8 +30,38 @@ REMAPPINGS = (
 DEFAULT_NODES = "spot_tracker,looming,optical_flow,visual_compass,pattern_tracker"
 
 
+PARAMETERS = {
+    "camera:width": "320",
+    "camera:height": "240",
+    "reservoir:input_type": "edgetpu_msgs/msg/Flow",
+    "reservoir:input_fields": "dx,dy",
+    "reservoir:target_type": "edgetpu_msgs/msg/Flow",
+    "reservoir:target_fields": "dx,dy",
+    "spectrum:input_type": "edgetpu_msgs/msg/Heading",
+    "spectrum:input_fields": "yaw_rate",
+}
+"""Of these nodes, besides those that the user chooses."""
+
+
 def main() -> int:
     """Replace this process by the dashboard, which starts the others and stops them with itself."""
+    given = _parser().parse_args()
+    if problem := problem_of(given):
+        print(f"[live] {problem}", file=sys.stderr)
+        return 2
+    if hint := browser_hint(given.host, given.port):
+        print(f"[live] {hint}")
+    os.environ.update(isolate())
+    try:
+        path = find_executable("edgetpu_dashboard", "dashboard")
+    except GraphError as error:
+        print(f"[live] {error}", file=sys.stderr)
+        return 2
+    os.execv(path, [str(path), "--ros-args", *_ros_arguments(given)])
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="make live",
         description="Start the driver, a camera, some nodes and the dashboard, and run until Ctrl-C.",
@@ -44,45 +74,33 @@ def main() -> int:
     parser.add_argument("--host", default="127.0.0.1", help="address to serve the page on")
     parser.add_argument("--port", default="8080", help="TCP port of the page")
     parser.add_argument("--token", default="", help="secret that the page asks for, needed for another host")
-    given = parser.parse_args()
-    if problem := problem_of(given):
-        print(f"[live] {problem}", file=sys.stderr)
-        return 2
-    if hint := browser_hint(given.host, given.port):
-        print(f"[live] {hint}")
-    os.environ.update(isolate())
+    return parser
+
+
+def _ros_arguments(given: argparse.Namespace) -> list[str]:
+    """The dashboard's ROS arguments, which the nodes that it starts get, too."""
     camera = [] if given.camera == "none" else ["camera"]
-    names = [name.strip() for name in given.nodes.split(",") if name.strip()]
     parameters = {
         "host": f"'{given.host}'",
         "port": given.port,
         "token": "'" + given.token.replace("'", "''") + "'",  # as YAML has it
-        "start": f"[{','.join(['edgetpu', *camera, *names])}]",
+        "start": f"[{','.join(['edgetpu', *camera, *_names(given.nodes)])}]",
     }
-    try:
-        path = find_executable("edgetpu_dashboard", "dashboard")
-    except GraphError as error:
-        print(f"[live] {error}", file=sys.stderr)
-        return 2
-    # Parameters of the others go to them, too, by the names of their nodes.
-    others = {
+    of_others = {
         "edgetpu:backend": given.backend,
         "camera:source": given.camera,
-        "camera:width": "320",
-        "camera:height": "240",
         "embedder:model": _scene_model().stem,
-        "reservoir:input_type": "edgetpu_msgs/msg/Flow",
-        "reservoir:input_fields": "dx,dy",
-        "reservoir:target_type": "edgetpu_msgs/msg/Flow",
-        "reservoir:target_fields": "dx,dy",
-        "spectrum:input_type": "edgetpu_msgs/msg/Heading",
-        "spectrum:input_fields": "yaw_rate",
+        **PARAMETERS,
     }
     arguments = [part for name, value in parameters.items() for part in ("-p", f"{name}:={value}")]
-    files = ["--params-file", str(_parameter_file(others))]
+    files = ["--params-file", str(_parameter_file(of_others))]
     rules = [part for rule in REMAPPINGS for part in ("-r", rule)]
-    os.execv(path, [str(path), "--ros-args", *files, *rules, *arguments])
-    return 0
+    return [*files, *rules, *arguments]
+
+
+def _names(text: str) -> list[str]:
+    """The nodes in a list that is separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def problem_of(given: argparse.Namespace) -> str:
@@ -95,8 +113,7 @@ def problem_of(given: argparse.Namespace) -> str:
         return (
             "NiceGUI is not installed: `make live` installs it, or `tools/run.sh tools/install_extra.sh live`"
         )
-    nodes = [name.strip() for name in given.nodes.split(",") if name.strip()]
-    if unknown := [name for name in nodes if name not in node_table()]:
+    if unknown := [name for name in _names(given.nodes) if name not in node_table()]:
         return f"NODES: expected some of {', '.join(node_table())}; got {unknown[0]!r}"
     if given.backend not in ("usb", "virtual", "cpu"):
         return f"BACKEND: expected usb, virtual or cpu; got {given.backend!r}"
