@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
+from diagnostic_msgs.msg import DiagnosticStatus
 from rcl_interfaces.msg import Log
 from rcl_interfaces.srv import DescribeParameters
 from sensor_msgs.msg import CameraInfo, Image
@@ -136,6 +137,17 @@ def test_a_camera_without_calibration_is_reported_as_that(calibrated: Tracker) -
     while "camera_info is uncalibrated: K is 0" not in calibrated.diagnostic().message:
         pass
     assert math.isnan(calibrated.show(image_message(19, spot())).bearing_x)
+
+
+def test_a_calibration_for_images_of_another_size_is_a_warning(calibrated: Tracker) -> None:
+    info = CameraInfo(width=64, height=64, k=[100.0, 0, 31.5, 0, 50.0, 31.5, 0, 0, 1])
+    calibrated.camera_infos.publish(info)
+    while math.isnan(calibrated.show(image_message(30, spot())).bearing_x):
+        pass
+    calibrated.show(image_message(31, np.zeros((32, 32), np.uint8)))
+    status = calibrated.diagnostic()
+    assert "camera_info is for images of 64x64 px; got 32x32, so there are no angles" in status.message
+    assert status.level == DiagnosticStatus.WARN
 
 
 def test_diagnostics_say_what_came_of_the_images(tracker: Tracker) -> None:

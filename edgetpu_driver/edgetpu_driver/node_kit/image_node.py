@@ -110,7 +110,9 @@ class ImageNode(BaseNode):
         self._cameras = cameras or Cameras()
         self._client: ModelClient | None = None
         self._bound: tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] | None = None
+        """Inputs and outputs of the model that the algorithm is bound to; None if it is to none."""
         self._problem = ""
+        """Why the model that was loaded does not suit the algorithm; empty if it does."""
         self._image_size: tuple[int, int] | None = None
         """Width and height of the last image, px."""
         self._reported_lost = 0

@@ -33,6 +33,8 @@ class PerceptionNode(ImageNode):
 
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
+        self._size_mismatch = ""
+        """Why the calibration does not fit the last image; empty if it does."""
         self._mismatch_reported = False
         self._replacement = ""
         self._calibration = Calibration(self.values["rectified"], self.values["horizontal_fov"])
@@ -49,8 +51,8 @@ class PerceptionNode(ImageNode):
 
     def problems(self) -> list[str]:
         """Return what is wrong with driver, model, images, algorithm and calibration."""
-        problem = self._calibration.problem
-        return super().problems() + ([problem] if problem else [])
+        own = (self._size_mismatch, self._calibration.problem)
+        return super().problems() + [problem for problem in own if problem]
 
     def run_model(self, name: str, graph: bytes) -> bool:
         """Have the driver run another graph from now on, written to the model directory under that name.
@@ -88,10 +90,10 @@ class PerceptionNode(ImageNode):
 
     def on_result(self, frame: Frame) -> None:
         """Report, once, that the calibration is for images of another size."""
-        self._problem = self._calibration.mismatch(frame.image_width, frame.image_height)
-        if self._problem and not self._mismatch_reported:
+        self._size_mismatch = self._calibration.mismatch(frame.image_width, frame.image_height)
+        if self._size_mismatch and not self._mismatch_reported:
             self._mismatch_reported = True
-            self.get_logger().warning(self._problem)
+            self.get_logger().warning(self._size_mismatch)
 
     def subscribe(self) -> None:
         """Subscribe to the images and to camera_info."""
