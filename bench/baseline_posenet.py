@@ -18,7 +18,7 @@ class Keypoint(NamedTuple):
     """A keypoint of a pose, or the root of one."""
 
     yx: Array
-    """Cells within which keypoints are the same."""
+    """Position, y and x, cells: [2]."""
     score: float
 
 

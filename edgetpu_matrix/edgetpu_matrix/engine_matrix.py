@@ -34,8 +34,8 @@ class EngineMatrix:
 
     headroom: output range over the RMS of outputs, see `matrix.scaling`. rescale_rows: rewrite the model's
     multipliers with the weights. host_directions: number of principal directions of the vectors that are
-    multiplied on the host, see `HostSubspace`; 0: none. Raises ModelUnsupportedError for a model that does
-    anything but multiply by one matrix.
+    multiplied on the host, see `HostSubspace`; 0: none. Raises InputError without any engine, and
+    ModelUnsupportedError for a model that does anything but multiply by one matrix.
     """
 
     def __init__(

@@ -141,7 +141,7 @@ class ImageInput:
         raise ModelUnsupportedError(f"expected one input uint8[1, height, width, 1 or 3]; got {came}")
 
     def fill(self, image: CameraImage, region: Region) -> NDArray[np.uint8]:
-        """Convert a region of an image to this input's size and channels; read-only."""
+        """A region of an image as this input, uint8 [1, height, width, channels]; read-only."""
         return image.fill(region, self.height, self.width, self.channels)
 
 
@@ -217,7 +217,10 @@ class PerceptionAlgorithm(ABC, Generic[Result]):
         return self.postprocess(frame, engine.run(frame.inputs))
 
     def preprocess(self, image: ImageLike, stamp: float = 0.0) -> Frame:
-        """First half of `update`: make the model's input. Requires `bind`, else ModelUnsupportedError."""
+        """First half of `update`: make the model's input.
+
+        Raises ImageError and InputError as `update`, and ModelUnsupportedError before `bind`.
+        """
         if not math.isfinite(stamp):
             raise InputError(f"expected a finite stamp, s; got {stamp}")
         return Frame.of(camera_image(image), stamp, self.region, self._bound_input())

@@ -117,7 +117,7 @@ class NetworkControlNode(BaseNode):
         return self.server.ready
 
     def start(self) -> None:
-        """Subscribe, and make commands from now on."""
+        """Subscribe, and make commands from now on; FatalError for parameters that cannot be used."""
         try:
             sources = [parse_fields(each) for each in self.values["observations"].split(";")]
         except InputError as error:

@@ -38,7 +38,10 @@ class FileSource:
         self._last: Pixels | None = None
 
     def read(self, seconds: float) -> Pixels:  # noqa: ARG002 - one after another, whatever the time
-        """Return the next picture; after the last one the first, or the last again."""
+        """Return the next picture; after the last one the first, or the last again.
+
+        NoPictureError if none can be read.
+        """
         picture = next(self._pictures, None)
         if picture is None and self._loop:
             self.close()

@@ -42,7 +42,7 @@ class Webcam:
         self._set_up(settings)
 
     def read(self, seconds: float) -> Pixels:  # noqa: ARG002 - the device has its own time
-        """Return the next picture."""
+        """Return the next picture; NoPictureError if none comes."""
         found, frame = self._capture.read()
         if not found or frame is None:
             raise NoPictureError(f"webcam {self._device} gives no pictures: was it unplugged?")

@@ -84,7 +84,7 @@ def pixel_rays(width: int, height: int, focal_length: float) -> Floats:
 
 
 def on_wall_ahead(x: float, y: float) -> npt.NDArray[np.float64]:
-    """A point of the wall ahead in the world, m."""
+    """A point of the wall ahead in the world, [3], m."""
     return np.array([x, y, float(HIGH[2])])
 
 

@@ -160,7 +160,10 @@ def _bytes(path: Path) -> bytes:
 
 
 def write_outputs(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:
-    """Write .npz with all outputs, .npy with the only one, or the concatenated raw bytes of all."""
+    """Write .npz with all outputs, .npy with the only one, or the concatenated raw bytes of all.
+
+    InputError for .npy with several outputs and for a file that cannot be written.
+    """
     if _suffix(path) == ".npy" and len(outputs) > 1:
         raise InputError(
             f"the model has {len(outputs)} outputs ({', '.join(outputs)}): give --output FILE.npz"

@@ -67,7 +67,7 @@ def row_lengths(matrix: NDArray[np.float32]) -> NDArray[np.float64]:
 def rescaling_gains(
     dense: DenseModel, lengths: NDArray[np.float64], columns: int, headroom: float
 ) -> NDArray[np.float64]:
-    """Gains for rows whose multipliers are rewritten: typical inputs fill the output range of each row."""
+    """Gains for rows with new multipliers, [rows]: typical inputs fill the output range of each row."""
     gains = np.ones_like(lengths)
     fitting = _fitting_length(dense, columns, headroom)
     np.divide(fitting, lengths, out=gains, where=lengths > _SMALLEST_ROW)

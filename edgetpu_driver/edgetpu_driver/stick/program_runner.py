@@ -63,7 +63,7 @@ class ProgramRunner:
     """
 
     def __init__(self, connector: StickConnector, timeout: float = 6.0) -> None:
-        """Connect at once; use `ProgramRunner.open`."""
+        """Connect at once; use `ProgramRunner.open`. Raises as that."""
         if not 0 < timeout <= LONGEST_TIMEOUT:
             raise InputError(
                 f"expected a timeout of up to {LONGEST_TIMEOUT:g} s, more than 0; got {timeout:g}"

@@ -41,7 +41,11 @@ class ResettingLink:
         return link
 
     def attempt(self, operation: Callable[[UsbLink], _Result]) -> _Result:
-        """Carry out an operation; after any exception the next one begins with a reset."""
+        """Carry out an operation; after any exception the next one begins with a reset.
+
+        Raises what the operation raises; ChipFaultError for an error that the chip reports, ProtocolError if
+        a virtual stick hangs, and DeviceLostError if the link was closed or the stick does not come back.
+        """
         if self._ended:
             raise DeviceLostError(self._ended)
         link = self._link or self._keep(self._connector.reconnect(self._failed))
@@ -84,7 +88,10 @@ class ResettingLink:
                 link.disown()
 
     def close(self) -> None:
-        """Reset the stick, see that it comes up, put it to sleep; harmless when called again."""
+        """Reset the stick, see that it comes up, put it to sleep; harmless when called again.
+
+        DeviceLostError if it does not come up.
+        """
         if self._ended:
             return
         self._ended = "this ProgramRunner is closed"

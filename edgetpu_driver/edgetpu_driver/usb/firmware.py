@@ -79,7 +79,7 @@ class FirmwareImage:
 
     @classmethod
     def read(cls, path: str | Path) -> FirmwareImage:
-        """The vendor's image from a file."""
+        """The vendor's image from a file; FirmwareError if it cannot be read or is another one."""
         try:
             return cls(read_file(path, LARGEST_IMAGE))
         except OSError as error:

@@ -66,7 +66,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         """Make a stick that is plugged in at `bus` and `ports`.
 
         speed: "super" or "high" (USB 3 or USB 2). boot_mode: without firmware. library: the models it can
-        run, to be shared by several sticks. celsius: temperature of the die.
+        run, to be shared by several sticks. celsius: temperature of the die. ValueError for another speed.
         """
         if speed not in ("super", "high"):
             raise ValueError(f"expected the speed super or high, got {speed!r}")

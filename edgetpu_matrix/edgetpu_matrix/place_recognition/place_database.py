@@ -17,7 +17,7 @@ KIND = "edgetpu_matrix places 1"
 
 
 def signed_root(embedding: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the square roots of the values, each with its sign.
+    """Return the square roots of values of any shape, each with its sign.
 
     For non-negative values the cosine of roots is the Hellinger kernel (Arandjelovic and Zisserman, Three
     things everyone should know to improve object retrieval, 2012).
@@ -125,7 +125,7 @@ class PlaceDatabase:
         return {row for row, touched in self._touched.items() if touched > version}
 
     def unit_vector(self, embedding: ArrayLike) -> NDArray[np.float32]:
-        """The normalised embedding; InputError for another dimension, NaN, infinity and the zero vector."""
+        """The normalised embedding, [dimension]; InputError for another one, NaN, infinity and zeros only."""
         return unit_vector(embedding, self.dimension)
 
     def save(self, path: str | Path) -> None:

@@ -72,7 +72,10 @@ class PerceptionNode(ImageNode):
         return True
 
     def model_to_load(self) -> ModelFile:
-        """Return the model to load; the suite's own graph is written to where the driver finds it."""
+        """Return the model to load; the suite's own graph is written to where the driver finds it.
+
+        FatalError if it cannot be written.
+        """
         if self.values["model"]:
             return super().model_to_load()
         directory = self._model_dir()

@@ -54,7 +54,10 @@ class Table:
     channels_first: bool = False
 
     def of(self, outputs: Outputs) -> NDArray[Any]:
-        """The values as the model gives them, a view [anchors, channels]."""
+        """The values as the model gives them, a view [anchors, channels].
+
+        OutputsError if they are not so many.
+        """
         values = output(outputs, self.spec.name)
         if values.size != self.anchors * self.channels:
             raise OutputsError(f"expected {self.spec}; got {values.dtype.name}{list(values.shape)}")
@@ -63,7 +66,7 @@ class Table:
         return values.reshape(self.anchors, self.channels)
 
     def real(self, values: NDArray[Any]) -> NDArray[np.float32]:
-        """Some of the values as real numbers."""
+        """Some of the values, of any shape, as real numbers."""
         return real_values(values, self.spec)
 
     def least(self, real: float) -> float:
@@ -93,7 +96,7 @@ def reaching(values: NDArray[Any], least: float) -> tuple[NDArray[np.intp], NDAr
 
 
 def checked_scores(scores: NDArray[np.float32], name: str) -> NDArray[np.float32]:
-    """Scores, at most 1. Raises OutputsError if those of an output `name` are not probabilities."""
+    """Scores of any shape, at most 1; OutputsError if those of an output `name` are not probabilities."""
     greatest = float(np.fmax.reduce(scores, initial=0.0))
     if greatest > LARGEST_PROBABILITY:
         raise OutputsError(f"expected scores from 0 to 1 in '{name}'; got {greatest:.3g}")
@@ -101,12 +104,15 @@ def checked_scores(scores: NDArray[np.float32], name: str) -> NDArray[np.float32
 
 
 def scores_of(real: NDArray[np.float32], are_probabilities: bool) -> NDArray[np.float32]:
-    """Scores, at most 1, from probabilities, whose range may exceed 1 by a step of 8 bits, or from logits."""
+    """Scores, at most 1, from real values of any shape.
+
+    These are probabilities, whose range may exceed 1 by a step of 8 bits, or logits.
+    """
     return np.minimum(real, np.float32(1)) if are_probabilities else sigmoid(real)
 
 
 def class_numbers(values: NDArray[np.float32]) -> NDArray[np.intp]:
-    """Numbers of classes that an output has as real values; -1 for NaN and numbers that no model has."""
+    """Numbers of classes from real values of any shape; -1 for NaN and numbers that no model has."""
     senseless = ~(np.abs(values) <= MOST_CLASSES - 1)  # processors convert them to different integers
     numbers: NDArray[np.intp] = np.rint(np.where(senseless, -1, values)).astype(np.intp)
     return numbers

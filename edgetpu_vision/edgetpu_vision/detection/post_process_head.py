@@ -79,7 +79,7 @@ class PostProcessHead(Head):
         return cls(parts.all, parts.roles(), classes, size) if parts is not None else None
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
-        """The boxes with at least this score."""
+        """See Head.candidates; OutputsError also if boxes, classes and scores differ in number."""
         boxes = self._values(outputs, self._roles[_BOXES]).reshape(-1, 4)
         classes, scores = self._classes_and_scores(outputs)
         if not len(boxes) == len(classes) == len(scores):

@@ -110,7 +110,10 @@ class AnchorMap:
     """Axes of the cells, anchors and channels, once rows and columns are one axis."""
 
     def of(self, outputs: Outputs) -> NDArray[Any]:
-        """The values as the model gives them, a view [cells, anchors, channels]."""
+        """The values as the model gives them, a view [cells, anchors, channels].
+
+        OutputsError if they are not so many.
+        """
         values = output(outputs, self.spec.name)
         extents = self.cells, self.anchors, self.channels
         if values.size != prod(extents):

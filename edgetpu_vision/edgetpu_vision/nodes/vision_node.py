@@ -69,7 +69,10 @@ class VisionNode(ImageNode):
         return self.algorithm.labels.names if self.algorithm.labels else ()
 
     def start_vision(self) -> None:
-        """Make the algorithm, load its model on the driver and subscribe to the images."""
+        """Make the algorithm, load its model on the driver and subscribe to the images.
+
+        FatalError if the parameters make no algorithm.
+        """
         with self.destroyed_on_error():
             try:
                 algorithm = self._made(self.values)[0]

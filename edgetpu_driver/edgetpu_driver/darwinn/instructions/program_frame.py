@@ -110,7 +110,8 @@ class ProgramBuilder:
     def transfer(self, registers: Sequence[int]) -> int:
         """Add a transfer described by four scalar registers; returns the index of its trigger.
 
-        registers: hold the lower and upper half of the address, the size in bytes, and the tag.
+        registers: hold the lower and upper half of the address, the size in bytes, and the tag; InputError
+        for another number of them and for one that the core does not have.
         """
         if len(registers) != 4 or not all(0 <= register < REGISTERS for register in registers):
             raise InputError(f"expected four scalar registers, 0 to {REGISTERS - 1}; got {list(registers)}")

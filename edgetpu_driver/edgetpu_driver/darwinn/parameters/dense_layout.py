@@ -109,7 +109,10 @@ class PaddedDenseLayout(DenseLayout):
         return weights
 
     def encode_multipliers(self, multipliers: NDArray[Any], out: NDArray[np.uint8]) -> None:
-        """Write the headers: multipliers, [rows] of any float type, 1 for padding rows, and zero points."""
+        """Write the headers: multipliers, [rows] of any float type, 1 for padding rows, and zero points.
+
+        InputError for another number of multipliers.
+        """
         padded = np.full(self._whole.rows, _ABSENT_MULTIPLIER, np.result_type(multipliers, np.float32))
         if multipliers.shape != (self.rows,):
             raise InputError(f"expected {self.rows} finite multipliers; got {multipliers}")

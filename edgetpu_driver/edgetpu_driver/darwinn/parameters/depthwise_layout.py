@@ -35,7 +35,10 @@ class DiagonalLayout(LayerLayout):
         dtype: type[np.int8] | type[np.uint8] = np.int8,
         zero_point: int = 0,
     ) -> None:
-        """shape: [1, height, width, channels]. zero_point: of the weights in the graph."""
+        """shape: [1, height, width, channels]; ModelUnsupportedError for another one.
+
+        zero_point: of the weights in the graph.
+        """
         if min(shape, default=0) < 1 or shape[0] != 1:
             raise ModelUnsupportedError(f"expected weights [1, height, width, channels], got {list(shape)}")
         self._positions = prod(shape[:-1])

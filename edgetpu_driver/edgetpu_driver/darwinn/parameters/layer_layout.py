@@ -94,7 +94,7 @@ class LayerLayout:
         self.block = block or channels
         """Channels that are padded to a multiple of four together."""
         self._lane_of = lanes_of(channels, self.block)
-        """The lane of each channel, over all groups."""
+        """The lane of each channel, over all groups, [channels]."""
         self._existing = existing_lanes(channels, self.block)
         self._filled = np.setdiff1d(np.arange(self._existing), self._lane_of)
         """Lanes that pad the blocks."""
@@ -235,11 +235,11 @@ class GroupedLayout(LayerLayout):
         """shape: [channels, .., inputs], or [1, .., channels] of one input with channels_last.
 
         least_lanes: of layers of up to four channels. zero_point: of the weights in the graph. block:
-        channels of a block, by default all.
+        channels of a block, by default all. Raises ModelUnsupportedError for a dimension of 0.
         """
         channels, inputs = (shape[-1], 1) if channels_last else (shape[0], shape[-1])
         if min(shape, default=0) < 1:
-            raise ModelUnsupportedError(f"expected weights of some shape, got {list(shape)}")
+            raise ModelUnsupportedError(f"expected weights without a dimension of 0, got {list(shape)}")
         self._positions = prod(shape) // (channels * inputs)
         self._inputs = inputs
         self._cells = -(-inputs // INPUTS_PER_CELL)
@@ -337,7 +337,7 @@ def existing_lanes(channels: int, block: int) -> int:
 
 
 def lanes_of(channels: int, block: int) -> NDArray[np.intp]:
-    """The lane of each channel, over all groups."""
+    """The lane of each channel, over all groups, [channels]."""
     number, place = np.divmod(np.arange(channels, dtype=np.intp), block)
     return number * existing_lanes(block, block) + place
 

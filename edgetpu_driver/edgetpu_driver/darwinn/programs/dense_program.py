@@ -50,7 +50,7 @@ _Fields = tuple[_Set, ...]
 
 @dataclass(frozen=True)
 class DenseProgram:
-    """The two programs of a matrix of `size` rows and columns."""
+    """The two programs of a matrix of `size` rows and columns; InputError for one that is not in SIZES."""
 
     size: int
     requantisation: Requantisation

@@ -91,14 +91,14 @@ class MapSampler:
         return y, x
 
     def at_cells(self, cells: NDArray[np.intp], channels: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Values of channels at cells, given by row-major index."""
+        """Values of channels at cells, given by row-major index; both arrays are broadcast."""
         steps: NDArray[Any] = self._array[cells * self._channels + channels]
         return np.asarray((steps - np.float64(self._zero)) * self._scale)
 
     def at_all(
         self, y: NDArray[np.float64], x: NDArray[np.float64], channels: NDArray[np.intp]
     ) -> NDArray[np.float64]:
-        """Values of channels at positions."""
+        """Values of channels at positions, cells; the arrays are broadcast."""
         row, column = y.astype(np.intp), x.astype(np.intp)
         down, right = y - row, x - column
         i = (row * self._width + column) * self._channels + channels
@@ -111,6 +111,6 @@ class MapSampler:
     def clip(
         self, y: NDArray[np.float64], x: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The nearest positions within the map."""
+        """The nearest positions within the map, y and x in cells; arrays of any shape."""
         rows = np.minimum(np.maximum(y, 0.0), self._last_row)
         return rows, np.minimum(np.maximum(x, 0.0), self._last_column)

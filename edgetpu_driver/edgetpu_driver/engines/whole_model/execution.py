@@ -25,7 +25,7 @@ class StepEngine(Protocol):
     """Runs one step, from inputs by name to outputs by name."""
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
-        """Run the step once."""
+        """Run the step once: all inputs by name to all outputs by name, in their shapes and dtypes."""
         ...
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class PlanExecution:
 def cpu_engine(step: Step, isolated: bool | None = False, limits: ProcessLimits | None = None) -> StepEngine:
     """The engine of a step that needs no Edge TPU: LiteRT, or one of `cpu_operators`.
 
-    isolated, limits: see CpuEngine, also for the errors raised.
+    isolated, limits: see CpuEngine, also for the errors raised. TypeError for a step of the Edge TPU.
     """
     if isinstance(step, OperatorStep):
         return _OperatorEngine(step)

@@ -51,7 +51,10 @@ class State:
     """The current state, initially zero. Not thread-safe."""
 
     def __init__(self, feedback: Sequence[Feedback], longest_gap: float) -> None:
-        """longest_gap: maximum seconds between two stamps; the state is reset after a longer gap."""
+        """longest_gap: maximum seconds between two stamps; the state is reset after a longer gap.
+
+        Raises InputError unless it is above 0.
+        """
         if not longest_gap > 0:
             raise InputError(f"expected a longest gap above 0 s; got {longest_gap:g}")
         self.feedback = tuple(feedback)
@@ -65,14 +68,14 @@ class State:
         self._arrays = {each.input.name: zeros(each.input) for each in self.feedback}
 
     def jumps(self, stamp: float) -> bool:
-        """Record the stamp of the next run; returns whether time has jumped. Raises InputError."""
+        """Record the stamp of the next run, s; returns whether time has jumped. InputError if not finite."""
         if not math.isfinite(stamp):
             raise InputError(f"expected a stamp in seconds; got {stamp}")
         gap, self._stamp = stamp - self._stamp, stamp
         return gap < 0 or gap > self._longest_gap  # false for the first stamp
 
     def inputs(self, stamp: float | None = None) -> dict[str, NDArray[Any]]:
-        """The inputs of the state by name, reset if time has jumped since the last stamp."""
+        """The inputs of the state by name, reset if time has jumped since the last stamp; see `jumps`."""
         if stamp is not None and self.jumps(stamp):
             self.reset()
         return dict(self._arrays)
@@ -85,7 +88,7 @@ class State:
 
 
 def zeros(spec: TensorSpec) -> NDArray[Any]:
-    """The array that represents real zeros."""
+    """The array of the tensor's shape and dtype that represents real zeros."""
     return np.full(spec.shape, spec.zero_point, spec.dtype)
 
 

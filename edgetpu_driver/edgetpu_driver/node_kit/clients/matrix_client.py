@@ -156,7 +156,7 @@ class MatrixClient:
 
     @property
     def effective(self) -> NDArray[np.float64]:
-        """The matrix after rounding; empty until it has been planned for the model."""
+        """The matrix after rounding, [rows, columns]; [0, 0] until it has been planned for the model."""
         return self._plan.effective if self._plan is not None else np.zeros((0, 0))
 
     def set_matrix(self, matrix: NDArray[np.floating], changed: Collection[int] | None = None) -> None:

@@ -42,7 +42,7 @@ def is_constant(tensor: Tensor) -> bool:
 
 
 def check_order(path: str, graph: Subgraph) -> None:
-    """Check that every tensor is computed once, before it is used."""
+    """Raise ModelFormatError unless every tensor is computed once, before it is used."""
     tensors = graph.tensors
     known = [is_constant(tensor) or tensor.is_variable for tensor in tensors]
     for index in graph.inputs:
