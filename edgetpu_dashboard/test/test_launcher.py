@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from edgetpu_dashboard.live.launcher import Launcher, LaunchError
+from edgetpu_dashboard.live.launcher import STOP_SECONDS, Launcher, LaunchError
 
 PROGRAM = """#!/usr/bin/env python3
 import json, signal, sys, pathlib
@@ -81,6 +82,52 @@ def test_a_node_is_started_once_and_stopped(
         launcher.start("wheel", "robot", "wheel")
     launcher.stop("wheel")
     assert not launcher.started("wheel")
+
+
+class InterruptedLauncher(Launcher):
+    """Another thread gets its turn once: before a process is stopped, or as soon as it has ended."""
+
+    before: Callable[[], None] | None = None
+    after: Callable[[], None] | None = None
+
+    def _stop(self, processes: Sequence[subprocess.Popen[bytes]], seconds: float = STOP_SECONDS) -> None:
+        before, after = self.before, self.after
+        self.before = self.after = None
+        if before is not None:
+            before()
+        super()._stop(processes, seconds)
+        if after is not None:
+            after()
+
+
+@pytest.fixture
+def interrupted() -> Iterator[InterruptedLauncher]:
+    made = InterruptedLauncher()
+    yield made
+    made.stop_all(0.0)
+
+
+def test_a_node_that_is_started_while_it_is_stopped_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: InterruptedLauncher
+) -> None:
+    install(tmp_path, monkeypatch)
+    interrupted.start("wheel", "robot", "wheel")
+    interrupted.after = lambda: interrupted.start("wheel", "robot", "wheel")
+    interrupted.stop("wheel")
+    assert interrupted.started("wheel")
+    interrupted.stop("wheel")
+    assert not interrupted.started("wheel")
+
+
+def test_a_node_that_two_browsers_stop_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: InterruptedLauncher
+) -> None:
+    install(tmp_path, monkeypatch)
+    interrupted.start("wheel", "robot", "wheel")
+
+    interrupted.before = lambda: interrupted.stop("wheel")
+    interrupted.stop("wheel")
+    assert not interrupted.started("wheel")
 
 
 def test_what_was_started_elsewhere_is_left_alone(launcher: Launcher) -> None:

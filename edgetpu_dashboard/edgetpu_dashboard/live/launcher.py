@@ -85,14 +85,20 @@ class Launcher:
 
     def stop(self, name: str) -> None:
         """Stop a node that was started here, at most STOP_SECONDS later. Raises LaunchError."""
-        if not self.started(name):
-            raise LaunchError(f"{name} was not started from here: stop it where it was started")
-        self._stop([self._processes[name]])
-        del self._processes[name]
+        with self._lock:
+            if not self.started(name):
+                raise LaunchError(f"{name} was not started from here: stop it where it was started")
+            process = self._processes[name]
+        self._stop([process])
+        with self._lock:
+            if self._processes.get(name) is process:  # another thread may have started the node again
+                del self._processes[name]
 
     def stop_all(self, seconds: float = STOP_SECONDS) -> None:
         """Stop all nodes that were started here."""
-        self._stop([process for process in self._processes.values() if process.poll() is None], seconds)
+        with self._lock:
+            running = [process for process in self._processes.values() if process.poll() is None]
+        self._stop(running, seconds)
 
     @staticmethod
     def _stop(processes: Sequence[subprocess.Popen[bytes]], seconds: float = STOP_SECONDS) -> None:
