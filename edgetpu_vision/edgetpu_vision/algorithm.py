@@ -196,7 +196,10 @@ class VisionAlgorithm(ABC, Generic[Result]):
         return self.postprocess(frame, self._model.run(frame.inputs))
 
     def preprocess(self, image: ImageLike, stamp: float = 0.0) -> Frame:
-        """First half of `update`: make the model's input. Raises ImageError; requires `bind`."""
+        """First half of `update`: make the model's input.
+
+        Raises ImageError as `update`, and ModelUnsupportedError before the first `bind`.
+        """
         preprocessor = self.preprocessor
         camera_image = image if isinstance(image, CameraImage) else CameraImage(image)
         width, height = camera_image.width, camera_image.height

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetpu_driver.errors import InputError
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_vision import BodyPix, Classifier, Detector, Embedder, PoseEstimator, Segmenter
 
 
@@ -17,6 +17,11 @@ from edgetpu_vision import BodyPix, Classifier, Detector, Embedder, PoseEstimato
 def test_a_least_confidence_is_a_share(decoder: Callable[..., Any], value: float) -> None:
     with pytest.raises(InputError, match=f"min_confidence: expected 0 to 1; got {value}"):
         decoder(min_confidence=value)
+
+
+def test_the_size_of_embeddings_needs_a_model() -> None:
+    with pytest.raises(ModelUnsupportedError, match=r"expected a model to be bound .*; got none"):
+        _ = Embedder().size
 
 
 def test_a_threshold_of_overlap_is_a_share() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, whole_output
 from edgetpu_vision.embedding.embedding import Embedding
@@ -30,7 +31,9 @@ class Embedder(VisionAlgorithm[Embedding]):
 
     @property
     def size(self) -> int:
-        """Number of values of an embedding; requires a model."""
+        """Number of values of an embedding; ModelUnsupportedError before the first `bind`."""
+        if self._preprocessor is None:
+            raise ModelUnsupportedError("expected a model to be bound before its size is asked for; got none")
         return max(self._spec.shape) if _is_vector(self._spec) else self._spec.shape[-1]
 
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
