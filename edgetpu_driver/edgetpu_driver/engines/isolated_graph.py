@@ -51,7 +51,8 @@ class IsolatedGraph:
     @property
     def pid(self) -> int:
         """The id of the current process; 0 if there is none."""
-        return self._process.pid if self._process is not None and self._process.is_alive else 0
+        process = self._process  # read once: other graphs ask without the lock, while a thread may end it
+        return process.pid if process is not None and process.is_alive else 0
 
     def load(self, data: bytes) -> None:
         """See GraphRunner. GraphProcessError if the graph ends the process."""
@@ -129,8 +130,10 @@ class IsolatedGraph:
             others = sorted((each for each in _running if each.pid), key=lambda each: each._used)
             for other in others[: max(len(others) + 1 - MOST_PROCESSES, 0)]:
                 if other._lock.acquire(blocking=False):  # it is idle
-                    other._end()
-                    other._lock.release()
+                    try:
+                        other._end()
+                    finally:
+                        other._lock.release()
             _running.add(self)
 
     def _note_death(self, error: GraphProcessError) -> None:
