@@ -87,7 +87,14 @@ class TestNetwork:
             ),
             ({"layers": (Layer(np.full((1, 2), np.nan), np.ones(1)),)}, "finite"),
             ({"samples": np.zeros((0, 2))}, r"expected samples \[count, 2\]"),
-            ({"outputs": Interval(np.ones(1), np.ones(1))}, "outputs: expected ranges with low below high"),
+            (
+                {"outputs": Interval(np.ones(1), np.ones(1))},
+                "outputs: expected ranges with low below high; got 1 to 1 as number 1",
+            ),
+            (
+                {"outputs": Interval(np.zeros(1), np.ones(2))},
+                r"outputs: expected 1 ranges; got lows \[1\] and highs \[2\]",
+            ),
             ({"inputs": Interval(np.zeros(3), np.ones(3))}, "layer 1"),
         ],
     )

@@ -99,10 +99,18 @@ class Network:
             ("inputs", self.inputs, self.sizes[0]),
             ("outputs", self.outputs, width),
         ):
-            if interval.low.shape != (size,) or interval.high.shape != (size,):
-                raise InputError(f"{name}: expected {size} ranges; got {interval.low.size}")
-            if not np.all(interval.half > 0):
-                raise InputError(f"{name}: expected ranges with low below high")
+            low, high = interval.low, interval.high
+            if low.shape != (size,) or high.shape != (size,):
+                raise InputError(
+                    f"{name}: expected {size} ranges; got lows {list(low.shape)} and highs {list(high.shape)}"
+                )
+            empty = np.flatnonzero(~(interval.half > 0))  # NaN, too
+            if empty.size:
+                number = empty[0]
+                raise InputError(
+                    f"{name}: expected ranges with low below high; got {low[number]:g} to {high[number]:g} "
+                    f"as number {number + 1}"
+                )
         if self.samples.ndim != 2 or self.samples.shape[1] != self.sizes[0] or not len(self.samples):
             raise InputError(f"expected samples [count, {self.sizes[0]}]; got {list(self.samples.shape)}")
         if not all(np.all(np.isfinite(array)) for array in self._arrays().values()):

@@ -37,7 +37,7 @@ class Webcam:
             self._capture.release()
             raise NoPictureError(
                 f"webcam {self._device} cannot be opened: is it in use, or is this user not in the group "
-                f"video?"
+                "video?"
             )
         self._set_up(settings)
 

@@ -254,7 +254,7 @@ def _run_model(page: Any) -> None:
         async with errors_shown():
             name = str(kind.value)
             if not path.value:
-                raise InputError("expected the path of a model file")
+                raise InputError("expected the path of a model file; got nothing")
             parameters = {"model": _quoted(path.value)}
             if labels.value:
                 parameters["labels"] = _quoted(labels.value)
