@@ -13,7 +13,7 @@ from typing import Any
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rcl_interfaces.srv import GetParameters
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
 from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import CameraInfo, Image
@@ -27,13 +27,13 @@ from demo.report.results import Collector, NodeResults
 from edgetpu_driver.node_kit.executor.executor import make_executor
 from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 from edgetpu_driver.node_kit.messages.message_types import message_type
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_LATCHED
+from edgetpu_driver.node_kit.node_table import DRIVER
 from edgetpu_msgs.msg import DeviceStatus
 
-DRIVER = "edgetpu"
 DEBUG_TOPIC = "debug_image"  # below the name of a node
 RELIABLE = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 BEST_EFFORT = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
-LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 TICK = 0.05  # s between two looks at the processes while nothing comes
 SETTLE = 0.2  # s for the first camera_info to arrive before the image that needs it
 DEBUG_TIMEOUT = 1.0  # s to wait for the debug images of an image after its results
@@ -111,7 +111,7 @@ class Replay:
         self._executor.add_node(self._ros)
         for spec in self._specs:
             self._listen(spec)
-        self._ros.create_subscription(DeviceStatus, f"/{DRIVER}/status", self._on_driver, LATCHED)
+        self._ros.create_subscription(DeviceStatus, f"/{DRIVER}/status", self._on_driver, QOS_LATCHED)
         image_type = message_type(self._topic.type)
         self._images = self._ros.create_publisher(image_type, self._topic.published, RELIABLE)
         self._infos = (

@@ -18,13 +18,14 @@ from demo.errors import GraphError, UsageError
 from demo.model import model_parameters
 from demo.nodes import OWN_MODEL, PerceptionNode, select
 from demo.processes import PARAMETERS, Graph, Process, as_parameter, isolate
-from demo.replay import DRIVER, Replay
+from demo.replay import Replay
 from demo.report.animation import write_animation
 from demo.report.debug_frames import DebugFrames
 from demo.report.report import write_report
 from demo.report.results import NodeResults, summary, write_json
 from demo.report.terminal import Terminal
 from demo.scene.scene_bag import PARAMETERS_FILE, write_scene
+from edgetpu_driver.node_kit.node_table import DRIVER
 
 
 def run(options: argparse.Namespace) -> None:

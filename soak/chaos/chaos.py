@@ -26,6 +26,7 @@ from rclpy.qos import QoSProfile
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_srvs.srv import Trigger
 
+from edgetpu_driver.node_kit.node_table import DRIVER
 from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetColor, SetTemplate, SetWeights
 from soak.camera_messages import image_message
 from soak.chaos.chaos_schedule import TOPICS, Action, Kind
@@ -36,7 +37,6 @@ from soak.input_publisher import SCENES
 from soak.outcome_journal import Disturbance, Journal, Judgement, Outcome
 from soak.processes import Processes, children
 
-DRIVER = "edgetpu"
 SWAPPED_MODEL = "foreign_swapping/dense_64"
 """A loaded model to which malformed requests are sent."""
 

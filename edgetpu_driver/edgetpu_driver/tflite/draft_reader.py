@@ -10,6 +10,7 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.files.flatbuffer import table_fields
 from edgetpu_driver.tflite.graph_draft import OPERATORS, Graph
 from edgetpu_driver.tflite.model_reader import (
+    OPERATOR,
     OPERATOR_CODE,
     SUBGRAPH,
     parse_model,
@@ -17,9 +18,6 @@ from edgetpu_driver.tflite.model_reader import (
 )
 from edgetpu_driver.tflite.model_writer import OperatorRecord
 
-_OPERATOR = table_fields(
-    "opcode_index", "inputs", "outputs", "builtin_options_type", "builtin_options", "custom_options"
-)
 _Kinds = tuple[tuple[str, type[np.generic], float], ...]
 _WINDOW: _Kinds = (("Padding", np.int8, 0), ("StrideW", np.int32, 0), ("StrideH", np.int32, 0))
 _DILATION: _Kinds = (("DilationWFactor", np.int32, 1), ("DilationHFactor", np.int32, 1))
@@ -51,7 +49,7 @@ def read_draft(data: bytes) -> Graph:
     model = parse_model(data)
     root = read_model_table(data)
     codes = root.tables("operator_codes", OPERATOR_CODE)
-    tables = root.tables("subgraphs", SUBGRAPH)[0].tables("operators", _OPERATOR)
+    tables = root.tables("subgraphs", SUBGRAPH)[0].tables("operators", OPERATOR)
     graph = model.subgraphs[0]
     records = []
     for operator, table in zip(graph.operators, tables, strict=True):

@@ -11,13 +11,10 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.flatbuffer import Table, table_fields
 from edgetpu_driver.files.flatbuffer_edit import FlatbufferEdit
-from edgetpu_driver.tflite.model_reader import SUBGRAPH, Quantization, parse_model, read_model_table
+from edgetpu_driver.tflite.model_reader import OPERATOR, SUBGRAPH, Quantization, parse_model, read_model_table
 
 _TENSOR = table_fields("shape", "type", "buffer", "name", "quantization")
 _QUANTIZATION = table_fields("min", "max", "scale", "zero_point")
-_OPERATOR = table_fields(
-    "opcode_index", "inputs", "outputs", "builtin_options_type", "builtin_options", "custom_options"
-)
 _ALIGNMENT = 16  # of appended data: LiteRT maps constants in place
 
 
@@ -42,7 +39,7 @@ class GraphEdit:
         self._edit = FlatbufferEdit(self._copy)
         table = read_model_table(data).tables("subgraphs", SUBGRAPH)[0]
         self._tensors = table.tables("tensors", _TENSOR)
-        self._operators = table.tables("operators", _OPERATOR)
+        self._operators = table.tables("operators", OPERATOR)
 
     def change(self, changes: Mapping[int, TensorChange]) -> None:
         """Change tensors, by index; InputError for values that do not fit."""

@@ -38,7 +38,7 @@ _TENSOR = table_fields("shape", "type", "buffer", "name", "quantization", "is_va
 _QUANTIZATION = table_fields(
     "min", "max", "scale", "zero_point", "details_type", "details", "quantized_dimension"
 )
-_OPERATOR = table_fields(
+OPERATOR = table_fields(
     "opcode_index",
     "inputs",
     "outputs",
@@ -258,7 +258,7 @@ def _operator_name(code: Table) -> tuple[str, str]:
 
 def _subgraph(table: Table, codes: list[tuple[str, str]], buffers: list[tuple[bytes, int]]) -> Subgraph:
     tensors = tuple(_tensor(each, buffers) for each in table.tables("tensors", _TENSOR))
-    operators = tuple(_operator(each, codes, len(tensors)) for each in table.tables("operators", _OPERATOR))
+    operators = tuple(_operator(each, codes, len(tensors)) for each in table.tables("operators", OPERATOR))
     inputs = _tensor_indices(table, "inputs", 0, len(tensors))
     outputs = _tensor_indices(table, "outputs", 0, len(tensors))
     return Subgraph(table.string("name"), tensors, inputs, outputs, operators)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgetpu_driver.files.flatbuffer import Table, table_fields
-from edgetpu_driver.tflite.model_reader import SUBGRAPH, parse_model, read_model_table
+from edgetpu_driver.tflite.model_reader import OPERATOR, SUBGRAPH, parse_model, read_model_table
 
 Options = Mapping[str, float]
 
@@ -34,9 +34,6 @@ _FIELDS: dict[str, tuple[_Field, ...]] = {
     "LEAKY_RELU": (("alpha", np.float32),),
 }
 _DEFAULTS = {"dilation_w": 1, "dilation_h": 1}
-_OPERATOR = table_fields(
-    "opcode_index", "inputs", "outputs", "builtin_options_type", "builtin_options", "custom_options"
-)
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class OperatorOptions:
 def read_options(data: bytes) -> tuple[OperatorOptions, ...]:
     """Read the options of the operators of subgraph 0, in order; ModelFormatError for a malformed file."""
     operators = parse_model(data).subgraphs[0].operators
-    tables = read_model_table(data).tables("subgraphs", SUBGRAPH)[0].tables("operators", _OPERATOR)
+    tables = read_model_table(data).tables("subgraphs", SUBGRAPH)[0].tables("operators", OPERATOR)
     return tuple(
         OperatorOptions(_numbers(operator.name, table), bytes(operator.custom_options))
         for operator, table in zip(operators, tables, strict=True)
