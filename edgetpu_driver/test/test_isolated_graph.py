@@ -12,6 +12,7 @@ import sys
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -348,29 +349,10 @@ def test_the_process_idle_longest_ends_when_there_are_too_many(
     assert graphs[0].run({}) == {}
 
 
-class EndedMeanwhile(IsolatedGraph):
-    """Another thread ends the process between two looks at it."""
-
-    _kept: Any = None
-
-    @property
-    def _process(self) -> Any:
-        process, self._kept = self._kept, None
-        return process
-
-    @_process.setter
-    def _process(self, process: Any) -> None:
-        self._kept = process
-
-
-def test_the_id_of_a_process_that_is_ended_meanwhile_can_be_read() -> None:
-    class Process:
-        pid, is_alive = 4711, True
-
-    graph = EndedMeanwhile("doubling", GraphOperands((), ()), ProcessLimits())
-    graph._process = Process()
-    assert graph.pid == 4711
-    assert graph.pid == 0
+def test_a_process_that_another_thread_ends_meanwhile_has_an_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([SimpleNamespace(pid=4711, is_alive=True), None, None])
+    monkeypatch.setattr(IsolatedGraph, "_process", property(lambda _: next(looks)), raising=False)
+    assert object.__new__(IsolatedGraph).pid == 4711
 
 
 def test_without_litert_the_message_says_how_to_get_it(
