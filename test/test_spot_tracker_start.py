@@ -1,4 +1,4 @@
-"""Spot tracker nodes that cannot start say why; one in this process receives its weights late."""
+"""Spot tracker nodes that cannot start say why; one in this process receives its weights later."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
 from sensor_msgs.msg import Image
 
+from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, ExpiredError
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import SetColor
+from edgetpu_perception.graphs import families
 from testdata.running_nodes.running_tracker import PERCEPTION, image_message
 
 
@@ -54,10 +56,10 @@ def test_an_unknown_node_is_refused(start_node: Callable[..., Any]) -> None:
     assert "; got 'nose'" in process.output
 
 
-def test_weights_that_the_driver_was_too_late_for_are_set_with_the_next_image(
-    graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [ExpiredError("too late"), DeviceLostError("unplugged")], ids=repr)
+def test_weights_that_the_driver_could_not_set_are_set_with_the_next_image(
+    graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: EdgeTpuError
 ) -> None:
-    from edgetpu_driver.errors import EdgeTpuError, ExpiredError
     from edgetpu_driver.host.model_host import ModelHost
     from edgetpu_driver.node_kit.clients import model_client
     from edgetpu_driver.nodes.driver_node import DriverNode
@@ -97,7 +99,7 @@ def test_weights_that_the_driver_was_too_late_for_are_set_with_the_next_image(
     graph.spin_until(sees(41.5))
     assert graph.call(SetColor, "/spot_tracker/set_color", preset="blue").success
     graph.spin_until(sees(11.5))
-    late += [ExpiredError("too late")] * 2
+    late += [error] * 2
     (name,) = [model.name for model in driver.active_host().models()]
     driver.active_host().unload(name, "/spot_tracker")
     seen = sees(11.5)
@@ -105,5 +107,41 @@ def test_weights_that_the_driver_was_too_late_for_are_set_with_the_next_image(
     results.clear()
     graph.spin_until(seen)
     assert all((result.x + 1) * 31.5 == pytest.approx(11.5, abs=0.01) for result in results)
+    tracker.destroy_node()
+    driver.destroy_node()
+
+
+def test_a_color_asked_for_while_the_node_sets_its_own_needs_no_image_if_that_fails(
+    graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgetpu_driver.host.model_host import ModelHost
+    from edgetpu_driver.node_kit.clients import model_client
+    from edgetpu_driver.nodes.driver_node import DriverNode
+    from edgetpu_perception.graphs.color_weights import color_filter
+    from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
+
+    (tmp_path / "own.tflite").write_bytes(families.build("spot_color_7ec1c1_64x64"))  # red
+    monkeypatch.setenv("ROS_HOME", str(tmp_path / "ros_home"))
+    monkeypatch.setattr(model_client, "DEADLINE_SHARE", 1.0)
+    set_weights = ModelHost.submit_set_weights
+    waiting: list[Callable[[Any], None]] = []
+
+    def submit(host: ModelHost, name: str, request: Any, done: Any, *terms: Any, part: int) -> None:
+        if waiting:
+            set_weights(host, name, request, done, *terms, part=part)
+        else:
+            waiting.append(done)
+
+    monkeypatch.setattr(ModelHost, "submit_set_weights", submit)
+    driver = DriverNode(cli_args=["--ros-args", "-p", "backend:=cpu", "-p", f"model_dirs:=['{tmp_path}']"])
+    tracker = SpotTrackerNode(cli_args=["--ros-args", "-p", "color:=green", "-p", "model:=own"])
+    graph.add_node(driver)
+    graph.add_node(tracker)
+    graph.spin_until(lambda: bool(waiting))
+    answers: list[Any] = []
+    tracker.change_weights(color_filter("blue"), answers.append)
+    waiting[0](ExpiredError("too late"))
+    graph.spin_until(lambda: bool(answers))
+    assert answers[0].version == 1
     tracker.destroy_node()
     driver.destroy_node()

@@ -16,6 +16,7 @@ from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.node_kit.image_node import PreparedFrame
 from edgetpu_driver.node_kit.images.image_subscriptions import SharedImage
+from edgetpu_driver.node_kit.messages.error_codes import is_lasting
 from edgetpu_driver.node_kit.printable_text import describe
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_perception.nodes.perception_node import PerceptionNode
@@ -27,7 +28,7 @@ class WeightState(Enum):
     CURRENT = "the model has this node's weights; images are processed"
     LOADING = "another graph is being loaded"
     MISSING = "the model was loaded and lacks this node's weights, which are being set or were refused"
-    LATE = "the same, and the driver had no time for them: they are sent again with the next image"
+    LATE = "the same, and the driver could not set them at that time: they are sent again with the next image"
     CHANGING = "the driver is replacing the weights"
 
 
@@ -135,16 +136,21 @@ class WeightUpdatingNode(PerceptionNode):
             self._weights = WeightState.MISSING if sent else self._weights
 
     def _on_own_weights(self, result: WeightResult | EdgeTpuError) -> None:
-        if isinstance(result, (BusyError, ExpiredError)):
-            self._weights = WeightState.LATE
-            return
-        if isinstance(result, EdgeTpuError):
-            self._refused = f"model '{self.model_name}' does not take this node's weights: {result}"
-            self.get_logger().error(self._refused)
-        else:
+        if not isinstance(result, EdgeTpuError):
             self._weights, self._refused = WeightState.CURRENT, ""
+        elif not is_lasting(result):
+            self._weights = WeightState.LATE
+        if isinstance(result, EdgeTpuError) and not isinstance(result, (BusyError, ExpiredError)):
+            self._tell_refusal(f"model '{self.model_name}' does not take this node's weights: {result}")
         self._step()
-        self._gate.resume()
+        if self._weights is WeightState.CURRENT:
+            self._gate.resume()
+
+    def _tell_refusal(self, text: str) -> None:
+        """Report why the driver has not set the weights, in the log unless it was the reason before."""
+        if text != self._refused:
+            self.get_logger().error(text)
+        self._refused = text
 
     def _step(self) -> None:
         """Send the requested change to the driver if no other request of this node is under way."""
