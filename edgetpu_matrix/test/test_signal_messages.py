@@ -12,7 +12,7 @@ from builtin_interfaces.msg import Time
 from geometry_msgs.msg import Vector3
 from rclpy.clock import Clock
 from sensor_msgs.msg import Imu, LaserScan
-from std_msgs.msg import Float32MultiArray, Header, UInt8MultiArray
+from std_msgs.msg import Float32MultiArray, Header, String, UInt8MultiArray, UInt64
 
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_matrix.nodes.signal_messages import SignalReader
@@ -64,11 +64,19 @@ def test_a_field_that_there_is_not_is_refused(fields: str) -> None:
         (IMU, "header.frame_id", ""),
         (ARRAY, "data[4]", ""),
         (UInt8MultiArray(data=array.array("B", b"abc")), "data", "int16"),
+        (UInt64(data=4), "data", "int16"),
+        (ARRAY, "data", "int16"),
     ],
 )
 def test_a_message_without_numbers_is_refused(message: object, fields: str, sample_format: str) -> None:
     with pytest.raises(ValueError, match="expected numbers in"):
         SignalReader(type(message), fields, sample_format).values(message)
+
+
+def test_the_refusal_of_a_long_text_is_short() -> None:
+    with pytest.raises(ValueError, match="expected numbers in data: could not convert string") as refused:
+        SignalReader(String, "data").values(String(data="[" * 1_000_000))
+    assert len(str(refused.value)) < 300
 
 
 def test_a_message_without_a_header_is_stamped_with_its_arrival() -> None:

@@ -12,11 +12,15 @@ from rclpy.clock import Clock
 from std_msgs.msg import Header
 
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.printable_text import one_line
 
 _FIELD = re.compile(r"([a-z]\w*(?:\.[a-z]\w*)*)(?:\[(-?\d*)(:?)(-?\d*)(?::([1-9]\d*))?\])?", re.ASCII)
 
 SAMPLE_FORMATS = {"": None, "int16": np.dtype("<i2"), "int32": np.dtype("<i4"), "float32": np.dtype("<f4")}
 """Sample formats of the bytes of a uint8[], little-endian; "": each byte is a sample."""
+
+_LONGEST_REASON = 200
+"""Characters of the reason why a value is no number; NumPy quotes a text of any length. Uncritical."""
 
 
 class SignalReader:
@@ -42,7 +46,8 @@ class SignalReader:
                 numbers = self._numbers(value)
                 parts.append(numbers if index is None else np.atleast_1d(numbers[index]))
             except (IndexError, TypeError, ValueError) as error:
-                raise ValueError(f"expected numbers in {'.'.join(names)}: {error}") from None
+                reason = one_line(error, _LONGEST_REASON)
+                raise ValueError(f"expected numbers in {'.'.join(names)}: {reason}") from None
         return np.concatenate(parts)
 
     def header(self, message: Any, clock: Clock) -> Header:
@@ -54,7 +59,10 @@ class SignalReader:
 
     def _numbers(self, value: Any) -> NDArray[np.float64]:
         if self._format is not None:
-            return np.frombuffer(bytes(value), self._format).astype(np.float64)
+            data = np.asarray(value)
+            if data.dtype != np.uint8:  # bytes(n) would make n of them
+                raise TypeError(f"expected the bytes of a uint8[]; got {data.dtype}")
+            return np.frombuffer(data.tobytes(), self._format).astype(np.float64)
         return np.atleast_1d(np.asarray(value, np.float64))
 
 
