@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from soak.processes import children
+
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
@@ -137,3 +141,17 @@ def test_a_load_that_ends_after_the_node_is_gone_is_told_to_who_asked(
     error = ModelNotFoundError("it was unloaded meanwhile")
     asked[0](error)
     assert outcomes == [error]
+
+
+def test_a_configuration_that_fails_leaves_no_process(
+    graph: Any,  # noqa: ARG001 - its context
+    model_dir: Path,
+) -> None:
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+    values = {"backend": "cpu", "model_dirs": [str(model_dir)], "models": ["sums", "nothing"]}
+    overrides = [Parameter(name, value=value) for name, value in {**values, "autostart": False}.items()]
+    driver = driver_node.DriverNode(parameter_overrides=overrides, namespace="/unable")
+    before = children(os.getpid())
+    assert driver.trigger_configure() == TransitionCallbackReturn.FAILURE
+    assert children(os.getpid()) == before
+    driver.destroy_node()

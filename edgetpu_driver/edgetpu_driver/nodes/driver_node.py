@@ -102,32 +102,41 @@ class DriverNode(BaseNode, LifecycleNode):
     @_reported
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Load the models of the `models` parameter and start to look for the device."""
-        values = self.values
         try:
-            host = ModelHost(
-                self.make_backends(),
-                values["model_dirs"],
-                self._notify,
-                client_limits(values),
-                spreading=Spreading(values["spreading"]),
-                self_check_period=values["self_check_period"],
-                find_more=self.find_more(),
-                process_limits=self._process_limits(),
-                share_inferences=values["share_inferences"],
-                tell=lambda line: self.get_logger().info(one_line(line)),
-            )
-            for model in values["models"]:
-                segments = model.split(",")
-                self._warn_of(host.load(segments if len(segments) > 1 else model))
+            host = self._make_host()
         except EdgeTpuError as error:
             self._problem = f"cannot configure: {error}"
+            host = None
+        if host is None:
             if not self._starting:
                 self.get_logger().error(self._problem)
+                settle_memory_again()  # also the processes of the graphs that were loaded before
             return TransitionCallbackReturn.FAILURE
+        values = self.values
         self._host = host
         host.start(wait_timeout=values["wait_for_device_timeout"], refresh_period=values["status_period"])
         self._lifecycle = "inactive"
         return super().on_configure(state)
+
+    def _make_host(self) -> ModelHost:
+        """Make the host of the devices, and load the models. Raises EdgeTpuError."""
+        values = self.values
+        host = ModelHost(
+            self.make_backends(),
+            values["model_dirs"],
+            self._notify,
+            client_limits(values),
+            spreading=Spreading(values["spreading"]),
+            self_check_period=values["self_check_period"],
+            find_more=self.find_more(),
+            process_limits=self._process_limits(),
+            share_inferences=values["share_inferences"],
+            tell=lambda line: self.get_logger().info(one_line(line)),
+        )
+        for model in values["models"]:
+            segments = model.split(",")
+            self._warn_of(host.load(segments if len(segments) > 1 else model))
+        return host
 
     def make_backends(self) -> list[Backend]:
         """Make the backends of the devices that the parameters name. Raises EdgeTpuError."""
