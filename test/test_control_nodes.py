@@ -14,6 +14,7 @@ pytest.importorskip("vision_msgs", reason="needs vision_msgs")
 from geometry_msgs.msg import Twist, TwistStamped, Vector3
 from nav_msgs.msg import Odometry
 from rcl_interfaces.srv import SetParameters, SetParametersAtomically
+from rclpy.clock_type import ClockType
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Float64, Header
@@ -103,6 +104,15 @@ def test_a_controller_that_raises_stops_the_robot(graph: Any) -> None:
     finally:
         node.destroy_node()
     assert velocities[0] == Twist()
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_the_systems_clock_which_may_be_set_back_times_no_velocity(graph: Any, simulated: bool) -> None:  # noqa: ARG001
+    node = _Broken("timed", parameter_overrides=[Parameter("use_sim_time", value=simulated)])
+    node.start("timed_cmd_vel")
+    periods = [timer.timer_period_ns for timer in node.timers if timer.clock.clock_type == ClockType.ROS_TIME]
+    node.destroy_node()
+    assert periods == ([round(1e9 / 30)] if simulated else [])
 
 
 class _Moving(ControlNode):

@@ -19,6 +19,7 @@ from edgetpu_control.nodes.control_parameters import live
 from edgetpu_control.nodes.network_control_node import NetworkControlNode, network_control_settings
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.node_kit.executor.steady_timers import create_graph_timer
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
 
@@ -127,7 +128,7 @@ class BatchMpcNode(NetworkControlNode):
         self._actions = actions
         self._period: _Period | None = None
         # Ends a period whose question the driver does not answer in time.
-        self._alarm = self.create_timer(1.0, self._on_time_up)
+        self._alarm = create_graph_timer(self, 1.0, self._on_time_up)
         self._alarm.cancel()
         self.start()
 

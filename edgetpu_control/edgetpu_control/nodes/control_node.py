@@ -16,6 +16,7 @@ from edgetpu_control.nodes.velocity_publisher import QOS_COMMANDS, VelocityPubli
 from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity, VelocityLimits
 from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.executor.steady_timers import create_graph_timer
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.messages.detection_messages import detection_array_type
 from edgetpu_driver.node_kit.parameters import Setting
@@ -23,7 +24,7 @@ from edgetpu_driver.node_kit.silent_topic import SilentTopics
 
 
 class ControlNode(BaseNode):
-    """Publishes a velocity at a fixed rate in ROS time, except while `command` returns None.
+    """Publishes a velocity at a fixed rate, except while `command` returns None.
 
     A subclass calls `super().__init__(name)`, makes its controller and its subscriptions, and then calls
     `start`.
@@ -46,7 +47,7 @@ class ControlNode(BaseNode):
     def start(self, topic: str) -> None:
         """Publish velocities on this topic, and diagnostics, from now on."""
         self._commands = VelocityPublisher(self, topic)
-        self.create_timer(1 / self.values["rate"], self._publish)
+        create_graph_timer(self, 1 / self.values["rate"], self._publish)
         self.start_diagnostics()
 
     def subscribe_result(

@@ -1,4 +1,4 @@
-"""Timers in real time, those of all nodes of a process in step."""
+"""Timers in real time, those of all nodes of a process in step, and timers in the time of the graph."""
 
 from __future__ import annotations
 
@@ -32,3 +32,13 @@ def create_steady_timer(node: Node, period: float, callback: Callable[[], None])
                 if not each.is_canceled():
                     each.reset()
     return timer
+
+
+def create_graph_timer(node: Node, period: float, callback: Callable[[], None]) -> Timer:
+    """Make a timer in simulated time, s, if the node starts with use_sim_time, otherwise in real time.
+
+    One of the node's own clock would rest when the system's is set back, for as long as it was set back by.
+    """
+    simulated = node.get_parameter("use_sim_time").value
+    clock = node.get_clock() if simulated else Clock(clock_type=ClockType.STEADY_TIME)
+    return node.create_timer(period, callback, clock=clock)
