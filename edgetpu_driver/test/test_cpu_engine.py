@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgetpu_driver.engines import litert_interpreter
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.errors import (
@@ -48,6 +51,15 @@ def test_a_model_runs_by_names() -> None:
     assert list(outputs) == ["y"]
     assert outputs["y"].dtype == np.int8
     assert outputs["y"].tolist() == [[2, -4, 6, 127]]
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_no_directory_for_temporary_files_is_needed(isolated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    monkeypatch.setattr(litert_interpreter, "_greeted", threading.Event())
+    engine = CpuEngine(doubling(), isolated=isolated)
+    assert engine.run({"x": np.array([[1, -2, 3, 100]], np.int8)})["y"].tolist() == [[2, -4, 6, 127]]
+    engine.close()
 
 
 def test_a_model_is_read_from_a_file(tmp_path: Path) -> None:

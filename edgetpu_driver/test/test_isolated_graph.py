@@ -390,7 +390,7 @@ def test_memory_that_cannot_be_shared_costs_one_request(monkeypatch: pytest.Monk
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "memfd_create", refuse)
+        patch.setattr(litert_process, "_memory", refuse)
         with pytest.raises(GraphProcessError, match="cannot share memory with this one: Too many open files"):
             CpuEngine(doubling(), isolated=True)
     engine = CpuEngine(doubling(), isolated=True)

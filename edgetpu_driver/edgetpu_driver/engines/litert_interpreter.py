@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgetpu_driver.errors import DependencyMissingError, ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.files.memory_file import memory_file
 
 if TYPE_CHECKING:
     from edgetpu_driver.tflite.model_reader import Subgraph
@@ -111,7 +111,7 @@ def _without_greeting() -> Iterator[None]:
         except OSError:  # the process has no stderr
             yield
             return
-        with tempfile.TemporaryFile() as captured:
+        with memory_file() as captured:
             os.dup2(captured.fileno(), 2)
             try:
                 yield

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -30,6 +29,7 @@ from edgetpu_driver.errors import (
     ProcessStartError,
     reason_of,
 )
+from edgetpu_driver.files.memory_file import memory_file
 
 START_SECONDS = 60.0
 """Limit for Python and LiteRT to start, which does not depend on the graph, s. It takes 0.2 s of processor
@@ -58,7 +58,7 @@ class LiteRtProcess:
         self._results: list[tuple[str, NDArray[Any]]] = []
         with ExitStack() as opened:  # closed at once, not when an error's traceback is collected
             try:
-                self._stderr = opened.enter_context(tempfile.TemporaryFile())
+                self._stderr = opened.enter_context(memory_file())
                 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 self._connection = opened.enter_context(ours)
                 with theirs:
@@ -276,6 +276,6 @@ def _memory(size: int) -> int:
         os.ftruncate(descriptor, size)
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         return descriptor
-    with tempfile.TemporaryFile() as file:
+    with memory_file() as file:
         file.truncate(size)
         return os.dup(file.fileno())

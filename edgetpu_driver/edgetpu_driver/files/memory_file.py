@@ -1,0 +1,18 @@
+"""Unnamed files in memory, which need no directory that may be full or read-only."""
+
+from __future__ import annotations
+
+import os
+from typing import IO
+
+
+def memory_file() -> IO[bytes]:
+    """Open an unnamed file, readable and writable; where the system has none in memory, on the disk.
+
+    Raises OSError.
+    """
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("edgetpu", os.MFD_CLOEXEC), "w+b")
+    import tempfile
+
+    return tempfile.TemporaryFile()
