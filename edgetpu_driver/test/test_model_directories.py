@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 from pathlib import Path
@@ -55,6 +56,25 @@ def test_a_model_that_does_not_exist_is_not_found(unusable: str, good: Path) -> 
     files = ModelDirectories([unusable, good], compiled=True, uncompiled=True)
     with pytest.raises(ModelNotFoundError, match="there are sums"):
         files.find("other")
+
+
+def test_a_wrong_name_is_compared_with_the_hundred_likeliest_files(
+    good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(300):
+        (good / f"network_{number:03d}.tflite").write_bytes(b"graph")
+    compared: list[int] = []
+    get_close_matches = difflib.get_close_matches
+
+    def counted(word: str, possibilities: list[str], n: int) -> list[str]:
+        compared.append(len(possibilities))
+        return get_close_matches(word, possibilities, n)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    files = ModelDirectories([good], compiled=False, uncompiled=True)
+    with pytest.raises(ModelNotFoundError, match=r"did you mean sums\?"):
+        files.find("sum")
+    assert compared == [100]
 
 
 def test_a_home_that_cannot_be_used_has_no_firmware(unusable: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import functools
 import logging
 import os
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from edgetpu_driver.errors import (
@@ -41,6 +42,9 @@ _LARGEST_DENSE_FILE = 4 << 20
 _LONGEST_PATH = 4096
 """Characters of a path at most. Given by Linux, PATH_MAX."""
 
+_MOST_COMPARED = 100
+"""Names with which one that was not found is compared, those that begin like it: each takes 0.6 ms, in which
+the driver handles no other request."""
 _MOST_KNOWN_FILES = 10_000
 """Number of files whose kind is cached: to examine one takes half a millisecond, at every listing."""
 
@@ -73,6 +77,11 @@ def _expanded(directories: Sequence[str | Path]) -> tuple[Path, ...]:
                 "expected directories of models; got an empty entry, which is ignored: %r", str(entry)
             )
     return tuple(found)
+
+
+def _same_beginning(name: str, other: str) -> int:
+    """Number of characters with which both names begin."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, other, strict=False)))
 
 
 def _model_files(directory: Path) -> list[Path]:
@@ -221,7 +230,8 @@ class ModelDirectories:
                 f"{graph} is not compiled for the Edge TPU; run: edgetpu_compiler {graph.name}"
             )
         stems = sorted({plain_stem(path) for path in self.available()})
-        near = difflib.get_close_matches(model, stems, n=3)
+        likely = sorted(stems, key=lambda stem: -_same_beginning(stem, model))
+        near = difflib.get_close_matches(model, likely[:_MOST_COMPARED], n=3)
         if near:
             hint = f"; did you mean {' or '.join(near)}?"
         else:
