@@ -16,7 +16,7 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 from sensor_msgs.msg import Image
 
 from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, ExpiredError
-from edgetpu_msgs.msg import ServoError
+from edgetpu_msgs.msg import ErrorCode, ServoError
 from edgetpu_msgs.srv import SetColor
 from edgetpu_perception.graphs import families
 from testdata.running_nodes.running_tracker import PERCEPTION, image_message
@@ -143,5 +143,30 @@ def test_a_color_asked_for_while_the_node_sets_its_own_needs_no_image_if_that_fa
     waiting[0](ExpiredError("too late"))
     graph.spin_until(lambda: bool(answers))
     assert answers[0].version == 1
+    tracker.destroy_node()
+    driver.destroy_node()
+
+
+def test_a_color_asked_for_while_a_graph_is_loaded_that_never_will_be_is_answered(
+    graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgetpu_driver.nodes.driver_node import DriverNode
+    from edgetpu_perception.nodes import weight_updating_node
+    from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
+
+    families.write_model("spot_bright_64x64", tmp_path / "of_driver")
+    monkeypatch.setenv("ROS_HOME", str(tmp_path / "ros_home"))
+    monkeypatch.setattr(weight_updating_node, "PATIENCE", 0.5)
+    directories = f"model_dirs:=['{tmp_path}/of_driver']"
+    driver = DriverNode(cli_args=["--ros-args", "-p", "backend:=cpu", "-p", directories])
+    tracker = SpotTrackerNode(cli_args=["--ros-args", "-p", f"model_dir:={tmp_path}/of_tracker"])
+    graph.add_node(driver)
+    graph.add_node(tracker)
+    graph.spin_until(lambda: tracker._client is not None and tracker._client.ready)
+    colors = [{"preset": "blue"}, {"preset": "green"}]
+    first, second = graph.call_at_once(SetColor, "/spot_tracker/set_color", colors)
+    assert (first.success, second.success) == (True, False)
+    assert second.error.value == ErrorCode.UNAVAILABLE
+    assert second.message.startswith("no spot_color_")
     tracker.destroy_node()
     driver.destroy_node()

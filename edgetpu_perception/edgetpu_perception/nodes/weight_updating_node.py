@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +15,19 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, UnavailableError
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.images.conversion_cache import CameraImage
+from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 from edgetpu_driver.node_kit.image_node import PreparedFrame
 from edgetpu_driver.node_kit.images.image_subscriptions import SharedImage
 from edgetpu_driver.node_kit.messages.error_codes import is_lasting
 from edgetpu_driver.node_kit.printable_text import describe
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_perception.nodes.perception_node import PerceptionNode
+
+PATIENCE = 10.0
+"""Seconds for which a change of the weights waits for another graph to be loaded: ten attempts."""
+_CHECK_PERIOD = 0.5
+"""Seconds between two checks whether a change has waited too long. That of the heartbeat, so that one round
+of the executor serves both timers."""
 
 
 class WeightState(Enum):
@@ -38,6 +46,8 @@ class _Change:
 
     request: WeightRequest
     done: Callable[[WeightResult | EdgeTpuError], None]
+    until: float
+    """Steady time up to which it waits for another graph, s."""
 
 
 class WeightUpdatingNode(PerceptionNode):
@@ -58,6 +68,7 @@ class WeightUpdatingNode(PerceptionNode):
         self._change: _Change | None = None
         """The change that was requested and is not answered yet."""
         self._refused = ""
+        create_steady_timer(self, _CHECK_PERIOD, self._check_change)
 
     @abstractmethod
     def node_weights(self) -> NDArray[np.floating[Any]] | None:
@@ -84,15 +95,15 @@ class WeightUpdatingNode(PerceptionNode):
         """Replace the model's weights as soon as no image is under way.
 
         `done` gets what that did or the error, once: after the driver has replaced them and before any
-        further image. Raises BusyError while others are being set, and UnavailableError if they cannot be
-        changed now.
+        further image, or UnavailableError when another graph is not loaded within PATIENCE. Raises BusyError
+        while others are being set, and UnavailableError if they cannot be changed now.
         """
         if self._change is not None:
             raise BusyError("other weights are being set")
         problem = self._unavailable_reason()
         if problem:
             raise UnavailableError(problem)
-        self._change = _Change(WeightRequest(weights), done)
+        self._change = _Change(WeightRequest(weights), done, time.monotonic() + PATIENCE)
         self._step()
 
     def _unavailable_reason(self) -> str:
@@ -170,6 +181,14 @@ class WeightUpdatingNode(PerceptionNode):
         self._weights = WeightState.CHANGING
         if not client.set_weights(change.request, done):
             self._weights = before
+            self._answer_change(UnavailableError(client.problem))
+
+    def _check_change(self) -> None:
+        """Answer a change that has waited too long for another graph, which may never be loaded."""
+        change, client = self._change, self._client
+        if change is None or client is None or self._weights is not WeightState.LOADING:
+            return
+        if time.monotonic() > change.until:
             self._answer_change(UnavailableError(client.problem))
 
     def _answer_change(self, outcome: WeightResult | EdgeTpuError) -> None:
