@@ -14,11 +14,13 @@ import pytest
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from edgetpu_driver.files import npz_archive as archive
 from edgetpu_perception.nodes import spot_tracker_node
 from edgetpu_perception.nodes.persistent_state import PersistentState, StateError
 from edgetpu_perception.nodes.template_state import template_from_state, template_state
 from edgetpu_perception.pattern_tracker.fine_alignment import FinePatch
 from edgetpu_perception.pattern_tracker.template import Template
+from edgetpu_vision.nodes.persistent_classes import PersistentClasses
 
 
 class FakeNode:
@@ -104,6 +106,22 @@ def test_a_damaged_file_costs_one_warning(content: bytes, reason: str) -> None:
     assert state.load() == {}
     assert len(node.log) == 1
     assert node.log[0].startswith(f"WARN {state.path} is not used; the parameters are: {reason}")
+
+
+def test_the_warning_of_a_text_that_is_not_utf_8_can_be_logged() -> None:
+    state, node = kept()
+    state.ignore(StateError("expected a colour; got '\ud800'"))
+    assert node.log == [
+        f"WARN {state.path} is not used; the parameters are: expected a colour; got '\\ud800'"
+    ]
+
+
+def test_the_warning_of_examples_of_a_kind_that_is_not_utf_8_can_be_logged() -> None:
+    node = FakeNode(classes="", capacity=10)
+    classes = PersistentClasses(node)  # type: ignore[arg-type]
+    archive.save(classes.path, "\ud800", {})
+    assert classes.load() is None
+    assert [line.isprintable() for line in node.log] == [True]
 
 
 def test_a_directory_instead_of_the_file_costs_one_warning() -> None:

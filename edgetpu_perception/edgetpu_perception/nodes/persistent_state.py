@@ -10,6 +10,7 @@ from typing import Any
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import read_file, write_file
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.state_files import KEEP_STATE, state_file
 
 FORMAT = 1
@@ -74,7 +75,7 @@ class PersistentState:
     def ignore(self, reason: Exception) -> None:
         """Warn that the kept state is not used."""
         text = reason.strerror if isinstance(reason, OSError) and reason.strerror else reason
-        self._node.get_logger().warning(f"{self.path} is not used; the parameters are: {text}")
+        self._node.get_logger().warning(one_line(f"{self.path} is not used; the parameters are: {text}"))
 
     def _read(self) -> dict[str, Any]:
         data = read_file(self.path, LARGEST_FILE)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.printable_text import counted
+from edgetpu_driver.node_kit.printable_text import counted, one_line
 from edgetpu_driver.node_kit.state_files import KEEP_STATE, state_file
 from edgetpu_vision.learning.taught_examples import TaughtExamples
 
@@ -36,7 +36,8 @@ class PersistentClasses:
         try:
             examples = TaughtExamples.load(self.path, self._node.values["capacity"])
         except EdgeTpuError as error:
-            self._node.get_logger().warning(f"what was taught before the restart is not used: {error}")
+            line = f"what was taught before the restart is not used: {error}"
+            self._node.get_logger().warning(one_line(line))
             return None
         if not len(examples):
             return examples
