@@ -127,6 +127,24 @@ class TestADeviceThatComesAndGoes:
         assert host.state is State.READY
         host.close()
 
+    def test_a_reset_whose_thread_cannot_be_started_can_be_requested_again(
+        self, backend: FakeBackend, models: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host = ModelHost(backend, [models])
+
+        def fail(_thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", fail)
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                host.reset()
+        host.connect()
+        host.reset()
+        host.refresh()
+        assert host.state is State.RECOVERING
+        host.close()
+
     def test_a_model_that_is_loaded_while_others_are_attached_is_attached_too(
         self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:

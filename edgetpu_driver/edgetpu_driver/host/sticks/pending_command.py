@@ -21,12 +21,16 @@ class PendingCommand:
         self._waits = False
 
     def __call__(self) -> None:
-        """Request the command."""
+        """Request the command. Raises what `post` raises; then it was not requested."""
         with self._lock:
             if self._waits:
                 return
             self._waits = True
-        self._post(self._run)
+        try:
+            self._post(self._run)
+        except BaseException:
+            self._waits = False
+            raise
 
     def _run(self) -> None:
         with self._lock:
