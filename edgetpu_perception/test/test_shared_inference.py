@@ -19,6 +19,7 @@ from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests.request_terms import RequestTerms
+from edgetpu_driver.host.shared_inference import shared_inference
 from edgetpu_driver.toolchain.graph_family import joint_name
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.graphs import families
@@ -111,6 +112,20 @@ def test_models_asked_about_the_same_images_are_run_as_one(host: ModelHost) -> N
     for model, result in results.items():
         assert same(result, camera.expected(model, image)), model
         assert result.model_sha256 == host.model(model).sha256
+
+
+def test_no_more_joint_graphs_are_made_than_may_be(host: ModelHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_inference, "MOST_JOINT", 1)
+    camera, models = Camera(), HEADS[:2]
+    load(host, models)
+    settle(host, models, camera)
+
+    def ask_of_another_camera() -> None:
+        image = camera.image()
+        for model in models:
+            ask(host, model, image, client=f"/other/{model}")
+
+    assert [inferences(host, ask_of_another_camera) for _ in range(2 * SOON)] == [2] * 2 * SOON
 
 
 def test_models_compiled_together_with_another_one_stay_in_the_memory_next_to_it(tmp_path: Path) -> None:

@@ -35,6 +35,10 @@ _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
 """Seconds after which weights that a device could not take are sent again. Uncritical."""
 
+MOST_JOINT = 16
+"""Groups that may have a joint graph; the models of further ones are run one by one. Chosen above the cameras
+of a robot: names of clients come with requests, so that a client could have any number of graphs made."""
+
 Inputs: TypeAlias = Mapping[str, NDArray[Any]]
 Done: TypeAlias = Callable[["InferenceResult | EdgeTpuError"], None]
 Invoke: TypeAlias = Callable[[HostedModel, Inputs, Done, RequestTerms], None]
@@ -250,6 +254,8 @@ class SharedInference:
         heads = heads if len(heads) > 1 else ()
         if heads == self._wanted.get(group, ()):
             return
+        if heads and group not in self._wanted and len(self._wanted) >= MOST_JOINT:
+            return  # it asks again with each image
         if heads:
             self._wanted[group] = heads
             self._load(joint_name([head.head_name for head in heads]), partial(self._loaded, group, heads))
