@@ -196,7 +196,7 @@ def test_a_region_outside_the_image_is_refused_once_images_have_come(
 
     def answered() -> bool:
         images.publish(image_message(next(seconds)))
-        graph.spin_for(0.1)
+        graph.spin_for(0.1, lambda: bool(results))
         return bool(results)
 
     graph.spin_until(answered)

@@ -105,7 +105,7 @@ class Camera:
             nonlocal tenth
             tenth += 1
             self._images.publish(image_message(tenth / 10, np.zeros((32, 32), np.uint8)))
-            self._graph.spin_for(0.1)
+            self._graph.spin_for(0.1, lambda: all(self.results.values()))
             return all(self.results.values())
 
         self._graph.spin_until(answered)

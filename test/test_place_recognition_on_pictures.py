@@ -81,7 +81,7 @@ class Robot:
             self._images.publish(
                 Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width, data=data)
             )
-            self.graph.spin_for(0.1)
+            self.graph.spin_for(0.1, lambda: bool(found()))
             return bool(found())
 
         self.graph.spin_until(answered)

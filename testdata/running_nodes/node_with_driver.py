@@ -77,14 +77,17 @@ class NodeWithDriver:
         """What comes of the next image that the node works on; `image_of` makes it for a stamp, s."""
         first = self._second = self._second + 1
 
+        def answers() -> list[Any]:
+            return [result for result in self.results if result.header.stamp.sec >= first]
+
         def answered() -> bool:
             self._second += 1
             self._images.publish(image_of(self._second))
-            self._graph.spin_for(0.05)
-            return any(result.header.stamp.sec >= first for result in self.results)
+            self._graph.spin_for(0.05, lambda: bool(answers()))
+            return bool(answers())
 
         self._graph.spin_until(answered)
-        return next(result for result in self.results if result.header.stamp.sec >= first)
+        return answers()[0]
 
     @contextlib.contextmanager
     def watching(self, image_of: Callable[[int], Any]) -> Iterator[None]:

@@ -122,10 +122,10 @@ class Graph:
 
         spin_until(condition, lambda: self._executor.spin_once(timeout_sec=0.05), seconds)
 
-    def spin_for(self, seconds: float) -> None:
-        """Run callbacks for so long."""
+    def spin_for(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+        """Run callbacks for so long, or until the condition holds."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while not until() and time.monotonic() < end:
             self._executor.spin_once(timeout_sec=0.01)
 
     def call(self, kind: Any, service: str, **fields: Any) -> Any:

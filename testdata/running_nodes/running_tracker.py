@@ -74,7 +74,7 @@ class Tracker:
             nonlocal second
             second += 1  # a rate limit must not take them for one image
             self.images.publish(image_message(second, spot()))
-            self._graph.spin_for(0.1)
+            self._graph.spin_for(0.1, lambda: bool(self.results))
             return bool(self.results)
 
         self._graph.spin_until(answers)
