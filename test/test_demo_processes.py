@@ -37,6 +37,9 @@ pytestmark = pytest.mark.timeout(600)  # a busy machine makes minutes of half a 
 
 Start = Callable[..., DemoProcess]
 
+SCENE = Scene(width=80, height=60, frames=6)
+"""The scene of the demo in a few small images."""
+
 
 @pytest.fixture
 def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -54,7 +57,7 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def bag(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_scene(tmp_path_factory.mktemp("scene") / "bag", Scene(frames=6))
+    return write_scene(tmp_path_factory.mktemp("scene") / "bag", SCENE)
 
 
 @pytest.fixture
@@ -103,7 +106,7 @@ def test_every_image_gets_one_result_with_its_own_stamp(start: Start, prefix: Pa
     assert (result["images"], result["results"], result["dropped"]) == (6, 6, 0)
     rows = result["rows"]
     assert isinstance(rows, list)
-    assert [row["stamp_ns"] for row in rows] == [Scene().stamp_ns(frame) for frame in range(6)]
+    assert [row["stamp_ns"] for row in rows] == [SCENE.stamp_ns(frame) for frame in range(6)]
     assert [row["x"] for row in rows] == [float(np.float32(n / 100)) for n in range(1, 7)]
     assert "spot_tracker" in demo.output
     assert left_behind(prefix) == []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from demo.bag.truth import load_truth
 from demo.errors import UsageError
 from demo.model import model_parameters
 from demo.nodes import NODES, OWN_MODEL
-from demo.scene.scene_bag import write_scene
+from demo.scene.scene_bag import PARAMETERS_FILE, PATTERN_FILE, write_scene
 from edgetpu_dashboard.scene.scene import Scene
 from edgetpu_vision import Classifier
 from testdata import GOLDEN
@@ -113,10 +113,26 @@ def test_the_report_judges_every_node_and_the_animation_shows_the_debug_images(o
         assert animation.n_frames == 30  # every second picture
 
 
-def test_the_virtual_stick_gives_the_same_rows(demo: Demo, on_cpu: dict[str, Any], tmp_path: Path) -> None:
-    """Those of the first images, which are the same in a shorter scene."""
-    scene = write_scene(tmp_path / "scene", replace(SCENE, frames=60))
-    on_stick = demo(tmp_path, f"--bag={scene}", "--backend=virtual")
+def first_records(bag: Path, count: int, path: Path) -> Path:
+    """A bag of the first images of another one."""
+    store = get_typestore(Stores.ROS2_JAZZY)
+    with ImageBag(bag) as source, Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as made:
+        connections: dict[str, Connection] = {}
+        for record in islice(source.records(), count):
+            if record.topic not in connections:
+                connections[record.topic] = made.add_connection(record.topic, record.type, typestore=store)
+            made.write(connections[record.topic], record.time_ns, record.cdr)
+    return path
+
+
+def test_the_virtual_stick_gives_the_same_rows(
+    demo: Demo, scene: Path, on_cpu: dict[str, Any], tmp_path: Path
+) -> None:
+    """Those of the first images."""
+    bag = first_records(scene, 2 * 60, tmp_path / "scene")  # a calibration comes with each image
+    for name in (PATTERN_FILE, PARAMETERS_FILE):
+        shutil.copy(scene / name, bag)
+    on_stick = demo(tmp_path, f"--bag={bag}", "--backend=virtual")
     assert {name: node["rows"] for name, node in on_stick.items()} == {
         name: node["rows"][:60] for name, node in on_cpu.items()
     }
@@ -132,18 +148,6 @@ def test_without_a_bag_a_scene_is_rendered(
     monkeypatch.setattr("demo.run.write_scene", render)
     assert main([f"--output={tmp_path}"]) == 1
     assert capsys.readouterr().err.splitlines()[-1] == f"[demo] rendered to {tmp_path}/scene"
-
-
-def first_records(bag: Path, count: int, path: Path) -> Path:
-    """A bag of the first images of another one."""
-    store = get_typestore(Stores.ROS2_JAZZY)
-    with ImageBag(bag) as source, Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as made:
-        connections: dict[str, Connection] = {}
-        for record in islice(source.records(), count):
-            if record.topic not in connections:
-                connections[record.topic] = made.add_connection(record.topic, record.type, typestore=store)
-            made.write(connections[record.topic], record.time_ns, record.cdr)
-    return path
 
 
 def test_a_recorded_bag_is_answered_image_by_image(
