@@ -19,7 +19,6 @@ from testdata.running_nodes.dashboard_page import (
     Dashboard,
     at_every_size,
     choose,
-    empty_browser,
     errors_in_console,
     fill,
     key,
@@ -355,10 +354,13 @@ def test_the_console_of_the_browser_has_no_error(browser: Any) -> None:
 
 
 def test_the_dashboard_logs_no_error(dashboard: Dashboard, browser: Any) -> None:
-    with empty_browser() as other, page_of(dashboard, SIZES["wide"], other) as another:
-        # It leaves while its parameters are asked for.
-        show(another, "spot_tracker")
-        press(another, "[data-id=tab_parameters]")
+    here = browser.current_window_handle
+    browser.switch_to.new_window("tab")
+    with page_of(dashboard, SIZES["wide"], browser):  # it leaves while its parameters are asked for
+        show(browser, "spot_tracker")
+        press(browser, "[data-id=tab_parameters]")
+    browser.close()
+    browser.switch_to.window(here)
     show(browser, "spot_tracker")
     wait(browser, lambda: "Hz" in text(browser, "#numbers"))
     assert dashboard.complaints() == []
