@@ -241,7 +241,7 @@ def test_of_several_drivers_the_next_is_used_while_the_first_is_gone(
         asked, _ = client.target
         graph.spin_until(lambda: bool(results))
         answered = results[0].error is None and sums(results[0]) == SUMS and asked == driver
-        graph.spin_for(0.0 if answered else 0.1)  # the driver that answers meanwhile need not work at its limit
+        graph.spin_for(0.0 if answered else 0.1)  # the other driver need not work without a pause
         return answered
 
     graph.spin_until(lambda: answered_by("/first"))
