@@ -51,6 +51,19 @@ def test_a_person_of_high_contrast_does_not_move_a_dim_scene(shift: tuple[int, i
     assert result.dy == pytest.approx(shift[1], abs=0.15)
 
 
+@pytest.mark.parametrize(("seed", "shift"), [(1, (7, -3)), (3, (-9, 6)), (5, (0, 12))])
+def test_the_motion_is_that_of_a_faint_scene_behind_a_strong_object(
+    seed: int, shift: tuple[int, int]
+) -> None:
+    scene, person = texture(seed, 8.0), texture(seed + 1, 60.0)
+    flow = OpticalFlow()
+    flow.update(picture(scene, person, (0, 0), 80), 0.0)
+    result = flow.update(picture(scene, person, shift, 92), 0.1)
+    assert result.valid
+    assert result.dx == pytest.approx(shift[0], abs=0.3)
+    assert result.dy == pytest.approx(shift[1], abs=0.3)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_large_part_that_moves_slowly_does_not_move_the_scene(seed: int) -> None:
     scene, other = texture(10 + seed, 25.0), texture(20 + seed, 25.0)
@@ -154,3 +167,5 @@ def test_the_share_counts_what_follows_and_has_texture() -> None:
     array[:, :, :24] = 0.0
     found = motions(array).within(MAX_DEVIATION_CELLS)
     assert found.share(found.weights(0.0, 0.0)) == pytest.approx(0.375, abs=0.01)
+    assert found.textured == pytest.approx(0.5, abs=0.01)
+    assert found.rather_textured == 0.5

@@ -46,3 +46,19 @@ def test_the_agreement_is_that_of_the_cells() -> None:
     assert normal.agreement((0.3, -0.2, 0.1), weights) == pytest.approx(
         (both - apart) / (both + apart), abs=1e-4
     )
+
+
+def test_a_few_strong_cells_do_not_change_the_contrast_of_the_middle_neighbourhood() -> None:
+    cells = equations(1)
+    cells[3] = 0.2 * cells[2]
+    cells[2:, :, :12, :12] *= 20.0
+    cells[3, :, :12, :12] *= -2.0
+    normal = NormalEquations(cells)
+    assert normal.solve(None, 0.0)[0][2] < 0.0
+    assert normal.median_contrast() == pytest.approx(0.2)
+
+
+def test_frames_that_agree_nowhere_have_no_contrast() -> None:
+    cells = equations(1)
+    cells[3] *= 4.0
+    assert NormalEquations(cells).median_contrast() is None

@@ -44,8 +44,11 @@ BEST_SHARE = 0.3
 """Quantile of the least residuals that is taken as that of noise. Derived: most of the picture moves as one,
 and some of it is flat."""
 
-VISIBLE_SHIFT_CELLS = 0.5
-"""Shift, cells, by whose residual the texture of a neighbourhood is judged. Uncritical."""
+VISIBLE_SHIFT_CELLS = 1.0
+"""Shift, cells, by whose residual the texture of a neighbourhood is judged.
+
+Rows: flow, an object of 17 % before a faint background, valid.
+"""
 
 TEXTURE_RANGE = (2.0, 8.0)
 """Residual of that shift over the largest one that noise leaves: flat up to the first, texture from the
@@ -162,6 +165,18 @@ class NeighbourhoodMotions:
         share: NDArray[np.float64] = (visible - flat) / (textured - flat)
         return np.minimum(np.maximum(share, 0.0), 1.0)
 
+    @property
+    def textured(self) -> float:
+        """Share of the picture that has texture, 0..1."""
+        return float(self._textured.sum()) / len(self._textured)
+
+    @property
+    def rather_textured(self) -> float:
+        """Share of the neighbourhoods that rather have texture than not, 0..1."""
+        visible = sum(TEXTURE_RANGE) / 2
+        least = self.common / (VISIBLE_SHIFT_CELLS**2 / visible - MAX_DEVIATION_CELLS**2)
+        return int(np.count_nonzero(self._slope > least)) / len(self._slope)
+
     def kept_deviation(self, dx: float, dy: float) -> float:
         """Deviation from a least-squares step, cells, that nearly every neighbourhood keeps.
 
@@ -186,7 +201,7 @@ class Followers:
 
     forms: NDArray[np.float64]
     """Forms of the squares over their limit, [6, neighbourhoods]."""
-    textured: NDArray[np.float64]
+    texture: NDArray[np.float64]
     """0 for flat neighbourhoods, 1 for those with texture, [neighbourhoods]."""
 
     def dominant(self) -> tuple[float, float]:
@@ -206,7 +221,7 @@ class Followers:
     def _most_followed(self, monomials: Floats, forms: NDArray[np.float64]) -> int:
         """Index of the shift that the largest part of the textured area follows."""
         followed = follow(monomials @ forms.astype(np.float32))
-        return int((followed @ self.textured.astype(np.float32)).argmax())
+        return int((followed @ self.texture.astype(np.float32)).argmax())
 
     def weights(self, dx: float, dy: float) -> NDArray[np.float64]:
         """1 for neighbourhoods that follow a shift, cells, less for the others: [neighbourhoods]."""
@@ -214,11 +229,11 @@ class Followers:
 
     def share(self, weights: NDArray[np.float64]) -> float:
         """Share of the picture that has texture and follows the shift with these `weights`: 0..1."""
-        return float(weights @ self.textured) / len(weights)
+        return float(weights @ self.texture) / len(weights)
 
     def share_of_texture(self, weights: NDArray[np.float64]) -> float:
         """Share of the texture that follows the shift with these `weights`: 0..1."""
-        return float(weights @ self.textured) / max(float(self.textured.sum()), 1.0)
+        return float(weights @ self.texture) / max(float(self.textured.sum()), 1.0)
 
 
 def _about(dx: float, dy: float, unit: float) -> NDArray[np.float64]:

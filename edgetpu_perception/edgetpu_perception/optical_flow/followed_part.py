@@ -23,6 +23,10 @@ REWEIGHTED_STEPS = 3
 MAJORITY = 0.5
 """Share of the texture that has to keep a narrower deviation. Derived: that of most of it."""
 
+STEADY_CONTRAST = 0.1
+"""Change of contrast that does not look like a motion. Derived: it leaves what a deviation from the motion by
+MAX_DEVIATION_CELLS does."""
+
 
 @dataclass(frozen=True)
 class FollowedPart:
@@ -36,6 +40,8 @@ class FollowedPart:
     """1 for neighbourhoods that follow, else less, [neighbourhoods]; None if all have the same."""
     share: float = 1.0
     """Share of the picture that has texture and follows, 0..1; 1 if nothing moves independently."""
+    textured: float = 1.0
+    """Share of the picture that has texture, 0..1."""
     doubt: tuple[float, float] = (0.0, 0.0)
     """Variances of dx and dy because slowly moving parts may be the larger ones, cells^2."""
 
@@ -65,6 +71,7 @@ class PartFinder:
         motions = self._motions(part)
         kept = motions.kept_deviation(*part.step[:2])
         if not of_most and kept <= MAX_DEVIATION_CELLS:
+            part = replace(part, textured=motions.rather_textured)
             return part if kept <= NARROWER_DEVIATIONS[-1] else self._narrowed(part, motions)
         dominant = self._dominant(part, motions)
         if not self._change_removed(equations, dominant, motions.common):
@@ -72,18 +79,23 @@ class PartFinder:
         part = self.everything(part.normal.with_residual(equations))
         motions = self._motions(part)
         if not of_most and motions.kept_deviation(*part.step[:2]) <= MAX_DEVIATION_CELLS:
-            return part
+            return replace(part, textured=motions.rather_textured)
         return self._dominant(part, motions)
 
     def _motions(self, part: FollowedPart) -> NeighbourhoodMotions:
-        return NeighbourhoodMotions(part.normal, part.step[2], self._noise)
+        contrast = part.step[2]
+        if part.weights is None and abs(contrast) > STEADY_CONTRAST:
+            # Least squares over parts that move apart take their difference for a change of contrast.
+            median = part.normal.median_contrast()
+            contrast = contrast if median is None else median
+        return NeighbourhoodMotions(part.normal, contrast, self._noise)
 
     def _dominant(self, everything: FollowedPart, motions: NeighbourhoodMotions) -> FollowedPart:
         followers = motions.within(MAX_DEVIATION_CELLS)
         part = replace(everything, weights=followers.weights(*followers.dominant()))
         part = self._settled(part, followers)
         assert part.weights is not None
-        return replace(part, share=followers.share(part.weights))
+        return replace(part, share=followers.share(part.weights), textured=motions.textured)
 
     def _narrowed(self, part: FollowedPart, motions: NeighbourhoodMotions) -> FollowedPart:
         """Leave out what moves nearly alike, while most of the texture keeps a narrower deviation."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,12 @@ Given by the equations.
 _OF_RESIDUAL = [k for k, pair in enumerate(PAIRS) if UNKNOWNS in pair]
 """Products that have the residual. Given by PAIRS."""
 
+_OF_CONTRAST = [PAIRS.index(pair) for pair in ((2, 2), (2, 3), (3, 3))]
+"""Products of contrast and residual. Given by PAIRS."""
+
+AGREEING = 0.5
+"""Correlation of a neighbourhood from which on the frames agree there. Derived: texture exceeds noise."""
+
 Vector = tuple[float, float, float]
 """A value for each unknown."""
 
@@ -72,6 +79,20 @@ class NormalEquations:
         slope: NDArray[np.float64] = self.sums[PAIRS.index((0, 0))] + self.sums[PAIRS.index((1, 1))]
         return slope
 
+    def median_contrast(self) -> float | None:
+        """Change of contrast that half of the neighbourhoods exceed in which the frames agree, at no step.
+
+        None if they agree in none.
+        """
+        cc, cr, rr = self.sums[_OF_CONTRAST]
+        agree = agreement(cc, rr) > AGREEING
+        changes = cr[agree] / cc[agree]
+        if not len(changes):
+            return None
+        middle = len(changes) // 2
+        changes.partition(middle)
+        return float(changes[middle])
+
     def solve(self, weights: NDArray[np.float64] | None, roughness: float) -> tuple[Vector, Symmetric]:
         """Least squares without the bias of noise, and the inverse of its normal matrix.
 
@@ -97,7 +118,7 @@ class NormalEquations:
         x, y, c = step
         xx, xy, xc, xr, yy, yc, yr, cc, cr, rr = (self.sums @ np.square(weights)).tolist()
         left = x * (xx * x + 2 * (xy * y + xc * c - xr)) + y * (yy * y + 2 * (yc * c - yr))
-        return agreement(cc, max(left + c * (cc * c - 2 * cr) + rr, 0.0))
+        return float(agreement(cc, max(left + c * (cc * c - 2 * cr) + rr, 0.0)))
 
     def left_by_each(
         self, dx: NDArray[np.float64], dy: NDArray[np.float64], contrast: float
@@ -119,7 +140,7 @@ class NormalEquations:
         return (down.T @ grid @ across).astype(np.float32, copy=False)
 
 
-def agreement(both: float, apart: float) -> float:
+def agreement(both: Any, apart: Any) -> Any:
     """Correlation of two frames, -1..1, from the squares of their sum and of their doubled difference."""
     return (both - apart / 4) / (both + apart / 4 + MIN_ENERGY)
 

@@ -26,6 +26,9 @@ from edgetpu_perception.optical_flow.normal_equations import (
 _NOISE_VARIANCES = 8
 """Variance of a doubled difference of two images over the noise variance of one. Derived: 2**2 * 2."""
 
+_FLAT_VARIANCES = 4
+"""Variance of flat features over that of rounding. Derived: twice its standard deviation."""
+
 MIN_NEIGHBOURHOODS = 4
 """Fewest neighbourhoods along each axis of which a few may move independently. Uncritical."""
 
@@ -74,6 +77,8 @@ class Shift:
     """Share of the picture that has texture and follows it, 0..1; 1 if nothing moves independently."""
     agreement: float
     """Correlation of the frames in that part; 1 if that is all of the picture, where ShiftScores has it."""
+    textured: float = 1.0
+    """Share of the overlap that has texture, 0..1; 1 if parts are not seen."""
 
 
 class Registration:
@@ -138,6 +143,13 @@ class Registration:
         evidence *= self._overlap * np.float32(-len(first.maps))
         return ShiftScores(correlation, evidence)
 
+    def equalised(self, texture: Texture) -> Texture:
+        """The same texture with the same contrast everywhere, but for what rounding leaves of flat parts."""
+        side = (NEIGHBOURHOOD_CELLS + 1, NEIGHBOURHOOD_CELLS + 1)
+        power = cv2.blur(np.square(texture.maps).sum(axis=0), side) / len(texture.maps)
+        maps = texture.maps / np.sqrt(power + _FLAT_VARIANCES * np.float32(self._noise**2))
+        return self.describe(maps, texture.gradient, texture.weight)
+
     def texture_over_rounding(self, first: Texture, second: Texture, row: int, column: int) -> float:
         """Root mean square of the weaker frame's features in the overlap, over that of rounding alone.
 
@@ -154,7 +166,8 @@ class Registration:
         part = self._parts.rival(self._equations(first, second, dx, dy))
         assert part.weights is not None
         alike = part.normal.agreement(part.step, part.weights)
-        return Shift(dx + part.step[0], dy + part.step[1], math.inf, math.inf, part.share, alike)
+        moved = dx + part.step[0], dy + part.step[1]
+        return Shift(*moved, math.inf, math.inf, part.share, alike, part.textured)
 
     def refine(self, first: Texture, second: Texture, dx: int, dy: int, *, of_most: bool = False) -> Shift:
         """Refine a whole shift, which must be right to about 1 px, by least squares.
@@ -202,7 +215,15 @@ class Registration:
         alike = 1.0
         if following < 1.0:
             alike = agreement(float(np.square(terms[2]).sum()), float(np.square(residual).sum()))
-        return Shift(dx + float(refined[0]), dy + float(refined[1]), dx_sigma, dy_sigma, following, alike)
+        return Shift(
+            dx + float(refined[0]),
+            dy + float(refined[1]),
+            dx_sigma,
+            dy_sigma,
+            following,
+            alike,
+            part.textured,
+        )
 
     def _equations(self, first: Texture, second: Texture, dx: int, dy: int) -> Floats:
         equations = _equations(first, second, dx, dy)

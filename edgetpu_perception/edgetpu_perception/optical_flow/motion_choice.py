@@ -1,0 +1,248 @@
+"""Chooses among all whole shifts the motion that most of the picture's area follows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.confidence import ramp
+from edgetpu_perception.optical_flow.aliases import Place, aliases
+from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS
+from edgetpu_perception.optical_flow.flow_features import FlowFeatures
+from edgetpu_perception.optical_flow.followed_part import MAJORITY
+from edgetpu_perception.optical_flow.shift_registration import Shift, ShiftScores, Texture
+
+CORRELATION_RANGE = (0.4, 0.6)
+"""Correlation of the features at the shift: unrelated frames up to the first, full confidence from the second
+on. Rows: flow, two photographs and two places of a photograph, not valid; any shift to 4, valid;
+gabor_64x64_p4: shifts to 1.5, valid."""
+
+EVIDENCE_LEAD_RANGE = (20.0, 60.0)
+"""Lead of the best shift's evidence over the next best one: no confidence up to the first, full confidence
+from the second on. Rows: flow, shift beyond the range, not valid; any shift to 4, valid; gabor_64x64_p4:
+any shift to 4, valid."""
+
+PEAK_RADIUS_PX = 4
+"""Radius of a correlation peak, px of the model's input; shifts nearer to the best one do not compete with
+it. Derived: the features vary over 3 px and more."""
+
+AGREEMENT_RANGE = (0.95, 0.985)
+"""Correlation of the part that follows a motion: by chance up to the first, certain from the second on.
+
+Rows: flow, two photographs, not valid; an object of 17 % of the area, valid.
+"""
+
+CORRELATION_OF_MOST_RANGE = (0.22, 0.4)
+"""Correlation of the whole picture at the motion of most of it, lowered by independently moving parts: by
+chance up to the first, certain from the second on. Rows: flow, two photographs, not valid; static camera,
+valid."""
+
+FOLLOWING_LEAD_RANGE = (0.2, 0.4)
+"""Lead of the share that follows the dominant motion over that of another one: no confidence up to the first,
+full confidence from the second on. Rows: flow, an object of 17 % of the area, valid."""
+
+FOLLOWING_RANGE = (0.02, 0.1)
+"""Share of the picture that has texture and follows a motion: by chance up to the first, trusted from the
+second on. Rows: flow, two places of a photograph, not valid."""
+
+ALIAS_LEAD_RANGE = (0.05, 0.1)
+"""Lead of the share that follows the motion over that of another one at which a texture repeats: by noise up
+to the first, certain from the second on. Derived: the neighbourhoods that deviate by noise (1 - NEARLY_ALL in
+dominant_motion.py), and twice as many."""
+
+MAX_ALIASES = 4
+"""Most shifts at which a texture repeats that are compared by share. Derived: neighbours in a grid."""
+
+Motion = tuple[float, float]
+"""Shift of the content along x and y, cells."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A whole shift, and what it was refined to."""
+
+    place: Place
+    shift: Shift
+
+    @property
+    def score(self) -> float:
+        """Share of the picture that follows the motion, 0..1; 0 if the frames do not agree there."""
+        return self.shift.following * ramp(self.shift.agreement, *AGREEMENT_RANGE)
+
+    @property
+    def of_texture(self) -> float:
+        """Share of the texture that follows the motion, 0..1."""
+        return self.shift.following / max(self.shift.textured, self.shift.following, 1e-6)
+
+    def distance(self, other: Match) -> float:
+        """Distance of the two motions, cells."""
+        return math.hypot(self.shift.dx - other.shift.dx, self.shift.dy - other.shift.dy)
+
+    def differs(self, other: Match) -> bool:
+        """Whether no part can follow both motions."""
+        return self.distance(other) > 2 * MAX_DEVIATION_CELLS
+
+
+class MotionChoice:
+    """Chooses the motion from one frame to the next; remembers the last one."""
+
+    def __init__(self, features: FlowFeatures) -> None:
+        self._search = features.search
+        self._independent = features.independent
+        self._peak = max(round(PEAK_RADIUS_PX / features.cell), 2)
+        self.surface: ShiftScores | None = None
+        """Scores of all whole shifts in the last comparison; None if there was none."""
+        self._last_place = self._still
+        self._textures: tuple[Texture, Texture]
+
+    def reset(self) -> None:
+        """Forget the last motion."""
+        self.surface = None
+        self._last_place = self._still
+
+    @property
+    def _still(self) -> Place:
+        return self._search.reach_y, self._search.reach_x
+
+    def choose(
+        self, first: Texture, second: Texture, expected: Motion | None = None
+    ) -> tuple[Place, Shift, float]:
+        """Index of a whole shift in `surface`, what it is refined to, and confidence, 0..1, by agreement.
+
+        `expected`: the motion if it goes on as before; None if that is unknown. It decides between the
+        shifts of a texture that repeats. Independent motion is searched for if the picture as a whole does
+        not follow the best shift.
+        """
+        self._textures = first, second
+        scores = self.surface = self._search.compare(first, second)
+        best = self._refined(_highest(scores.evidence))
+        if min(best.shift.following, best.shift.textured) < MAJORITY:
+            scores, best = self._by_area(scores, best)
+        best, others, certainty = self._of_repeated(scores, best, expected)
+        best, clarity = self._of_most(scores, best, others)
+        self._last_place = best.place
+        return best.place, best.shift, clarity * certainty
+
+    def _refined(self, place: Place, *, of_most: bool = False) -> Match:
+        return Match(place, self._search.refine(*self._textures, *self._whole(place), of_most=of_most))
+
+    def _whole(self, place: Place) -> tuple[int, int]:
+        """The whole shift, dx and dy, at an index in ShiftScores."""
+        return place[1] - self._search.reach_x, place[0] - self._search.reach_y
+
+    def _by_area(self, scores: ShiftScores, best: Match) -> tuple[ShiftScores, Match]:
+        """Scores and best shift by area, not contrast, if something is certain about these."""
+        first, second = (self._search.equalised(texture) for texture in self._textures)
+        by_area = self._search.compare(first, second)
+        place = _highest(by_area.evidence)
+        lead = self._independent * _evidence_lead(by_area.evidence, [place], self._peak)
+        if place == best.place or lead < EVIDENCE_LEAD_RANGE[0]:
+            return scores, best
+        other = self._refined(place)
+        return (by_area, other) if other.differs(best) else (scores, best)
+
+    def _of_repeated(
+        self, scores: ShiftScores, best: Match, expected: Motion | None
+    ) -> tuple[Match, list[Place], float]:
+        """The best shift of a texture that repeats, the other ones, and certainty of the choice, 0..1.
+
+        The evidence decides, then what does not repeat, then the motion before.
+        """
+        least, enough = EVIDENCE_LEAD_RANGE
+        leads = self._aliases(scores, best.place)
+        place = min(leads, key=leads.__getitem__, default=best.place)
+        if leads.get(place, 0.0) < 0.0:
+            leads = self._aliases(scores, place) | {best.place: -leads[place]}
+        else:
+            place = best.place
+        known = [place, *leads]
+        likely = [other for other in leads if leads[other] < enough]
+        certainty = ramp(min(leads.values()), least, enough) if likely else 1.0
+        if certainty < 1.0:
+            nearest = sorted(likely, key=lambda other: math.dist(other, place))[:MAX_ALIASES]
+            first, second = self._by_share([place, *nearest])
+            decided = ramp(first.of_texture - second.of_texture, *ALIAS_LEAD_RANGE)
+            if decided > certainty:
+                place, certainty = first.place, decided
+            elif expected is not None:
+                away = {other: math.dist(self._whole(other), expected) for other in (place, *likely)}
+                next_one, after = sorted(away, key=away.__getitem__)[:2]
+                # Nearer than a quarter of the way from one to the other.
+                if 3 * away[next_one] < away[after]:
+                    place, certainty = next_one, 1.0
+        others = [other for other in known if other != place]
+        return best if place == best.place else self._refined(place), others, certainty
+
+    def _aliases(self, scores: ShiftScores, place: Place) -> dict[Place, float]:
+        """Leads over the other shifts at which the same texture repeats."""
+        if not self._search.sees_parts:
+            return {}
+        return aliases(scores, place, self._independent, EVIDENCE_LEAD_RANGE[1])
+
+    def _by_share(self, places: Sequence[Place]) -> tuple[Match, Match]:
+        """The two whole shifts whose motion the largest shares of the texture follow."""
+        rivals = [Match(place, self._search.rival(*self._textures, *self._whole(place))) for place in places]
+        rivals.sort(key=lambda rival: -rival.of_texture)
+        return rivals[0], rivals[1]
+
+    def _of_most(self, scores: ShiftScores, best: Match, others: list[Place]) -> tuple[Match, float]:
+        """The motion that most of the area follows, and confidence, 0..1, by agreement.
+
+        `others`: other shifts at which the same texture repeats.
+        """
+        lead = self._independent * _evidence_lead(scores.evidence, [best.place, *others], self._peak)
+        agreement = ramp(float(scores.correlation[best.place]), *CORRELATION_RANGE)
+        clarity = agreement * ramp(lead, *EVIDENCE_LEAD_RANGE)
+        parts = best.shift.following < 1.0
+        if not self._search.sees_parts or (clarity == 1.0 and not parts):
+            return best, clarity
+        # A shift that not all of the picture follows has been refined to what does.
+        best = best if parts else self._refined(best.place, of_most=True)
+        match, ahead = self._dominant(scores, best, others)
+        of_most = ramp(ahead, *FOLLOWING_LEAD_RANGE)
+        of_most *= ramp(float(scores.correlation[match.place]), *CORRELATION_OF_MOST_RANGE)
+        trusted = clarity * ramp(match.shift.following, *FOLLOWING_RANGE) if match is best else 0.0
+        return match, max(of_most, trusted)
+
+    def _dominant(self, scores: ShiftScores, best: Match, others: list[Place]) -> tuple[Match, float]:
+        """The motion that most of the area follows, and its lead over the other candidates.
+
+        The candidates are the two largest peaks of the evidence, which goes by contrast rather than area, the
+        motion of the frame before, and no motion.
+        """
+        second = _highest(_without(scores.evidence, [best.place, *others], max(self._peak // 2, 1)))
+        candidates = [best]
+        for row, column in (second, self._still, self._last_place):
+            known = (*(candidate.place for candidate in candidates), *others)
+            if all(abs(row - place[0]) > 1 or abs(column - place[1]) > 1 for place in known):
+                rival = Match((row, column), self._search.rival(*self._textures, *self._whole((row, column))))
+                if rival.differs(best):
+                    candidates.append(rival)
+        candidates.sort(key=lambda candidate: -candidate.score)
+        match = candidates[0]
+        if match is not best:
+            match = self._refined(match.place, of_most=True)
+        rivals = (other.score for other in candidates[1:] if match.distance(other) > self._peak)
+        return match, match.score - max(rivals, default=0.0)
+
+
+def _highest(evidence: NDArray[np.float32]) -> Place:
+    row, column = divmod(int(evidence.argmax()), evidence.shape[1])
+    return row, column
+
+
+def _without(evidence: NDArray[np.float32], places: Sequence[Place], radius: int) -> NDArray[np.float32]:
+    """The evidence farther than `radius` cells along an axis from all places; 0 elsewhere."""
+    rest = evidence.copy()
+    for row, column in places:
+        rest[max(row - radius, 0) : row + radius + 1, max(column - radius, 0) : column + radius + 1] = 0.0
+    return rest
+
+
+def _evidence_lead(evidence: NDArray[np.float32], places: Sequence[Place], peak: int) -> float:
+    """Evidence at the first place minus the largest one farther than `peak` cells from all of them."""
+    return float(evidence[places[0]]) - float(_without(evidence, places, peak).max())
