@@ -9,6 +9,7 @@ import pytest
 
 from edgetpu_perception.visual_compass.alignment import Alignment
 from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
+from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Vector, to_matrix
 from edgetpu_perception.visual_compass.steady_course import SteadyCourse
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
@@ -43,11 +44,16 @@ def moved_by_itself(course: SteadyCourse, velocities: list[Vector], kept: bool) 
 
 
 @pytest.fixture
-def course() -> SteadyCourse:
+def aligner() -> RotationAligner:
     compass = VisualCompass(camera=CAMERA)
     compass.update(World().image(0), 0.0)
     assert compass._aligner is not None
-    return SteadyCourse(compass._aligner)
+    return compass._aligner
+
+
+@pytest.fixture
+def course(aligner: RotationAligner) -> SteadyCourse:
+    return SteadyCourse(aligner)
 
 
 def test_the_heading_went_astray_by_the_difference_of_the_velocities(course: SteadyCourse) -> None:
@@ -65,14 +71,14 @@ def test_it_began_with_the_oldest_view_in_which_it_may_have_been_overlooked(cour
     assert course.began == 0.0
 
 
-def test_points_are_in_view_until_the_camera_has_turned_away(course: SteadyCourse) -> None:
-    aligner = course._aligner
-    left, right = (np.float32(each) for each in (aligner.points.rays[0] < 0.0, aligner.points.rays[0] > 0.0))
+def test_points_are_in_view_until_the_camera_has_turned_away(aligner: RotationAligner) -> None:
+    across = aligner.points.rays[0]
+    left, right = ((sign * across > 0.0).astype(np.float32) for sign in (-1.0, 1.0))
     away = to_matrix(np.array([0.0, 1.0, 0.0]))
     assert aligner.any_in_view(right, np.eye(3))
     assert not aligner.any_in_view(right, away)
     assert aligner.any_in_view(left, away)
-    assert not aligner.any_in_view(0.0 * right, np.eye(3))
+    assert not aligner.any_in_view(np.zeros_like(right), np.eye(3))
 
 
 def test_the_area_that_an_alignment_explains_is_that_of_its_motion() -> None:

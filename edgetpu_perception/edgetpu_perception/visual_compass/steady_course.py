@@ -7,29 +7,19 @@ continues as the camera did before, then that rest is the scene.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import deque
 from itertools import pairwise
 
 import numpy as np
 
-from edgetpu_perception.visual_compass.alignment import Alignment, Key, View
-from edgetpu_perception.visual_compass.heading_filter_limits import SIMILARITY_RANGE
+from edgetpu_perception.visual_compass.alignment import Alignment, View
 from edgetpu_perception.visual_compass.heading_filter_state import Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
+from edgetpu_perception.visual_compass.other_motion import OtherMotion
 from edgetpu_perception.visual_compass.point_agreement import ALL_FOLLOW
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, angle_between, to_matrix
-
-MIN_DIFFERENCE_CELLS = 1.0
-"""Difference of two motions since a keyframe, cells, from which on they are distinguished.
-
-Rows: compass, an object crosses, noise 8, ends within 1 deg.
-"""
-
-MIN_SUPPORT_SHARE = 0.1
-"""Least support of the scene over that of the object that is followed. Rows: the same."""
 
 MIN_AREA_SHARE = 0.4
 """Least area that shows the scene over the area that shows either motion.
@@ -43,8 +33,8 @@ MIN_FOLLOWING = 0.5
 """Least share of the texture that follows the scene and not the object. Derived: half."""
 
 MEMORY_S = 1.0
-"""Time, s, for which something may be in view after it was last distinguished from the scene. Rows: the
-same."""
+"""Time, s, for which something may be in view after it was last distinguished from the scene. Rows:
+compass, an object crosses, noise 8, ends within 1 deg."""
 
 UNNOTICED_S = 0.5
 """Time, s, for which something may be in view before it is distinguished from the scene. Rows: the same."""
@@ -61,17 +51,13 @@ class SteadyCourse:
     """The camera's angular velocity before something moved independently."""
 
     def __init__(self, aligner: RotationAligner) -> None:
-        self._aligner = aligner
-        self._least = MIN_DIFFERENCE_CELLS / aligner.cells_per_radian
+        self._other = OtherMotion(aligner)
         self._before: deque[tuple[float, Vector]] = deque()
         self._moved, self._is_quiet, self._is_kept = -math.inf, True, False
         self.began = math.inf
         """Time, s, at which something began to move independently; infinite if nothing does."""
         self._astray: Vector = np.zeros(3)
         self._next_try = -math.inf
-        self._key: Key | None = None
-        self._whole: Key | None = None
-        """`_key` with the points that were left out of it."""
 
     @property
     def is_quiet(self) -> bool:
@@ -117,45 +103,11 @@ class SteadyCourse:
         if not self._before or stamp - self._moved > MEMORY_S or 0.0 < self._next_try - stamp <= RETRY_S:
             return None
         guess: Matrix = to_matrix(-self._before[0][1] * (stamp - keyframe.stamp))
-        if angle_between(guess, found.rotation) < self._least:
+        if angle_between(guess, found.rotation) < self._other.least_difference:
             return None
-        other = self._other_motion(found, keyframe, view, guess)
+        other = self._other.find(
+            found, keyframe.key, view, guess, min_following=MIN_FOLLOWING, min_area_share=MIN_AREA_SHARE
+        )
         self._is_kept |= other is not None
         self._next_try = -math.inf if other is not None else stamp + RETRY_S
         return other
-
-    def _other_motion(
-        self, found: Alignment, keyframe: Keyframe, view: View, guess: Matrix
-    ) -> Alignment | None:
-        """The alignment, from a guess, of what does not follow `found`; None if there is not enough of it."""
-        aligner, key = self._aligner, keyframe.key
-        rest = aligner.not_following(found)
-        if not aligner.any_in_view(rest, guess):
-            return None
-        other = aligner.align(dataclasses.replace(self._whole_key(key), standing=rest), view, guess)
-        if (
-            not other.converged
-            or other.similarity < SIMILARITY_RANGE[1]
-            or other.following < MIN_FOLLOWING
-            or angle_between(other.rotation, found.rotation) < self._least
-        ):
-            return None
-        noise = min(found.agreement.noise, other.agreement.noise)
-        supports, contradicts = (each.agreement.measure(noise)[2] for each in (other, found))
-        if supports < MIN_SUPPORT_SHARE * contradicts:
-            return None
-        if aligner.area_share(other, found) < MIN_AREA_SHARE:
-            return None
-        everything = dataclasses.replace(other.agreement, used=other.inside)
-        following = everything.measure()[1]
-        return dataclasses.replace(
-            other, following=following, agreement=everything, influence=other.influence / max(following, 0.2)
-        )
-
-    def _whole_key(self, key: Key) -> Key:
-        """The key with all points of its view."""
-        if key.standing is None:
-            return key
-        if key is not self._key or self._whole is None:
-            self._key, self._whole = key, self._aligner.key(key.view)
-        return self._whole

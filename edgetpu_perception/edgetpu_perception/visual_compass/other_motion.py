@@ -1,0 +1,78 @@
+"""Aligns what does not follow an alignment: of two motions either may be that of the camera."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from edgetpu_perception.visual_compass.alignment import Alignment, Key, View
+from edgetpu_perception.visual_compass.heading_filter_limits import SIMILARITY_RANGE
+from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
+from edgetpu_perception.visual_compass.rotations import Matrix, angle_between
+
+MIN_DIFFERENCE_CELLS = 1.0
+"""Difference of two motions since a keyframe, cells, from which on they are distinguished.
+
+Rows: compass, an object crosses, noise 8, ends within 1 deg.
+"""
+
+MIN_SUPPORT_SHARE = 0.1
+"""Least support of the scene over that of what is followed. Rows: the same."""
+
+
+class OtherMotion:
+    """Finds a second motion in a picture."""
+
+    def __init__(self, aligner: RotationAligner) -> None:
+        self._aligner = aligner
+        self._key: Key | None = None
+        self._whole: Key | None = None
+        """`_key` with the points that were left out of it."""
+        self.least_difference = MIN_DIFFERENCE_CELLS / aligner.cells_per_radian
+        """Difference of two motions, rad, from which on they are distinguished."""
+
+    def find(
+        self,
+        found: Alignment,
+        key: Key,
+        view: View,
+        guess: Matrix,
+        *,
+        min_following: float,
+        min_area_share: float,
+    ) -> Alignment | None:
+        """The alignment, from a guess, of what does not follow `found`; None if there is not enough of it.
+
+        `min_following`: least share of that texture that moves like this, 0..1. `min_area_share`: least area
+        that shows it over the area that shows either motion, 0..1.
+        """
+        aligner = self._aligner
+        rest = aligner.not_following(found)
+        if not aligner.any_in_view(rest, guess):
+            return None
+        other = aligner.align(dataclasses.replace(self._whole_key(key), standing=rest), view, guess)
+        if (
+            not other.converged
+            or other.similarity < SIMILARITY_RANGE[1]
+            or other.following < min_following
+            or angle_between(other.rotation, found.rotation) < self.least_difference
+        ):
+            return None
+        noise = min(found.agreement.noise, other.agreement.noise)
+        supports, contradicts = (each.agreement.measure(noise)[2] for each in (other, found))
+        if supports < MIN_SUPPORT_SHARE * contradicts:
+            return None
+        if aligner.area_share(other, found) < min_area_share:
+            return None
+        everything = dataclasses.replace(other.agreement, used=other.inside)
+        following = everything.measure()[1]
+        return dataclasses.replace(
+            other, following=following, agreement=everything, influence=other.influence / max(following, 0.2)
+        )
+
+    def _whole_key(self, key: Key) -> Key:
+        """The key with all points of its view."""
+        if key.standing is None:
+            return key
+        if key is not self._key or self._whole is None:
+            self._key, self._whole = key, self._aligner.key(key.view)
+        return self._whole
