@@ -165,7 +165,8 @@ def test_only_what_follows_a_motion_has_weight() -> None:
 def test_the_share_counts_what_follows_and_has_texture() -> None:
     array = equations(0.8)
     array[:, :, :24] = 0.0
-    found = motions(array).within(MAX_DEVIATION_CELLS)
-    assert found.share(found.weights(0.0, 0.0)) == pytest.approx(0.375, abs=0.01)
+    found = motions(array)
+    followers = found.within(MAX_DEVIATION_CELLS)
+    assert followers.share(followers.weights(0.0, 0.0)) == pytest.approx(0.375, abs=0.01)
     assert found.textured == pytest.approx(0.5, abs=0.01)
     assert found.rather_textured == 0.5

@@ -233,7 +233,7 @@ class Followers:
 
     def share_of_texture(self, weights: NDArray[np.float64]) -> float:
         """Share of the texture that follows the shift with these `weights`: 0..1."""
-        return float(weights @ self.texture) / max(float(self.textured.sum()), 1.0)
+        return float(weights @ self.texture) / max(float(self.texture.sum()), 1.0)
 
 
 def _about(dx: float, dy: float, unit: float) -> NDArray[np.float64]:
