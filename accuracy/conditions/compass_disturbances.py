@@ -85,6 +85,7 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
         for k, name in enumerate(names)
         for rate in (-20.0, 60.0)
     ]
+    barred = [replace(each, height=0.3, bars=0.1) for each in own]
     hard = [HardTurn(name, rate, 7 * k) for k, name in enumerate(names) for rate in (-60.0, 90.0)]
     for case, scenes, rows_of in (
         ("an object of 20 % width crosses, camera still", still, _crossing_rows),
@@ -95,6 +96,11 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
             _crossing_rows,
         ),
         ("the robot itself fills the lowest quarter, stands, then turns", own, _crossing_rows),
+        (
+            "the robot itself fills the lowest 30 %, bars 10 % above and below, stands, then turns",
+            barred,
+            _crossing_rows,
+        ),
         ("hard turns: noise 8, wobble 3 deg, blur, exposure", hard, _hard_rows),
     ):
         chosen: Sequence[Crossing | HardTurn | OwnParts] = scenes[:: len(scenes) // 3] if quick else scenes

@@ -91,14 +91,21 @@ class Crossing:
 
 @dataclass(frozen=True)
 class OwnParts:
-    """A robot that sees parts of itself below the scene stands for a second, then turns by 360 deg."""
+    """A robot that sees parts of itself below the scene stands for a second, then turns by 360 deg.
+
+    There may be black bars above and below, as of a picture with another aspect ratio.
+    """
 
     panorama: str
     photo: str
-    """A photograph as the robot's own parts, OWN_PARTS_HEIGHT of the picture."""
+    """A photograph as the robot's own parts."""
     rate: float
     """deg/s, reached within half a second."""
     seed: int
+    height: float = OWN_PARTS_HEIGHT
+    """Of the own parts, as a share of the picture, with what the lower bar covers of them."""
+    bars: float = 0.0
+    """Height of each bar, as a share of the picture."""
 
     def clip(self) -> Clip:
         """The images, with a noise of 2 grey levels."""
@@ -106,7 +113,8 @@ class OwnParts:
         camera = pinhole(64, 64, FOV)
         table = Turntable(load(self.panorama), camera, 2.0)
         start = float(random.uniform(0.0, 360.0))
-        own = _sprite(self.photo, OWN_PARTS_HEIGHT, 1.0)
+        own = _sprite(self.photo, self.height, 1.0)
+        bar = round(self.bars * camera.height)
         times = np.arange(round((360.0 / abs(self.rate) + 1.25) * FRAME_RATE) + 1) / FRAME_RATE
         since = np.maximum(times - 1.0, 0.0)
         yaw = self.rate * np.where(since < 0.5, since**2, since - 0.25)
@@ -114,9 +122,10 @@ class OwnParts:
         for each in yaw:
             fine = table.view(orientation(start + float(each)))
             _paste(fine, own, 0.0, fine.shape[0] - own.shape[0])
-            images.append(table.exposed(fine, random))
+            images.append(_barred(table.exposed(fine, random), bar))
             full.add(fine)
-        return Clip(camera, tuple(times.tolist()), tuple(yaw.tolist()), tuple(images), tuple(full.images))
+        fine_images = tuple(_barred(each, bar * SAMPLES) for each in full.images)
+        return Clip(camera, tuple(times.tolist()), tuple(yaw.tolist()), tuple(images), fine_images)
 
 
 @dataclass(frozen=True)
@@ -210,3 +219,10 @@ def _paste(fine: NDArray[np.float32], sprite: NDArray[np.float32], left: float, 
     begin, end = max(x, 0), min(x + width, fine.shape[1])
     if begin < end:
         fine[y : y + height, begin:end] = sprite[:, begin - x : end - x]
+
+
+def _barred(image: NDArray[np.uint8], height: int) -> NDArray[np.uint8]:
+    """The image, with black bars of this height, px, above and below."""
+    if height:
+        image[:height] = image[-height:] = 0
+    return image

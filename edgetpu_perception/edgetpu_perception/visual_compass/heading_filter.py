@@ -13,6 +13,7 @@ import numpy as np
 from edgetpu_perception.visual_compass import heading_filter_limits as limits
 from edgetpu_perception.visual_compass.alignment import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
+from edgetpu_perception.visual_compass.fixed_parts import FixedParts
 from edgetpu_perception.visual_compass.heading_filter_state import (
     Heading,
     LateViews,
@@ -66,6 +67,7 @@ class HeadingFilter:
         self._shutter = RollingShutter(aligner)
         self._direct = DirectComparison(aligner, self._shutter)
         self._course = SteadyCourse(aligner)
+        self._fixed = FixedParts(aligner)
         self._estimator = PoseEstimator(aligner, self._up)
         self._sideways = SidewaysMotion(aligner, self._ahead is not None)
         self._keyframes = Keyframes()
@@ -112,6 +114,7 @@ class HeadingFilter:
             if math.isnan(keyframe.similarity):
                 keyframe.similarity = alignment.similarity
             self._sideways.update(alignment, keyframe, stamp)
+            self._fixed.learn(alignment, view, stamp)
             learns = self._course.is_quiet and not moves and alignment.following >= ALL_FOLLOW
             alignment = self._shutter.follow(keyframe, alignment, last, stamp, learns)
             found = self._estimator.measured(stamp, keyframe, alignment)
@@ -149,7 +152,14 @@ class HeadingFilter:
     def _track(self, view: View, last: TrackedPose, stamp: float) -> Alignment:
         """Align a view to the present keyframe, as the camera turns where something else does not."""
         found = align_to_keyframe(self._aligner, view, last, stamp)
-        return self._course.alternative(found, last.pose.keyframe, view, stamp) or found
+        keyframe = last.pose.keyframe
+        found = self._course.alternative(found, keyframe, view, stamp) or found
+        turn = self._fixed.turn(found, keyframe.key, view, stamp)
+        if turn is None:
+            return found
+        if not self._course.confirm(turn, keyframe, stamp):
+            self._course = SteadyCourse(self._aligner)  # what was followed was no course
+        return turn
 
     def _keep_course(
         self, turn: MeasuredTurn, found: Pose, alignment: Alignment, interval: float, moves: bool

@@ -5,6 +5,7 @@ Products use `dot`, which takes half the time of `@` for arrays this small.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -100,6 +101,10 @@ class RotationAligner:
         """Whether little of the picture moves by itself; see TOLERATED_CELLS."""
         self.ahead: Vector | None = None
         """Where the camera moves, a unit vector in its optical frame; None if alignments find turns only."""
+        self.features = grid.rows * grid.columns
+        """Number of features of a map."""
+        self._shown: tuple[Floats, Floats] | None = None
+        """1 for features, and for points, that are not fixed to the camera, else 0; None if all are."""
         self.blocks = self.points.blocks
         """Number of blocks of residuals."""
         self.field_of_view = self.points.field_of_view
@@ -115,6 +120,11 @@ class RotationAligner:
         covariance: Matrix = influence.dot(influence.T) + self._floors
         return covariance
 
+    def leave_out(self, fixed: NDArray[np.bool_]) -> None:
+        """Leave features that are fixed to the camera out of all alignments: [rows * columns]."""
+        shown = np.float32(1.0) - fixed
+        self._shown = (shown, shown[self.points.index]) if fixed.any() else None
+
     def key(self, view: View, known: Alignment | None = None) -> Key:
         """Prepare a view for others to be aligned to it.
 
@@ -128,6 +138,8 @@ class RotationAligner:
         standing = self._standing(known) if known is not None and known.following < ALL_FOLLOW else None
         if standing is not None:
             jacobian *= standing
+        if self._shown is not None:
+            jacobian *= self._shown[1]
         jacobian = jacobian.reshape(4, -1)
         information = self.points.by_block(jacobian * jacobian)
         leverage = 1.0 / (
@@ -156,21 +168,47 @@ class RotationAligner:
 
     def not_following(self, found: Alignment) -> Floats:
         """1 at points of a key around which texture does not follow an alignment, else 0: [points]."""
+        around: Floats = self._around(found.agreement.moving(found.inside)[0] > 0.0)[self.points.index]
+        return around
+
+    def _around(self, points: NDArray[np.bool_]) -> Floats:
+        """1 for features around points of the map, [points], else 0: [rows * columns]."""
         plane = np.zeros((self._rows, self._columns), np.float32)
-        plane.ravel()[self.points.index] = found.agreement.moving(found.inside)[0] > 0.0
+        plane.ravel()[self.points.index] = points
         around: Floats = cv2.dilate(plane, np.ones((MOVING_CELLS,) * 2)).ravel()
-        there: Floats = around[self.points.index]
-        return there
+        return around
 
     def area_share(self, one: Alignment, other: Alignment) -> float:
         """Area that the first of two alignments explains better over that which either does, 0..1."""
-        noise = min(one.agreement.noise, other.agreement.noise)
-        both = one.inside * other.inside
-        change = both * (other.agreement.misfit(noise) - one.agreement.misfit(noise))
-        gain, seen = self._averaged((change, both), AREA_CELLS)
-        gain /= seen + np.float32(1e-3)
+        gain = self.gain(one, other)
         better, worse = int(np.count_nonzero(gain > MIN_GAIN)), int(np.count_nonzero(gain < -MIN_GAIN))
         return better / max(better + worse, 1)
+
+    def gain(self, one: Alignment, other: Alignment, weight: float = 1.0) -> Floats:
+        """How much better the first of two alignments explains the picture around each feature, -1..1.
+
+        Features are those of the key, [rows * columns]; MIN_GAIN and more are certain. `weight`: how often
+        the misfit of the first one counts.
+        """
+        noise = min(one.agreement.noise, other.agreement.noise)
+        both = one.inside * other.inside
+        own = np.float32(weight) * one.agreement.misfit(noise)
+        change = both * (other.agreement.misfit(noise) - own)
+        gain, seen = self._averaged((change, both), AREA_CELLS)
+        gain /= seen + np.float32(1e-3)
+        around: Floats = gain.ravel()
+        return around
+
+    def unturned(self, found: Alignment, view: View) -> Alignment:
+        """How a view agrees with the key of an alignment if the camera has not turned, at the same gain."""
+        agreement = dataclasses.replace(found.agreement, view=view.planes[0][:, self.points.index])
+        everywhere = np.ones_like(found.inside)
+        return dataclasses.replace(found, rotation=np.eye(3), agreement=agreement, inside=everywhere)
+
+    def in_view(self, rotation: Matrix) -> Floats:
+        """1 for points of a key that a view with this rotation shows, else 0: [points]."""
+        inside = self._inside(np.rint(self._projection.cells(rotation, self.points.rays)))
+        return inside.astype(np.float32)
 
     def _averaged(self, values: Sequence[Floats], cells: int) -> Sequence[Floats]:
         """Means of values at points, [points] each, over the square of so many cells around each feature.
@@ -189,13 +227,16 @@ class RotationAligner:
         """
         return self._motion_of_rows(self._plane(key.view), self._plane(view), self._rows // 4)[0]
 
-    def guesses(self, key: Key, view: View) -> list[Matrix]:
+    def guesses(self, key: Key, view: View, points: Floats | None = None) -> list[Matrix]:
         """Guess the rotation as `search` does, and from the upper and the lower half of the picture alone.
 
         Seen from a car in a curve, the road in the lower half hardly moves. Of guesses with the same motion
-        one is kept.
+        one is kept. `points`: 1 at points of the picture to use, else 0: [points]; None to use all.
         """
         before, after = self._plane(key.view), self._plane(view)
+        if points is not None:
+            shown = self._around(points > 0.0).reshape(before.shape)
+            before, after = before * shown, after * shown
         tops = self._rows // 4, 0, self._rows - self._rows // 2
         found = {
             motion: guess for guess, motion in (self._motion_of_rows(before, after, top) for top in tops)
@@ -231,8 +272,7 @@ class RotationAligner:
 
     def any_in_view(self, points: Floats, rotation: Matrix) -> bool:
         """Whether a view with this rotation shows any point of a key that is not 0: [points]."""
-        inside = self._inside(np.rint(self._projection.cells(rotation, self.points.rays)))
-        return bool(points[inside].any())
+        return bool((points * self.in_view(rotation)).any())
 
     def align(self, key: Key, view: View, guess: Matrix, growth: Growth | None = None) -> Alignment:
         """Find the rotation from the key's optical frame to the view's, starting from a guess.
@@ -271,7 +311,8 @@ class RotationAligner:
         # disagree, some of those that seem to follow do not.
         certainty = max(similarity * min(following / MOST_FOLLOW, 1.0), MIN_NOISE_SIMILARITY)
         influence /= certainty
-        overlap, contrast = float(inside.dot(inside)) / inside.size, _contrast(key, seen)
+        shown = inside.size if self._shown is None else max(float(self._shown[1].sum()), 1.0)
+        overlap, contrast = float(inside.dot(inside)) / shown, _contrast(key, seen)
         return Alignment(
             rotation,
             influence,
@@ -290,7 +331,7 @@ class RotationAligner:
         )
 
     def _compare(self, key: Key, view: View, rotation: Matrix, rays: Floats) -> tuple[Floats, Floats]:
-        """Whether the view has each point of the key, 1 or 0: [points]; and the view's features there."""
+        """Whether the view shows each point of the key, 1 or 0: [points]; and the view's features there."""
         offset = self._projection.cells(rotation, rays)
         cell = np.rint(offset)
         offset -= cell
@@ -302,7 +343,12 @@ class RotationAligner:
         value = change[0] + change[1]
         value *= np.float32(0.5)
         value += there[0]
-        return self._inside(cell).astype(np.float32), value
+        inside = self._inside(cell).astype(np.float32)
+        if self._shown is not None:
+            cells, points = self._shown
+            inside *= points
+            inside *= cells.take(index, mode="clip")
+        return inside, value
 
     def _inside(self, cell: Floats) -> NDArray[np.bool_]:
         """Whether columns and rows, whole numbers [2, n], are those of a feature."""

@@ -102,7 +102,7 @@ class SteadyCourse:
         """The alignment by which the camera goes on as before; None if the picture does not support it."""
         if not self._before or stamp - self._moved > MEMORY_S or 0.0 < self._next_try - stamp <= RETRY_S:
             return None
-        guess: Matrix = to_matrix(-self._before[0][1] * (stamp - keyframe.stamp))
+        guess = self._expected(keyframe, stamp)
         if angle_between(guess, found.rotation) < self._other.least_difference:
             return None
         other = self._other.find(
@@ -111,3 +111,17 @@ class SteadyCourse:
         self._is_kept |= other is not None
         self._next_try = -math.inf if other is not None else stamp + RETRY_S
         return other
+
+    def confirm(self, found: Alignment, keyframe: Keyframe, stamp: float) -> bool:
+        """Whether another alignment shows the camera go on as before; then the course is found again."""
+        if not self._before:
+            return False
+        astray = angle_between(self._expected(keyframe, stamp), found.rotation)
+        agrees = astray < self._other.least_difference
+        self._is_kept |= agrees
+        return agrees
+
+    def _expected(self, keyframe: Keyframe, stamp: float) -> Matrix:
+        """Rotation since a keyframe if the camera has gone on as before."""
+        expected: Matrix = to_matrix(-self._before[0][1] * (stamp - keyframe.stamp))
+        return expected

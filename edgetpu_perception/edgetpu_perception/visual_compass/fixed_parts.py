@@ -1,0 +1,105 @@
+"""Parts of the picture that are fixed to the camera: the robot's own hull, a dashboard, bars, dirt.
+
+They stand still in the picture however the camera turns, and may have more texture than the scene. Two
+things tell them from a scene before which something moves: all the rest turns as one, and covers more of the
+picture. What stands still in several turns is then left out of alignments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from edgetpu_perception.visual_compass.alignment import Alignment, Key, View
+from edgetpu_perception.visual_compass.other_motion import MIN_DIFFERENCE_CELLS, OtherMotion
+from edgetpu_perception.visual_compass.point_agreement import ALL_FOLLOW, MIN_STANDING_SHARE
+from edgetpu_perception.visual_compass.rotation_alignment import MIN_GAIN, RotationAligner
+from edgetpu_perception.visual_compass.rotations import Matrix, angle_between
+
+MIN_FOLLOWING = ALL_FOLLOW
+"""Least share of the texture that turns as one, of that which does not stand still: nothing seems to move by
+itself. Scenes have 0.94 to 0.99, people before a still camera up to 0.79. Rows: compass, middle of the static
+camera's picture, people fill much of it, 5 Hz, frames within 0.3 deg."""
+
+MIN_AREA_SHARE = 0.5
+"""Least area that shows a turn over the area that shows either the turn or none. Derived: half."""
+
+RETRY_S = (0.05, 0.8)
+"""Time, s, after which a turn is searched for again: the first one once, then twice as long each time, up to
+the second one, as long as something moves; limits the time before a scene with people."""
+
+LEARNING_TURN_CELLS = 2.0 * MIN_DIFFERENCE_CELLS
+"""Turn since the keyframe, cells, from which on it shows what is fixed to the camera.
+
+Derived: twice the difference by which two motions are distinguished.
+"""
+
+LEARNING_INTERVAL_S = 0.2
+"""Time, s, between two looks at what is fixed; limits the time."""
+
+LEARNING = 0.3
+"""Weight of a look. Derived: two that agree decide, as 0.7^2 is less than half."""
+
+_STILL = np.eye(3)
+
+
+class FixedParts:
+    """Tells what is fixed to the camera from a scene that stands still, and leaves it out of alignments."""
+
+    def __init__(self, aligner: RotationAligner) -> None:
+        self._aligner = aligner
+        self._other = OtherMotion(aligner)
+        self._least_turn = LEARNING_TURN_CELLS / aligner.cells_per_radian
+        self._next_try = self._next_look = -math.inf
+        self._wait = RETRY_S[0]
+        self._certainty = np.zeros(aligner.features, np.float32)
+        """How certainly each feature of the picture is fixed, 0..1: [rows * columns]."""
+        aligner.leave_out(self._certainty > 0.5)
+
+    def turn(self, found: Alignment, key: Key, view: View, stamp: float) -> Alignment | None:
+        """The turn that most of the picture shows, while `found` is what stands still in it; else None."""
+        if found.following >= ALL_FOLLOW:
+            self._wait, self._next_try = RETRY_S[0], -math.inf
+            return None
+        if 0.0 < self._next_try - stamp <= RETRY_S[1] or not self._stands(found.rotation):
+            return None
+        for guess in self._aligner.guesses(key, view, self._aligner.not_following(found)):
+            if self._stands(guess):
+                continue
+            turn = self._other.find(
+                found, key, view, guess, min_following=MIN_FOLLOWING, min_area_share=MIN_AREA_SHARE
+            )
+            if turn is not None:
+                return turn
+        self._next_try = stamp + self._wait
+        self._wait = min(2.0 * self._wait, RETRY_S[1])
+        return None
+
+    def _stands(self, rotation: Matrix) -> bool:
+        """Whether a picture stands still with this rotation since the key."""
+        return angle_between(rotation, _STILL) < self._other.least_difference
+
+    def learn(self, found: Alignment, view: View, stamp: float) -> None:
+        """Learn what stood still in the picture since the key of an alignment by which the camera turned."""
+        if (
+            0.0 < self._next_look - stamp <= LEARNING_INTERVAL_S
+            or angle_between(found.rotation, _STILL) < self._least_turn
+        ):
+            return
+        self._next_look = stamp + LEARNING_INTERVAL_S
+        aligner = self._aligner
+        turned = dataclasses.replace(found, inside=aligner.in_view(found.rotation))
+        still = aligner.unturned(found, view)
+        gain = aligner.gain(still, turned)
+        if np.count_nonzero(gain > MIN_GAIN) > np.count_nonzero(gain < -MIN_GAIN):
+            return
+        # What moves by itself fits neither: what stands still leaves less than half of the misfit.
+        stands = aligner.gain(still, turned, 2.0) > MIN_GAIN
+        known = np.abs(gain) > MIN_GAIN
+        learned = self._certainty + np.float32(LEARNING) * (stands - self._certainty) * known
+        fixed = learned > 0.5
+        if np.count_nonzero(fixed) <= (1.0 - MIN_STANDING_SHARE) * fixed.size:
+            self._certainty = learned
+            aligner.leave_out(fixed)
