@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import ROUNDING_NOISE, Background
 from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, moments, solidity
-from edgetpu_perception.spot_tracker.spot_decoder import Spot
+from edgetpu_perception.spot_tracker.camera_lamp import place_blob
+from edgetpu_perception.spot_tracker.spot_decoder import CameraPixels, Spot
 
 HARD_EDGE_SIGMA = 0.16
 """Standard deviation, cells, of the centroid of a disc of radius 1 with cells either inside or outside; it
@@ -121,10 +122,14 @@ def measure_blob(
     blob: Blob,
     confidence: float,
     solid: tuple[float, float],
+    camera: CameraPixels | None = None,
 ) -> Spot:
     """Centroid of a blob, weighted with the excess over the threshold, and its sigmas.
 
     The confidence falls with the shape's solidity and with the distance to the centroid of the outline.
+
+    A lamp of a few cells is placed in the camera's pixels: most of its cells are on its edge, and what the
+    graph removes from them, or the threshold, moves the centroid.
     """
     values = np.empty((2, blob.height, blob.width))
     values[0] = blob.mask
@@ -144,6 +149,9 @@ def measure_blob(
         offset_of_cells = 2.0 * HARD_EDGE_SIGMA / math.sqrt(radius)  # that of two sigma
         return spot._replace(is_uneven=math.hypot(x_offset, y_offset) > offset_of_cells)
     confidence *= outline_offset
+    lamp = place_blob(blob, camera) if grey is not None and camera is not None and confidence else None
+    if lamp is not None:
+        return Spot(*lamp, confidence)
     noise, hardness = _noise_and_hardness(grey, background, blob)
     spread = math.sqrt(max(background.spread_outside(blob.area) ** 2 - (noise / NOISE_REDUCTION) ** 2, 0.0))
     common = ROUNDING_SIGMA**2 + (TEXTURE_SIGMA * spread / contrast) ** 2

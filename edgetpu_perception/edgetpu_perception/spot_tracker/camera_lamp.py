@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import background_of, cells_below
+from edgetpu_perception.spot_tracker.blob import Blob
+from edgetpu_perception.spot_tracker.lamp_centroid import LampCentroid, lamp_centroid
 from edgetpu_perception.spot_tracker.small_spot import SmallSpot, measure_small_spot, prominence
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, CameraPixels, Spot
 
@@ -30,11 +32,29 @@ LAMP_CONTRAST = (60.0, 100.0)
 """Grey levels by which a lamp exceeds the background of the picture: none up to the first, full confidence
 from the second on. Rows: spot, lamps of radius 1.5 px on a dull day; photographs without a lamp."""
 
-POSITION_SIGMA = 0.015
-"""Standard deviation, px, of the centroid of a small lamp on a dark, even background.
+LAMP_REACH_CELLS = (1.0, 2.0)
+"""How far around a small lamp the camera's px are looked at: farther only if it reaches beyond.
 
-Derived: drawn discs of radius 1.5 and 2 px with noise of 2 grey levels give 0.014 and 0.010. Rows: spot,
-lamps of radius 1.5 and 2 px, inside one sigma.
+Derived: 1 holds what lies within a cell, and 2 what `measure_small_spot` looks at.
+"""
+
+MAX_LAMP_CELLS = 16
+"""Area of a blob, cells, up to which it is measured in the camera's px, which takes longer.
+
+Derived: the average over 3x3 cells makes 4x4 cells of a lamp on 2x2.
+"""
+
+BLOB_MARGINS_CELLS = (0.0, 1.0)
+"""Cells added on each side of a blob of the map: more only if the lamp reaches beyond.
+
+Derived: OUTLINE_GROWTH_CELLS is a margin of its own, unless the threshold is high.
+"""
+
+EDGE_ERROR = 0.25
+"""Error, px, of the centroid of a lamp if its surroundings are brighter on one side by its own height.
+
+Derived: half of a px on the edge is background, which varies with the cosine of the direction; the sum over
+the outline of a disc of radius r is r**2 * pi / 4 of the difference, over the disc's area of r**2 * pi.
 """
 
 CLIPPED_NOISE_SHARE = 0.15
@@ -65,7 +85,10 @@ def find_camera_lamp(grey: NDArray[np.uint8], camera: CameraPixels, as_grey: AsG
     levels[top : row + y_reach + 1, left : column + x_reach + 1] = 0
     confidence = ramp(most - background, *LAMP_CONTRAST)
     confidence *= prominence(most, cv2.minMaxLoc(levels)[1], background)
-    return _measure(pixels, (column, row), x_cell, y_cell, confidence) if confidence else NO_SPOT
+    if not confidence:
+        return NO_SPOT
+    found = _measure(pixels, _around((column, row), x_cell, y_cell))
+    return NO_SPOT if found is None else Spot(*found.in_cells(0, 0, x_cell, y_cell), confidence)
 
 
 def place_small_spot(
@@ -88,8 +111,8 @@ def _placed(small: SmallSpot, shape: tuple[int, ...], pixels: NDArray[np.uint8],
     if min(x_cell, y_cell) < MIN_CELL_PIXELS:
         return NO_SPOT
     column, row = small.peak
-    # All that `_measure` looks at around any px of the block.
-    x_reach, y_reach = math.ceil(x_cell) + 1, math.ceil(y_cell) + 1
+    # All that is looked at around any px of the block.
+    x_reach, y_reach = (math.ceil(LAMP_REACH_CELLS[-1] * cell) + LAMP_SIDE for cell in (x_cell, y_cell))
     left, top = max(int(column * x_cell) - x_reach, 0), max(int(row * y_cell) - y_reach, 0)
     right, bottom = math.ceil((column + 2) * x_cell) + x_reach, math.ceil((row + 2) * y_cell) + y_reach
     part = as_grey(pixels[top:bottom, left:right])
@@ -97,50 +120,96 @@ def _placed(small: SmallSpot, shape: tuple[int, ...], pixels: NDArray[np.uint8],
     levels = cv2.blur(part, (LAMP_SIDE, LAMP_SIDE))
     block = levels[first_y : first_y + math.ceil(2 * y_cell), first_x : first_x + math.ceil(2 * x_cell)]
     x, y = cv2.minMaxLoc(block)[3]
-    spot = _measure(part, (first_x + x, first_y + y), x_cell, y_cell, small.confidence, whole=True)
-    if spot is NO_SPOT:
-        return NO_SPOT
-    return spot._replace(x=spot.x + left / x_cell, y=spot.y + top / y_cell, rival=small.rival)
+    for cells in LAMP_REACH_CELLS:
+        found = _measure_around(part, (first_x + x, first_y + y), cells * x_cell, cells * y_cell)
+        if found is not None:
+            return Spot(*found.in_cells(left, top, x_cell, y_cell), small.confidence, small.rival)
+    return NO_SPOT
+
+
+def place_blob(blob: Blob, camera: CameraPixels) -> LampCentroid | None:
+    """Position of a lamp of a few cells, in cells, measured in the camera's grey pixels.
+
+    None if the blob is larger or cut off, or if these px are hardly finer or do not show the lamp alone.
+    """
+    if blob.area > MAX_LAMP_CELLS or any(blob.touches_border):
+        return None
+    pixels = camera()
+    rows, columns = pixels.shape
+    x_cell, y_cell = columns / blob.columns, rows / blob.rows
+    if min(x_cell, y_cell) < MIN_CELL_PIXELS:
+        return None
+    for margin in BLOB_MARGINS_CELLS:
+        left, top = max(int((blob.left - margin) * x_cell), 1), max(int((blob.top - margin) * y_cell), 1)
+        right = min(math.ceil((blob.left + blob.width + margin) * x_cell), columns - 1)
+        bottom = min(math.ceil((blob.top + blob.height + margin) * y_cell), rows - 1)
+        found = _measure(pixels, (slice(top, bottom), slice(left, right)), whole=True)
+        if found is not None:
+            return found.in_cells(0, 0, x_cell, y_cell)
+    return None
+
+
+def _around(px: tuple[int, int], x_reach: float, y_reach: float) -> tuple[slice, slice]:
+    """Rows and columns around a px (column, row)."""
+    (column, row), x_px, y_px = px, math.ceil(x_reach), math.ceil(y_reach)
+    return slice(max(row - y_px, 0), row + y_px + 1), slice(max(column - x_px, 0), column + x_px + 1)
+
+
+def _measure_around(
+    pixels: NDArray[np.uint8], px: tuple[int, int], x_reach: float, y_reach: float
+) -> LampCentroid | None:
+    """Centroid of a lamp around a bright px (column, row), with itself in the middle of what is looked at."""
+    found = _measure(pixels, _around(px, x_reach, y_reach), whole=True)
+    if found is None or (round(found.x), round(found.y)) == px:
+        return found
+    return _measure(pixels, _around((round(found.x), round(found.y)), x_reach, y_reach), whole=True)
 
 
 def _measure(
-    pixels: NDArray[np.uint8],
-    lamp: tuple[int, int],
-    x_cell: float,
-    y_cell: float,
-    confidence: float,
-    *,
-    whole: bool = False,
-) -> Spot:
-    """Centroid of what exceeds the surroundings, within a cell around the brightest px (column, row).
+    pixels: NDArray[np.uint8], window: tuple[slice, slice], *, whole: bool = False
+) -> LampCentroid | None:
+    """Centroid of what exceeds the surroundings in a window (rows, columns), px; None if nothing does.
 
-    With `whole` NO_SPOT if more than half of the spot's height reaches beyond.
+    With `whole` None, too, if more than half of the spot's height reaches beyond.
     """
-    column, row = lamp
-    x_reach, y_reach = math.ceil(x_cell), math.ceil(y_cell)
-    left, top = max(column - x_reach, 0), max(row - y_reach, 0)
-    part = pixels[top : row + y_reach + 1, left : column + x_reach + 1]
-    around = np.concatenate(_sides_inside(pixels, part, left, top))
+    part = pixels[window]
+    top, left = window[0].start, window[1].start
+    sides = _sides_inside(pixels, part, left, top)
+    around = np.concatenate(sides)
     around.sort()
     count = len(around)
     middle = (int(around[(count - 1) // 2]) + int(around[count // 2])) / 2
-    if whole and int(around[-1]) > (middle + cv2.norm(part, cv2.NORM_INF)) / 2:
-        return NO_SPOT
+    height = cv2.norm(part, cv2.NORM_INF) - middle
+    if whole and int(around[-1]) - middle > height / 2:
+        return None
     spread = float(cv2.meanStdDev(around)[1][0, 0])
-    above = np.maximum(part - np.float32(middle + 2.0 * spread), np.float32(0.0))
-    total = cv2.sumElems(above)[0]
+    light = np.maximum(part - np.float32(middle + 2.0 * spread), np.float32(0.0))
+    total = cv2.sumElems(light)[0]
     if total <= 0.0:
-        return NO_SPOT
-    noise = CLIPPED_NOISE_SHARE * spread / total
-    x, x_sigma = _centroid(above.sum(axis=0) / total, noise * math.sqrt(part.shape[0]))
-    y, y_sigma = _centroid(above.sum(axis=1) / total, noise * math.sqrt(part.shape[1]))
-    return Spot(
-        (x + left + 0.5) / x_cell - 0.5,
-        (y + top + 0.5) / y_cell - 0.5,
-        x_sigma / x_cell,
-        y_sigma / y_cell,
-        confidence,
+        return None
+    found = lamp_centroid(light)
+    rows, columns = part.shape
+    noise = CLIPPED_NOISE_SHARE * spread / total * math.sqrt(rows * columns)
+    x_edge, y_edge = _edge_errors(sides, height)
+    return LampCentroid(
+        found.x + left,
+        found.y + top,
+        math.hypot(found.x_sigma, noise * _distance(found.x, columns), x_edge),
+        math.hypot(found.y_sigma, noise * _distance(found.y, rows), y_edge),
     )
+
+
+def _distance(center: float, size: int) -> float:
+    """Root mean square distance of `size` px in a row from a position."""
+    return math.sqrt((size**2 - 1) / 12 + (center - (size - 1) / 2) ** 2)
+
+
+def _edge_errors(sides: list[NDArray[np.uint8]], height: float) -> tuple[float, float]:
+    """Error of a lamp's centroid along x and y, px, as px on its edge show part of what is beside it."""
+    if len(sides) < 4:
+        return 0.0, 0.0
+    above, below, left, right = (cv2.mean(side)[0] for side in sides)
+    return EDGE_ERROR * abs(left - right) / height, EDGE_ERROR * abs(above - below) / height
 
 
 def _sides_inside(
@@ -150,11 +219,3 @@ def _sides_inside(
     rows, columns = pixels.shape
     sides = [part[0]] * (top > 0) + [part[-1]] * (top + part.shape[0] < rows)
     return sides + [part[:, 0]] * (left > 0) + [part[:, -1]] * (left + part.shape[1] < columns)
-
-
-def _centroid(shares: NDArray[np.float32], noise: float) -> tuple[float, float]:
-    """Centroid along an axis and its sigma, px; `noise`: standard deviation of a share."""
-    positions = np.arange(len(shares))
-    centroid = float(shares @ positions)
-    background = noise * math.sqrt(float(np.square(positions - centroid).sum()))
-    return centroid, math.hypot(POSITION_SIGMA, background)

@@ -171,7 +171,7 @@ class EvidenceDecoder:
         background = background_of(below)
         _, top, _, peak = cv2.minMaxLoc(evidence)
         contrast = top - background.level
-        large, blob = self._large_spot(image[0], evidence, background, contrast, peak, near)
+        large, blob = self._large_spot(image[0], evidence, background, contrast, peak, near, camera)
         grey = self._grey(image[0])
         if grey is None:
             return large
@@ -200,6 +200,7 @@ class EvidenceDecoder:
         contrast: float,
         peak: tuple[int, int],
         near: Position | None,
+        camera: CameraPixels | None,
     ) -> tuple[Spot, Blob | None]:
         """The strongest blob of the map, which averages over 3x3 cells; NO_SPOT if there is none."""
         clarity = ramp(contrast, MIN_CONTRAST, FULL_CONFIDENCE_CONTRAST)
@@ -216,7 +217,7 @@ class EvidenceDecoder:
             confidence *= _clearness(image, found, contrast)
             if confidence > best.confidence:
                 spot = measure_blob(
-                    evidence, grey, background, contrast, threshold, blob, confidence, self._solid
+                    evidence, grey, background, contrast, threshold, blob, confidence, self._solid, camera
                 )
                 if spot.confidence > best.confidence:
                     best, best_blob = spot if other is None else spot._replace(rival=other), blob

@@ -1,0 +1,88 @@
+"""Centroid of a lamp in px, with a sigma from the asymmetry that the lamp itself shows."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+RASTER_SIGMA = 0.0175
+"""Standard deviation, px, of the centroid of a noise-free disc of radius 1 on square px, at least.
+
+Derived: exactly drawn discs of radius 1.5, 2, 3, 5 and 8 px have 0.0095, 0.0060, 0.0034, 0.0018 and 0.0011;
+it falls with radius**-1.5, as the waves in the spectrum of a disc do.
+"""
+
+CORE_AREA = 1.0
+"""Squared distance from the centre, px squared, within which a direction varies inside a px.
+
+Derived: the area of a px. With it the harmonics of drawn discs of radius 1.5 to 12 px are as large as the
+errors of their centroids; without it, two to five times as large at a radius of 2 px.
+"""
+
+STUDENT_FACTOR = 1.14
+"""Factor of a standard deviation estimated from four numbers with which 68 % of the errors are inside.
+
+Derived: Student's distribution of 4 degrees of freedom.
+"""
+
+
+class LampCentroid(NamedTuple):
+    """A position with one-sigma errors, px."""
+
+    x: float
+    y: float
+    x_sigma: float
+    y_sigma: float
+
+    def in_cells(self, left: int, top: int, x_cell: float, y_cell: float) -> LampCentroid:
+        """The same in cells of a width and height, px, if (0, 0) is the px at `left`, `top` so far."""
+        return LampCentroid(
+            (self.x + left + 0.5) / x_cell - 0.5,
+            (self.y + top + 0.5) / y_cell - 0.5,
+            self.x_sigma / x_cell,
+            self.y_sigma / y_cell,
+        )
+
+
+def lamp_centroid(light: NDArray[np.float32]) -> LampCentroid:
+    """Centroid of light, [H, W], of which at least one px is more than 0 and none is less.
+
+    A round lamp has no odd harmonics around its centre, and neither has one that is blurred along a line.
+    Noise of any kind, of the light or of its compression, leaves some; the first one is the error of the
+    centroid. The third and the fifth, weighted with the distance from the centre as the first one is, have
+    its variance if the errors of different px are independent: two numbers each, which give sigma.
+    """
+    levels = light.ravel()
+    index = np.flatnonzero(levels)
+    weights = levels[index].astype(np.complex128)
+    offsets = _places(*light.shape)[index]
+    total = float(weights.sum().real)
+    center = complex(weights @ offsets) / total
+    offsets -= center
+    weights *= offsets
+    turns = offsets * offsets
+    areas = np.abs(turns)
+    turns /= areas + CORE_AREA
+    third = complex(weights @ turns)
+    turns *= turns
+    fifth = complex(weights @ turns)
+    # The mean squares of the distance from the centre, and of x**2 - y**2.
+    both, difference = float(np.vdot(offsets, weights).real) / total, complex(weights @ offsets).real / total
+    # The squared radius of a disc is twice the mean squared distance, and that of a px 1 / pi.
+    raster = RASTER_SIGMA**2 / max(2.0 * both, 1.0 / math.pi) ** 1.5
+    seen = STUDENT_FACTOR**2 * (abs(third) ** 2 + abs(fifth) ** 2) / (4.0 * total**2)
+    variance, lengthened = max(seen, raster), difference / both if both > 0.0 else 0.0
+    x_sigma, y_sigma = (math.sqrt(variance * max(1.0 + sign * lengthened, 0.0)) for sign in (1.0, -1.0))
+    return LampCentroid(center.real, center.imag, x_sigma, y_sigma)
+
+
+@functools.lru_cache(maxsize=16)
+def _places(rows: int, columns: int) -> NDArray[np.complex128]:
+    """Column + i row of each px, [rows * columns]."""
+    x, y = np.arange(float(columns)), np.arange(float(rows))
+    places: NDArray[np.complex128] = (x + 1j * y[:, np.newaxis]).ravel()
+    return places
