@@ -126,3 +126,9 @@ def test_a_lamp_on_an_edge_of_its_background_has_a_larger_sigma() -> None:
     assert found is not None
     assert found.x_sigma > found.y_sigma > before.y_sigma
     assert found.x_sigma > 5.0 * before.x_sigma
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 2), (2, 1), (5, 2), (2, 5)])
+def test_a_lamp_of_few_px_is_in_their_middle(shape: tuple[int, int]) -> None:
+    found = lamp_centroid(np.full(shape, 100.0, np.float32))
+    assert (found.x, found.y) == pytest.approx(((shape[1] - 1) / 2, (shape[0] - 1) / 2))

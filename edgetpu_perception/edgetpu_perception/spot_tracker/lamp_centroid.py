@@ -6,6 +6,7 @@ import functools
 import math
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,33 +57,42 @@ def lamp_centroid(light: NDArray[np.float32]) -> LampCentroid:
     centroid. The third and the fifth, weighted with the distance from the centre as the first one is, have
     its variance if the errors of different px are independent: two numbers each, which give sigma.
     """
-    levels = light.ravel()
-    index = np.flatnonzero(levels)
-    weights = levels[index].astype(np.complex128)
-    offsets = _places(*light.shape)[index]
-    total = float(weights.sum().real)
-    center = complex(weights @ offsets) / total
-    offsets -= center
-    weights *= offsets
-    turns = offsets * offsets
-    areas = np.abs(turns)
-    turns /= areas + CORE_AREA
-    third = complex(weights @ turns)
-    turns *= turns
-    fifth = complex(weights @ turns)
+    if light.shape[1] == 2:  # which cv2.moments takes for the points of an outline
+        light = np.pad(light, ((0, 0), (0, 1)))
+    moments = cv2.moments(light)
+    total, x, y = moments["m00"], moments["m10"] / moments["m00"], moments["m01"] / moments["m00"]
+    third, fifth = _harmonics(light, x, y)
     # The mean squares of the distance from the centre, and of x**2 - y**2.
-    both, difference = float(np.vdot(offsets, weights).real) / total, complex(weights @ offsets).real / total
+    both = (moments["mu20"] + moments["mu02"]) / total
+    difference = (moments["mu20"] - moments["mu02"]) / total
     # The squared radius of a disc is twice the mean squared distance, and that of a px 1 / pi.
     raster = RASTER_SIGMA**2 / max(2.0 * both, 1.0 / math.pi) ** 1.5
     seen = STUDENT_FACTOR**2 * (abs(third) ** 2 + abs(fifth) ** 2) / (4.0 * total**2)
     variance, lengthened = max(seen, raster), difference / both if both > 0.0 else 0.0
     x_sigma, y_sigma = (math.sqrt(variance * max(1.0 + sign * lengthened, 0.0)) for sign in (1.0, -1.0))
-    return LampCentroid(center.real, center.imag, x_sigma, y_sigma)
+    return LampCentroid(x, y, x_sigma, y_sigma)
 
 
-@functools.lru_cache(maxsize=16)
-def _places(rows: int, columns: int) -> NDArray[np.complex128]:
-    """Column + i row of each px, [rows * columns]."""
-    x, y = np.arange(float(columns)), np.arange(float(rows))
-    places: NDArray[np.complex128] = (x + 1j * y[:, np.newaxis]).ravel()
-    return places
+def _harmonics(light: NDArray[np.float32], x: float, y: float) -> tuple[complex, complex]:
+    """Third and fifth harmonic of light, [H, W], around a position, weighted with the distance from it."""
+    offsets = _grid(max(light.shape))[: light.shape[0], : light.shape[1]] - np.complex64(complex(x, y))
+    squares = offsets * offsets
+    areas = np.abs(squares)
+    areas += np.float32(CORE_AREA)
+    offsets *= light / areas
+    offsets *= squares
+    third = complex(offsets.sum())
+    offsets /= areas
+    offsets *= squares
+    return third, complex(offsets.sum())
+
+
+def _grid(side: int) -> NDArray[np.complex64]:
+    """Column + i row of each px, at least [side, side]."""
+    return _square(1 << (side - 1).bit_length())
+
+
+@functools.lru_cache(maxsize=8)
+def _square(side: int) -> NDArray[np.complex64]:
+    places = np.arange(side)
+    return (places + 1j * places[:, np.newaxis]).astype(np.complex64)
