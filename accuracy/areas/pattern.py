@@ -13,11 +13,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.conditions import pattern_scales
+from accuracy.conditions import pattern_scales, pattern_tilts
 from accuracy.engines import open_engine
-from accuracy.scenes import pattern_pictures
+from accuracy.scenes import pattern_pictures, tilted_patterns
 from accuracy.scenes.pattern_scenes import NOTHING, Change, Scene, scenes
-from accuracy.scenes.photographs import DEVELOPMENT, held_out
+from accuracy.scenes.photographs import DEVELOPMENT, grey_photograph, held_out
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest
@@ -37,6 +37,12 @@ REACH_ABSENT = 99.5
 
 PLAIN_SCORE = 0.8
 """Normalised correlation from which on users of cv2.matchTemplate take a peak for the pattern."""
+
+TILTS = (0.0, 45.0)
+"""Smallest and largest tilt of boards and posters, degrees."""
+
+REACH_TILTED = {"posters": 90.0, "boards": 95.0}
+"""Percentage of valid results within half a px."""
 
 SHIFTED = Change(shift=1.0)
 CHANGED = Change(shift=1.0, turn=5.0, growth=0.05, gain=0.2, offset=20.0, noise=4.0)
@@ -108,7 +114,20 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
             rows += pattern_pictures.measure(case, size, tracker, drawn, reach)
         scaled = list(pattern_pictures.pictures(names, 40 if quick else 220, 7, SCALED_PICTURE))
         rows += pattern_scales.measure(f"{label}scaled", tracker_on(engine, 64, 16), scaled, reach)
+        shown: dict[str, Sequence[tilted_patterns.Board]] = {"posters": _posters(names)}
+        if not label:
+            shown["boards"] = (tilted_patterns.tags, tilted_patterns.dots)
+        for kind, boards in shown.items():
+            tilted = tilted_patterns.tilted(boards, names, 22 if quick else 176, 9, TILTS)
+            case = f"{label}tilted {kind}"
+            rows += pattern_tilts.measure(
+                case, tracker_on(engine, 64, 16), tilted, REACH_TILTED[kind] if reach else None
+            )
     return rows if quick else rows + _golden_rows(count // 2)
+
+
+def _posters(names: Sequence[str]) -> list[tilted_patterns.Board]:
+    return [tilted_patterns.poster(grey_photograph(name)) for name in names]
 
 
 def one_of_each(names: Sequence[str]) -> tuple[str, ...]:

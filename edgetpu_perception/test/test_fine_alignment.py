@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.pattern_tracker.fine_alignment import FinePatch, aliasing_of, fine_patch
+from edgetpu_perception.pattern_tracker.fine_patch import FinePatch, aliasing_of, coarser, fine_patch
 from edgetpu_perception.pattern_tracker.patch_alignment import SIGMA_GAIN, Aligner
 from edgetpu_perception.pattern_tracker.pattern_tracker import PatternTracker
 from testdata.pictures.patterns import Image, pixels, texture
@@ -76,13 +76,33 @@ def test_px_of_the_camera_need_no_squares_between_them() -> None:
 
 def test_only_structure_finer_than_squares_is_removed_and_aligned_in_squares_of_half_the_side() -> None:
     plain = fine_of(texture(1, side=160, blur=8.0)[:120])
-    assert (plain.smooth, plain.finer, plain.values.shape) == (False, None, (24, 32))
+    assert (plain.smooth, plain.values.shape) == (False, (24, 32))
+    assert plain.finer is not None
+    assert (plain.finer.smooth, plain.finer.finer, plain.finer.values.shape) == (True, None, (40, 53))
     fine = fine_of(pixels(0.8 * waves(6.0) + 0.2 * waves(80.0)))
     assert fine.smooth
     assert fine.values.shape == (24, 32)
     assert fine.values.std() == pytest.approx(0.2 * waves(80.0).std(), rel=0.05)
     assert fine.finer is not None
     assert (fine.finer.smooth, fine.finer.finer, fine.finer.values.shape) == (True, None, (40, 53))
+
+
+@pytest.mark.parametrize(("shape", "offset"), [((24, 32), (0.0, 0.0)), ((25, 33), (-0.5 / 3.2, -0.5 / 2.4))])
+def test_coarser_squares_are_averages_of_four_around_their_own_centre(
+    shape: tuple[int, int], offset: tuple[float, float]
+) -> None:
+    values = np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape)
+    coarse = coarser(FinePatch(values, np.ones(shape, bool), 3.2, 2.4, (0.0, 0.0)))
+    assert coarse is not None
+    assert (coarse.values.shape, coarse.x_scale, coarse.y_scale) == ((12, 16), 1.6, 1.2)
+    assert coarse.values[0, 0] == values[:2, :2].mean()
+    assert coarse.offset == pytest.approx(offset)
+
+
+def test_few_squares_are_not_made_coarser() -> None:
+    assert (
+        coarser(FinePatch(np.ones((15, 32), np.float32), np.ones((15, 32), bool), 2, 2, (0.0, 0.0))) is None
+    )
 
 
 def test_sigmas_allow_for_noise_that_a_blur_has_made_alike_in_neighbours() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgetpu_perception.nodes.persistent_state import StateError
-from edgetpu_perception.pattern_tracker.fine_alignment import LEAST_PX, MOST_PX, FinePatch
+from edgetpu_perception.pattern_tracker.fine_patch import LEAST_PX, MOST_PX, FinePatch
 from edgetpu_perception.pattern_tracker.template import Template
 
 

@@ -121,11 +121,18 @@ class Alignment(NamedTuple):
     y_sigma: float
     growth_sigma: float = math.inf
     """Standard deviation of the logarithm of the scale."""
+    upright_scale: float = math.nan
+    """Scale of the best match that is not tilted; NaN if this is one."""
 
     @property
     def scale(self) -> float:
         """Size in the image over that of the patch."""
         return math.hypot(self.cosine, self.sine)
+
+    @property
+    def search_scale(self) -> float:
+        """Scale to search for in other images: that without a tilt."""
+        return self.scale if math.isnan(self.upright_scale) else self.upright_scale
 
     @property
     def pose_deviation(self) -> float:

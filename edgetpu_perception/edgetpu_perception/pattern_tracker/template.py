@@ -13,7 +13,7 @@ from edgetpu_driver.images.encodings import ImageError, ImageFault, Pixels, chec
 from edgetpu_driver.images.resizing import resize
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.expected_scores import EXPECTED_NOISE
-from edgetpu_perception.pattern_tracker.fine_alignment import FinePatch, fine_patch
+from edgetpu_perception.pattern_tracker.fine_patch import FinePatch, fine_patch
 from edgetpu_perception.pattern_tracker.match_selection import Matcher, Matches
 
 MIN_CLARITY = 1.5

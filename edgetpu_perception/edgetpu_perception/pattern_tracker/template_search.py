@@ -82,7 +82,7 @@ class TemplateSearch:
             (region.x_offset + (best.x + 0.5) / width * region.width) / frame.image_width,
             (region.y_offset + (best.y + 0.5) / height * region.height) / frame.image_height,
         )
-        self._scales.found(best.scale * scale_of(found.size, self._scales.search), frame)
+        self._scales.found(best.search_scale * scale_of(found.size, self._scales.search), frame)
         return Finding(replace(found.matches, best=best), found.confidence, found.size)
 
     def _find(
