@@ -10,6 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_perception import Region, SpotResult, SpotTracker
+from edgetpu_perception.spot_tracker import blob_measurement
+from edgetpu_perception.spot_tracker.blob import Blob
 from edgetpu_perception.spot_tracker.camera_lamp import place_small_spot
 from edgetpu_perception.spot_tracker.small_spot import SmallSpot, measure_small_spot
 
@@ -206,3 +208,13 @@ def test_at_the_size_of_the_model_a_small_spot_is_measured_in_the_cells() -> Non
     placed = place_small_spot(small, grey, lambda: grey, lambda part: part)
     assert (placed.x, placed.y) == pytest.approx((16.0, 31.5))
     assert placed.rival == (40.5, 10.5)
+
+
+@pytest.mark.parametrize(("radius", "in_pixels"), [(5.0, True), (6.5, True), (9.0, False), (10.0, False)])
+def test_lamps_up_to_three_cells_high_are_measured_in_the_cameras_pixels(
+    radius: float, in_pixels: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Blob] = []
+    monkeypatch.setattr(blob_measurement, "place_blob", lambda blob, _camera: asked.append(blob))
+    SpotTracker().update(picture((82.0, 120.0), radius=radius))
+    assert bool(asked) == in_pixels

@@ -106,6 +106,12 @@ Derived: white noise through the graph gives 2.1 (1 grey level, rounded) to 3.3;
 neighbours are correlated, it is less. Rows: spot, noise 8 at amplitude 160, inside one sigma.
 """
 
+SMALL_LAMP_SHARE = math.pi / 4.0
+"""Share of its height that a lamp of a few cells has left in the map, at most.
+
+Derived: a disc with the diameter of three cells covers that much of the 3x3 over which the map averages.
+"""
+
 _SECOND_DIFFERENCES = np.outer([1.0, -2.0, 1.0], [1.0, -2.0, 1.0])
 """Filter that passes white noise with a gain of 6 and no linear or quadratic shape (Immerkaer 1996).
 
@@ -129,7 +135,7 @@ def measure_blob(
     The confidence falls with the shape's solidity and with the distance to the centroid of the outline.
 
     A lamp of a few cells is placed in the camera's pixels: most of its cells are on its edge, and what the
-    graph removes from them, or the threshold, moves the centroid.
+    graph removes from them, or the threshold, moves the centroid. The map averages over more than the lamp.
     """
     values = np.empty((2, blob.height, blob.width))
     values[0] = blob.mask
@@ -149,9 +155,11 @@ def measure_blob(
         offset_of_cells = 2.0 * HARD_EDGE_SIGMA / math.sqrt(radius)  # that of two sigma
         return spot._replace(is_uneven=math.hypot(x_offset, y_offset) > offset_of_cells)
     confidence *= outline_offset
-    lamp = place_blob(blob, camera) if grey is not None and camera is not None and confidence else None
-    if lamp is not None:
-        return Spot(*lamp, confidence)
+    if confidence and grey is not None and camera is not None:
+        height = int(grey[blob.window].max()) - background.level
+        lamp = place_blob(blob, camera) if contrast < SMALL_LAMP_SHARE * height else None
+        if lamp is not None:
+            return Spot(*lamp, confidence)
     noise, hardness = _noise_and_hardness(grey, background, blob)
     spread = math.sqrt(max(background.spread_outside(blob.area) ** 2 - (noise / NOISE_REDUCTION) ** 2, 0.0))
     common = ROUNDING_SIGMA**2 + (TEXTURE_SIGMA * spread / contrast) ** 2
