@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,18 @@ from edgetpu_driver.host.sticks import reset_pace
 from testdata.devices.fake_device import ONES, FakeBackend, PlusOneEngine
 from testdata.graphs.recurrent_cell import recurrent_cell
 from testdata.timeouts import PATIENCE
+
+
+@contextmanager
+def without_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No thread can be started, as at the system's limit."""
+
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        yield
 
 
 class TestADeviceThatComesAndGoes:
@@ -115,14 +128,8 @@ class TestADeviceThatComesAndGoes:
         self, backend: FakeBackend, models: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         host = ModelHost(backend, [models])
-
-        def fail(_thread: threading.Thread) -> None:
-            raise RuntimeError("can't start new thread")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(threading.Thread, "start", fail)
-            with pytest.raises(RuntimeError, match="can't start new thread"):
-                host.connect()
+        with without_threads(monkeypatch), pytest.raises(RuntimeError, match="can't start new thread"):
+            host.connect()
         host.connect()
         assert host.state is State.READY
         host.close()
@@ -131,14 +138,8 @@ class TestADeviceThatComesAndGoes:
         self, backend: FakeBackend, models: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         host = ModelHost(backend, [models])
-
-        def fail(_thread: threading.Thread) -> None:
-            raise RuntimeError("can't start new thread")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(threading.Thread, "start", fail)
-            with pytest.raises(RuntimeError, match="can't start new thread"):
-                host.reset()
+        with without_threads(monkeypatch), pytest.raises(RuntimeError, match="can't start new thread"):
+            host.reset()
         host.connect()
         host.reset()
         host.refresh()

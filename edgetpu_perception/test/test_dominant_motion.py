@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception import OpticalFlow
+from edgetpu_perception import FlowResult, OpticalFlow
 from edgetpu_perception.optical_flow.dominant_motion import (
     MAX_DEVIATION_CELLS,
     NARROWER_DEVIATIONS,
@@ -40,12 +40,17 @@ def picture(
     return np.clip(np.rint(view), 0, 255).astype(np.uint8)
 
 
+def passed_by(scene: NDArray[np.float32], person: NDArray[np.float32], shift: tuple[int, int]) -> FlowResult:
+    """The flow as a person passes by and the scene moves by `shift` px."""
+    flow = OpticalFlow()
+    flow.update(picture(scene, person, (0, 0), 80), 0.0)
+    return flow.update(picture(scene, person, shift, 92), 0.1)
+
+
 @pytest.mark.parametrize("shift", [(0, 0), (7, -3)])
 def test_a_person_of_high_contrast_does_not_move_a_dim_scene(shift: tuple[int, int]) -> None:
     scene, person = texture(1, 25.0), texture(2, 60.0)
-    flow = OpticalFlow()
-    flow.update(picture(scene, person, (0, 0), 80), 0.0)
-    result = flow.update(picture(scene, person, shift, 92), 0.1)
+    result = passed_by(scene, person, shift)
     assert result.valid
     assert result.dx == pytest.approx(shift[0], abs=0.15)
     assert result.dy == pytest.approx(shift[1], abs=0.15)
@@ -56,9 +61,7 @@ def test_the_motion_is_that_of_a_faint_scene_behind_a_strong_object(
     seed: int, shift: tuple[int, int]
 ) -> None:
     scene, person = texture(seed, 8.0), texture(seed + 1, 60.0)
-    flow = OpticalFlow()
-    flow.update(picture(scene, person, (0, 0), 80), 0.0)
-    result = flow.update(picture(scene, person, shift, 92), 0.1)
+    result = passed_by(scene, person, shift)
     assert result.valid
     assert result.dx == pytest.approx(shift[0], abs=0.3)
     assert result.dy == pytest.approx(shift[1], abs=0.3)

@@ -154,6 +154,18 @@ class OutputLayout:
     y_to_local_row: tuple[int, ...]
     x_to_local_row_size: tuple[int, ...]
 
+    @property
+    def maps(self) -> tuple[tuple[int, ...], ...]:
+        """All fields, in their order."""
+        return (
+            self.y_to_tile,
+            self.x_to_tile,
+            self.tile_offset,
+            self.x_to_local_offset,
+            self.y_to_local_row,
+            self.x_to_local_row_size,
+        )
+
 
 @dataclass(frozen=True)
 class Layer:

@@ -108,15 +108,7 @@ def _layout_starts(layer: Layer, layout: OutputLayout, rows: int) -> Iterator[ND
             f"{sorted(x_lengths)} columns; the layer has {y_dim} and {x_dim}"
         )
     y_tile, x_tile, tile_offset, x_local, y_row, row_size = (
-        np.array(values, np.int64)
-        for values in (
-            layout.y_to_tile,
-            layout.x_to_tile,
-            layout.tile_offset,
-            layout.x_to_local_offset,
-            layout.y_to_local_row,
-            layout.x_to_local_row_size,
-        )
+        np.array(values, np.int64) for values in layout.maps
     )
     lowest, highest = y_tile.min() + x_tile.min(), y_tile.max() + x_tile.max()
     if lowest < 0 or highest >= tile_offset.size:

@@ -190,15 +190,7 @@ def _layer(builder: flatbuffers.Builder, layer: Layer, *, is_output: bool) -> in
 
 def _layout(builder: flatbuffers.Builder, layout: OutputLayout) -> int:
     y_to_tile, x_to_tile, tile_offset, x_local, y_local, row_size = (
-        int32_vector(builder, values)
-        for values in (
-            layout.y_to_tile,
-            layout.x_to_tile,
-            layout.tile_offset,
-            layout.x_to_local_offset,
-            layout.y_to_local_row,
-            layout.x_to_local_row_size,
-        )
+        int32_vector(builder, values) for values in layout.maps
     )
     schema.OutputLayoutStart(builder)
     schema.OutputLayoutAddYCoordinateToLinearTileIdMap(builder, y_to_tile)

@@ -173,9 +173,7 @@ class NeighbourhoodMotions:
     @property
     def rather_textured(self) -> float:
         """Share of the neighbourhoods that rather have texture than not, 0..1."""
-        visible = sum(TEXTURE_RANGE) / 2
-        least = self.common / (VISIBLE_SHIFT_CELLS**2 / visible - MAX_DEVIATION_CELLS**2)
-        return int(np.count_nonzero(self._slope > least)) / len(self._slope)
+        return int(np.count_nonzero(self._textured > 0.5)) / len(self._textured)
 
     def kept_deviation(self, dx: float, dy: float) -> float:
         """Deviation from a least-squares step, cells, that nearly every neighbourhood keeps.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ _OF_CONTRAST = [PAIRS.index(pair) for pair in ((2, 2), (2, 3), (3, 3))]
 
 AGREEING = 0.5
 """Correlation of a neighbourhood from which on the frames agree there. Derived: texture exceeds noise."""
+
+Values = TypeVar("Values", float, NDArray[np.float64])
 
 Vector = tuple[float, float, float]
 """A value for each unknown."""
@@ -140,7 +142,7 @@ class NormalEquations:
         return (down.T @ grid @ across).astype(np.float32, copy=False)
 
 
-def agreement(both: Any, apart: Any) -> Any:
+def agreement(both: Values, apart: Values) -> Values:
     """Correlation of two frames, -1..1, from the squares of their sum and of their doubled difference."""
     return (both - apart / 4) / (both + apart / 4 + MIN_ENERGY)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_perception.pattern_tracker.fine_patch import SMOOTHING, FinePatch, coarser, smoothed
 from edgetpu_perception.pattern_tracker.patch_alignment import ROUNDING_PX, Aligner, Alignment
-from edgetpu_perception.pattern_tracker.plane_alignment import Homography, PlaneAligner
+from edgetpu_perception.pattern_tracker.plane_alignment import Homography, PlaneAligner, scaled
 
 MARGIN_PX = 2
 """Fine px around a patch that are cut out with it.
@@ -187,11 +187,11 @@ class _Level:
         if squares is None:
             return match, starts[0]
         to_squares = np.linalg.inv(squares.to_image)
-        found = self._plane.align(squares.levels, [_scaled(to_squares @ place) for place in places])
+        found = self._plane.align(squares.levels, [scaled(to_squares @ place) for place in places])
         if not math.isfinite(found.x_sigma):
             return match, starts[0]
         x_cell, y_cell = _cell(image, search)
-        to_image = _scaled(squares.to_image @ found.to_image @ self._from_template)
+        to_image = scaled(squares.to_image @ found.to_image @ self._from_template)
         u, v = to_image[:2, 2] + 0.5
         local = self._grown(squares, image, search) * self._plane.local(found.to_image)
         scale = math.sqrt(abs(float(np.linalg.det(local))))
@@ -237,12 +237,6 @@ class _Level:
         x_cell, y_cell = _cell(image, search)
         x, y = squares.x_side * self._patch.x_scale, squares.y_side * self._patch.y_scale
         return math.sqrt(x / x_cell * (y / y_cell))
-
-
-def _scaled(homography: Homography) -> Homography:
-    """The same with 1 as its last element."""
-    scaled: Homography = homography / homography[2, 2]
-    return scaled
 
 
 def _cell(image: Pixels, search: tuple[int, int]) -> tuple[float, float]:

@@ -201,9 +201,7 @@ class PlaneAligner:
         inverse = -np.array(
             [[growth + stretch, shear - turn, x], [shear + turn, growth - stretch, y], [along_x, along_y, 0]]
         )
-        moved = here @ (np.eye(3) + inverse + inverse @ inverse)
-        scaled: Homography = moved / moved[2, 2]
-        return scaled
+        return scaled(here @ (np.eye(3) + inverse + inverse @ inverse))
 
     def local(self, here: Homography) -> NDArray[np.float64]:
         """Derivatives [2, 2] of px of the image with respect to px of the patch, at its centre."""
@@ -275,3 +273,9 @@ class PlaneAligner:
             math.sqrt(y + SIGMA_FLOOR_PX**2),
             math.sqrt(growth + (GROWTH_FLOOR_PX / self.extent) ** 2),
         )
+
+
+def scaled(homography: Homography) -> Homography:
+    """The same with 1 as its last element."""
+    last_is_1: Homography = homography / homography[2, 2]
+    return last_is_1

@@ -15,7 +15,7 @@ import numpy as np
 from edgetpu_perception.visual_compass.alignment import Alignment, Key, View
 from edgetpu_perception.visual_compass.other_motion import MIN_DIFFERENCE_CELLS, OtherMotion
 from edgetpu_perception.visual_compass.point_agreement import ALL_FOLLOW, MIN_STANDING_SHARE
-from edgetpu_perception.visual_compass.rotation_alignment import MIN_GAIN, RotationAligner
+from edgetpu_perception.visual_compass.rotation_alignment import MIN_GAIN, RotationAligner, share_of_gains
 from edgetpu_perception.visual_compass.rotations import Matrix, angle_between
 
 MIN_FOLLOWING = ALL_FOLLOW
@@ -93,7 +93,7 @@ class FixedParts:
         turned = dataclasses.replace(found, inside=aligner.in_view(found.rotation))
         still = aligner.unturned(found, view)
         gain = aligner.gain(still, turned)
-        if np.count_nonzero(gain > MIN_GAIN) > np.count_nonzero(gain < -MIN_GAIN):
+        if share_of_gains(gain) > MIN_AREA_SHARE:
             return
         # What moves by itself fits neither: what stands still leaves less than half of the misfit.
         stands = aligner.gain(still, turned, 2.0) > MIN_GAIN

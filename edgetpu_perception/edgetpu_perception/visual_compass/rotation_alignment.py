@@ -180,9 +180,7 @@ class RotationAligner:
 
     def area_share(self, one: Alignment, other: Alignment) -> float:
         """Area that the first of two alignments explains better over that which either does, 0..1."""
-        gain = self.gain(one, other)
-        better, worse = int(np.count_nonzero(gain > MIN_GAIN)), int(np.count_nonzero(gain < -MIN_GAIN))
-        return better / max(better + worse, 1)
+        return share_of_gains(self.gain(one, other))
 
     def gain(self, one: Alignment, other: Alignment, weight: float = 1.0) -> Floats:
         """How much better the first of two alignments explains the picture around each feature, -1..1.
@@ -355,6 +353,12 @@ class RotationAligner:
         within = (cell >= 0) & (cell < self._ends)
         inside: NDArray[np.bool_] = within[0] & within[1]
         return inside
+
+
+def share_of_gains(gain: Floats) -> float:
+    """Share of the certain ones in which the first alignment is the better one, 0..1: see `gain`."""
+    better, worse = int(np.count_nonzero(gain > MIN_GAIN)), int(np.count_nonzero(gain < -MIN_GAIN))
+    return better / max(better + worse, 1)
 
 
 def _contrast(key: Key, seen: Floats) -> float:
