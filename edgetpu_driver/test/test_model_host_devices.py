@@ -146,6 +146,27 @@ class TestADeviceThatComesAndGoes:
         assert host.state is State.RECOVERING
         host.close()
 
+    def test_a_device_whose_thread_cannot_be_started_has_no_registers(
+        self, backend: FakeBackend, models: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host = ModelHost(backend, [models])
+        answers: list[tuple[int, ...]] = []
+
+        def read() -> None:
+            host.submit_registers(lambda found: answers.append(tuple(each.value for each in found)))
+
+        def fail(_thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", fail)
+            read()
+        host.connect()
+        read()
+        host.refresh()
+        assert answers == [(), (5,)]
+        host.close()
+
     def test_a_model_that_is_loaded_while_others_are_attached_is_attached_too(
         self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -104,8 +104,15 @@ class StickPool:
             self._ask_registers.append(done)
             if len(self._ask_registers) > 1:
                 return
-        found: dict[int, Any] = {}
+        found: dict[int, tuple[RegisterValue, ...]] = {}
         workers = self.workers
+
+        def store(worker: StickWorker, registers: tuple[RegisterValue, ...]) -> None:
+            with self._scheduler.lock:
+                found[worker.slot.number] = registers
+                last = len(found) == len(workers)
+            if last:
+                self._answer_registers(all_registers([found[number] for number in sorted(found)]))
 
         def read(worker: StickWorker) -> None:
             registers: tuple[RegisterValue, ...] = ()
@@ -113,14 +120,13 @@ class StickPool:
                 worker.refresh()
                 registers = worker.registers()
             finally:
-                with self._scheduler.lock:
-                    found[worker.slot.number] = registers
-                    last = len(found) == len(workers)
-                if last:
-                    self._answer_registers(all_registers([found[number] for number in sorted(found)]))
+                store(worker, registers)
 
         for worker in workers:
-            worker.post(partial(read, worker))
+            try:
+                worker.post(partial(read, worker))
+            except RuntimeError:  # no thread can be started
+                store(worker, ())
 
     def _answer_registers(self, registers: tuple[RegisterValue, ...]) -> None:
         with self._scheduler.lock:
