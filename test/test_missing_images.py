@@ -157,6 +157,13 @@ def test_gaps_in_sequence_numbers_are_lost_messages() -> None:
     assert (gaps.take(), gaps.take()) == (3, 0)
 
 
+def test_messages_of_several_publishers_are_no_gaps() -> None:
+    gaps = SequenceGaps()
+    for number in (1000, 5, 1001, 6, 7, 1003, 9):
+        gaps.add({"publication_sequence_number": number})
+    assert gaps.take() == 2  # 1002 and 8
+
+
 def test_a_middleware_without_sequence_numbers_loses_nothing() -> None:
     gaps = SequenceGaps()
     for _ in range(3):

@@ -25,6 +25,9 @@ Derived: about a period of a camera of 30 Hz, so a node too slow for it hardly g
 of 150 Hz sends four frames meanwhile, which a node that keeps up works off.
 """
 
+_MOST_PUBLISHERS = 4
+"""Of one topic, whose sequences are told apart; more than one is a mistake already."""
+
 
 class NewestFrame(Generic[T]):
     """A short queue in front of work that handles one frame at a time.
@@ -151,19 +154,27 @@ def take_waiting(
 
 
 class SequenceGaps:
-    """Counts messages that a publisher sent and that did not arrive, by gaps in their sequence numbers."""
+    """Counts messages that publishers sent and that did not arrive, by gaps in their sequence numbers.
+
+    Each publisher on a topic numbers its messages separately, and rclpy does not tell whose a message is: a
+    number belongs to the sequence with the nearest lower one.
+    """
 
     def __init__(self) -> None:
-        self._last = 0
+        self._last: deque[int] = deque(maxlen=_MOST_PUBLISHERS)
+        """Of each sequence; the one that grew last at the end."""
         self._lost = 0
 
     def add(self, info: Any) -> None:
         """Note the middleware's information on the next message, which may lack the number."""
         number = info.get("publication_sequence_number") or 0
-        # A lower number is that of another publisher, or of one that was started again.
-        if number and self._last:
-            self._lost += max(0, number - self._last - 1)
-        self._last = number
+        if not number:
+            return
+        before = max((last for last in self._last if last < number), default=0)
+        if before:
+            self._lost += number - before - 1
+            self._last.remove(before)
+        self._last.append(number)
 
     def take(self) -> int:
         """Return the number of messages lost since the last call."""
