@@ -122,11 +122,14 @@ class StickPool:
             finally:
                 store(worker, registers)
 
-        for worker in workers:
+        def post(worker: StickWorker) -> None:
             try:
                 worker.post(partial(read, worker))
             except RuntimeError:  # no thread can be started
                 store(worker, ())
+
+        for worker in workers:
+            post(worker)
 
     def _answer_registers(self, registers: tuple[RegisterValue, ...]) -> None:
         with self._scheduler.lock:

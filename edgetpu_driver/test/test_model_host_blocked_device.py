@@ -1,0 +1,110 @@
+"""A device that blocks under the models of a host."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from edgetpu_driver.errors import (
+    ExpiredError,
+    InputError,
+    ModelNotFoundError,
+    PathRefusedError,
+    UnavailableError,
+)
+from edgetpu_driver.host.host_status import State
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.models.hosted_model import ModelState
+from edgetpu_driver.host.requests.request_terms import RequestTerms
+from testdata.devices.fake_device import ONES, FakeBackend
+from testdata.timeouts import PATIENCE
+
+
+class TestADeviceThatBlocks:
+    """The device hangs in a transfer, held by the test; nothing but its own requests waits for it."""
+
+    @pytest.fixture
+    def blocked(self, host: ModelHost, backend: FakeBackend) -> Iterator[ModelHost]:
+        host.load("plus")
+        backend.hold()
+        host.submit_invoke("plus", ONES, lambda _answer: None)
+        assert backend.begun.wait(PATIENCE)
+        yield host
+        backend.release.set()
+        host.close()
+
+    def test_status_and_lists_are_answered(self, blocked: ModelHost) -> None:
+        assert blocked.status().sticks[0].state is State.READY
+        assert [model.name for model in blocked.models()] == ["plus"]
+
+    def test_models_are_loaded_and_requests_for_them_wait(
+        self, blocked: ModelHost, backend: FakeBackend
+    ) -> None:
+        loaded: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        assert blocked.submit_load("other", done=loaded.put).state in (ModelState.QUEUED, ModelState.LOADED)
+        assert loaded.get(timeout=PATIENCE) is blocked.model("other")
+        blocked.submit_invoke("other", ONES, answers.put)
+        assert blocked.status().waiting == 1
+        backend.release.set()
+        assert answers.get(timeout=PATIENCE).outputs["output"].tolist() == [[2, 2, 2, 2]]
+
+    def test_bad_requests_are_refused(self, blocked: ModelHost) -> None:
+        with pytest.raises(InputError):
+            blocked.submit_invoke("plus", {}, lambda _answer: None)
+        with pytest.raises(ModelNotFoundError):
+            blocked.submit_invoke("nobody", ONES, lambda _answer: None)
+        with pytest.raises(PathRefusedError):
+            blocked.submit_load("/etc/passwd")
+
+    def test_a_deadline_that_passes_is_answered(self, blocked: ModelHost) -> None:
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        blocked.submit_invoke("plus", ONES, answers.put, RequestTerms(deadline=0.001))
+        assert isinstance(answers.get(timeout=PATIENCE), ExpiredError)
+        assert (blocked.status().expired, blocked.status().waiting) == (1, 0)
+
+    def test_a_reset_is_taken(self, blocked: ModelHost) -> None:
+        blocked.reset()
+
+    def test_many_resets_cost_one(
+        self, blocked: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        worker = blocked._pool.first
+        given_up: list[str] = []
+        monkeypatch.setattr(worker.connection, "give_up", lambda _state, message: given_up.append(message))
+        for _ in range(100):
+            blocked.reset()
+        backend.release.set()
+        blocked.refresh()  # the worker has done all that was asked for before
+        assert given_up == ["reset on request"]
+
+    def test_registers_are_read_once_for_all_who_ask_meanwhile(
+        self, blocked: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answers: list[list[int]] = []
+        reads: list[None] = []
+        registers = backend.registers
+        monkeypatch.setattr(backend, "registers", lambda: reads.append(None) or registers())  # type: ignore[func-returns-value]
+        for _ in range(100):
+            blocked.submit_registers(lambda found: answers.append([register.value for register in found]))
+        backend.release.set()
+        blocked.refresh()
+        assert (answers, len(reads)) == ([[5]] * 100, 1)
+        blocked.submit_registers(lambda found: answers.append([register.value for register in found]))
+        blocked.refresh()
+        assert len(reads) == 2
+
+    def test_closing_waits_no_longer_than_its_timeout(self, blocked: ModelHost) -> None:
+        blocked.close(timeout=0.01)
+
+    def test_what_waits_is_answered_when_the_host_is_closed(
+        self, blocked: ModelHost, backend: FakeBackend
+    ) -> None:
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        blocked.submit_invoke("plus", ONES, answers.put)
+        blocked.close(timeout=0.0)
+        backend.release.set()
+        assert isinstance(answers.get(timeout=PATIENCE), UnavailableError)
