@@ -65,17 +65,23 @@ def test_features_explain_some_disagreement_without_noise() -> None:
 def test_a_foreground_does_not_pass_for_noise() -> None:
     foreground = ForegroundPull(floor=0.0)
     assert foreground.pull(disagreement(2.5, noise=2.0), ABOUT_Y) == 0.0
-    foreground.learn_noise(1.0, interval=0.1)
+    foreground.learn_noise(1.0, interval=0.1, is_quiet=True)
     pull = foreground.pull(disagreement(2.5, noise=2.0), ABOUT_Y)
     assert pull == pytest.approx(1.5 * PULL_OVER_DISAGREEMENT)
 
 
 def test_the_noise_is_averaged() -> None:
     foreground = ForegroundPull(floor=0.0)
-    foreground.learn_noise(0.5, interval=0.15)
-    foreground.learn_noise(1.5, interval=0.15)
-    pull = foreground.pull(disagreement(2.5, noise=2.0), ABOUT_Y)
-    assert pull == pytest.approx(1.5 * PULL_OVER_DISAGREEMENT)
+    foreground.learn_noise(0.5, interval=0.15, is_quiet=True)
+    foreground.learn_noise(1.5, interval=0.15, is_quiet=True)
+    assert foreground.noise == pytest.approx(1.0)
+
+
+def test_what_moves_by_itself_only_adds_to_the_noise() -> None:
+    foreground = ForegroundPull(floor=0.0)
+    for noise in (0.5, 0.3, 2.0):
+        foreground.learn_noise(noise, interval=0.1, is_quiet=False)
+    assert foreground.noise == 0.3
 
 
 def test_disagreement_about_another_axis_does_not_pull_the_heading() -> None:

@@ -13,6 +13,7 @@ from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Vector, to_matrix
 from edgetpu_perception.visual_compass.steady_course import SteadyCourse
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
+from testdata.pictures.passer_by import PasserBy
 from testdata.pictures.turning_camera import CAMERA, FRAME, World
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
@@ -99,3 +100,22 @@ def test_the_area_that_an_alignment_explains_is_that_of_its_motion() -> None:
     # The features are those of rows 6 to 57.
     assert aligner.area_share(turn, still) == pytest.approx(42 / 52, abs=0.03)
     assert aligner.area_share(still, turn) == pytest.approx(10 / 52, abs=0.03)
+
+
+def test_somebody_who_starts_to_walk_before_a_still_camera_does_not_turn_it() -> None:
+    compass, scene = VisualCompass(camera=CAMERA), PasserBy(seed=1, stretch=16.0)
+    for index in range(40):
+        left = 40.0 - 0.01 * max(index - 3, 0) ** 2
+        result = compass.update(scene.image(0.0, left), index * FRAME)
+    assert np.degrees(result.yaw) == pytest.approx(0.0, abs=0.3)
+
+
+def test_somebody_who_goes_along_with_a_turn_does_not_hold_the_heading() -> None:
+    # To a camera that turns, who goes along with it looks as if it still stood still.
+    compass, scene = VisualCompass(camera=CAMERA), PasserBy(seed=0, stretch=10.0)
+    for index in range(10):
+        compass.update(scene.image(0.0), index * FRAME)
+    for index in range(1, 25):
+        left = min(6.0 * index - 14.0, 26.0)
+        result = compass.update(scene.image(3.0 * index, left), (9 + index) * FRAME)
+    assert np.degrees(result.yaw) == pytest.approx(-72.0, abs=0.3)

@@ -71,12 +71,18 @@ class ForegroundPull:
     def __init__(self, floor: float) -> None:
         """`floor`: variance of a turn by which blocks always disagree, rad^2."""
         self._floor = floor
-        self._noise = math.inf
+        self.noise = math.inf
+        """Of views in which nothing moves independently, grey levels; infinite before the first view."""
 
-    def learn_noise(self, noise: float, interval: float) -> None:
-        """Learn the noise of a view in which nothing moves independently, `interval` s after the last one."""
-        weight = min(interval / NOISE_MEMORY_S, 1.0)
-        self._noise = noise if math.isinf(self._noise) else self._noise + weight * (noise - self._noise)
+    def learn_noise(self, noise: float, interval: float, is_quiet: bool) -> None:
+        """Learn from the noise of a view, `interval` s after the last one.
+
+        `is_quiet`: whether nothing moves independently in it; what does so only adds to the noise.
+        """
+        if not is_quiet or math.isinf(self.noise):
+            self.noise = min(self.noise, noise)
+        else:
+            self.noise += min(interval / NOISE_MEMORY_S, 1.0) * (noise - self.noise)
 
     def pull(self, alignment: Alignment, axis: Vector) -> float:
         """One sigma of the pull on a turn about an axis of the key's frame, rad; 0 where noise explains all.
@@ -87,6 +93,6 @@ class ForegroundPull:
         square, floor = float(influence.dot(influence)), EXPLAINED_SIGMAS**2 * self._floor
         if square <= floor:
             return 0.0
-        noise = min(alignment.agreement.noise, self._noise)
+        noise = min(alignment.agreement.noise, self.noise)
         explained = EXPLAINED_SIGMAS**2 * alignment.explained(noise, axis)
         return PULL_OVER_DISAGREEMENT * math.sqrt(max(square - floor - explained, 0.0))

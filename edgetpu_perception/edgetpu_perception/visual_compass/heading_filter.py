@@ -30,6 +30,7 @@ from edgetpu_perception.visual_compass.measured_turn import (
     by_keyframe,
     is_repeated,
 )
+from edgetpu_perception.visual_compass.mixed_motions import separated
 from edgetpu_perception.visual_compass.point_agreement import ALL_FOLLOW
 from edgetpu_perception.visual_compass.pose_estimator import PoseEstimator
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
@@ -153,11 +154,14 @@ class HeadingFilter:
         """Align a view to the present keyframe, as the camera turns where something else does not."""
         found = align_to_keyframe(self._aligner, view, last, stamp)
         keyframe = last.pose.keyframe
+        foreground, axis = self._estimator.foreground, keyframe.orientation.T.dot(self._up)
+        if found.converged and self._aligner.ahead is None and foreground.pull(found, axis):
+            found = separated(self._aligner, found, keyframe.key, view, axis, foreground.noise)
         found = self._course.alternative(found, keyframe, view, stamp) or found
         turn = self._fixed.turn(found, keyframe.key, view, stamp)
         if turn is None:
             return found
-        if not self._course.confirm(turn, keyframe, stamp):
+        if not self._course.confirm(turn, keyframe, view, stamp):
             self._course = SteadyCourse(self._aligner)  # what was followed was no course
         return turn
 
@@ -171,8 +175,8 @@ class HeadingFilter:
             astray = self._course.update(turn.by_keyframe / interval, found, alignment, interval)
             if astray is not None:
                 self._correct(astray)
-        if self._course.is_quiet:
-            self._estimator.foreground.learn_noise(alignment.agreement.noise, interval)
+        quiet = self._course.is_quiet
+        self._estimator.foreground.learn_noise(alignment.agreement.noise, interval, quiet)
 
     def _extrapolate(self, view: View, stamp: float) -> TrackedPose:
         """Start a new chain of keyframes with an unknown view, at the extrapolated orientation."""

@@ -24,13 +24,19 @@ the same."""
 
 
 def robust_pull(
-    residual: Floats, seen: Floats, near: bool, quiet: tuple[float, float], tolerated: Floats
+    residual: Floats,
+    seen: Floats,
+    near: bool,
+    quiet: tuple[float, float],
+    tolerated: Floats,
+    most_noise: float = math.inf,
 ) -> tuple[Floats, Floats, float, float]:
     """Pull psi(r) of each residual (Geman and McClure), its stiffness, the noise and the tail; 0 if unused.
 
     `residual`: [channels, points], overwritten. `seen`: 1 for points to use, else 0: [points]. `quiet`: a
     quantile of the residuals, and its value for a standard deviation of 1, by which the noise is measured.
     `tolerated`: squares of residuals that show no other motion, whatever the noise: [channels, points].
+    `most_noise`: larger noise is taken for another motion.
     Near the solution the stiffness is psi'(r), at least 0, for Newton steps; elsewhere psi(r) / r, which
     converges slowly but from any start. The tail is the standard deviation of all residuals over the noise.
     Pull and stiffness are flat, [channels * points].
@@ -44,7 +50,7 @@ def robust_pull(
         # Points that are not used are 0 and come first.
         index = size.size - count + int(share * count)
         size.partition(index)
-        noise = float(size[index]) / deviation
+        noise = min(float(size[index]) / deviation, most_noise)
         tail = math.sqrt(float(size.dot(size)) / count) / (noise + 1e-3)
     outlier = OUTLIER_DEVIATIONS[0] + (OUTLIER_DEVIATIONS[1] - OUTLIER_DEVIATIONS[0]) * ramp(
         tail, *TAIL_RANGE

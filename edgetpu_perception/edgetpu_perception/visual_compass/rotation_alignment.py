@@ -272,13 +272,21 @@ class RotationAligner:
         """Whether a view with this rotation shows any point of a key that is not 0: [points]."""
         return bool((points * self.in_view(rotation)).any())
 
-    def align(self, key: Key, view: View, guess: Matrix, growth: Growth | None = None) -> Alignment:
+    def align(
+        self,
+        key: Key,
+        view: View,
+        guess: Matrix,
+        growth: Growth | None = None,
+        most_noise: float = math.inf,
+    ) -> Alignment:
         """Find the rotation from the key's optical frame to the view's, starting from a guess.
 
         The guess may be wrong by up to MAX_GUESS_ERROR_CELLS. `growth`: that of an earlier view since the
         key, from which the one of this view is found, if the camera moves ahead. Each point is compared with
         the feature nearest to its projection, by an expansion with the mean of both gradients. That is exact
-        to second order (Benhimane and Malis 2004) and needs no interpolation.
+        to second order (Benhimane and Malis 2004) and needs no interpolation. `most_noise`: of the features;
+        what exceeds it is taken for another motion.
         """
         solver = TurnSolver(self.points, key)
         if self.ahead is not None:
@@ -292,7 +300,9 @@ class RotationAligner:
             seen = inside if key.standing is None else inside * key.standing
             expected = gain * key.points[0]
             residual = expected - value
-            pull, stiffness, noise, tail = robust_pull(residual, seen, near, self._quiet, tolerated)
+            pull, stiffness, noise, tail = robust_pull(
+                residual, seen, near, self._quiet, tolerated, most_noise
+            )
             step = solver.solve(pull, stiffness, noise)
             rotation = rotation.dot(to_matrix(step[:3]))
             x, y, z, change = step.tolist()

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from edgetpu_perception.visual_compass.alignment import Alignment, View
+from edgetpu_perception.visual_compass.heading_filter_limits import (
+    OUT_OF_VIEW_CONTRAST_SHARE,
+    SIMILARITY_RANGE,
+)
 from edgetpu_perception.visual_compass.heading_filter_state import Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.other_motion import OtherMotion
 from edgetpu_perception.visual_compass.point_agreement import ALL_FOLLOW
-from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
+from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, angle_between, to_matrix
 
 MIN_AREA_SHARE = 0.4
@@ -47,12 +52,23 @@ Rows: compass, an object crosses, noise 8, ends within 1 deg; bench perception, 
 """
 
 
+@dataclass(frozen=True)
+class _Before:
+    """A view in which nothing moved independently."""
+
+    pose: Pose
+    velocity: Vector
+    """Angular velocity in the optical frame since the view before, rad/s."""
+
+
 class SteadyCourse:
     """The camera's angular velocity before something moved independently."""
 
     def __init__(self, aligner: RotationAligner) -> None:
+        self._aligner = aligner
         self._other = OtherMotion(aligner)
-        self._before: deque[tuple[float, Vector]] = deque()
+        self._before: deque[_Before] = deque()
+        """Views of the last UNNOTICED_S in which nothing moved independently."""
         self._moved, self._is_quiet, self._is_kept = -math.inf, True, False
         self.began = math.inf
         """Time, s, at which something began to move independently; infinite if nothing does."""
@@ -78,13 +94,13 @@ class SteadyCourse:
             self._before.clear()
             self.began, self._is_quiet, self._is_kept = math.inf, True, False
         if self._is_quiet:
-            self._before.append((stamp, velocity))
-            while len(self._before) > 1 and self._before[1][0] <= stamp - UNNOTICED_S:
+            self._before.append(_Before(pose, velocity))
+            while len(self._before) > 1 and self._before[1].pose.stamp <= stamp - UNNOTICED_S:
                 self._before.popleft()
             return None
         if not self._before:
             return None
-        self._astray = self._astray + pose.orientation.dot(velocity - self._before[0][1]) * interval
+        self._astray = self._astray + pose.orientation.dot(velocity - self._before[0].velocity) * interval
         if not self._is_kept:
             return None
         astray, self._astray, self._is_kept = self._astray, np.zeros(3), False
@@ -94,9 +110,11 @@ class SteadyCourse:
         """Something moves independently: it may have been followed for some time already."""
         self._astray = np.zeros(3)
         if self._before:
-            self.began, course = self._before[0]
-            for (earlier, _), (later, velocity) in pairwise(self._before):
-                self._astray += orientation.dot(velocity - course) * (later - earlier)
+            first = self._before[0]
+            self.began = first.pose.stamp
+            for earlier, later in pairwise(self._before):
+                interval = later.pose.stamp - earlier.pose.stamp
+                self._astray += orientation.dot(later.velocity - first.velocity) * interval
 
     def alternative(self, found: Alignment, keyframe: Keyframe, view: View, stamp: float) -> Alignment | None:
         """The alignment by which the camera goes on as before; None if the picture does not support it."""
@@ -108,20 +126,37 @@ class SteadyCourse:
         other = self._other.find(
             found, keyframe.key, view, guess, min_following=MIN_FOLLOWING, min_area_share=MIN_AREA_SHARE
         )
+        if other is not None and not self._shows_scene(view, stamp):
+            other = None
         self._is_kept |= other is not None
         self._next_try = -math.inf if other is not None else stamp + RETRY_S
         return other
 
-    def confirm(self, found: Alignment, keyframe: Keyframe, stamp: float) -> bool:
+    def confirm(self, found: Alignment, keyframe: Keyframe, view: View, stamp: float) -> bool:
         """Whether another alignment shows the camera go on as before; then the course is found again."""
         if not self._before:
             return False
         astray = angle_between(self._expected(keyframe, stamp), found.rotation)
-        agrees = astray < self._other.least_difference
+        agrees = astray < self._other.least_difference and self._shows_scene(view, stamp)
         self._is_kept |= agrees
         return agrees
 
     def _expected(self, keyframe: Keyframe, stamp: float) -> Matrix:
         """Rotation since a keyframe if the camera has gone on as before."""
-        expected: Matrix = to_matrix(-self._before[0][1] * (stamp - keyframe.stamp))
+        expected: Matrix = to_matrix(-self._before[0].velocity * (stamp - keyframe.stamp))
         return expected
+
+    def _shows_scene(self, view: View, stamp: float) -> bool:
+        """Whether a view shows the scene of before where it is if the camera has gone on as before.
+
+        Something that goes along with a camera that turns looks as if that stood still, but the scene of
+        before has then gone. True as well if too little of the scene would be in view.
+        """
+        first = self._before[0]
+        keyframe, turned = first.pose.keyframe, first.velocity * (stamp - first.pose.stamp)
+        expected = to_matrix(-turned).dot(first.pose.orientation.T).dot(keyframe.orientation)
+        if self._aligner.contrast_in_view(keyframe.key, expected) < OUT_OF_VIEW_CONTRAST_SHARE:
+            return True
+        found = self._aligner.align(keyframe.key, view, expected)
+        error = angle_between(found.rotation, expected) * self._aligner.cells_per_radian
+        return found.converged and found.similarity >= SIMILARITY_RANGE[1] and error < MAX_GUESS_ERROR_CELLS
