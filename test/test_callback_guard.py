@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 rclpy = pytest.importorskip("rclpy", reason="needs ROS 2")
@@ -24,7 +27,7 @@ from edgetpu_driver.errors import (  # noqa: E402
     ModelUnsupportedError,
 )
 from edgetpu_driver.node_kit.base_node import BaseNode  # noqa: E402
-from edgetpu_driver.node_kit.executor.callback_guard import GuardedExecutor  # noqa: E402
+from edgetpu_driver.node_kit.executor.callback_guard import GuardedExecutor, UnreadableError  # noqa: E402
 from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor  # noqa: E402
 from edgetpu_driver.node_kit.fatal_error import FatalError  # noqa: E402
 from edgetpu_driver.node_kit.parameters import Setting  # noqa: E402
@@ -129,6 +132,32 @@ def test_what_the_callback_of_a_subscription_raises_is_logged_once_and_counted(b
     bench.spin_until(lambda: got == ["a", "b"])
     assert bench.node.counters.errors == 2
     assert bench.node.lines == ["message on /words: unexpected ArithmeticError: two lines"]
+
+
+@pytest.mark.parametrize("failure", [ValueError("wrong"), UnreadableError(ValueError("wrong"))])
+def test_what_a_failed_callback_held_is_released_without_the_garbage_collector(
+    bench: Bench, failure: Exception
+) -> None:
+    held: list[weakref.ref[Any]] = []
+
+    def fail(_message: String) -> None:
+        image = np.zeros(4)
+        held.append(weakref.ref(image))
+        try:
+            raise KeyError("reason")
+        except KeyError as reason:
+            raise type(failure)(*failure.args) from reason
+
+    bench.node.create_subscription(String, "words", fail, 10)
+    publisher = bench.publisher("words")
+    gc.disable()
+    try:
+        for count in (1, 2):  # the first is logged
+            publisher.publish(String(data="a"))
+            bench.spin_until(lambda count=count: len(held) == count)
+            bench.spin_until(lambda: held[-1]() is None)
+    finally:
+        gc.enable()
 
 
 def _fail(*_arguments: Any) -> Any:

@@ -80,7 +80,11 @@ class CountsFailures(Protocol):
 
 
 def report(nodes: Iterable[Node], source: str, error: Exception) -> None:
-    """Log and count an exception for the node it belongs to; raises it again if it is to end the process."""
+    """Log and count an exception for the node it belongs to; raises it again if it is to end the process.
+
+    Afterwards it and its causes have no traceback. Python keeps what `_culprit` has read of a frame, and the
+    caller's frame refers to the exception: images in other frames would stay until the garbage is collected.
+    """
     if isinstance(error, ENDING):
         raise error
     node = _culprit(list(nodes), error)
@@ -93,6 +97,18 @@ def report(nodes: Iterable[Node], source: str, error: Exception) -> None:
     logger = node.get_logger()
     if logger.is_enabled_for(LoggingSeverity.DEBUG):
         logger.debug("".join(traceback.format_exception(error)))
+    _forget_tracebacks(error)
+
+
+def _forget_tracebacks(error: BaseException) -> None:
+    rest: list[BaseException | None] = [error]
+    done: list[BaseException | None] = [None]
+    while rest:
+        each = rest.pop()
+        if all(each is not other for other in done) and each is not None:
+            each.__traceback__ = None
+            rest += (each.__cause__, each.__context__)
+            done.append(each)
 
 
 def reason(error: Exception) -> str:
