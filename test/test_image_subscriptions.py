@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import array
+import gc
+import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -80,6 +83,20 @@ def test_a_malformed_image_is_one_for_every_node() -> None:
     for _ in range(2):
         with pytest.raises(ImageError, match="wrong step"):
             _ = image.image
+
+
+def test_a_malformed_image_is_released_without_the_garbage_collector() -> None:
+    image = SharedImage(message(step=3), image_from_message)
+    kept = weakref.ref(image)
+    gc.disable()
+    try:
+        for _ in range(2):
+            with suppress(ImageError):
+                _ = image.image
+        del image
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("second_comes_late", [False, True])

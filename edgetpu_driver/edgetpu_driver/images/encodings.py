@@ -48,7 +48,7 @@ class ImageError(EdgeTpuError, ValueError):
 
     def __init__(self, fault: ImageFault, message: str) -> None:
         super().__init__(f"{fault.value}: {message}")
-        self.fault = fault
+        self.fault, self.reason = fault, message
 
 
 @dataclass(frozen=True)

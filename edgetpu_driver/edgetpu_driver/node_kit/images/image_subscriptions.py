@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from numpy.typing import NDArray
@@ -64,7 +65,8 @@ class SharedImage:
         self.lost_before = 0
         """Number of images that were sent before this one and did not arrive."""
         self._message, self._decode = message, decode
-        self._image: CameraImage | ImageError | None = None
+        self._image: CameraImage | Callable[[], ImageError] | None = None
+        """The image, or what makes its error anew: one that was raised refers to this by its traceback."""
         self._answers: list[_Answer] = []
 
     @property
@@ -74,9 +76,9 @@ class SharedImage:
             try:
                 self._image = CameraImage(self._decode(self._message))
             except ImageError as error:
-                self._image = error
-        if isinstance(self._image, ImageError):
-            raise self._image
+                self._image = partial(ImageError, error.fault, error.reason)
+        if not isinstance(self._image, CameraImage):
+            raise self._image()
         return self._image
 
     def invoke(
