@@ -349,6 +349,26 @@ def test_inputs_go_with_the_answer_without_the_garbage_collector(graph: Any, mak
 
 
 @pytest.mark.usefixtures("any_driver")
+def test_inputs_of_a_request_that_is_given_up_go_without_the_garbage_collector(
+    graph: Any, make_client: Any
+) -> None:
+    client = make_client()
+    ask(client, graph)
+    results: list[InferenceResult] = []
+    inputs = {"numbers": NUMBERS["numbers"].copy()}
+    kept = weakref.ref(inputs["numbers"])
+    gc.disable()
+    try:
+        graph.spin_until(lambda: client.invoke(inputs, results.append))
+        inputs = {}
+        client.close()
+        assert [type(each.error) for each in results] == [UnavailableError]
+        graph.spin_until(lambda: kept() is None)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.usefixtures("any_driver")
 class TestWeights:
     def test_a_model_under_its_own_name_accepts_weights(self, graph: Any, make_client: Any) -> None:
         mine, shared = make_client(name="mine/sums"), make_client()

@@ -11,6 +11,9 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from rclpy.task import Future
+from std_srvs.srv import Trigger
+
 from edgetpu_dashboard.nodes import graph_calls
 from edgetpu_dashboard.nodes.graph_view import ViewedNode
 from edgetpu_driver.errors import UnavailableError
@@ -30,3 +33,43 @@ def test_a_busy_executor_is_an_error_of_the_suite(monkeypatch: pytest.MonkeyPatc
     calls = graph_calls.GraphCalls(node, str)
     with pytest.raises(UnavailableError, match=r"the dashboard did not answer within 0\.01 s"):
         asyncio.run(calls.in_executor(lambda: None))
+
+
+class FakeClient:
+    """A client of a service that does not answer; `waiting` has its requests."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Any] = []
+
+    def service_is_ready(self) -> bool:
+        return True
+
+    def call_async(self, _request: Any) -> Any:
+        self.waiting.append(Future())
+        return self.waiting[-1]
+
+    def remove_pending_request(self, future: Any) -> None:
+        self.waiting.remove(future)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_request_that_nobody_waits_for_any_more_is_given_up(is_cancelled: bool) -> None:
+    client = FakeClient()
+    node: Any = SimpleNamespace(
+        executor=SimpleNamespace(create_task=lambda run: run()),
+        create_client=lambda *_arguments, **_options: client,
+    )
+    calls = graph_calls.GraphCalls(node, str)
+
+    async def ask() -> None:
+        asking = asyncio.create_task(calls.ask(Trigger, "node", "reset", 60.0 if is_cancelled else 0.01))
+        for _ in range(10):  # until it waits for the answer
+            await asyncio.sleep(0)
+        assert len(client.waiting) == 1
+        if is_cancelled:
+            asking.cancel()
+        with pytest.raises(asyncio.CancelledError if is_cancelled else UnavailableError):
+            await asking
+
+    asyncio.run(ask())
+    assert client.waiting == []

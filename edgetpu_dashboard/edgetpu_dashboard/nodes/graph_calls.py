@@ -6,6 +6,7 @@ import array
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -156,12 +157,19 @@ class GraphCalls:
             else:
                 done.set_result(future.result())
 
-        await self.in_executor(call)
+        def give_up() -> None:
+            for future in pending:
+                client.remove_pending_request(future)
+
         try:
+            await self.in_executor(call)
             answer = await asyncio.wait_for(asyncio.wrap_future(done), seconds)
         except asyncio.TimeoutError:
-            await self.in_executor(lambda: client.remove_pending_request(pending[0]))
             raise UnavailableError(f"{name} did not answer within {seconds:g} s") from None
+        finally:
+            if done.cancelled() or not done.done():  # also if the page that asked is gone
+                with suppress(AttributeError):  # the node has no executor any more
+                    self._node.executor.create_task(give_up)
         if getattr(answer, "success", True) is False:
             raise RefusedError(answer.message or f"{name} refused")
         return answer

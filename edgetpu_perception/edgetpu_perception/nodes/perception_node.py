@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rclpy.client import Client
+from rclpy.task import Future
 from sensor_msgs.msg import CameraInfo
 
 from edgetpu_driver.errors import reason_of
@@ -37,6 +39,8 @@ class PerceptionNode(ImageNode):
         """Why the calibration does not fit the last image; empty if it does."""
         self._mismatch_reported = False
         self._replacement = ""
+        self._unloading: tuple[Client, Future] | None = None
+        """The last request to unload a model."""
         self._calibration = Calibration(self.values["rectified"], self.values["horizontal_fov"])
 
     def start(self, algorithm: PerceptionAlgorithm[Any]) -> None:  # type: ignore[override]
@@ -112,9 +116,14 @@ class PerceptionNode(ImageNode):
 
     def _unload(self, driver: str, name: str) -> None:
         """Have a driver forget a model; another node that still uses it has it loaded again."""
+        if self._unloading is not None:
+            before, unanswered = self._unloading
+            before.remove_pending_request(unanswered)  # of a driver that has ended, it would stay for good
+            self._unloading = None
         client = self._unload_clients[driver]
         if client.service_is_ready():
-            client.call_async(UnloadModel.Request(name=name, client=self.get_fully_qualified_name()))
+            request = UnloadModel.Request(name=name, client=self.get_fully_qualified_name())
+            self._unloading = client, client.call_async(request)
 
     def _model_dir(self) -> Path:
         return user_path(self.values["model_dir"] or default_model_dir())

@@ -293,13 +293,10 @@ class ServiceTransport:
             self._node.destroy_client(client)
 
     def _send(self, client: Client, request: Any, answered: Callable[[Any], None]) -> None:
-        future = client.call_async(request)
-        pending = (client, future)
-        self._pending = pending
-
+        # `finish` does not refer to the future: images would stay until the garbage is collected.
         def finish(future: Future) -> None:
             # The answer may have been received already when its request is cancelled.
-            if self._pending is not pending:
+            if self._pending is None or self._pending[1] is not future:
                 return
             self._pending = None
             try:
@@ -308,6 +305,8 @@ class ServiceTransport:
                 # rclpy only warns of what the callback of a future raises; a task's exception ends the node.
                 self._node.executor.create_task(_throw, error)
 
+        future = client.call_async(request)
+        self._pending = client, future
         future.add_done_callback(finish)
 
 
