@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +64,22 @@ def test_a_plain_graph_runs(name: str, models: Path) -> None:
     host.load("sums")
     assert host.invoke("sums", NUMBERS).outputs["sums"].tolist() == [[5, 12]]
     host.close()
+
+
+def test_a_stick_keeps_nothing_of_a_model_without_engines(stick: VirtualEdgeTpu, models: Path) -> None:
+    backend = backend_of(stick)
+    backend.open()
+    path = models / "sums.tflite"
+    model = backend.parse(path, path.read_bytes())
+    engines = [backend.attach(model) for _ in range(2)]
+    kept = weakref.ref(model)
+    for engine in engines:
+        assert kept() is model
+        engine.close()
+    del model, engine, engines
+    gc.collect()
+    assert kept() is None
+    backend.close()
 
 
 @pytest.mark.parametrize("name", ["cpu", "virtual"])

@@ -101,8 +101,15 @@ class StickBackend:
         if model.unsupported_reason:
             raise ModelUnsupportedError(model.unsupported_reason)
         tpu, source = self._opened(), model.source
-        copies = self._copies.setdefault((source.sha256, source.operator), ModelCopies())
-        copy, release = copies.take(source, partial(self._find_copy, model))
+        key = source.sha256, source.operator
+        copies = self._copies.setdefault(key, ModelCopies())
+        copy, release_copy = copies.take(source, partial(self._find_copy, model))
+
+        def release() -> bool:
+            is_last = release_copy()
+            if is_last and self._copies.get(key) is copies:
+                del self._copies[key]  # which holds the model
+            return is_last
 
         def closed() -> None:
             if release():
