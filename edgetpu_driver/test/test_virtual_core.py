@@ -18,6 +18,7 @@ from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import Event, Frame, Tag
 from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import Register
+from edgetpu_driver.virtual.processor.processor import UNKNOWN_KEPT
 
 INTERRUPT_0 = 4
 RUN, HALT, STEP = 1, 2, 3
@@ -168,3 +169,19 @@ def test_data_that_a_scalar_program_did_not_ask_for_hang_and_the_repeat_is_refus
     link.send(frame)
     with pytest.raises(ModelUnsupportedError, match="knows no model"):
         link.send(data)
+
+
+def test_only_the_last_unknown_instructions_are_remembered(link: UsbLink) -> None:
+    def refuses(number: int) -> bool:  # which it does when they come again
+        link.send(program(move_immediate(0, number), interrupt=None))
+        try:
+            link.send(Frame(Tag.INPUT_ACTIVATIONS, b"12345678"))
+        except ModelUnsupportedError:
+            return True
+        link.reset()
+        bring_up(link, ClockPreset.HIGH)
+        return False
+
+    assert [refuses(0), refuses(0)] == [False, True]
+    assert not any(refuses(number) for number in range(1, 1 + UNKNOWN_KEPT))
+    assert [refuses(0), refuses(0)] == [False, True]

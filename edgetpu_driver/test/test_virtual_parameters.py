@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
+from edgetpu_driver.darwinn.executable import ExecutableType
 from edgetpu_driver.darwinn.instructions.address_fields import write_field
 from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.virtual.processor.parameter_memory import ParameterMemory
 from edgetpu_driver.weights.compiler_layout import encode_parameters
 from testdata import ModelFolder
 from testdata.graphs.dense_graphs import compiled, matrix_graph
@@ -184,3 +187,13 @@ def test_other_multipliers_leave_activation_and_bias_alone(activation: str, bias
             tpu.upload(model, blob.tobytes())
             outputs.append(tpu.run(model, x)["y"])
     np.testing.assert_array_equal(outputs[0], outputs[1])
+
+
+def test_nothing_is_kept_of_parameters_that_were_overwritten() -> None:
+    memory = ParameterMemory()
+    for number in range(100):
+        program = Mock(type=ExecutableType.PARAMETER_CACHING, tokens={1}, region=1, upload=None)
+        program.digest = bytes([number])
+        memory.keep(program, bytearray([number]))
+    assert (memory.uploaded_by(bytes([98])), memory.uploaded_by(bytes([99]))) == (None, bytes([99]))
+    assert sum(len(each) for each in vars(memory).values() if isinstance(each, dict)) == 1

@@ -27,6 +27,7 @@ from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.host.requests.waiting_time import expired_after
 from edgetpu_driver.host.shared_inference.image_groups import ImageGroup, ImageGroups, ImageInUse
 from edgetpu_driver.host.shared_inference.joint_model import JointModel
+from edgetpu_driver.recent_keys import RecentKeys
 from edgetpu_driver.toolchain.graph_family import joint_name
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
@@ -38,6 +39,10 @@ _RETRY_SECONDS = 1.0
 MOST_JOINT = 16
 """Groups that may have a joint graph; the models of further ones are run one by one. Chosen above the cameras
 of a robot: names of clients come with requests, so that a client could have any number of graphs made."""
+
+_MOST_TOLD = 256
+"""Joint graphs for which it is remembered that the reason against them was logged. Chosen far above
+MOST_JOINT: models come with requests, so that a client could name any number of them."""
 
 Inputs: TypeAlias = Mapping[str, NDArray[Any]]
 Done: TypeAlias = Callable[["InferenceResult | EdgeTpuError"], None]
@@ -125,7 +130,7 @@ class SharedInference:
         self._groups = ImageGroups(self._changed)
         self._wanted: dict[ImageGroup, tuple[HostedModel, ...]] = {}
         """The heads that each group's joint graph is to have."""
-        self._told: set[str] = set()
+        self._told = RecentKeys[str](_MOST_TOLD)
         self._next_try: dict[JointModel, float] = {}
 
     @staticmethod
@@ -285,10 +290,9 @@ class SharedInference:
             self._send_weights(joint, head)
 
     def _tell_once(self, heads: Sequence[HostedModel], error: EdgeTpuError) -> None:
-        """Log, once for each joint graph, why it is not used."""
+        """Log why a joint graph is not used, unless that was logged for one of the last ones."""
         names = _names(heads)
-        if names not in self._told:
-            self._told.add(names)
+        if self._told.add(names):
             self._tell(f"{names} are run one by one, not as one graph: {error}")
 
     def _replace(self, group: ImageGroup, joint: JointModel | None) -> None:

@@ -15,16 +15,16 @@ class ParameterMemory:
     def __init__(self) -> None:
         self.tiles = TileMemory()
         """Parameters of matrices, for programs that are run from their bytes."""
-        self._uploaded: dict[bytes, bytes] = {}
-        """Parameters by the digest of the program that uploaded them."""
-        self._regions: dict[bytes, Region] = {}
-        """The rows of memory that each of them fills."""
+        self._uploaded: dict[bytes, tuple[Region, bytes]] = {}
+        """By the digest of the program that uploaded them: the rows of memory that they fill, and their
+        bytes."""
         self._tokens: set[int] = set()
         """The caching tokens that all of them share."""
 
     def uploaded_by(self, program: bytes) -> bytes | None:
         """The parameters that the program with this digest has uploaded; None if they were overwritten."""
-        return self._uploaded.get(program)
+        uploaded = self._uploaded.get(program)
+        return None if uploaded is None else uploaded[1]
 
     def place(self, upload: MatrixUpload, parameters: bytes) -> None:
         """Take what a program that is run from its bytes uploads."""
@@ -48,10 +48,9 @@ class ParameterMemory:
         if not common:
             self.clear()
         self._tokens = common or set(program.tokens)
-        for digest in [each for each in self._uploaded if self._regions[each] & program.region]:
+        for digest in [each for each, (region, _) in self._uploaded.items() if region & program.region]:
             del self._uploaded[digest]
-        self._regions[program.digest] = program.region
-        self._uploaded[program.digest] = parameters
+        self._uploaded[program.digest] = program.region, parameters
         self.tiles.erase(program.region)
         if program.upload is not None:
             program.upload.place(parameters, self.tiles)

@@ -32,6 +32,9 @@ _RUN, _SINGLE_STEP = 1, 3
 _CREDIT_BYTES = 8
 """Length of the words that credits count, bytes."""
 
+UNKNOWN_KEPT = 16
+"""Unknown instructions that are recognised when they come again. Chosen: the host repeats them at once."""
+
 
 @dataclass(frozen=True)
 class QueuedEvent:
@@ -49,8 +52,8 @@ class Processor:
 
     def __init__(self, library: ProgramLibrary) -> None:
         self._library = library
-        self._unknown: set[bytes] = set()
-        """Number of instructions received that belong to no known program, since the stick was made."""
+        self._unknown: deque[bytes] = deque(maxlen=UNKNOWN_KEPT)
+        """Digests of the last instructions that belong to no known program, also from before a reset."""
         self.reset()
 
     def reset(self) -> None:
@@ -213,7 +216,7 @@ class Processor:
                 "of instructions; it needs the graph of every model: "
                 "VirtualEdgeTpu.register_model(compiled, graph)"
             )
-        self._unknown.add(digest)
+        self._unknown.append(digest)
 
     def control(self, command: int, event_tags: int) -> None:
         """Run, halt or single-step the scalar core: a write to its run control."""
