@@ -15,7 +15,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import ModelNotFoundError
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.toolchain import graph_catalogue
-from edgetpu_driver.toolchain.graph_catalogue import Catalogue, read_graph
+from edgetpu_driver.toolchain.graph_catalogue import GRAPHS_KEPT, Catalogue, named_graph, read_graph
 from edgetpu_driver.toolchain.graph_family import GraphFamily
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_driver.toolchain.retargeting import compiled_sources
@@ -79,3 +79,11 @@ def test_a_driver_runs_a_colour_of_which_there_is_no_file(folder: Path) -> None:
     for key, value in CpuEngine(golden(BLUE)).run({source.name: pixels}).items():
         np.testing.assert_array_equal(outputs[key], value)
     assert [path.name for path in folder.iterdir()] == [f"{RED}_edgetpu.tflite"]
+
+
+def test_only_the_last_graphs_are_kept() -> None:
+    names = [f"dense_{size}" for size in range(8, 8 + GRAPHS_KEPT + 1)]
+    first, *_, last = [named_graph(name) for name in names]
+    assert named_graph(names[-1]) is last
+    assert named_graph(names[0]) == first
+    assert named_graph(names[0]) is not first

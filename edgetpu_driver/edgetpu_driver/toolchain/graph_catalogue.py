@@ -53,7 +53,12 @@ def catalogue() -> Catalogue:
     return Catalogue(tuple(families), tuple(problems))
 
 
-@lru_cache(maxsize=256)
+GRAPHS_KEPT = 16
+"""Graphs that are kept after they were built. Chosen: a model is read soon after it was looked for; clients
+name any, and the largest have megabytes."""
+
+
+@lru_cache(maxsize=GRAPHS_KEPT)
 def named_graph(name: str) -> bytes | None:
     """The .tflite file of the catalogue's graph with that name; None if there is no such graph."""
     try:

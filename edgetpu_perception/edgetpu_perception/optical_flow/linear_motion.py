@@ -92,7 +92,12 @@ def remove(equations: Floats, change: NDArray[np.float64]) -> None:
         equations[3] -= (along_x * x + along_y * y).astype(np.float32) * term
 
 
-@functools.lru_cache(maxsize=512)
+_PLACES_KEPT = 32
+"""Sizes of overlaps whose places are kept. Chosen: a motion changes them little from image to image; the 361
+that a node meets in time have nearly a megabyte."""
+
+
+@functools.lru_cache(maxsize=_PLACES_KEPT)
 def _places(rows: int, columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """1, x and y of each neighbourhood's centre, cells, [3, n], and the products of two of them, [6, n]."""
     x, y = centers(rows, columns)

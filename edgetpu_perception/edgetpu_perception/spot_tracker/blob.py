@@ -101,10 +101,15 @@ def moments(values: NDArray[Any]) -> list[Moments]:
     return found
 
 
-@functools.cache
 def _powers(size: int) -> NDArray[np.float64]:
     """1, n and n**2 of each cell n, [size, 3]."""
-    return np.vander(np.arange(float(size)), 3, increasing=True)
+    return _power_table((size - 1).bit_length())[:size]
+
+
+@functools.lru_cache(maxsize=16)
+def _power_table(bits: int) -> NDArray[np.float64]:
+    """The same for 2**bits cells: blobs come in every size."""
+    return np.vander(np.arange(float(1 << bits)), 3, increasing=True)
 
 
 class FoundBlob(NamedTuple):
