@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -53,6 +54,18 @@ def test_a_newer_picture_and_another_width_are_encoded() -> None:
         return [small, tap.drawn]
 
     assert asyncio.run(show(Tap())) == [2, 3]
+
+
+def test_a_width_that_is_no_longer_shown_keeps_no_picture() -> None:
+    async def show(tap: Tap) -> None:
+        pictures = EncodedPictures()
+        kept = weakref.ref((await pictures.newest(tap, 3))[0])
+        assert kept() is not None
+        tap.put(100)
+        await pictures.newest(tap, 640)
+        assert kept() is None
+
+    asyncio.run(show(Tap()))
 
 
 def test_a_browser_that_leaves_takes_no_picture_from_another() -> None:

@@ -28,6 +28,8 @@ class EncodedPictures:
         """Return the newest picture of a tap, at most `widest` px wide. InputError if there is none."""
         made = self._made.setdefault(tap, {})
         if widest not in made or made[widest][0] != tap.number:
+            for width in [width for width, (number, _) in made.items() if number != tap.number]:
+                del made[width]  # which may never be asked for again
             task = asyncio.create_task(asyncio.to_thread(_encoded, tap, widest))
             made[widest] = tap.number, task
         return await asyncio.shield(made[widest][1])  # another browser may wait for it, too
