@@ -305,7 +305,7 @@ def test_an_observation_waits_while_the_node_changes_to_another_driver(graph: An
     client, network = _ChangingClient(), alone.server.network
     network.encode = lambda inputs: inputs
     alone.server = NetworkOnDriver(alone, alone.quantised, alone.advance)
-    alone.server._present = _Served(network, client, Path("network.tflite"))  # type: ignore[arg-type]
+    alone.server._present = _Served(network, client, Path("network.tflite"), 0)  # type: ignore[arg-type]
     observations = graph.node.create_publisher(Float32MultiArray, "/alone/observation", 10)
 
     def came() -> bool:

@@ -36,6 +36,8 @@ class _Served(NamedTuple):
     client: ModelClient
     file: Path
     """Of its graph, for the driver."""
+    slot: int
+    """Number in the model's name on the driver."""
 
 
 class NetworkOnDriver:
@@ -58,7 +60,8 @@ class NetworkOnDriver:
         self._thread = BackgroundThread("networks")
         self._present: _Served | None = None
         self._next: _Served | None = None
-        self._retired: list[ModelClient] = []
+        self._retired: list[_Served] = []
+        """Former ones with a pending request."""
         self._written: set[Path] = set()
         """Files of graphs that were made here."""
         self._number = 0
@@ -99,7 +102,7 @@ class NetworkOnDriver:
         """Run the network for inputs, float64[batch, n]; False, with `done` never called, unless `ready`."""
         if self._present is None:
             return False
-        network, client, _ = self._present
+        network, client, *_ = self._present
 
         def finish(result: InferenceResult) -> None:
             self._let_go()
@@ -116,14 +119,19 @@ class NetworkOnDriver:
     def close(self) -> None:
         """Stop looking for the driver; a pending request ends with an error."""
         self._number += 1
-        served = (each for each in (self._present, self._next) if each is not None)
-        clients = (*self._retired, *(each.client for each in served))
+        served = self._served()
         self._retired, self._present, self._next = [], None, None
-        for client in clients:
-            client.close()
+        for each in served:
+            each.client.close()
+
+    def _served(self) -> list[_Served]:
+        """Return all networks that have a client."""
+        return [*self._retired, *(each for each in (self._present, self._next) if each is not None)]
 
     def _prepare(self, network: Network, number: int) -> None:
         """In the thread: quantise, and write the graph under a name derived from its content."""
+        if number != self._number:  # a newer one waits
+            return
         try:
             quantised = self._quantise(network)
             graph = quantised.graph()
@@ -155,32 +163,40 @@ class NetworkOnDriver:
             return
         if self._next is not None:
             self._next.client.close()
+            self._next = None
         self._problem = ""
+        # Those with other names are kept while this one is loaded.
+        slot = min(set(range(len(self._retired) + 2)) - {each.slot for each in self._served()})
         client = ModelClient(
             self._node,
             file.stem,
-            # Two names alternate: the one in use is kept while the other is loaded.
-            name=f"{self._node.full_name}/network_{number % 2}",
+            name=f"{self._node.full_name}/network_{slot}",
             driver=self._node.values["driver"],
             on_ready=partial(self._loaded, number),
             sets_weights=False,
         )
-        self._next = _Served(quantised, client, file)
+        self._next = _Served(quantised, client, file, slot)
 
     def _loaded(self, number: int) -> None:
-        if self._next is not None and number == self._number:
+        loaded = self._next
+        # One that the device cannot run, as its graph is not compiled, does not replace one that runs.
+        if (
+            loaded is not None
+            and number == self._number
+            and (self._present is None or not loaded.client.problem)
+        ):
             if self._present is not None:
-                self._retired.append(self._present.client)
-            self._present, self._next = self._next, None
-            self._tell(self._present.network)
+                self._retired.append(self._present)
+            self._present, self._next = loaded, None
+            self._tell(loaded.network)
             self._calls.add(self._let_go)
         self._on_ready()
 
     def _let_go(self) -> None:
         """Close the clients of former networks that have no pending request."""
-        for client in [each for each in self._retired if not each.busy]:
-            self._retired.remove(client)
-            client.close()
+        for each in [each for each in self._retired if not each.client.busy]:
+            self._retired.remove(each)
+            each.client.close()
 
     def _tell(self, quantised: QuantisedNetwork) -> None:
         errors = ", ".join(
