@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 pytest.importorskip("vision_msgs", reason="needs vision_msgs")
 
+from geometry_msgs.msg import Twist, TwistStamped, Vector3
 from nav_msgs.msg import Odometry
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import CameraInfo
@@ -19,7 +22,10 @@ from vision_msgs.msg import ObjectHypothesisWithPose as Hypothesis
 
 from edgetpu_control.contact_guard import Restriction
 from edgetpu_control.distance_filter import Contact
+from edgetpu_control.heading_hold import HoldState
 from edgetpu_control.nodes.contact_guard_node import ContactGuardNode
+from edgetpu_control.nodes.heading_hold_node import HeadingHoldNode
+from edgetpu_control.nodes.policy_node import PolicyNode
 from edgetpu_control.nodes.visual_servo_node import VisualServoNode
 from edgetpu_control.velocity import STANDSTILL, Velocity
 
@@ -72,3 +78,75 @@ def test_the_guard_takes_no_odometry_of_another_time(node: Callable[..., Any], a
     assert guard._guard.command(guard.now) == STANDSTILL
     assert guard._guard.restriction is Restriction.NO_ODOMETRY
     assert guard.counters.dropped == 1
+
+
+def ask(node: Any, ago: int) -> None:
+    """Have a node receive a velocity with a stamp of so many seconds ago."""
+    message = TwistStamped(twist=Twist(linear=Vector3(x=0.5)))
+    message.header.stamp = node.get_clock().now().to_msg()
+    message.header.stamp.sec -= ago
+    (subscription,) = (each for each in node.subscriptions if each.topic_name == "/alone/cmd_vel_in")
+    subscription.callback(message)
+
+
+def test_the_guard_passes_a_velocity_on_until_its_stamp_is_old(node: Callable[..., Any]) -> None:
+    guard = node(ContactGuardNode, stamped=True, timeout=10.0, blind_speed=0.5)
+    ask(guard, ago=6)
+    now = guard.now
+    assert guard._guard.command(now) == Velocity(0.5)
+    assert guard._guard.command(now + 5.0) == STANDSTILL
+
+
+def test_the_heading_hold_follows_a_velocity_until_its_stamp_is_old(node: Callable[..., Any]) -> None:
+    hold = node(HeadingHoldNode, stamped=True, timeout=10.0)
+    ask(hold, ago=6)
+    now = hold.now
+    hold._hold.command(now)
+    assert hold._hold.state is HoldState.STEERED
+    hold._hold.command(now + 5.0)
+    assert hold._hold.state is HoldState.IDLE
+
+
+class _Server:
+    """A network on a driver that answers when the test says so."""
+
+    ready, problem, network = (
+        True,
+        "",
+        SimpleNamespace(network=SimpleNamespace(sizes=(1, 2)), layer_errors=()),
+    )
+
+    def run(self, inputs: Any, done: Callable[..., None]) -> bool:
+        del inputs
+        self.answer = done
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def policy(node: Callable[..., Any]) -> Any:
+    """A policy that waits for the answer to an observation, which is 4 s old; `timeout` is 5 s."""
+    policy = node(PolicyNode, twist=True, timeout=5.0, linear_acceleration=100.0)
+    policy.server = _Server()
+    policy._buffer.put(0, np.zeros(1), policy.now - 4.0)
+    policy._waits = True
+    policy.advance()
+    return policy
+
+
+def test_a_policy_follows_a_command_until_its_observation_is_old(policy: Any) -> None:
+    policy.server.answer(np.array([[0.5, 0.0]]), SimpleNamespace(error=None))
+    now = policy.now
+    assert policy._follower.step(now) == Velocity(0.5)
+    assert policy._follower.step(now + 2.0) == STANDSTILL
+
+
+def test_a_policy_follows_no_command_whose_observation_has_become_old(
+    policy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PolicyNode, "now", policy.now + 2.0)
+    policy.server.answer(np.array([[0.5, 0.0]]), SimpleNamespace(error=None))
+    assert policy._follower.step(policy.now) is None
+    assert policy.counters.failed == 1

@@ -145,7 +145,7 @@ class ContactGuard:
         """Whether the robot stands because of the distance."""
 
     def ask(self, velocity: Velocity, now: float) -> None:
-        """Take the requested velocity; one that is not plausible is ignored. now: s."""
+        """Take the velocity requested at this time, s; one that is not plausible is ignored."""
         if velocity.is_plausible:
             self._asked, self._latest[_Input.REQUEST] = velocity, now
 

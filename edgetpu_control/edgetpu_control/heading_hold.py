@@ -95,7 +95,7 @@ class HeadingHold(Controller):
             self.target, self.turns_against = None, True
 
     def ask(self, velocity: Velocity, now: float) -> None:
-        """Take the requested velocity, if it is plausible. A turn ends the holding of a heading."""
+        """Take the velocity requested at this time, s, if it is plausible. A turn ends a hold."""
         if not velocity.is_plausible:
             return
         self._asked, self._asked_at = velocity, now

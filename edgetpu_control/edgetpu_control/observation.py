@@ -56,6 +56,11 @@ class ObservationBuffer:
             return None
         return np.concatenate([each for each in found if each is not None])
 
+    @property
+    def oldest(self) -> float:
+        """Time of the oldest numbers, s; -inf while a source is missing."""
+        return min(self._times)
+
     def missing(self, now: float) -> list[int]:
         """Return the numbers of the sources that are missing or old."""
         return [n for n, time in enumerate(self._times) if not 0 <= now - time <= self.timeout]

@@ -20,7 +20,10 @@ class VelocityFollower(Controller):
         self._moving = False
 
     def command(self, velocity: Velocity, now: float) -> None:
-        """Follow this velocity from now on, s; InputError for one that is not plausible, which is ignored."""
+        """Follow this velocity until it is older than `timeout`; InputError, and no effect, if not plausible.
+
+        now: its time, s.
+        """
         if not velocity.is_plausible:
             raise InputError(f"expected a velocity of at most {FASTEST:g}; got {velocity}")
         self._wanted, self._commanded_at = velocity, now

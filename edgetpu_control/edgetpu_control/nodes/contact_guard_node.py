@@ -118,7 +118,7 @@ class ContactGuardNode(ControlNode):
         except InputError as error:
             raise self.fatal(error) from None
         self._guard.deadband = deadband(self.values)
-        self.subscribe_velocity("cmd_vel_in", lambda velocity: self._guard.ask(velocity, self.now))
+        self.subscribe_velocity("cmd_vel_in", self._guard.ask)
         self.subscribe_result(TimeToContact, "looming/time_to_contact", self._on_time_to_contact)
         if self.values["use_odometry"]:
             self.create_subscription(Odometry, "odom", self._on_odometry, qos_profile_sensor_data)

@@ -70,17 +70,19 @@ class ControlNode(BaseNode):
         # The newest counts, and best effort is compatible with every publisher.
         self.create_subscription(message_type, topic, on_message, qos_profile_sensor_data)
 
-    def subscribe_velocity(self, topic: str, asked: Callable[[Velocity], None]) -> None:
-        """Call `asked` with each plausible velocity received; one with a stamp must be timely.
+    def subscribe_velocity(self, topic: str, asked: Callable[[Velocity, float], None]) -> None:
+        """Call `asked` with each plausible velocity received and the time, s, from which its age counts.
 
+        That is its stamp, which must be timely, or the present time if it has none.
         For a robot that can also drive sideways, only the forward velocity and the turn are passed on, as no
         camera of these nodes looks sideways.
         """
         stamped: bool = self.values["stamped"]
 
         def on_message(message: Any) -> None:
-            stamp = stamp_of(message)
-            if stamp and not is_timely(self, topic, self.now - stamp):
+            now = self.now
+            stamp = stamp_of(message) or now
+            if not is_timely(self, topic, now - stamp):
                 return
             twist = message.twist if stamped else message
             velocity = Velocity(twist.linear.x, twist.angular.z)
@@ -93,7 +95,7 @@ class ControlNode(BaseNode):
                     f"velocities on {self.resolve_topic_name(topic)} are passed on without linear.y: "
                     "this node drives forward, backward and turns only",
                 )
-            asked(velocity)
+            asked(velocity, min(stamp, now))
 
         self.create_subscription(TwistStamped if stamped else Twist, topic, on_message, QOS_COMMANDS)
 

@@ -60,7 +60,7 @@ class HeadingHoldNode(ControlNode):
 
     def _set_up(self) -> None:
         self._hold = HeadingHold(self._gains(), self.limits(), self.values["timeout"])
-        self.subscribe_velocity("cmd_vel_in", lambda velocity: self._hold.ask(velocity, self.now))
+        self.subscribe_velocity("cmd_vel_in", self._hold.ask)
         self.subscribe_result(Heading, "visual_compass/heading", self._on_heading)
         once = QoSProfile(depth=10)
         self.create_subscription(Float64, "~/turn_by", lambda message: self._turn(message, by=True), once)

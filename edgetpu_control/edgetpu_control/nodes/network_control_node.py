@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -91,6 +92,8 @@ class NetworkControlNode(BaseNode):
         self.server = NetworkOnDriver(self, self.quantised, self.advance)
         self._waits = False
         """Whether there is an observation from which no command was computed yet."""
+        self._observed_at = math.inf
+        """Time, s, of the oldest numbers from which the present command is computed."""
         self._velocities: VelocityPublisher | None = None
         self._sources = SilentTopics(self, self.subject)
         self._follower = VelocityFollower(velocity_limits(self.values), self.values["timeout"])
@@ -203,6 +206,7 @@ class NetworkControlNode(BaseNode):
         if observation is None:  # it has become too old
             self.counters.dropped += 1
             return
+        self._observed_at = self._buffer.oldest
         expected = self.observation_size()
         if observation.size == expected:
             self.command(observation)
@@ -265,8 +269,17 @@ class NetworkControlNode(BaseNode):
         self.advance()
 
     def _follow(self, velocity: Velocity) -> None:
+        """Follow a command until its observation is older than `timeout`."""
+        now, timeout = self.now, self.values["timeout"]
+        age = max(now - self._observed_at, 0.0)
+        if age > timeout:
+            self.counters.failed += 1
+            self.complain_once(
+                "late", f"command not followed: its observation is {age:.2f} s old; timeout is {timeout:g} s"
+            )
+            return
         try:
-            self._follower.command(deadband(self.values).applied(velocity), self.now)
+            self._follower.command(deadband(self.values).applied(velocity), now - age)
         except InputError as error:
             self.counters.failed += 1
             self.complain_once("velocity", f"command ignored: {error}")
