@@ -20,6 +20,8 @@ from edgetpu_control.learned.network import Network
 from edgetpu_control.learned.training import TrainingPlan
 from edgetpu_control.mpc.learned_dynamics import LearnedDynamics
 from edgetpu_control.nodes import batch_mpc_node
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.node_kit.fatal_error import FatalError
 
 PACKAGE = "edgetpu_control"
 PERIOD = 0.2
@@ -151,6 +153,46 @@ def test_takes_the_next_observation_after_a_cost_that_raised(
         assert node.free
     finally:
         node.destroy_node()
+
+
+def no_module() -> Any:
+    raise ModuleNotFoundError("No module named 'costs'")
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (no_module, "cost mine: cannot be loaded: unexpected ModuleNotFoundError: No module named 'costs'"),
+        (lambda: 5, "cost mine: expected a function; got int"),
+    ],
+)
+def test_ends_with_a_line_for_a_cost_in_python_that_is_none(
+    graph: Any,  # noqa: ARG001 - rclpy runs
+    monkeypatch: pytest.MonkeyPatch,
+    load: Callable[[], Any],
+    message: str,
+) -> None:
+    monkeypatch.setattr(batch_mpc_node, "entry_points", lambda **_: [SimpleNamespace(name="mine", load=load)])
+    parameters = PROBLEM | {"cost": "mine"}
+    overrides = [Parameter(name, value=value) for name, value in parameters.items()]
+    with pytest.raises(FatalError, match=message):
+        batch_mpc_node.BatchMpcNode(parameter_overrides=overrides)
+
+
+@pytest.mark.parametrize(
+    ("result", "got"), [(None, "NoneType"), (np.zeros((4, 1)), r"shape \[4, 1\]"), (0.0, "float")], ids=str
+)
+def test_says_what_a_cost_in_python_should_have_returned(node: Any, result: Any, got: str) -> None:
+    cost = batch_mpc_node._cost_in_python(
+        SimpleNamespace(name="mine", load=lambda: lambda *_: result)  # type: ignore[arg-type]
+    )
+    with pytest.raises(InputError, match=rf"cost mine: expected float64\[4\]; got {got}"):
+        cost(np.zeros((4, 2)), np.zeros((4, 1)))
+    node._mpc._cost = cost
+    node.command(np.zeros(2))
+    node.server.answer()
+    assert node.counters.failed == 1
+    assert node.free
 
 
 class _SlowServer:

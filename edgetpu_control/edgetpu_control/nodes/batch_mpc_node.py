@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from edgetpu_control.nodes.control_parameters import live
 from edgetpu_control.nodes.network_control_node import NetworkControlNode, network_control_settings
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.node_kit.executor.callback_guard import reason
 from edgetpu_driver.node_kit.executor.steady_timers import create_graph_timer
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
@@ -190,6 +191,11 @@ class BatchMpcNode(NetworkControlNode):
         except StopIteration:
             self._end()
             return
+        except InputError as error:  # of a cost in Python, whose result is none
+            self._forget()
+            self.fail(error)
+            self.advance()
+            return
         except Exception:  # of a cost in Python
             self._forget()  # otherwise no other observation would be taken
             raise
@@ -219,6 +225,31 @@ def _cost(text: str, states: States, actions: Actions) -> Cost:
     """Return the cost that is a formula or the name of an entry point; InputError if it is neither."""
     named = {point.name: point for point in entry_points(group=COSTS)}
     if text.strip() in named:
-        found: Cost = named[text.strip()].load()
-        return found
+        return _cost_in_python(named[text.strip()])
     return CostExpression.of_rows(text, [*states.names, *actions.names])
+
+
+def _cost_in_python(point: EntryPoint) -> Cost:
+    """Return the cost of an entry point, which raises InputError if its result is no cost for each sample.
+
+    InputError if the entry point cannot be loaded.
+    """
+    try:
+        found = point.load()
+    except Exception as error:  # of any code that is imported
+        raise InputError(f"cost {point.name}: cannot be loaded: {reason(error)}") from error
+    if not callable(found):
+        raise InputError(f"cost {point.name}: expected a function; got {type(found).__name__}")
+
+    def cost(states: Array, actions: Array) -> Array:
+        result = found(states, actions)
+        try:
+            costs = np.asarray(result, np.float64)
+        except (TypeError, ValueError):
+            costs = np.empty((0, 0))
+        if costs.shape != (len(states),):
+            got = f"shape {list(result.shape)}" if isinstance(result, np.ndarray) else type(result).__name__
+            raise InputError(f"cost {point.name}: expected float64[{len(states)}]; got {got}")
+        return costs
+
+    return cost
