@@ -166,6 +166,24 @@ class TestEightBits:
         wanted = learned(x)
         assert np.all(rms(wide.reference(x) - wanted) < 0.02 * rms(wanted))
 
+    @pytest.mark.parametrize("factor", [2.0**-40, 2.0**40])
+    def test_do_not_depend_on_the_size_of_hidden_values(
+        self, narrow: QuantisedNetwork, factor: float
+    ) -> None:
+        learned = narrow.network
+        first, *others, last = learned.layers
+        first = Layer(factor * first.weights, factor * first.bias)
+        others = [Layer(each.weights, factor * each.bias) for each in others]
+        scaled = replace(learned, layers=(first, *others, Layer(last.weights / factor, last.bias)))
+        assert np.array_equal(quantise(scaled).reference(states(50)), quantise(learned).reference(states(50)))
+
+    @pytest.mark.parametrize("width", [0, 256])
+    @pytest.mark.parametrize("weight", [0.0, 1e-9, 1e-3])
+    def test_keep_a_bias_that_is_large_for_its_weights(self, width: int, weight: float) -> None:
+        hidden = Layer(np.array([[weight, 0.0], [0.0, 1.0]]), np.array([0.5, -1e12]))
+        network = tiny(layers=(hidden, Layer(np.array([[1.0, 1.0]]), np.array([0.25]))))
+        assert quantise(network, width=width).reference(np.zeros((1, 2))) == pytest.approx(7.5, rel=0.02)
+
     def test_cost_less_with_copies(self, narrow: QuantisedNetwork, wide: QuantisedNetwork) -> None:
         assert wide.layer_errors[-1].total < narrow.layer_errors[-1].total / 2
 

@@ -19,13 +19,15 @@ INPUT, OUTPUT = "observation", "command"
 """Names of the graph's input and output."""
 _IN_SCALE = 1 / INT8_MAX
 _LEAST_RANGE = 1e-6
-"""Range given to units that are never active."""
+"""Of commands that hardly change, as a share of the range of commands."""
+_NOTHING = 1e-30
+"""Largest value of a layer that counts as 0; its square would leave the range of float32."""
 _EXPONENTS = (0.0, 0.5, 1.0)
 """Exponents of the equalisation of ranges in a layer: none, the root, full. The best is used."""
 _DAMPING = 0.01
 """Share of the mean square of the inputs that is added to each, as GPTQ proposes."""
-_BIAS_LIMITS = -(2**30), 2**30
-"""Leaves room for the products in 32-bit sums."""
+_LARGEST_BIAS = 2**30
+"""Steps. Leaves room for the products in 32-bit sums."""
 _HIDDEN_HEADROOM = 1.25
 """Range of a hidden layer over that of the samples, because other inputs have larger values. The error
 on other observations is least from 1.2 to 1.35 (`make accuracy ALGORITHMS=policy`)."""
@@ -206,15 +208,15 @@ def _distinct(networks: Iterable[Network]) -> list[Network]:
 
 
 def _equalised(network: Network, exponent: float) -> Network:
-    """Scale hidden units, and the weights on them, so that their largest values become more alike.
+    """Scale hidden units, and the weights on them, so that their largest values become more alike, 1 at most.
 
     ReLU preserves positive factors, so the outputs stay the same (Nagel et al., 2019).
     """
     largest = _largest(network)
     layers, before = [], np.ones(network.sizes[0])
     for number, layer in enumerate(network.layers):
-        last = number == len(network.layers) - 1
-        gain = np.ones(layer.bias.size) if last else (largest[number].max() / largest[number]) ** exponent
+        last, most = number == len(network.layers) - 1, largest[number].max()
+        gain = np.ones(layer.bias.size) if last else (most / largest[number]) ** exponent / most
         layers.append(Layer(gain[:, np.newaxis] * layer.weights / before, gain * layer.bias))
         before = gain
     return replace(network, layers=tuple(layers))
@@ -223,8 +225,8 @@ def _equalised(network: Network, exponent: float) -> Network:
 def _largest(network: Network) -> list[Array]:
     """Largest magnitudes of the units of every layer over the samples."""
     found = [np.abs(each).max(axis=0) for each in network.sample_activations()[1:]]
-    # Units that are rarely active need no smaller range than this.
-    return [np.maximum(each, max(_LEAST_RANGE, 1e-2 * float(each.max()))) for each in found]
+    # Units that are rarely active need no smaller range than this; 1 for a layer that is never active.
+    return [np.maximum(each, 1e-2 * float(each.max()) if each.max() > _NOTHING else 1.0) for each in found]
 
 
 def _layers(
@@ -236,7 +238,7 @@ def _layers(
     for number, layer in enumerate(network.layers):
         last = number == len(network.layers) - 1
         if last:
-            scale = _OUTPUT_HEADROOM * min(ranges[number], 1.0) / INT8_MAX
+            scale = _OUTPUT_HEADROOM * float(np.clip(ranges[number], _LEAST_RANGE, 1.0)) / INT8_MAX
         else:
             scale = _HIDDEN_HEADROOM * ranges[number] / 255
         form = copies[number], copies[number + 1], widths[number + 1]
@@ -256,10 +258,12 @@ def _quantised(
     """
     sources, results, rows = form
     units, inputs = layer.weights.shape
-    largest = np.abs(layer.weights).max(axis=1) / sources
+    real_bias, least = _bias_within_reach(layer, ends)
+    # With larger steps than these, one step of an input would already exceed the range of the outputs.
+    most = 255 * ends[1] / ends[0]
+    sizes = np.clip(np.abs(layer.weights).max(axis=1) / sources / INT8_MAX, least, most)
     if not row_scales:
-        largest = np.full(units, largest.max())
-    sizes = np.maximum(largest, _LEAST_RANGE) / INT8_MAX
+        sizes = np.full(units, sizes.max())
     weights = np.zeros((rows, steps.shape[1]), np.int8)
     bias = np.zeros(rows, np.int32)
     scales = np.full(rows, sizes.max())
@@ -270,10 +274,21 @@ def _quantised(
     for result, offset in enumerate(_fractions(results)):
         out = slice(result * units, (result + 1) * units)
         weights[out, : sources * inputs] = rounded
-        shift = (layer.bias + offset * ends[1]) / (ends[0] * sizes) + lost
-        bias[out] = np.clip(np.rint(shift), *_BIAS_LIMITS)
+        shift = (real_bias + offset * ends[1]) / (ends[0] * sizes) + lost
+        bias[out] = np.clip(np.rint(shift), -_LARGEST_BIAS, _LARGEST_BIAS)
         scales[out] = sizes
     return QuantisedLayer(weights, scales, bias, ends[1], 0)
+
+
+def _bias_within_reach(layer: Layer, ends: tuple[float, float]) -> tuple[Array, Array]:
+    """Return the biases, and the least steps of weights with which they fit into 32 bits, float64[outputs].
+
+    A bias so large that no input brings the unit back into its range is reduced to where that begins; the
+    outputs stay the same. ends: real values of a step of the inputs and of the outputs.
+    """
+    reach = 256 * (ends[1] + ends[0] * np.abs(layer.weights).sum(axis=1))
+    bias: Array = np.clip(layer.bias, -reach, reach)
+    return bias, (np.abs(bias) + ends[1]) / (ends[0] * _LARGEST_BIAS)
 
 
 def _rounded(exact: Array, inputs: Array) -> Array:
