@@ -50,3 +50,34 @@ def test_a_curve_that_begins_anew_has_no_earlier_points(page: Any) -> None:
     assert found == {"x": [[-0.5, 7.0, 0.5]], "y": [[-2.0, 1.0, 0.0]]}
     page.execute_script("edgetpuCurves.forget()")
     assert whole(page, 11.0, y=(False, [])) == {"y": []}
+
+
+def test_a_point_alone_is_drawn_with_its_band(page: Any) -> None:
+    curve = {
+        "id": "x",
+        "field": "x",
+        "meaning": "",
+        "unit": "",
+        "value": 1.0,
+        "sigma": 0.5,
+        "words": [],
+        "gap": 1,
+    }
+    page.execute_script(
+        "document.body.innerHTML = '<div id=curves></div>';"
+        "document.head.innerHTML = '<style>canvas { width: 330px; height: 110px; }</style>';"
+        "edgetpuCurves.draw([arguments[0]])",
+        curve | {"points": [[-30.0, 1.0, 0.5]]},
+    )
+    blue = (
+        "const canvas = document.querySelector('canvas');"
+        "const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;"
+        "const rows = new Set();"
+        "for (let place = 0; place < data.length; place += 4)"
+        "  if (data[place + 2] > 2 * data[place] && data[place + 3] > arguments[0])"
+        "    rows.add(Math.floor(place / 4 / canvas.width));"
+        "return rows.size"
+    )
+    line, band = (page.execute_script(blue, opacity) for opacity in (200, 40))
+    assert 1 <= line <= 3
+    assert band > 70

@@ -111,7 +111,9 @@ const edgetpuCurves = (() => {
     for (const time of [-60, -40, -20, 0]) {
       context.fillText(time ? `${time} s` : "now", Math.min(Math.max(x(time), 12), width - 14), height - 2);
     }
-    for (const run of runs(points, curve.gap)) {
+    const pixel = WINDOW / (width - margin - 4); // s
+    for (const found of runs(points, curve.gap)) {
+      const run = found.length > 1 ? found : widened(found[0], pixel);
       context.fillStyle = "rgba(77, 182, 255, 0.25)";
       context.beginPath();
       for (const [time, value, sigma] of run) context.lineTo(x(time), y(value + sigma));
@@ -119,7 +121,6 @@ const edgetpuCurves = (() => {
       context.fill();
       context.strokeStyle = "#4db6ff";
       context.lineWidth = 1.5;
-      context.lineCap = "round"; // so that a single point is seen, too
       context.beginPath();
       context.moveTo(x(run[0][0]), y(run[0][1]));
       let before = run[0][1];
@@ -137,6 +138,11 @@ const edgetpuCurves = (() => {
     const exponent = Math.floor(Math.log10(range)) - 2;
     const step = 10 ** exponent;
     return Number((Math.round(value / step) * step).toFixed(Math.min(Math.max(0, -exponent), 100))).toString();
+  }
+
+  // A point alone as two, so that it is seen: a canvas draws nothing of a line without a length.
+  function widened([time, ...rest], width) {
+    return [[time - width, ...rest], [time + width, ...rest]];
   }
 
   // Parts of a curve without a gap.
