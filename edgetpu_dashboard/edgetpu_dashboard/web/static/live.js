@@ -23,6 +23,7 @@ const edgetpuLive = (() => {
     if (!wanted.page && named && named !== shown.node) emitEvent("select_node", named);
     else if (named !== shown.node) history.replaceState(null, "", `#${shown.node}`);
     wanted = shown;
+    endDrag(); // which began in another picture
     document.body.classList.toggle("overview", shown.view === OVERVIEW);
     asks = true;
     const live = find("live");
@@ -253,8 +254,9 @@ const edgetpuLive = (() => {
   function pause() {
     paused = !paused;
     document.body.classList.toggle("paused", paused);
-    const icon = document.querySelector('[data-id="pause"] i');
-    if (icon) icon.textContent = paused ? "play_arrow" : "pause";
+    const button = document.querySelector('[data-id="pause"]');
+    button.setAttribute("aria-pressed", paused);
+    button.querySelector("i").textContent = paused ? "play_arrow" : "pause";
     if (!paused) next();
   }
 
@@ -289,7 +291,8 @@ const edgetpuLive = (() => {
     if (event.key === " " && !isPressing(event)) {
       event.preventDefault(); // not the button that was clicked last, and no scrolling
       pause();
-    } else if (event.key === "s") save();
+    } else if (event.key.toLowerCase() === "s") save(); // caps lock may be on
+    else if (event.key === "Escape") endDrag();
   });
   document.addEventListener("keyup", (event) => {
     if (event.key === " " && !isTyping(event) && !isPressing(event)) event.preventDefault();
@@ -301,10 +304,22 @@ const edgetpuLive = (() => {
     return [within((event.clientX - area.left) / area.width), within((event.clientY - area.top) / area.height)];
   }
 
-  let start = null;
+  // ---- boxes and clicks in the picture ---------------------------------------------------------------------
+
+  let start = null; // the event that a drag began with
+
+  function endDrag() {
+    start = null;
+    if (find("box")) find("box").style.display = "none";
+  }
+
   document.addEventListener("pointerdown", (event) => {
     tabbed = false;
     if (event.target.id !== "live" || event.button) return;
+    if (start) { // a second finger: no box is meant
+      endDrag();
+      return;
+    }
     start = event;
     event.target.setPointerCapture(event.pointerId);
   });
@@ -322,15 +337,11 @@ const edgetpuLive = (() => {
     if (!start || !find("live")) return;
     const moved = Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY);
     const from = share(start), to = share(event);
-    start = null;
-    find("box").style.display = "none";
+    endDrag();
     if (moved <= CLICK) emitEvent("click_picture", ...to);
     else emitEvent("drag_picture", ...from, ...to);
   });
-  document.addEventListener("pointercancel", () => {
-    start = null;
-    if (find("box")) find("box").style.display = "none";
-  });
+  document.addEventListener("pointercancel", endDrag);
 
   return { show, pause, single, save };
 })();

@@ -1,0 +1,134 @@
+"""The mouse and the keyboard in the page's picture, in a real browser without a dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from testdata.running_nodes.dashboard_page import errors_in_console, key, needs_browser
+
+from edgetpu_dashboard.web import __file__ as web_package  # isort: skip
+from selenium.webdriver.common.action_chains import ActionChains  # isort: skip
+from selenium.webdriver.common.by import By  # isort: skip
+
+pytestmark = needs_browser
+
+_PAGE = """
+document.body.className = "";
+document.body.innerHTML = `
+  <button data-id="pause"><i></i></button>
+  <div id="picture"><img id="live" draggable="false" style="width: 200px; height: 100px"><div id="box"></div></div>`;
+window.events = [];
+window.emitEvent = (...event) => window.events.push(event);
+window.saved = [];
+HTMLAnchorElement.prototype.click = function () { window.saved.push(this.download); };
+"""
+
+
+_STUBS = """
+window.WebSocket = class { constructor() { window.stream = this; } close() {} send() {} };
+history.replaceState = () => {};
+"""
+"""In place of the live data and of the address, which this page does not have."""
+
+
+@pytest.fixture
+def page(chromium: Any) -> Iterator[Any]:
+    """A picture of 200 x 100 px with the scripts of the page."""
+    scripts = Path(web_package).parent / "static"
+    text = "".join((scripts / name).read_text(encoding="utf-8") for name in ("curves.js", "live.js"))
+    chromium.get("about:blank")
+    errors_in_console(chromium)
+    chromium.execute_script(f"{_STUBS}{_PAGE}{text}; window.edgetpuLive = edgetpuLive")
+    yield chromium
+    assert errors_in_console(chromium) == []
+
+
+def pointer(page: Any, kind: str, x: int, y: int, number: int = 1) -> None:
+    """Send an event of the mouse or of a finger, at px of the picture."""
+    page.execute_script(
+        "const [kind, x, y, pointerId] = arguments, live = document.getElementById('live');"
+        "const area = live.getBoundingClientRect(), bubbles = true;"
+        "const place = { clientX: area.left + x, clientY: area.top + y };"
+        "live.setPointerCapture = () => {};"
+        "live.dispatchEvent(new PointerEvent(kind, { ...place, pointerId, bubbles, button: 0 }))",
+        kind,
+        x,
+        y,
+        number,
+    )
+
+
+def events(page: Any) -> list[Any]:
+    """What the page has told the dashboard."""
+    return list(page.execute_script("return window.events"))
+
+
+def box_is_shown(page: Any) -> bool:
+    return bool(page.execute_script("return document.getElementById('box').style.display === 'block'"))
+
+
+def test_a_drag_out_of_the_picture_ends_at_its_edge(page: Any) -> None:
+    picture = page.find_element(By.ID, "live")
+    drag = ActionChains(page).move_to_element_with_offset(picture, 0, 0).click_and_hold()
+    drag.move_by_offset(150, 120).release().perform()
+    assert events(page) == [["drag_picture", 0.5, 0.5, 1, 1]]
+    assert not box_is_shown(page)
+
+
+def test_a_drag_ends_where_the_page_shows_another_node(page: Any) -> None:
+    pointer(page, "pointerdown", 50, 50)
+    pointer(page, "pointermove", 100, 75)
+    assert box_is_shown(page)
+    page.execute_script("edgetpuLive.show({ page: 'p', node: 'looming', view: 'looming' })")
+    pointer(page, "pointerup", 100, 75)
+    assert events(page) == []
+    assert not box_is_shown(page)
+
+
+def test_two_fingers_are_no_drag(page: Any) -> None:
+    pointer(page, "pointerdown", 50, 50, 1)
+    pointer(page, "pointermove", 60, 60, 1)
+    pointer(page, "pointerdown", 150, 50, 2)
+    pointer(page, "pointermove", 140, 60, 2)
+    pointer(page, "pointerup", 140, 60, 2)
+    pointer(page, "pointerup", 60, 60, 1)
+    assert events(page) == []
+    assert not box_is_shown(page)
+
+
+def test_escape_ends_a_drag(page: Any) -> None:
+    pointer(page, "pointerdown", 50, 50)
+    pointer(page, "pointermove", 100, 75)
+    key(page, "\ue00c")
+    pointer(page, "pointerup", 100, 75)
+    assert events(page) == []
+    assert not box_is_shown(page)
+
+
+def test_the_pause_button_says_whether_it_is_pressed(page: Any) -> None:
+    pressed = "return document.querySelector('[data-id=pause]').getAttribute('aria-pressed')"
+    page.execute_script("edgetpuLive.pause()")
+    assert page.execute_script(pressed) == "true"
+    page.execute_script("edgetpuLive.pause()")
+    assert page.execute_script(pressed) == "false"
+
+
+def test_s_saves_the_picture_with_caps_lock_too(page: Any) -> None:
+    encoded = cv2.imencode(".jpg", np.zeros((8, 8, 3), np.uint8))[1].tobytes()
+    page.execute_script("edgetpuLive.show({ page: 'p', node: 'looming', view: 'looming' })")
+    page.execute_async_script(
+        "const done = arguments[1], image = document.getElementById('live');"
+        "window.stream.send = (text) => text === 'shown' && done();"
+        "window.stream.readyState = WebSocket.OPEN;"
+        "window.stream.onmessage({ data: new Uint8Array(arguments[0]).buffer })",
+        [len(b"looming"), *b"looming", *encoded],
+    )
+    key(page, "S")
+    (name,) = page.execute_script("return window.saved")
+    assert name.startswith("looming_")
