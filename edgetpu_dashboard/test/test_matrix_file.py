@@ -47,6 +47,8 @@ def test_a_matrix_of_4096_x_4096_with_its_header_is_small_enough(kind: type) -> 
         (claiming("(1000000, 1000000)"), "expected 8000000000000 bytes for float64"),
         (claiming("(" * 500), "expected an array in a .npy file"),
         (npy(np.eye(3))[:-1], "expected 72 bytes"),
+        (npy([[1.0, 1e300]]), r"expected numbers within \+-3\.4e\+38; got 1e\+300 in row 0, column 1"),
+        (npy([[1.0], [np.nan]]), r"expected numbers within \+-3\.4e\+38; got nan in row 1, column 0"),
     ],
 )
 def test_anything_else_is_refused_before_memory_is_taken(data: bytes, reason: str) -> None:

@@ -13,7 +13,10 @@ LARGEST_MATRIX = 128 * 2**20 + 1024
 
 
 def read_matrix(data: bytes) -> NDArray[np.float32]:
-    """Read the bytes of a .npy file, float32 [rows, columns]; InputError for anything else."""
+    """Read the bytes of a .npy file, float32 [rows, columns]; InputError for anything else.
+
+    Finite numbers within the range of float32.
+    """
     try:
         weights = array_of("the file", data)
     except ArchiveError as error:
@@ -22,4 +25,10 @@ def read_matrix(data: bytes) -> NDArray[np.float32]:
         raise InputError(
             f"expected a .npy file with a matrix of numbers; got {weights.dtype}{list(weights.shape)}"
         )
-    return weights.astype(np.float32)
+    with np.errstate(over="ignore"):
+        found = weights.astype(np.float32)
+    if (wrong := np.argwhere(~np.isfinite(found))).size:
+        row, column = wrong[0]
+        value = weights[row, column]
+        raise InputError(f"expected numbers within +-3.4e+38; got {value:g} in row {row}, column {column}")
+    return found
