@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib.util
 import re
 import socket
@@ -14,6 +15,7 @@ import pytest
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from edgetpu_dashboard.web import address
 from testdata.running_nodes.dashboard_page import free_port
 
 ROOT = Path(__file__).parents[1]
@@ -36,6 +38,7 @@ def given(**changes: str) -> argparse.Namespace:
         "camera": "scene",
         "host": "127.0.0.1",
         "port": str(free_port()),
+        "token": "",
     }
     return argparse.Namespace(**(settings | changes))
 
@@ -51,6 +54,15 @@ def test_nothing_is_wrong_with_the_defaults(run_live: Any) -> None:
         ("backend", "gpu", "BACKEND: expected usb, virtual or cpu; got 'gpu'"),
         ("camera", "usb", "CAMERA: expected webcam, file, scene, .* or none; got 'usb'"),
         ("port", "http", "PORT: expected a TCP port; got 'http'"),
+        ("nodes", "dashboard", "NODES: expected some of .*looming.*; got 'dashboard'"),
+        ("nodes", "looming,camera", "NODES: expected some of .*looming.*; got 'camera'"),
+        ("host", "robot", "HOST: expected an address such as 127.0.0.1 or 0.0.0.0; got 'robot'"),
+        (
+            "host",
+            "0.0.0.0",
+            "HOST: 0.0.0.0 can be reached by others, which needs a token: "
+            "`make live HOST=0.0.0.0 TOKEN=secret`",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused(run_live: Any, name: str, value: str, problem: str) -> None:
@@ -63,6 +75,24 @@ def test_a_port_in_use_is_named_with_another_one(run_live: Any) -> None:
         assert run_live.problem_of(given(port=port)) == (
             f"port {port} of 127.0.0.1: Address already in use; `make live PORT=8081` takes another one"
         )
+
+
+def test_another_one_differs_from_the_port_in_use(run_live: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_use(_host: str, _port: int) -> socket.socket:
+        raise OSError(errno.EADDRINUSE, "Address already in use")
+
+    monkeypatch.setattr(address, "bound_socket", in_use)
+    assert run_live.problem_of(given(port="8081")).endswith("`make live PORT=8082` takes another one")
+
+
+def test_an_address_of_another_computer_is_told_from_a_port_in_use(run_live: Any) -> None:
+    assert run_live.problem_of(given(host="192.0.2.1", token="secret")) == (  # an address for documentation
+        "HOST: expected an address of this computer, such as 127.0.0.1 or 0.0.0.0; got '192.0.2.1'"
+    )
+
+
+def test_each_node_is_started_once(run_live: Any) -> None:
+    assert run_live.names_in("looming, spot_tracker,,looming") == ["looming", "spot_tracker"]
 
 
 def test_an_address_of_ipv6_is_tried_as_one(run_live: Any) -> None:

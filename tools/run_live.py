@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib.util
 import os
 import shutil
@@ -28,7 +29,8 @@ REMAPPINGS = (
 )
 """Of nodes that can be started on the page, so that each has something to work on."""
 DEFAULT_NODES = "spot_tracker,looming,optical_flow,visual_compass,pattern_tracker"
-
+STARTED_ANYWAY = ("camera", "dashboard")
+"""Not among the nodes that the user chooses."""
 
 PARAMETERS = {
     "camera:width": "320",
@@ -84,7 +86,7 @@ def _ros_arguments(given: argparse.Namespace) -> list[str]:
         "host": f"'{given.host}'",
         "port": given.port,
         "token": "'" + given.token.replace("'", "''") + "'",  # as YAML has it
-        "start": f"[{','.join(['edgetpu', *camera, *_names(given.nodes)])}]",
+        "start": f"[{','.join(['edgetpu', *camera, *names_in(given.nodes)])}]",
     }
     of_others = {
         "edgetpu:backend": given.backend,
@@ -98,34 +100,53 @@ def _ros_arguments(given: argparse.Namespace) -> list[str]:
     return [*files, *rules, *arguments]
 
 
-def _names(text: str) -> list[str]:
-    """The nodes in a list that is separated by commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+def names_in(text: str) -> list[str]:
+    """The nodes in a list that is separated by commas, each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def problem_of(given: argparse.Namespace) -> str:
     """Why the dashboard cannot run, with what helps; empty if it can."""
     from edgetpu_dashboard.camera.player import SOURCES
-    from edgetpu_dashboard.web.address import bound_socket
     from edgetpu_driver.node_kit.node_table import node_table
 
     if importlib.util.find_spec("nicegui") is None:
         return (
             "NiceGUI is not installed: `make live` installs it, or `tools/run.sh tools/install_extra.sh live`"
         )
-    if unknown := [name for name in _names(given.nodes) if name not in node_table()]:
-        return f"NODES: expected some of {', '.join(node_table())}; got {unknown[0]!r}"
+    choices = [name for name in node_table() if name not in STARTED_ANYWAY]
+    if unknown := [name for name in names_in(given.nodes) if name not in choices]:
+        return f"NODES: expected some of {', '.join(choices)}; got {unknown[0]!r}"
     if given.backend not in ("usb", "virtual", "cpu"):
         return f"BACKEND: expected usb, virtual or cpu; got {given.backend!r}"
     if given.camera not in (*SOURCES, "none"):
         return f"CAMERA: expected {', '.join(SOURCES)} or none; got {given.camera!r}"
     if not given.port.isdecimal() or not 0 < int(given.port) < 2**16:
         return f"PORT: expected a TCP port; got {given.port!r}"
+    return _problem_of_address(given.host, int(given.port), given.token)
+
+
+def _problem_of_address(host: str, port: int, token: str) -> str:
+    """Why the page cannot be served there, with what helps; empty if it can."""
+    from edgetpu_dashboard.web import address
+    from edgetpu_dashboard.web.access import is_local
+
     try:
-        bound_socket(given.host, int(given.port)).close()
+        local = is_local(host)
+    except ValueError:
+        return f"HOST: expected an address such as 127.0.0.1 or 0.0.0.0; got {host!r}"
+    if not local and not token:
+        return (
+            f"HOST: {host} can be reached by others, which needs a token: "
+            f"`make live HOST={host} TOKEN=secret`"
+        )
+    try:
+        address.bound_socket(host, port).close()
     except OSError as error:
-        where = f"port {given.port} of {given.host}"
-        return f"{where}: {error.strerror}; `make live PORT=8081` takes another one"
+        if error.errno == errno.EADDRNOTAVAIL:
+            return f"HOST: expected an address of this computer, such as 127.0.0.1 or 0.0.0.0; got {host!r}"
+        other = 8081 if port != 8081 else 8082
+        return f"port {port} of {host}: {error.strerror}; `make live PORT={other}` takes another one"
     return ""
 
 
