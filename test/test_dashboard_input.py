@@ -22,7 +22,9 @@ _PAGE = """
 document.body.className = "";
 document.body.innerHTML = `
   <button data-id="pause"><i></i></button>
-  <div id="picture"><img id="live" draggable="false" style="width: 200px; height: 100px"><div id="box"></div></div>`;
+  <div id="picture" class="takes">
+    <img id="live" draggable="false" style="width: 200px; height: 100px"><div id="box"></div>
+  </div>`;
 window.events = [];
 window.emitEvent = (...event) => window.events.push(event);
 window.saved = [];
@@ -89,6 +91,23 @@ def test_a_drag_ends_where_the_page_shows_another_node(page: Any) -> None:
     pointer(page, "pointerup", 100, 75)
     assert events(page) == []
     assert not box_is_shown(page)
+
+
+def test_a_picture_in_which_nothing_is_chosen_scrolls_with_the_page(page: Any) -> None:
+    style = (Path(web_package).parent / "static" / "live.css").read_text(encoding="utf-8")
+    page.execute_script(
+        "document.head.append(Object.assign(document.createElement('style'), arguments[0]))",
+        {"textContent": style},
+    )
+    touch = "return getComputedStyle(document.getElementById('live')).touchAction"
+    assert page.execute_script(touch) == "none"
+    page.execute_script("document.getElementById('picture').className = ''")
+    assert page.execute_script(touch) == "auto"
+    pointer(page, "pointerdown", 50, 50)
+    pointer(page, "pointermove", 100, 75)
+    assert not box_is_shown(page)
+    pointer(page, "pointerup", 100, 75)
+    assert events(page) == []
 
 
 def test_two_fingers_are_no_drag(page: Any) -> None:

@@ -197,9 +197,13 @@ _HEAD = f"""
 """
 
 _PICTURE = """
-<div id="picture"><img id="live" alt="" draggable="false"><div id="nothing">waiting for pictures</div>
-<div id="box"></div></div>
+<div id="picture" class="{}"><img id="live" alt="" draggable="false">
+<div id="nothing">waiting for pictures</div><div id="box"></div></div>
 """
+_TAKES = "takes"
+"""Class of a picture in which something can be clicked or dragged; others scroll with the page."""
+_POSITIVE = "#2a7d52"
+"""Ground of notices of success, on which white text can be read; NiceGUI's is lighter."""
 
 
 def _header() -> None:
@@ -224,6 +228,7 @@ def build_page(dashboard: Any) -> Page:
     """Build the page for one browser."""
     page = Page(dashboard)
     ui.add_head_html(_HEAD)
+    ui.colors(positive=_POSITIVE)
     _header()
     with ui.element("div").classes("layout"):
         ui.html('<nav id="nodes" aria-label="nodes"></nav>', sanitize=False).classes("nodes")
@@ -248,7 +253,8 @@ def stage(page: Page) -> None:
         bag_control(page)
         return
     node_title(page)
-    ui.html(_PICTURE, sanitize=False)
+    hint = picture_hint(page)
+    ui.html(_PICTURE.format(_TAKES if hint else ""), sanitize=False)
     with ui.row().classes("items-center gap-4 w-full"):
         switch = ui.switch(
             CAMERA_VIEW, value=page.shows_camera, on_change=lambda event: page.look_at_camera(event.value)
@@ -256,7 +262,7 @@ def stage(page: Page) -> None:
         switch.bind_visibility_from(page, "has_picture")
         ui.html('<span id="numbers"></span>', sanitize=False)
     ui.html('<span id="problem" role="status"></span>', sanitize=False)
-    if hint := picture_hint(page):
+    if hint:
         ui.label(hint).classes("hint").props("data-id=picture_hint")
     bag_control(page)
     ui.html('<div id="curves"></div>', sanitize=False).classes("w-full results")

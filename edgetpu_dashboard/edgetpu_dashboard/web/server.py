@@ -25,6 +25,10 @@ from edgetpu_dashboard.web.stream import stream
 _STATIC = Path(__file__).parent / "static"
 _LARGEST_REQUEST = max(LARGEST, LARGEST_MATRIX) + 2**16
 """Bytes: the largest file that the page takes, in a form, which adds a boundary and the name of the file."""
+_RECONNECT = 30.0
+"""Seconds that a page without a connection is kept, with its panels and what was typed. Chosen: longer than
+a gap of a radio network or a glance at another app of a phone. NiceGUI also derives from it that a browser
+may be silent for 12 s, since one on a busy computer takes more than the 2 s that it has otherwise."""
 _CLOSING = 1.0
 """Seconds for connections to end."""
 
@@ -69,6 +73,13 @@ def serve(dashboard: Any, host: str, port: int, token: str) -> Server:
 
     # Built with --symlink-install, the files are links out of this folder.
     nicegui_app.add_static_files("/dashboard", str(_STATIC), follow_symlink=True)
-    ui.run_with(application, title="Edge TPU", dark=True, favicon="🪸", show_welcome_message=False)
+    ui.run_with(
+        application,
+        title="Edge TPU",
+        dark=True,
+        favicon="🪸",
+        reconnect_timeout=_RECONNECT,
+        show_welcome_message=False,
+    )
     limited = RequestSize(application, _LARGEST_REQUEST)
     return Server(Access(limited, token, local=is_local(host)), listener)

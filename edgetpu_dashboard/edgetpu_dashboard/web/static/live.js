@@ -315,7 +315,7 @@ const edgetpuLive = (() => {
 
   document.addEventListener("pointerdown", (event) => {
     tabbed = false;
-    if (event.target.id !== "live" || event.button) return;
+    if (event.target.id !== "live" || event.button || !event.target.closest(".takes")) return;
     if (start) { // a second finger: no box is meant
       endDrag();
       return;
