@@ -1,7 +1,8 @@
-"""The mouse and the keyboard in the page's picture, in a real browser without a dashboard."""
+"""The picture, the mouse, the keyboard and the stream of the page, in a real browser without a dashboard."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
-from testdata.running_nodes.dashboard_page import errors_in_console, key, needs_browser
+from testdata.running_nodes.dashboard_page import errors_in_console, key, needs_browser, text, wait
 
 from edgetpu_dashboard.web import __file__ as web_package  # isort: skip
 from selenium.webdriver.common.action_chains import ActionChains  # isort: skip
@@ -21,7 +22,7 @@ pytestmark = needs_browser
 _PAGE = """
 document.body.className = "";
 document.body.innerHTML = `
-  <button data-id="pause"><i></i></button>
+  <button data-id="pause"><i></i></button><span id="connection"></span>
   <div id="picture" class="takes">
     <img id="live" draggable="false" style="width: 200px; height: 100px"><div id="box"></div>
   </div>`;
@@ -43,10 +44,10 @@ history.replaceState = () => {};
 def page(chromium: Any) -> Iterator[Any]:
     """A picture of 200 x 100 px with the scripts of the page."""
     scripts = Path(web_package).parent / "static"
-    text = "".join((scripts / name).read_text(encoding="utf-8") for name in ("curves.js", "live.js"))
+    code = "".join((scripts / name).read_text(encoding="utf-8") for name in ("curves.js", "live.js"))
     chromium.get("about:blank")
     errors_in_console(chromium)
-    chromium.execute_script(f"{_STUBS}{_PAGE}{text}; window.edgetpuLive = edgetpuLive")
+    chromium.execute_script(f"{_STUBS}{_PAGE}{code}; window.edgetpuLive = edgetpuLive")
     yield chromium
     assert errors_in_console(chromium) == []
 
@@ -151,3 +152,26 @@ def test_s_saves_the_picture_with_caps_lock_too(page: Any) -> None:
     key(page, "S")
     (name,) = page.execute_script("return window.saved")
     assert name.startswith("looming_")
+
+
+def test_a_stream_that_falls_silent_is_not_called_connected(page: Any) -> None:
+    numbers = json.dumps({"time": 0, "node": "looming", "nodes": {}, "curves": [], "facts": {}})
+    page.execute_script(
+        "edgetpuLive.show({ page: 'p', node: 'looming', view: 'looming' });"
+        "window.stream.onopen(); window.stream.onmessage({ data: arguments[0] })",
+        numbers,
+    )
+    assert text(page, "#connection") == "connected"
+    page.execute_script("const now = performance.now() + 6000; performance.now = () => now")
+    wait(page, lambda: text(page, "#connection") == "no answer")
+    page.execute_script("window.stream.onmessage({ data: arguments[0] })", numbers)
+    assert text(page, "#connection") == "connected"
+
+
+def test_a_stream_that_stays_silent_is_opened_again(page: Any) -> None:
+    page.execute_script(
+        "edgetpuLive.show({ page: 'p', node: 'looming', view: 'looming' });"
+        "window.stream.onopen(); window.before = window.stream;"
+        "const now = performance.now() + 16000; performance.now = () => now"
+    )
+    wait(page, lambda: page.execute_script("return window.stream !== window.before"))

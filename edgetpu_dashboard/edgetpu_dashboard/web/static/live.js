@@ -4,8 +4,10 @@
 const edgetpuLive = (() => {
   const OVERVIEW = "overview"; // in place of the name of a node
   const RECONNECT = 1000; // ms
+  const SILENCE = 5000; // ms without numbers, which come twice a second
   const CLICK = 5; // px that the mouse may move in a click
   let socket = null;
+  let heard = 0; // when the stream was opened or has sent something, ms
   let wanted = { page: "", node: "", view: "" };
   let paused = false;
   let tabbed = false; // whether the focus was moved by the keyboard last
@@ -61,6 +63,7 @@ const edgetpuLive = (() => {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
     const mine = new WebSocket(`${scheme}://${location.host}/live?${query}`);
     mine.binaryType = "arraybuffer";
+    heard = performance.now();
     edgetpuCurves.forget(); // as a new stream begins with all points
     mine.onopen = () => {
       state("connected", "ok");
@@ -68,6 +71,7 @@ const edgetpuLive = (() => {
     };
     mine.onmessage = (event) => {
       if (socket !== mine) return; // of the node that was shown before
+      heard = performance.now();
       if (typeof event.data === "string") onNumbers(JSON.parse(event.data));
       else onPicture(event.data);
     };
@@ -77,6 +81,14 @@ const edgetpuLive = (() => {
     };
     socket = mine;
   }
+
+  // A network may fail without closing anything.
+  setInterval(() => {
+    if (!socket || socket.readyState !== WebSocket.OPEN) return;
+    const silent = performance.now() - heard;
+    if (silent > 3 * SILENCE) connect();
+    else if (silent > SILENCE) state("no answer", "error");
+  }, RECONNECT);
 
   function say(text) {
     if (socket && socket.readyState === WebSocket.OPEN) socket.send(text);
@@ -123,6 +135,7 @@ const edgetpuLive = (() => {
   // ---- numbers -------------------------------------------------------------------------------------------
 
   function onNumbers(message) {
+    state("connected", "ok");
     drawNodes(message.nodes);
     if (wanted.view === OVERVIEW) drawTiles(message.nodes);
     const node = message.nodes[message.node];
