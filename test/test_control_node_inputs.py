@@ -100,11 +100,11 @@ def test_the_guard_passes_a_velocity_on_until_its_stamp_is_old(node: Callable[..
 def test_the_heading_hold_follows_a_velocity_until_its_stamp_is_old(node: Callable[..., Any]) -> None:
     hold = node(HeadingHoldNode, stamped=True, timeout=10.0)
     ask(hold, ago=6)
-    now = hold.now
-    hold._hold.command(now)
-    assert hold._hold.state is HoldState.STEERED
-    hold._hold.command(now + 5.0)
-    assert hold._hold.state is HoldState.IDLE
+    now, states = hold.now, []
+    for later in (0.0, 5.0):
+        hold._hold.command(now + later)
+        states.append(hold._hold.state)
+    assert states == [HoldState.STEERED, HoldState.IDLE]
 
 
 class _Server:
