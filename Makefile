@@ -17,7 +17,7 @@ HFOV ?= 90
 
 RUN := tools/run.sh
 
-PAGE_TESTS := $(foreach name,page actions models access,test/test_dashboard_$(name).py)
+PAGE_TESTS := $(foreach name,page actions models access connection,test/test_dashboard_$(name).py)
 
 # make accuracy: all are optional
 ENGINE ?= cpu

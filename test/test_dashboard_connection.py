@@ -30,6 +30,8 @@ pytestmark = needs_browser
 
 GAP = 6000
 """ms without a connection, as in a gap of a radio network or while a phone sleeps."""
+CONTROLS = ("button", "checkbox", "combobox", "link", "radio", "spinbutton", "switch", "tab", "textbox")
+"""Roles of what can be operated."""
 CONTRAST = 4.5
 """Of text and its ground. Given by WCAG 2.2, 1.4.3, level AA."""
 
@@ -77,6 +79,15 @@ def test_notices_can_be_read(browser: Any, kind: str) -> None:
     (notice,) = wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".q-notification"))
     ground, text = (luminance(notice.value_of_css_property(each)) for each in ("background-color", "color"))
     assert (text + 0.05) / (ground + 0.05) >= CONTRAST
+
+
+def test_every_control_has_a_name_for_screen_readers(browser: Any) -> None:
+    press(browser, "[data-id=tab_models]")
+    wait(browser, lambda: browser.find_element(By.CSS_SELECTOR, "[data-id=run_model]").is_displayed())
+    tree = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    controls = [each for each in tree if not each["ignored"] and each["role"]["value"] in CONTROLS]
+    assert len(controls) > 20
+    assert [each["role"] for each in controls if not each.get("name", {}).get("value")] == []
 
 
 def luminance(color: str) -> float:
