@@ -5,17 +5,21 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from drive.film import Film
 from drive.scenario import Outcome, Scenario
+from drive.truth import LONGEST_CONTACT, Record, Truth, whole_in_image
 from measured_figures.row import Row
 
 _PAGE = """<!doctype html>
@@ -28,6 +32,37 @@ td, th {{ padding: 0.2em 0.8em; text-align: left }}
 <table><tr><th>case</th><th>figure</th><th>value</th><th>to reach</th><th></th></tr>{rows}</table>
 {plots}</body></html>
 """
+
+
+_COLUMNS = 3
+"""Of the plots of truth and measurement."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A plot of one quantity over time, true and measured."""
+
+    quantity: str
+    """Of Record.measured."""
+    unit: str
+    true: Callable[[Truth], float] | None = None
+    """Truth at any time; None: only that of each result is known."""
+    range: tuple[float, float] | None = None
+    """Of the plot; None: of what is in it."""
+    always: bool = False
+    """Whether it is drawn even if nothing was measured."""
+
+
+_PANELS = (
+    Panel("yaw", "rad", lambda truth: truth.yaw, always=True),
+    Panel("time to contact", "s", lambda truth: truth.time_to_contact, (0.0, LONGEST_CONTACT), always=True),
+    Panel("flow x", "px"),
+    Panel("flow y", "px"),
+    Panel("spot x", "px", lambda truth: whole_in_image(truth.spot)[0]),
+    Panel("spot y", "px", lambda truth: whole_in_image(truth.spot)[1]),
+    Panel("pattern x", "px", lambda truth: whole_in_image(truth.pattern)[0]),
+    Panel("pattern y", "px", lambda truth: whole_in_image(truth.pattern)[1]),
+)
 
 
 def write_report(
@@ -78,34 +113,54 @@ def _plot(scenario: type[Scenario], outcomes: Sequence[Outcome]) -> str:
 
 
 def _truth(outcomes: Sequence[Outcome]) -> str:
-    """Draw the true positions, and yaw and time to contact, true and measured."""
-    figure, (plan, yaw, contact) = plt.subplots(1, 3, figsize=(13, 4))
+    """Draw the true positions of the robot, and what the nodes measured beside its truth."""
+    shown = panels(outcomes)
+    rows = -(-(1 + len(shown)) // _COLUMNS)
+    figure, axes = plt.subplots(rows, _COLUMNS, figsize=(13, 4 * rows), squeeze=False, layout="constrained")
+    plan, *others = axes.ravel()
     for outcome in outcomes:
-        truths, measured = outcome.record.truths, outcome.record.measured
-        times = [truth.time for truth in truths]
+        truths = outcome.record.truths
         plan.plot([truth.x for truth in truths], [truth.y for truth in truths], linewidth=1)
-        for axis, quantity, true in (
-            (yaw, "yaw", [truth.yaw for truth in truths]),
-            (contact, "time to contact", [truth.time_to_contact for truth in truths]),
-        ):
-            (curve,) = axis.plot(times, true, linewidth=1)
-            found = measured.get(quantity, [])
-            axis.errorbar(
-                [each.time for each in found],
-                [each.value for each in found],
-                [each.sigma for each in found],
-                fmt=".",
-                markersize=2,
-                linewidth=0.3,
-                color=curve.get_color(),
-            )
+        for axis, panel in zip(others, shown, strict=False):
+            _compare(axis, panel, outcome.record)
     plan.set(xlabel="x, m", ylabel="y, m", title="true position, from the start")
     plan.set_aspect("equal", "datalim")
-    yaw.set(xlabel="time, s", ylabel="rad", title="yaw: true (line), measured (points)")
-    contact.set(xlabel="time, s", ylabel="s", ylim=(0, 20), title="time to contact: true, measured")
-    for axis in (plan, yaw, contact):
+    plan.grid(alpha=0.3)
+    for axis, panel in zip(others, shown, strict=False):
+        title = f"{panel.quantity}: true (line), measured (points)"
+        axis.set(xlabel="time, s", ylabel=panel.unit, title=title)
+        if panel.range:
+            axis.set_ylim(panel.range)
         axis.grid(alpha=0.3)
+    for axis in others[len(shown) :]:
+        axis.set_axis_off()
     return _png(figure)
+
+
+def _compare(axis: Axes, panel: Panel, record: Record) -> None:
+    """Draw the truth of one quantity in one world, and what was measured with its sigmas."""
+    found = sorted(record.measured.get(panel.quantity, []), key=lambda each: each.time)
+    if panel.true is None:
+        line = [(each.time, each.true) for each in found]
+    else:
+        line = [(truth.time, panel.true(truth)) for truth in record.truths]
+    (curve,) = axis.plot([time for time, _ in line], [true for _, true in line], linewidth=1)
+    shown = [each for each in found if math.isfinite(each.value) and math.isfinite(each.sigma)]
+    axis.errorbar(
+        [each.time for each in shown],
+        [each.value for each in shown],
+        [each.sigma for each in shown],
+        fmt=".",
+        markersize=2,
+        linewidth=0.3,
+        color=curve.get_color(),
+    )
+
+
+def panels(outcomes: Sequence[Outcome]) -> list[Panel]:
+    """Return the plots of truth and measurement: those that are always drawn, and of what was measured."""
+    measured = {name for outcome in outcomes for name, found in outcome.record.measured.items() if found}
+    return [panel for panel in _PANELS if panel.always or panel.quantity in measured]
 
 
 def _film(name: str, films: Mapping[str, Film]) -> str:

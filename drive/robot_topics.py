@@ -55,7 +55,8 @@ def header_at(tick: int) -> Header:
 
 
 def image_message(header: Header, pixels: NDArray[np.uint8]) -> Image:
-    """The message of an RGB image, uint8 [HEIGHT, WIDTH, 3]."""
+    """The message of an RGB image, uint8 [height, width, 3]."""
+    height, width = pixels.shape[:2]
     return Image(
-        header=header, height=HEIGHT, width=WIDTH, encoding="rgb8", step=3 * WIDTH, data=pixels.tobytes()
+        header=header, height=height, width=width, encoding="rgb8", step=3 * width, data=pixels.tobytes()
     )

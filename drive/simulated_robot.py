@@ -15,7 +15,7 @@ from drive.awaited_results import AwaitedResults
 from drive.film import Film
 from drive.robot_topics import FIRST_SECOND, RobotTopics, header_at, image_message
 from drive.suite_connection import START_SECONDS, DriveError, SuiteConnection
-from drive.truth import Record, Truth
+from drive.truth import Record
 from drive.worlds.world import PERIOD, World
 from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 
@@ -130,7 +130,7 @@ class SimulatedRobot:
         world.step(PERIOD, *self._velocity)
         self._ticks += 1
         header = header_at(self._ticks)
-        self.record.truths.append(Truth.of(world, (self._ticks - self._entered) * PERIOD))
+        self.record.see(world, (self._ticks - self._entered) * PERIOD)
         self._topics.publish_clock(header)
         self._topics.publish_odometry(header, world)
         arrived = self._arrived_image()

@@ -1,16 +1,38 @@
-"""Ground truth of a world, and the nodes' measurements, for the plots of the report."""
+"""Ground truth of a world, and beside it what the nodes measured, for the report and for figures."""
 
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from drive.worlds.world import World
-from edgetpu_msgs.msg import Heading, PlaceMatch, TimeToContact
+import numpy as np
+from builtin_interfaces.msg import Time
 
+from drive.worlds.camera import Camera, InImage, Points, image_motion, most_common
+from drive.worlds.world import HEIGHT, PERIOD, WIDTH, World
+from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
+from edgetpu_msgs.msg import Flow, Heading, PatternMatch, PlaceMatch, ServoError, TimeToContact
+from edgetpu_perception.graphs.flow_and_compass_features import BORDER
+from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS
+
+INPUT = 64
+"""Width and height of the input of optical_flow's model, px."""
 LONGEST_CONTACT = 20.0
 """Seconds; a longer time to contact is not plotted."""
+SLOWEST = 0.01
+"""m/s; a slower robot does not approach anything."""
+GRID = 16, 12
+"""Columns and rows of the points in the image whose motions make the true flow."""
+UNSEEN = BORDER / INPUT
+"""Share of the image on each side where optical_flow has no features."""
+FOLLOWS = MAX_DEVIATION_CELLS / INPUT * np.array([WIDTH, HEIGHT])
+"""px along each axis, by which a part of the picture that follows a motion may deviate from it, as it is for
+optical_flow. In a turn the edges of the picture move up to a third faster than its middle."""
+KEPT_IMAGES = 30
+"""Of which the true flow can be computed: a node that has had no image for a second compares none."""
 
 
 @dataclass(frozen=True)
@@ -24,26 +46,63 @@ class Truth:
     y: float
     yaw: float
     """rad, left positive."""
+    speed: float
+    """m/s, forward."""
+    turning: float
+    """rad/s, left positive."""
     time_to_contact: float
     """s until the camera is where its axis meets a surface, at the present speed; NaN: more than
     LONGEST_CONTACT, or the robot does not drive forward."""
+    expansion_rate: float
+    """The inverse of that time, 1/s, however long it is; negative: the robot drives backward."""
+    spot: InImage | None
+    """Of what spot_tracker is to find; None: nothing."""
+    pattern: InImage | None
+    """Of the template of pattern_tracker; None: it has none."""
 
     @classmethod
     def of(cls, world: World, seconds: float) -> Truth:
         """Return the present ground truth."""
-        speed = world.velocity[0]
-        contact = world.distance_ahead() / speed if speed > 0.01 else math.inf
-        return cls(seconds, *world.pose, contact if contact <= LONGEST_CONTACT else math.nan)
+        speed, distance = world.velocity[0], world.distance_ahead()
+        contact = distance / speed if speed > SLOWEST else math.inf
+        return cls(
+            seconds,
+            *world.pose[:2],
+            world.camera_yaw,
+            *world.velocity,
+            contact if contact <= LONGEST_CONTACT else math.nan,
+            speed / distance,
+            world.spot_in_image(),
+            world.pattern_in_image(),
+        )
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One number that a node measured in an image."""
+    """One number that a node measured in an image, and the truth."""
 
     time: float
     """Of the image, s since the world was entered."""
     value: float
+    """NaN: the result was not valid."""
     sigma: float
+    true: float = math.nan
+    """NaN: not known, or not all of what the node is to find was in the image."""
+
+    @property
+    def error(self) -> float:
+        """Of the value; NaN without a valid result, or without truth."""
+        return self.value - self.true
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """What the camera saw at one time."""
+
+    time: float
+    camera: Camera
+    points: Points
+    """On what stands still, m, [n, 3]; NaN in directions without any."""
 
 
 @dataclass
@@ -51,19 +110,84 @@ class Record:
     """What happened in one world."""
 
     truths: list[Truth] = field(default_factory=list)
+    """One a period, the first at PERIOD."""
     measured: dict[str, list[Measured]] = field(default_factory=dict)
-    """By quantity: `yaw`, rad, `time to contact`, s."""
+    """By quantity: `yaw`, rad, `time to contact`, s, `expansion rate`, 1/s, `flow x`, `flow y`, `spot x`,
+    `spot y`, `pattern x` and `pattern y`, px."""
     places: list[tuple[float, PlaceMatch]] = field(default_factory=list)
     """The answers of place recognition, each with the time of its image, s."""
+    _views: deque[_View] = field(default_factory=lambda: deque(maxlen=KEPT_IMAGES))
+
+    def see(self, world: World, seconds: float) -> None:
+        """Store the present ground truth; seconds: since the world was entered."""
+        self.truths.append(Truth.of(world, seconds))
+        camera = world.camera
+        self._views.append(_View(seconds, camera, world.surfaces(camera.rays(camera.grid(*GRID, UNSEEN)))))
 
     def measure(self, message: Any, seconds: float) -> None:
-        """Store the result of an image of this time, if its truth is known."""
-        if isinstance(message, Heading) and message.valid:
-            self._add("yaw", Measured(seconds, message.yaw, message.yaw_sigma))
-        if isinstance(message, TimeToContact) and message.valid and message.ttc <= LONGEST_CONTACT:
-            self._add("time to contact", Measured(seconds, message.ttc, message.ttc_sigma))
+        """Store the result of an image of this time beside its truth."""
         if isinstance(message, PlaceMatch):
             self.places.append((seconds, message))
+        for quantity, value, sigma, true in self._numbers(message, seconds):
+            found = (value, sigma) if message.valid else (math.nan, math.nan)
+            self.measured.setdefault(quantity, []).append(Measured(seconds, *found, true))
 
-    def _add(self, quantity: str, measured: Measured) -> None:
-        self.measured.setdefault(quantity, []).append(measured)
+    def truth_at(self, seconds: float) -> Truth | None:
+        """Return the truth at this time; None before the world was entered."""
+        period = round(seconds / PERIOD) - 1
+        return self.truths[period] if 0 <= period < len(self.truths) else None
+
+    def true_flow(self, before: float, after: float) -> tuple[float, float]:
+        """Return the motion of most of the image between two times, s: px, right and down positive.
+
+        NaN if not both images were taken in this world within the last KEPT_IMAGES, or if they have less than
+        half of the picture in common.
+        """
+        first, second = self._view_at(before), self._view_at(after)
+        if first is None or second is None:
+            return math.nan, math.nan
+        motions = image_motion(first.camera, second.camera, first.points)
+        common = motions[np.isfinite(motions[:, 0])]
+        if 2 * len(common) < len(motions):
+            return math.nan, math.nan
+        x, y = most_common(common, FOLLOWS).tolist()
+        return x, y
+
+    def _view_at(self, seconds: float) -> _View | None:
+        return next((view for view in self._views if abs(view.time - seconds) < PERIOD / 2), None)
+
+    def _numbers(self, message: Any, seconds: float) -> Iterator[tuple[str, float, float, float]]:
+        """The quantities in a message, with value, sigma and truth each."""
+        now = self.truth_at(seconds)
+
+        def then(stamp: Time) -> float:
+            """The time of another stamp."""
+            return seconds + (nanoseconds_of(stamp) - nanoseconds_of(message.header.stamp)) / 1e9
+
+        match message:
+            case Heading():
+                start = self.truth_at(then(message.reference_stamp))
+                yaw = now.yaw - start.yaw if now and start else math.nan
+                yield "yaw", message.yaw, message.yaw_sigma, yaw
+            case TimeToContact():
+                contact, rate = (now.time_to_contact, now.expansion_rate) if now else (math.nan, math.nan)
+                yield "time to contact", message.ttc, message.ttc_sigma, contact
+                yield "expansion rate", message.expansion_rate, message.expansion_rate_sigma, rate
+            case Flow():
+                x, y = self.true_flow(then(message.previous_stamp), seconds)
+                yield "flow x", message.dx, message.dx_sigma, x
+                yield "flow y", message.dy, message.dy_sigma, y
+            case ServoError():
+                x, y = whole_in_image(now.spot if now else None)
+                half_x, half_y = (WIDTH - 1) / 2, (HEIGHT - 1) / 2  # a servo error is 1 at the last pixel
+                yield "spot x", half_x * (1 + message.x), half_x * message.x_sigma, x
+                yield "spot y", half_y * (1 + message.y), half_y * message.y_sigma, y
+            case PatternMatch():
+                x, y = whole_in_image(now.pattern if now else None)
+                yield "pattern x", message.x, message.x_sigma, x
+                yield "pattern y", message.y, message.y_sigma, y
+
+
+def whole_in_image(found: InImage | None) -> tuple[float, float]:
+    """Return where something is in the image, px; NaN unless all of it is."""
+    return (found.x, found.y) if found and found.whole else (math.nan, math.nan)

@@ -181,11 +181,18 @@ def test_results_are_kept_at_the_time_of_their_image() -> None:
     record.measure(Heading(valid=True, yaw=0.5, yaw_sigma=0.25), 1.5)
     record.measure(Heading(valid=False, yaw=math.nan), 1.6)
     record.measure(TimeToContact(valid=True, ttc=4.0, ttc_sigma=1.0), 2.0)
-    record.measure(TimeToContact(valid=True, ttc=math.inf, ttc_sigma=math.inf), 2.1)
-    assert record.measured == {
-        "yaw": [Measured(1.5, 0.5, 0.25)],
-        "time to contact": [Measured(2.0, 4.0, 1.0)],
-    }
+    rate = TimeToContact(expansion_rate=0.25, expansion_rate_sigma=0.125)
+    rate.valid, rate.ttc, rate.ttc_sigma = True, math.inf, math.inf
+    record.measure(rate, 2.1)
+    assert [(each.time, each.value, each.sigma) for each in record.measured["yaw"]] == [
+        (1.5, 0.5, 0.25),
+        (1.6, pytest.approx(math.nan, nan_ok=True), pytest.approx(math.nan, nan_ok=True)),
+    ]
+    assert [(each.time, each.value, each.sigma) for each in record.measured["time to contact"]] == [
+        (2.0, 4.0, 1.0),
+        (2.1, math.inf, math.inf),
+    ]
+    assert record.measured["expansion rate"][1] == Measured(2.1, 0.25, 0.125)
 
 
 def test_of_faults_the_time_to_the_last_motion_counts() -> None:

@@ -68,6 +68,7 @@ class Dock(Scenario):
         world = World(seed, [self.target(height), *furniture], brightness=self.brightness)
         path = _Path(away, direction, random.choice((-1.0, 1.0)))
         world.place(0, *path.at(0.0))
+        world.spot = 0
         robot.enter(world)
         trace: list[Sample] = []
         seconds = self._approach(robot, path, trace)

@@ -48,6 +48,7 @@ class Follow(Scenario):
         random = np.random.default_rng(seed)
         lamp = Box(2.5, 0.0, 0.0, 0.03, 0.03, 0.06, True, (1.0, 1.0, 1.0), bottom=random.uniform(0.3, 0.7))
         world = World(seed, [lamp], brightness=EVENING)
+        world.spot = 0
         robot.enter(world)
         distance, width = random.uniform(2.0, 3.0), random.uniform(0.3, 0.8)
         phase = random.uniform(0.0, 2 * math.pi)

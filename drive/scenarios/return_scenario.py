@@ -7,21 +7,17 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from sensor_msgs.msg import Image
 
 from drive.scenario import Outcome, Scenario, share, values
 from drive.scenarios.follow_scenario import bearing_from
+from drive.scenarios.shown_template import PATCH, show_template
 from drive.simulated_robot import SimulatedRobot
 from drive.worlds.world import FOCAL_LENGTH, HEIGHT, PERIOD, WIDTH, Box, World
 from edgetpu_msgs.msg import PatternMatch
-from edgetpu_msgs.srv import SetTemplate
 from measured_figures.row import Row
 
 DISTANCE = 2.0
 """From home to the poster, m."""
-PATCH = WIDTH // 4, HEIGHT // 4
-"""Width and height of the template in the image, px: 16 of the 64 px that the tracker searches."""
 HEADING_ERROR, POSITION_ERROR = 2.0, 0.05
 """Degrees and m from home within which the robot is back."""
 TURNED = 2 * HEADING_ERROR, 15.0
@@ -60,7 +56,7 @@ class Return(Scenario):
         poster = Box(DISTANCE + 0.02, 0.0, 0.0, 0.02, width / 2, height, bottom=0.35 - height / 2)
         world = World(seed, [poster])
         robot.enter(world)
-        shown = self._show(robot, world.image())
+        shown = show_template(robot, world.image(), (WIDTH - PATCH[0]) // 2, (HEIGHT - PATCH[1]) // 2)
         turned = random.choice((-1.0, 1.0)) * random.uniform(*TURNED)
         moved = random.uniform(*MOVED[random.integers(len(MOVED))])
         world.put(moved, 0.0, math.radians(turned))
@@ -109,16 +105,3 @@ class Return(Scenario):
             Row("drive", case, "time to be back", seconds, "s", None, "lower"),
             Row("drive", case, "collisions", share(outcomes, "collided"), "%", 0.0, "lower"),
         ]
-
-    @staticmethod
-    def _show(robot: SimulatedRobot, view: NDArray[np.uint8]) -> bool:
-        """Make the middle of a view the template; return whether it was accepted."""
-        top, left = (HEIGHT - PATCH[1]) // 2, (WIDTH - PATCH[0]) // 2
-        patch = view[top : top + PATCH[1], left : left + PATCH[0]]
-        request = SetTemplate.Request(patch=_image(patch), view=_image(view))
-        return bool(robot.call(SetTemplate, "pattern_tracker/set_template", request).success)
-
-
-def _image(pixels: NDArray[np.uint8]) -> Image:
-    height, width = pixels.shape[:2]
-    return Image(height=height, width=width, encoding="rgb8", step=3 * width, data=pixels.tobytes())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from drive.worlds.camera import Camera, InImage, Points
 from drive.worlds.mujoco_library import cannot_render, mujoco, problem
 from drive.worlds.textures import SIZE, as_png, noise_texture
 
@@ -94,6 +95,10 @@ class World:
         """Colour of the light, red, green and blue; 1: as in a lit room."""
         self.touched = False
         """Whether the robot has touched anything but the floor."""
+        self.spot: int | None = None
+        """Number of the box that spot_tracker is to find; None: none."""
+        self.pattern: Points | None = None
+        """The template of pattern_tracker in the world: its middle and its corners, [5, 3], m; None: none."""
 
     def close(self) -> None:
         """Free the renderer."""
@@ -170,6 +175,51 @@ class World:
         self._renderer.update_scene(self._data, camera=camera, scene_option=everything)
         pixels: NDArray[np.uint8] = self._renderer.render().copy()
         return pixels
+
+    @property
+    def camera(self) -> Camera:
+        """The camera where it is now."""
+        right, up, back = self._data.cam_xmat[0].reshape(3, 3).T  # a camera of MuJoCo looks along its -z
+        axes = np.array([right, -up, -back])
+        return Camera(WIDTH, HEIGHT, FOCAL_LENGTH, self._data.cam_xpos[0].copy(), axes)
+
+    @property
+    def camera_yaw(self) -> float:
+        """Yaw of the camera in `image`, rad, unwrapped.
+
+        That of `pose` is a step of the physics ahead: MuJoCo places bodies and cameras before it moves them.
+        """
+        ahead_x, ahead_y, _ = self.camera.axes[2]
+        yaw = self.pose[2]
+        return yaw + math.remainder(math.atan2(ahead_y, ahead_x) - yaw, 2 * math.pi)
+
+    def surfaces(self, rays: Points) -> Points:
+        """Return where rays from the camera, directions of length 1, [n, 3], meet what stands still.
+
+        [n, 3], m; NaN where they meet nothing or something that moves.
+        """
+        count, robot = len(rays), self._model.body("robot").id
+        met, away = np.zeros(count, np.int32), np.zeros(count)
+        eye = self._data.cam_xpos[0]
+        flat = np.ascontiguousarray(rays).ravel()
+        mujoco.mj_multiRay(
+            self._model, self._data, eye, flat, None, 1, robot, met, away, None, count, math.inf
+        )
+        moves = self._model.body_mocapid[self._model.geom_bodyid[met]] >= 0
+        away[(met < 0) | moves] = math.nan
+        points: Points = eye + away[:, np.newaxis] * rays
+        return points
+
+    def spot_in_image(self) -> InImage | None:
+        """Return where `spot`, taken for a ball, appears in the image; None without any."""
+        if self.spot is None:
+            return None
+        number = self.spot + 4  # after the walls of the room
+        return self.camera.ball(self._data.body(f"b{number}").xpos, self._boxes[number].half_width)
+
+    def pattern_in_image(self) -> InImage | None:
+        """Return where `pattern` appears in the image; None without any."""
+        return None if self.pattern is None else self.camera.patch(self.pattern[0], self.pattern[1:])
 
     def distance_ahead(self) -> float:
         """Return the distance along the camera's axis to the first surface, m; inf if there is none."""
