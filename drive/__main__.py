@@ -16,6 +16,7 @@ from demo.processes import PARAMETERS, Process, isolate
 from drive.film import Film
 from drive.report import write_report
 from drive.scenario import Outcome, Scenario, SystemScenario
+from drive.scenarios.accuracy_scenario import Accuracy
 from drive.scenarios.contact_scenarios import PassBy, Wall
 from drive.scenarios.dock_scenario import DockAtBall, DockAtLamp
 from drive.scenarios.fault_scenario import Faults
@@ -37,6 +38,7 @@ OUTPUT = Path(__file__).resolve().parents[1] / "build" / "drive"
 SCENARIOS: dict[str, type[Scenario]] = {
     each.name: each
     for each in (
+        Accuracy,
         Wall,
         PassBy,
         Turn,
