@@ -30,7 +30,8 @@ from edgetpu_vision import Embedder
 ROOT = Path(__file__).parents[1]
 SHORT_PATROL = """
 import sys
-from drive import __main__ as drive, rooms
+from drive import __main__ as drive
+from drive.worlds import rooms
 from drive.scenarios.patrol_scenario import Patrol
 
 class ShortPatrol(Patrol):
