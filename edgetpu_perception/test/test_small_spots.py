@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from edgetpu_perception import Region, SpotResult, SpotTracker
 from edgetpu_perception.spot_tracker import blob_measurement
-from edgetpu_perception.spot_tracker.blob import Blob
+from edgetpu_perception.spot_tracker.blob import MAX_SHARE_WITH_RIVALS, Blob
 from edgetpu_perception.spot_tracker.camera_lamp import place_small_spot
-from edgetpu_perception.spot_tracker.small_spot import SmallSpot, measure_small_spot
+from edgetpu_perception.spot_tracker.small_spot import SmallSpot, find_small_spot, measure_small_spot
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -218,3 +218,41 @@ def test_lamps_up_to_three_cells_high_are_measured_in_the_cameras_pixels(
     monkeypatch.setattr(blob_measurement, "place_blob", lambda blob, _camera: asked.append(blob))
     SpotTracker().update(picture((82.0, 120.0), radius=radius))
     assert bool(asked) == in_pixels
+
+
+def test_the_brightest_part_of_a_streak_is_no_small_spot() -> None:
+    """Textures have such streaks; a lamp ends within a few cells in all directions."""
+    row, column = np.mgrid[:64, :64]
+    streak = 80 * np.exp(-((column - 30.5) ** 2) / 3 - (row - 30.5) ** 2 / 30)
+    lamp = 80 * np.exp(-((column - 30.5) ** 2) / 3 - (row - 30.5) ** 2 / 3)
+    assert find_small_spot(np.rint(streak).astype(np.uint8), 18.75, None).confidence == 0.0
+    assert find_small_spot(np.rint(lamp).astype(np.uint8), 18.75, None).confidence == 1.0
+
+
+def test_a_small_spot_beside_another_one_is_a_spot() -> None:
+    grey = np.zeros((64, 64), np.uint8)
+    grey[30:32, 30:32] = grey[30:32, 34:36] = 100
+    assert find_small_spot(grey, 18.75, None).confidence == MAX_SHARE_WITH_RIVALS
+
+
+@pytest.mark.parametrize("tint", [(150, 110, 90), (75, 55, 45)])
+def test_a_tint_of_grey_is_not_the_colour(tint: tuple[int, int, int]) -> None:
+    room = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)
+    cv2.circle(room, (200, 100), 40, tint, cv2.FILLED)
+    assert not SpotTracker(color="red").update(room).valid
+    cv2.circle(room, (80, 150), 20, (75, 20, 20), cv2.FILLED)  # less light, but pure
+    assert math.dist(in_px(SpotTracker(color="red").update(room)), (80, 150)) < 1.0
+
+
+def test_a_small_lamp_is_found_beside_something_larger_with_a_tint_of_its_colour() -> None:
+    room = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)
+    cv2.rectangle(room, (180, 60), (240, 160), (200, 140, 120), cv2.FILLED)
+    cv2.circle(room, (80, 150), 3, (255, 40, 40), cv2.FILLED)
+    assert math.dist(in_px(SpotTracker(color="red").update(room)), (80, 150)) < 1.0
+
+
+def test_a_tint_is_found_by_weights_of_its_own() -> None:
+    """A colour that was picked in an image may be as pale as what it was picked from."""
+    room = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)
+    cv2.circle(room, (200, 100), 40, (150, 110, 90), cv2.FILLED)
+    assert SpotTracker(color=(1.0, -0.3, -0.7)).update(room).valid

@@ -27,6 +27,7 @@ from edgetpu_perception.spot_tracker.blob_measurement import (
     noise_outside,
 )
 from edgetpu_perception.spot_tracker.camera_lamp import find_camera_lamp, place_small_spot
+from edgetpu_perception.spot_tracker.color_purity import purity_around, purity_of_small_spot
 from edgetpu_perception.spot_tracker.fine_disc import find_fine_disc
 from edgetpu_perception.spot_tracker.flat_target import (
     SHADE_TOLERANCE,
@@ -146,9 +147,18 @@ class EvidenceDecoder:
     """Weighted centroid of the strongest blob of an evidence map [1, height, width, 1]."""
 
     def __init__(
-        self, output: TensorSpec, colored: bool = False, weights: Sequence[float] | None = None
+        self,
+        output: TensorSpec,
+        colored: bool = False,
+        weights: Sequence[float] | None = None,
+        *,
+        is_pure: bool = False,
     ) -> None:
-        """`weights`: those of a colour filter (RGB); without them no small spot of a colour is found."""
+        """`weights`: those of a colour filter (RGB); without them no small spot of a colour is found.
+
+        `is_pure`: whether a pure colour is looked for; with other weights it may be a tint.
+        """
+        self._is_pure = is_pure
         self._weights = None if weights is None else np.array([weights], np.float32)
         self._name = output.name
         self._dtype = output.dtype
@@ -178,9 +188,14 @@ class EvidenceDecoder:
         if self._may_be_part_of_disc(large, blob, evidence, contrast):
             disc = find_fine_disc(grey, cell, camera, self._weighted_sum)
             large = (_by_disc if self._is_white else _whole_disc)(large, disc)
+        if self._is_pure and self._weights is not None:
+            large = _less_confident(large, purity_around(image[0], peak, self._weights))
         found = large
         if cv2.norm(grey, cv2.NORM_INF) - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast:
             small = find_small_spot(grey, cell[0] * cell[1], near)
+            if self._is_pure and self._weights is not None:
+                purity = purity_of_small_spot(image[0], small, camera, self._weights)
+                small = small._replace(confidence=small.confidence * purity)
             brighter = small.level - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast
             if not _is_same(small, large) and (brighter or small.confidence > large.confidence):
                 spot = place_small_spot(small, grey, camera, self._weighted_sum)
@@ -268,6 +283,12 @@ class EvidenceDecoder:
             return grid, cells_below(np.clip(np.rint(grid), 0, 255).astype(np.uint8))
         evidence: NDArray[np.uint8] = grid.view(np.uint8) ^ np.uint8(0x80) if self._dtype == np.int8 else grid
         return evidence, cells_below(evidence)
+
+
+def _less_confident(spot: Spot, factor: float) -> Spot:
+    """The spot with its confidence times a factor; NO_SPOT if none is left."""
+    confidence = factor * spot.confidence
+    return spot._replace(confidence=confidence) if confidence else NO_SPOT
 
 
 def _by_disc(large: Spot, disc: ShadedDisc | None) -> Spot:

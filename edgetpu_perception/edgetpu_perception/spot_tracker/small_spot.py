@@ -41,6 +41,12 @@ full confidence from the second on. Texture has steps as high as those of a lamp
 Rows: spot, lamps of radius 1.5 px at dusk; photographs without a lamp.
 """
 
+RING_SHARE = (-0.75, -0.5)
+"""Brightest cell of the ring around a spot over the brightest cell of the spot, both above the ring's median,
+negated: part of a larger pattern at the first, a spot of its own at the second. Derived: the outline of a
+spot is at half its height, and a small one ends inside of the ring; the peak of a texture goes on.
+"""
+
 MIN_RIVAL_SHARE = 0.75
 """Another small spot is a rival from this share of the excess on. Rows: spot, two lamps that cross."""
 
@@ -98,9 +104,9 @@ def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position 
     next_most, next_peak = _take_strongest(excess)
     found = ramp(most, *EXCESS)
     clearness = _clearness(most, next_most)
-    rival_clearness = (
-        0.0 if next_most < MIN_RIVAL_SHARE * most else _clearness(next_most, _take_strongest(excess)[0])
-    )
+    has_rival = next_most >= MIN_RIVAL_SHARE * most
+    found *= _isolation(grey, peak, next_peak if has_rival else None)
+    rival_clearness = _clearness(next_most, _take_strongest(excess)[0]) if has_rival else 0.0
     if rival_clearness == 0.0:
         if clearness < 1.0:
             clearness = max(clearness, _prominence_in(grey, peak))
@@ -138,6 +144,22 @@ def _prominence_in(grey: NDArray[np.uint8], peak: tuple[int, int]) -> float:
     reach = _OWN_CELLS
     elsewhere[max(row - reach, 0) : row + reach + 2, max(column - reach, 0) : column + reach + 2] = 0
     return prominence(_level(grey, peak), cv2.minMaxLoc(grey, elsewhere)[1], level)
+
+
+def _isolation(grey: NDArray[np.uint8], peak: tuple[int, int], rival: tuple[int, int] | None) -> float:
+    """Confidence, 0..1, by how far the picture falls around a spot at a peak (column, row); see RING_SHARE.
+
+    The cells of a rival, which may be in the ring, do not count.
+    """
+    column, row = peak
+    ring = np.zeros(grey.shape, bool)
+    reach = _OWN_CELLS
+    ring[max(row - reach, 0) : row + reach + 2, max(column - reach, 0) : column + reach + 2] = True
+    for x, y in (peak,) if rival is None else (peak, rival):
+        ring[max(y - 1, 0) : y + 3, max(x - 1, 0) : x + 3] = False
+    around = grey[ring]
+    middle = float(np.median(around))
+    return ramp(-(float(around.max()) - middle) / max(_level(grey, peak) - middle, 1.0), *RING_SHARE)
 
 
 def _level(grey: NDArray[np.uint8], peak: tuple[int, int]) -> float:

@@ -190,7 +190,8 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         if image.channels == 3 and self._color is not None:
             weights = color_filter(self._color).ravel().tolist()
         if len(outputs) == 1 and outputs[0].shape == (1, image.height, image.width, 1):
-            self._decoder = EvidenceDecoder(outputs[0], image.channels == 3, weights)
+            is_pure = isinstance(self._color, str)
+            self._decoder = EvidenceDecoder(outputs[0], image.channels == 3, weights, is_pure=is_pure)
         elif sum(math.prod(spec.shape) for spec in outputs) == 2:
             self._decoder = CoordinateDecoder(outputs, image.height, image.width, weights)
         else:
