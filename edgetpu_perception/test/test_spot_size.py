@@ -59,15 +59,22 @@ def test_the_position_is_also_in_pixels() -> None:
     assert (result.u, result.v) == pytest.approx((170.6, 110.2), abs=0.3)
 
 
-def test_a_spot_that_the_border_cuts_off_has_no_diameter() -> None:
-    assert math.isnan(seen(disc(60, RED, u=305.0), "red").diameter)
+@pytest.mark.parametrize(("u", "v"), [(305.0, 110.2), (14.0, 110.2), (170.6, 226.0), (170.6, 13.0)])
+def test_a_spot_that_a_border_cuts_off_has_the_diameter_of_what_is_seen_along_it(u: float, v: float) -> None:
+    assert seen(disc(60, RED, u, v), "red").diameter == pytest.approx(60, abs=1.0)
+
+
+@pytest.mark.parametrize(("u", "v"), [(320.0, 110.2), (305.0, 226.0)], ids=["by half", "by two borders"])
+def test_a_spot_of_which_too_little_is_seen_has_no_diameter(u: float, v: float) -> None:
+    assert math.isnan(seen(disc(60, RED, u, v), "red").diameter)
 
 
 def test_the_edge_of_the_region_cuts_off_as_the_border_does() -> None:
     tracker = SpotTracker(color="red")
     tracker.measure_size = True
     tracker.region = Region(100, 60, 80, 120)  # up to column 180
-    assert math.isnan(tracker.update(disc(30, RED)).diameter)
+    assert tracker.update(disc(30, RED)).diameter == pytest.approx(30, abs=1.0)
+    assert math.isnan(tracker.update(disc(30, RED, u=180.0)).diameter)
 
 
 def test_sizes_are_measured_only_on_request() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -27,6 +28,12 @@ MOST_OF_REACH = 1.2
 Derived: a disc of that size leaves at least 0.4 of the reach around it.
 """
 
+MIN_SEEN_SHARE = 0.6
+"""Seen part of a spot that the image's border cuts off, as a share of its width along the border, at least.
+
+Derived: half of a disc shows its whole width; a tenth more, as the outline consists of whole px.
+"""
+
 _PEAK_REACH = 2
 """px around the position in which the spot's full level is looked for.
 
@@ -40,23 +47,56 @@ def spot_diameter(
     """Return the diameter of a disc of the spot's area, px of the image.
 
     `region`: what of the image counts, as `Region.within` returns it. `u`, `v`: where the spot is, px of the
-    image. `weights`: amounts of red, green and blue in the spot's colour; None: brightness. NaN if the border
-    cuts the spot off, or it has fewer than MIN_AREA px. The outline is halfway between the levels of the spot
-    and of its surroundings, so that blur leaves the area as it is.
+    image. `weights`: amounts of red, green and blue in the spot's colour; None: brightness. The outline is
+    halfway between the levels of the spot and of its surroundings, so that blur leaves the area as it is.
+    If one border cuts the spot off, its width along that border. NaN if less than MIN_SEEN_SHARE of it is
+    seen, or it has fewer than MIN_AREA px.
     """
     reach = FIRST_REACH
     while True:
         left, right = _span(u, reach, region.x_offset, region.width)
         top, bottom = _span(v, reach, region.y_offset, region.height)
         levels = _levels(image.pixels[top:bottom, left:right], weights)
-        area, touches = _area(levels, round(u) - left, round(v) - top)
-        whole = right - left >= region.width and bottom - top >= region.height
-        diameter = math.sqrt(4 * area / math.pi)
-        if not touches and (whole or diameter < MOST_OF_REACH * reach):
-            return diameter if area >= MIN_AREA else math.nan
+        shape = _shape(levels, round(u) - left, round(v) - top)
+        inside = (
+            left > region.x_offset,
+            top > region.y_offset,
+            right < region.x_offset + region.width,
+            bottom < region.y_offset + region.height,
+        )
+        whole = not any(inside)
+        reaches_on = any(touched and more for touched, more in zip(shape.touches, inside, strict=True))
+        diameter = shape.diameter
+        if not reaches_on and (whole or diameter < MOST_OF_REACH * reach):
+            return diameter
         if whole:
             return math.nan
         reach *= 2
+
+
+class _Shape(NamedTuple):
+    """The spot in what is looked at, px."""
+
+    area: int
+    columns: int
+    rows: int
+    touches: tuple[bool, bool, bool, bool]
+    """Whether it touches the left, upper, right and lower border."""
+
+    @property
+    def diameter(self) -> float:
+        """See spot_diameter, if all borders that it touches are those of the image."""
+        sides = sum(self.touches)
+        if self.area < MIN_AREA or sides > 1:
+            return math.nan
+        if not sides:
+            return math.sqrt(4 * self.area / math.pi)
+        is_beside = self.touches[0] or self.touches[2]
+        seen, along = (self.columns, self.rows) if is_beside else (self.rows, self.columns)
+        return float(along) if seen >= MIN_SEEN_SHARE * along else math.nan
+
+
+_ALL, _NONE = (True, True, True, True), (False, False, False, False)
 
 
 def _span(center: float, reach: int, first: int, size: int) -> tuple[int, int]:
@@ -71,22 +111,23 @@ def _levels(pixels: NDArray[np.uint8], weights: NDArray[np.floating] | None) -> 
     return amount
 
 
-def _area(levels: NDArray[np.uint8], column: int, row: int) -> tuple[int, bool]:
-    """Area of the spot at a px, and whether it touches the border of what is looked at."""
+def _shape(levels: NDArray[np.uint8], column: int, row: int) -> _Shape:
+    """The spot at a px."""
     height, width = levels.shape
     smooth = cv2.blur(levels, (3, 3))
     first_row, first_column = max(row - _PEAK_REACH, 0), max(column - _PEAK_REACH, 0)
     near = smooth[first_row : row + _PEAK_REACH + 1, first_column : column + _PEAK_REACH + 1]
     if not near.size:
-        return 0, False
+        return _Shape(0, 0, 0, _NONE)
     _, peak, _, (x, y) = cv2.minMaxLoc(near)
     border = np.concatenate([levels[0], levels[-1], levels[:, 0], levels[:, -1]])
     around = float(np.median(border))
     if peak - around < MIN_CONTRAST:
-        return 0, True  # all of it lies on the spot
+        return _Shape(0, 0, 0, _ALL)  # all of what is looked at lies on the spot
     mask = (levels > (peak + around) / 2).view(np.uint8)
     seed = first_column + x, first_row + y
     if not mask[seed[1], seed[0]]:
-        return 0, False
+        return _Shape(0, 0, 0, _NONE)
     area, _, _, (left, top, columns, rows) = cv2.floodFill(mask, None, seed, 2, flags=4)
-    return int(area), left == 0 or top == 0 or left + columns == width or top + rows == height
+    touches = left == 0, top == 0, left + columns == width, top + rows == height
+    return _Shape(int(area), columns, rows, touches)

@@ -53,7 +53,8 @@ class SpotResult:
     v: float = math.nan
     """`y` in px of the image."""
     diameter: float = math.nan
-    """That of a disc of the spot's area, px of the image; NaN if not measured, see `measure_size`."""
+    """That of a disc of the spot's area, px of the image; NaN if not measured, see `measure_size`. Of a spot
+    that one border cuts off by less than half, the width along that border."""
 
 
 class SpotTracker(PerceptionAlgorithm[SpotResult]):
