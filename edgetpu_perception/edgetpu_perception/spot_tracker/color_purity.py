@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
+from edgetpu_perception.spot_tracker.shaded_disc import ShadedDisc
 from edgetpu_perception.spot_tracker.small_spot import SmallSpot
 from edgetpu_perception.spot_tracker.spot_decoder import CameraPixels
 
@@ -18,37 +19,59 @@ from the second on. It is 1 for the colour alone and 0 for grey; for red, green 
 saturation of HSV. Derived: half on either side of 0.5, equal shares of colour and white light. In rooms of
 `make drive` the red ball has 0.94, and the largest red of rooms without it 0.40 in the median."""
 
+PURITY_OF_DISC = (0.35, 0.45)
+"""The same for a disc with an outline, which no wall has; glare adds white to it.
+
+Derived: more than the tint of wood, 0.33. Rows: none;
+test_a_ball_of_which_a_glare_hides_the_colour_in_part_is_found_by_its_outline.
+"""
+
 _SMOOTH_SIDE = 3
 """Side, px, of the square whose mean is the colour of a px of the camera. Derived: one hot pixel has a
 ninth."""
 
 
-def purity_around(image: NDArray[np.uint8], peak: tuple[int, int], weights: NDArray[np.float32]) -> float:
-    """Confidence, 0..1, by the purity at the cell near `peak` (column, row) with most of the colour.
+def purity_of_large_spot(
+    image: NDArray[np.uint8],
+    peak: tuple[int, int],
+    disc: ShadedDisc | None,
+    weights: NDArray[np.float32],
+) -> float:
+    """Confidence, 0..1, by the purity at the cell with most of the colour.
 
+    That is the one on the disc, if the spot was found by its outline, else near `peak` (column, row).
     `image`: RGB, uint8 [H, W, 3]; `weights`: of the colour, [1, 3]. 1 for a colour that grey has as well.
     """
-    column, row = peak
-    return _purest(image[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2], weights)
+    if disc is None:
+        return _purity(_square(image, peak, 1), weights, PURITY)
+    square = _square(image, (round(disc.x), round(disc.y)), math.ceil(disc.radius))
+    return _purity(square, weights, PURITY_OF_DISC)
 
 
 def purity_of_small_spot(
     image: NDArray[np.uint8], small: SmallSpot, camera: CameraPixels | None, weights: NDArray[np.float32]
 ) -> float:
-    """`purity_around` for a spot that may be smaller than a cell, in the camera's pixels if there are any."""
+    """The same for a spot that may be smaller than a cell, in the camera's pixels if there are any."""
     column, row = small.peak
     if camera is None or weights.min() >= 0.0:
-        return _purest(image[row : row + 2, column : column + 2], weights)
+        return _purity(image[row : row + 2, column : column + 2], weights, PURITY)
     pixels = camera()
     x_cell, y_cell = pixels.shape[1] / image.shape[1], pixels.shape[0] / image.shape[0]
     part = pixels[
         int(row * y_cell) : math.ceil((row + 2) * y_cell),
         int(column * x_cell) : math.ceil((column + 2) * x_cell),
     ]
-    return _purest(cv2.blur(part, (_SMOOTH_SIDE, _SMOOTH_SIDE)).astype(np.uint8), weights)
+    return _purity(cv2.blur(part, (_SMOOTH_SIDE, _SMOOTH_SIDE)).astype(np.uint8), weights, PURITY)
 
 
-def _purest(pixels: NDArray[np.uint8], weights: NDArray[np.float32]) -> float:
+def _square(image: NDArray[np.uint8], middle: tuple[int, int], reach: int) -> NDArray[np.uint8]:
+    """The cells of an image up to `reach` cells from one (column, row)."""
+    column, row = middle
+    rows = slice(max(row - reach, 0), max(row + reach + 1, 0))
+    return image[rows, max(column - reach, 0) : max(column + reach + 1, 0)]
+
+
+def _purity(pixels: NDArray[np.uint8], weights: NDArray[np.float32], limits: tuple[float, float]) -> float:
     """Confidence by the purity of the px with most of the colour."""
     if weights.min() >= 0.0 or not pixels.size:
         return 1.0
@@ -56,4 +79,4 @@ def _purest(pixels: NDArray[np.uint8], weights: NDArray[np.float32]) -> float:
     amounts = colors @ weights[0]
     most = int(np.argmax(amounts))
     light = float(colors[most] @ np.maximum(weights[0], 0.0))
-    return ramp(float(amounts[most]) / max(light, 1.0), *PURITY)
+    return ramp(float(amounts[most]) / max(light, 1.0), *limits)

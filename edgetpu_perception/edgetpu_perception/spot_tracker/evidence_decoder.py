@@ -27,7 +27,7 @@ from edgetpu_perception.spot_tracker.blob_measurement import (
     noise_outside,
 )
 from edgetpu_perception.spot_tracker.camera_lamp import find_camera_lamp, place_small_spot
-from edgetpu_perception.spot_tracker.color_purity import purity_around, purity_of_small_spot
+from edgetpu_perception.spot_tracker.color_purity import purity_of_large_spot, purity_of_small_spot
 from edgetpu_perception.spot_tracker.fine_disc import find_fine_disc
 from edgetpu_perception.spot_tracker.flat_target import (
     SHADE_TOLERANCE,
@@ -185,11 +185,14 @@ class EvidenceDecoder:
         grey = self._grey(image[0])
         if grey is None:
             return large
+        by_outline = None
         if self._may_be_part_of_disc(large, blob, evidence, contrast):
             disc = find_fine_disc(grey, cell, camera, self._weighted_sum)
-            large = (_by_disc if self._is_white else _whole_disc)(large, disc)
+            of_blob, large = large, (_by_disc if self._is_white else _whole_disc)(large, disc)
+            by_outline = disc if large is not of_blob else None
         if self._is_pure and self._weights is not None:
-            large = _less_confident(large, purity_around(image[0], peak, self._weights))
+            purity = purity_of_large_spot(image[0], peak, by_outline, self._weights)
+            large = _less_confident(large, purity)
         found = large
         if cv2.norm(grey, cv2.NORM_INF) - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast:
             small = find_small_spot(grey, cell[0] * cell[1], near)
