@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.errors import ModelFormatError
-from edgetpu_driver.recent_keys import RecentKeys
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.compiled_file_names import compiled_path, is_compiled
 from edgetpu_driver.toolchain.dense_compiler import is_dense
 from edgetpu_driver.toolchain.retargeting.compiled_sources import retarget_beside, retargeting_sources
 
 _log = logging.getLogger(__name__)
-_logged = RecentKeys[tuple[Path, str]](256)
+_logged: deque[tuple[Path, str]] = deque(maxlen=256)
 """Files and remarks that were logged. Number chosen: more models than a driver holds."""
 
 
@@ -35,7 +35,8 @@ def retargeted(
         return files, ""
     made = retarget_beside(path, data)
     remark = f"made from {made.source.name}: {made.model.remark}"
-    if _logged.add((path, made.model.remark)):
+    if (path, made.model.remark) not in _logged:
+        _logged.append((path, made.model.remark))
         _log.info("the program of %s is %s", path.name, remark)
     return [(compiled_path(path), made.model.file)], remark
 

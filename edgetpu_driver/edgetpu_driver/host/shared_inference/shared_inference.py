@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,7 +28,6 @@ from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.host.requests.waiting_time import expired_after
 from edgetpu_driver.host.shared_inference.image_groups import ImageGroup, ImageGroups, ImageInUse
 from edgetpu_driver.host.shared_inference.joint_model import JointModel
-from edgetpu_driver.recent_keys import RecentKeys
 from edgetpu_driver.toolchain.graph_family import joint_name
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
@@ -130,7 +130,7 @@ class SharedInference:
         self._groups = ImageGroups(self._changed)
         self._wanted: dict[ImageGroup, tuple[HostedModel, ...]] = {}
         """The heads that each group's joint graph is to have."""
-        self._told = RecentKeys[str](_MOST_TOLD)
+        self._told: deque[str] = deque(maxlen=_MOST_TOLD)
         self._next_try: dict[JointModel, float] = {}
 
     @staticmethod
@@ -292,7 +292,8 @@ class SharedInference:
     def _tell_once(self, heads: Sequence[HostedModel], error: EdgeTpuError) -> None:
         """Log why a joint graph is not used, unless that was logged for one of the last ones."""
         names = _names(heads)
-        if self._told.add(names):
+        if names not in self._told:
+            self._told.append(names)
             self._tell(f"{names} are run one by one, not as one graph: {error}")
 
     def _replace(self, group: ImageGroup, joint: JointModel | None) -> None:
