@@ -165,11 +165,12 @@ class GraphCalls:
             await self.in_executor(call)
             answer = await asyncio.wait_for(asyncio.wrap_future(done), seconds)
         except asyncio.TimeoutError:
+            await self.in_executor(give_up)
             raise UnavailableError(f"{name} did not answer within {seconds:g} s") from None
-        finally:
-            if done.cancelled() or not done.done():  # also if the page that asked is gone
-                with suppress(AttributeError):  # the node has no executor any more
-                    self._node.executor.create_task(give_up)
+        except asyncio.CancelledError:  # the page that asked is gone
+            with suppress(AttributeError):  # and the node has no executor any more
+                self._node.executor.create_task(give_up)
+            raise
         if getattr(answer, "success", True) is False:
             raise RefusedError(answer.message or f"{name} refused")
         return answer
