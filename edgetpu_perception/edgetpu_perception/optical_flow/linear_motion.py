@@ -93,8 +93,8 @@ def remove(equations: Floats, change: NDArray[np.float64]) -> None:
 
 
 _PLACES_KEPT = 32
-"""Sizes of overlaps whose places are kept. Chosen: a motion changes them little from image to image; the 361
-that a node meets in time have nearly a megabyte."""
+"""Sizes of overlaps whose places are kept. Uncritical: a motion changes them little from image to image. The
+361 that a node meets in time have nearly a megabyte."""
 
 
 @functools.lru_cache(maxsize=_PLACES_KEPT)
