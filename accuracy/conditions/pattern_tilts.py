@@ -18,10 +18,12 @@ RIGHT_PX = 0.5
 
 def measure(case: str, tracker: PatternTracker, drawn: Iterable[Tilted], reach: float | None) -> list[Row]:
     """Rows for the patches that are accepted; errors are those of valid results."""
-    found, errors, inside = [], [], []
+    found, errors, inside, mistaken = [], [], [], []
     for one in drawn:
         if not tracker.set_template(one.patch, accept_ambiguous=one.drawn, view=one.view).accepted:
             continue
+        mistaken.append(any(tracker.update(one.other).valid for _ in range(IMAGES)))
+        tracker.set_template(one.patch, accept_ambiguous=one.drawn, view=one.view)
         result = [tracker.update(one.later) for _ in range(IMAGES)][-1]
         found.append(result.valid)
         if result.valid:
@@ -33,4 +35,5 @@ def measure(case: str, tracker: PatternTracker, drawn: Iterable[Tilted], reach: 
         Row("pattern", case, "error of valid, median", float(np.median(errors)), "px", None, "lower"),
         Row("pattern", case, "inside one sigma", 100.0 * float(np.mean(inside)), "%", None, "higher"),
         Row("pattern", case, "present: valid", 100.0 * float(np.mean(found)), "%", None, "higher"),
+        Row("pattern", case, "look-alike: valid", 100.0 * float(np.mean(mistaken)), "%", None, "lower"),
     ]

@@ -44,6 +44,8 @@ class Tilted:
     x: float
     """Centre of the patch in the later picture, px."""
     y: float
+    other: Image
+    """The later picture with something else in its place: a board of the same kind, or another poster."""
     drawn: bool
     """Whether its parts look alike, as those of a photograph do not."""
 
@@ -123,9 +125,13 @@ def tilted(
         gain, offset = 1 + random.uniform(-LIGHT[0], LIGHT[0]), random.uniform(-LIGHT[1], LIGHT[1])
         seen = _seen(board, projection, behind) * gain + offset
         later = as_pixels(seen + random.normal(0.0, NOISE, seen.shape))
+        drawn, elsewhere = board_of in (tags, dots), np.random.default_rng([seed, index])
+        other = board_of if drawn else boards[(index + 1) % len(boards)]
+        seen = _seen(other(elsewhere), projection, behind) * gain + offset
+        instead = as_pixels(seen + elsewhere.normal(0.0, NOISE, seen.shape))
         middle = (np.array(board.shape[::-1]) - 1) / 2
         at = projection @ np.array([*middle, 1.0])
-        yield Tilted(view, patch, later, float(at[0] / at[2]), float(at[1] / at[2]), board_of in (tags, dots))
+        yield Tilted(view, patch, later, float(at[0] / at[2]), float(at[1] / at[2]), instead, drawn)
 
 
 def _rotation(tilt: float, axis: float, turn: float) -> NDArray[np.float64]:
