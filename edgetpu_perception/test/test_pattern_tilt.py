@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.pattern_tracker import plane_alignment
-from edgetpu_perception.pattern_tracker.patch_alignment import SIGMA_GAIN
+from edgetpu_perception.pattern_tracker import fine_alignment, plane_alignment
+from edgetpu_perception.pattern_tracker.fine_alignment import MIN_GAIN_OF_TILT
+from edgetpu_perception.pattern_tracker.patch_alignment import Aligner, Alignment
 from edgetpu_perception.pattern_tracker.pattern_tracker import PatternTracker
 from edgetpu_perception.pattern_tracker.plane_alignment import PlaneAligner, PlaneAlignment
 from testdata.pictures.patterns import Image, pixels, texture
@@ -100,7 +101,51 @@ def test_sigmas_of_an_alignment_in_perspective_are_those_of_its_errors() -> None
         noisy = scene + random.normal(0.0, 10.0, scene.shape).astype(np.float32)
         found = aligner.align(noisy, [aligner.upright(29.5, 29.5, 1.0, 0.0)])
         z += [(found.to_image[0, 2] - 29.5) / found.x_sigma, (found.to_image[1, 2] - 29.5) / found.y_sigma]
-    assert np.sqrt(np.mean(np.square(z))) == pytest.approx(1 / SIGMA_GAIN, abs=0.15)
+    assert np.sqrt(np.mean(np.square(z))) == pytest.approx(1.0, abs=0.15)
+
+
+def test_sigmas_of_a_picture_without_noise_are_more_than_zero() -> None:
+    scene, aligner = patch_and_aligner()
+    found = aligner.align(scene, [aligner.upright(29.5, 29.5, 1.0, 0.0)])
+    assert 0.0 < found.x_sigma < 0.01
+    assert 0.0 < found.y_sigma < 0.01
+
+
+def test_an_untilted_match_tells_how_far_it_is_off_for_a_small_tilt() -> None:
+    scene, plane = patch_and_aligner()
+    place = plane.upright(29.5, 29.5, 1.0, 0.0)
+    tilt = np.array([[1.02, 0.0, 0.0], [0.0, 0.98, 0.0], [0.03, 0.02, 1.0]])
+    tilted = cv2.warpPerspective(scene, place @ tilt @ np.linalg.inv(place), (60, 60), flags=cv2.INTER_CUBIC)
+    patch = scene[18:42, 14:46] + 128
+    found = Aligner(patch, np.ones(patch.shape, bool), 1.5).align([tilted], 29.5, 29.5)
+    hidden = plane.hidden_tilt(tilted, plane.upright(found.x, found.y, found.cosine, found.sine))
+    error = abs(found.x - 29.5), abs(found.y - 29.5)
+    assert max(error) > 0.1
+    assert (hidden.x, hidden.y) == pytest.approx(error, abs=0.25 * max(error))
+    assert hidden.gain > MIN_GAIN_OF_TILT
+
+
+def test_a_match_without_a_tilt_is_not_off_for_one() -> None:
+    scene, plane = patch_and_aligner()
+    hidden = plane.hidden_tilt(scene, plane.upright(29.5, 29.5, 1.0, 0.0))
+    assert hidden == pytest.approx((0.0, 0.0, 0.0), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("distance", "sigma", "nearer"),
+    [
+        (0.0, 0.9, True),  # explains more than it adds
+        (0.0, 1.1, False),
+        (4.0, 2.9, True),  # 4 px are more than twice what noise makes of them, 2.7
+        (4.0, 3.1, False),
+    ],
+)
+def test_a_tilted_match_is_taken_if_it_is_expected_to_be_nearer_to_the_truth(
+    distance: float, sigma: float, nearer: bool
+) -> None:
+    upright = Alignment(1.0, 30.0, 20.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0)
+    tilted = upright._replace(x=30.0 + distance, x_sigma=sigma, y_sigma=1.0)
+    assert fine_alignment.is_nearer(tilted, upright) == nearer
 
 
 def test_of_several_starts_the_best_one_is_taken() -> None:

@@ -55,12 +55,6 @@ MIN_GAIN_OF_TILT = 0.06
 Rows: pattern, tilted posters and whole picture, inside one sigma.
 """
 
-MAX_SIGMA_RATIO = 2.0
-"""Largest sigmas of a tilted match over those of the upright one.
-
-Rows: pattern, more: whole picture, within 2 px. The only value that was tried.
-"""
-
 
 class FineAligner:
     """Aligns one fine patch, starting from matches in the search image."""
@@ -89,16 +83,17 @@ class FineAligner:
     ) -> Alignment:
         """The match aligned in perspective; `upright`: see `_Level.tilted`.
 
-        Where the patch does not determine its tilt, it stays upright with the sigmas of a tilted one.
+        Where the patch does not determine its tilt well enough, it stays upright, with the sigmas of a tilted
+        one and the distance from it.
         """
         tilted, to_image = match, upright
         for level in self._levels:
             tilted, to_image = level.tilted(image, search, tilted, (to_image, upright))
-        if tilted.x_sigma + tilted.y_sigma <= MAX_SIGMA_RATIO * (match.x_sigma + match.y_sigma):
+        if is_nearer(tilted, match):
             return tilted
         return match._replace(
             x_sigma=tilted.x_sigma, y_sigma=tilted.y_sigma, growth_sigma=tilted.growth_sigma
-        )
+        ).less_certain(tilted.x - match.x, tilted.y - match.y)
 
 
 class _Squares(NamedTuple):
@@ -169,9 +164,10 @@ class _Level:
             growth_sigma=found.growth_sigma,
         )
         place = self._plane.upright(found.x, found.y, found.cosine, found.sine)
-        if self._plane.gain_of_tilt(levels, place) < MIN_GAIN_OF_TILT:
-            return refined, None
-        return refined, squares.to_image @ place @ self._from_template
+        tilt = self._plane.hidden_tilt(levels, place)
+        if tilt.gain >= MIN_GAIN_OF_TILT:
+            return refined, squares.to_image @ place @ self._from_template
+        return refined.less_certain(tilt.x * x_side / x_cell, tilt.y * y_side / y_cell), None
 
     def tilted(
         self, image: Pixels, search: tuple[int, int], match: Alignment, starts: Sequence[Homography]
@@ -181,13 +177,10 @@ class _Level:
         `starts`, and what is returned with the match: from px of the search image, from the centre of the
         template where it was cut out, to px of the image.
         """
-        places = [start @ self._to_template for start in starts]
-        u, v = places[0][:2, 2] / places[0][2, 2] + 0.5
-        squares = self._squares(image, search, u, v, TILTED_GROWTH)
+        squares, places = self._located(image, search, starts)
         if squares is None:
             return match, starts[0]
-        to_squares = np.linalg.inv(squares.to_image)
-        found = self._plane.align(squares.levels, [scaled(to_squares @ place) for place in places])
+        found = self._plane.align(squares.levels, places)
         if not math.isfinite(found.x_sigma):
             return match, starts[0]
         x_cell, y_cell = _cell(image, search)
@@ -207,6 +200,18 @@ class _Level:
             upright_scale=match.search_scale,
         )
         return aligned, to_image
+
+    def _located(
+        self, image: Pixels, search: tuple[int, int], starts: Sequence[Homography]
+    ) -> tuple[_Squares | None, list[Homography]]:
+        """The squares around the first start, and all starts from places of the patch to px of them."""
+        places = [start @ self._to_template for start in starts]
+        u, v = places[0][:2, 2] / places[0][2, 2] + 0.5
+        squares = self._squares(image, search, u, v, TILTED_GROWTH)
+        if squares is None:
+            return None, []
+        to_squares = np.linalg.inv(squares.to_image)
+        return squares, [scaled(to_squares @ place) for place in places]
 
     def _squares(
         self, image: Pixels, search: tuple[int, int], u: float, v: float, growth: float
@@ -237,6 +242,17 @@ class _Level:
         x_cell, y_cell = _cell(image, search)
         x, y = squares.x_side * self._patch.x_scale, squares.y_side * self._patch.y_scale
         return math.sqrt(x / x_cell * (y / y_cell))
+
+
+def is_nearer(tilted: Alignment, upright: Alignment) -> bool:
+    """Whether a tilted match is expected to be nearer to the truth than the upright one.
+
+    An upright match is off by its variance and for the tilt that it leaves out: by as much as the two are
+    apart, in squares, less what noise makes of that, the difference of their variances (Hausman, 1978).
+    """
+    by_noise = tilted.x_sigma**2 + tilted.y_sigma**2 - upright.x_sigma**2 - upright.y_sigma**2
+    apart = (tilted.x - upright.x) ** 2 + (tilted.y - upright.y) ** 2
+    return 2.0 * by_noise <= apart
 
 
 def _cell(image: Pixels, search: tuple[int, int]) -> tuple[float, float]:

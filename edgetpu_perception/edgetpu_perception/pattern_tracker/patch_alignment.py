@@ -134,6 +134,10 @@ class Alignment(NamedTuple):
         """Scale to search for in other images: that without a tilt."""
         return self.scale if math.isnan(self.upright_scale) else self.upright_scale
 
+    def less_certain(self, x: float, y: float) -> Alignment:
+        """The same match, whose position may besides be wrong by so many px."""
+        return self._replace(x_sigma=math.hypot(self.x_sigma, x), y_sigma=math.hypot(self.y_sigma, y))
+
     @property
     def pose_deviation(self) -> float:
         """Rotation and change of scale in standard deviations of those expected."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.pattern_tracker.patch_alignment import (
     GROWTH_FLOOR_PX,
-    SIGMA_GAIN,
+    ROUNDING_PX,
     TURN_SIGMA,
 )
 
@@ -54,16 +54,17 @@ Derived: ten standard deviations; from 1 on a corner would be behind the camera.
 MAX_STEPS = 16
 """Largest number of steps. Limits the time."""
 
-SIGMA_FLOOR_PX = 0.005
-"""Standard deviation, px, of interpolation. OpenCV's rounding of coordinates differs from px to px here.
+SQUARES = 16
+"""Number of squares of px in each of which what is left unexplained may be alike.
 
-Rows: pattern, tilted boards, inside one sigma.
+Derived: with fewer, the eight parameters would fit most of their displacements. Light and blur change little
+within one.
 """
 
-ALIKE_PX = 5
-"""Side of a square of px in which what is left unexplained may be alike.
+LARGEST_LAST_STEP_PX = 0.5
+"""Largest step after the last comparison, px at a corner.
 
-Derived: blur and cubic interpolation reach 2 px.
+Derived: where steps converge quadratically, far less is left after it than noise moves a patch.
 """
 
 Homography = NDArray[np.float64]
@@ -84,6 +85,17 @@ class PlaneAlignment(NamedTuple):
     y_sigma: float
     growth_sigma: float
     """... and of the logarithm of the scale."""
+
+
+class HiddenTilt(NamedTuple):
+    """What a tilt would change of a match without one."""
+
+    gain: float
+    """Share of what the match leaves unexplained that it would explain, 0..1."""
+    x: float
+    """How far it would move the centre beyond what noise does, px of the image, 0 or more ..."""
+    y: float
+    """... and down or up."""
 
 
 class PlaneAligner:
@@ -109,9 +121,8 @@ class PlaneAligner:
         information = jacobian.T @ jacobian
         # The small terms avoid a division by zero for a patch without structure along an axis.
         self._information = information + np.diag(np.full(8, 1e-6 + 1e-9 * np.trace(information)))
-        self._tilts = np.linalg.inv(self._information)
-        self._tilts[:4, :4] -= np.linalg.inv(self._information[:4, :4])
-        """Quadratic form of what is explained beyond position, rotation and scale."""
+        self._inverse = np.linalg.inv(self._information)
+        self._known, self._tilts, self._compensation = self._independent_tilts()
         self._rows = np.vstack([jacobian.T, direction, mask.ravel()]).astype(np.float32)
         self._window = np.empty((height, width), np.float32)
 
@@ -144,22 +155,41 @@ class PlaneAligner:
         jacobian[mask.ravel()] = columns
         return jacobian
 
+    def _independent_tilts(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Four tilts that are independent of each other, each with a prior of 1.
+
+        What is known of each, [4], if position, rotation and scale are not known; weights of pulls to which
+        these add nothing, [8, 4]; and how far they move the centre to make up for the tilts, places of the
+        patch, [2, 4].
+        """
+        upright, between = self._information[:4, :4], self._information[:4, 4:]
+        made_up = np.linalg.solve(upright, between)
+        sigmas = np.diag(np.diag(self._prior)[4:] ** -0.5)
+        known, axes = np.linalg.eigh(sigmas @ (self._information[4:, 4:] - between.T @ made_up) @ sigmas)
+        tilts = sigmas @ axes
+        return known, np.vstack([-made_up @ tilts, tilts]), made_up[:2] @ tilts / self.extent
+
     def upright(self, x: float, y: float, cosine: float, sine: float) -> Homography:
         """An untilted patch centred at (x, y), px; scale times cosine and sine of its rotation."""
         a, b = self.extent * cosine, self.extent * sine
         return np.array([[a, -b, x], [b, a, y], [0.0, 0.0, 1.0]])
 
-    def gain_of_tilt(self, levels: NDArray[np.float32], match: Homography) -> float:
-        """Share of what a match leaves unexplained that a tilt would explain to first order, 0..1.
+    def hidden_tilt(self, levels: NDArray[np.float32], match: Homography) -> HiddenTilt:
+        """What a tilt would change of an untilted match, to first order.
 
         A grey level is added to what it leaves unexplained, as rounding needs no explanation.
         """
         change, gain, score = self._compare(levels, match)
         if min(gain, score) <= 0.0:
-            return 0.0
-        pull = change / gain
+            return HiddenTilt(0.0, 0.0, 0.0)
+        pull, noise = change / gain, self._noise(score)
         unexplained = 1.0 / score**2 - 1.0 + self._count / self._norm**2
-        return float(pull @ self._tilts @ pull) / unexplained
+        tilt, weight = pull @ self._tilts, self._known + noise
+        centre = match[:2, :2] @ self._compensation
+        moved = (centre @ (tilt / weight)).tolist()
+        by_noise = (noise * np.square(centre) @ (self._known / np.square(weight))).tolist()
+        x, y = (math.sqrt(max(a * a - b, 0.0)) for a, b in zip(moved, by_noise, strict=True))
+        return HiddenTilt(float(tilt @ (tilt / self._known)) / unexplained, x, y)
 
     def align(self, levels: NDArray[np.float32], starts: Sequence[Homography]) -> PlaneAlignment:
         """Gauss-Newton steps from the best start in an image [H, W]; one that lowers the score is halved.
@@ -184,16 +214,17 @@ class PlaneAligner:
             here = self._moved(best, step)
             if not self._is_near(here, start):
                 break
-            if np.abs(step[:2]).max() + math.sqrt(step[2:] @ step[2:]) < self._converged:
+            if _largest_move(step) < self._converged:
                 best = here if progress > 0.0 else best
                 break
-        return PlaneAlignment(best_score, best, *self._sigmas(levels, best, best_score))
+        return self._settled(levels, best, best_score, start)
 
     def _is_near(self, here: Homography, start: Homography) -> bool:
         """Whether the centre has moved little, and the patch is not seen edge-on or from behind."""
         moved = float(np.abs(here[:2, 2] - start[:2, 2]).max())
-        size = float(np.linalg.det(self.local(here)))
-        return moved <= REACH_PX and size > LEAST_SIZE and math.hypot(*here[2, :2]) < MOST_PERSPECTIVE
+        (a, b), (c, d) = self.local(here).tolist()
+        in_front = a * d - b * c > LEAST_SIZE and math.hypot(*here[2, :2]) < MOST_PERSPECTIVE
+        return moved <= REACH_PX and in_front
 
     def _moved(self, here: Homography, step: NDArray[np.floating]) -> Homography:
         """The homography after the inverse of a change of the patch."""
@@ -239,40 +270,75 @@ class PlaneAligner:
 
     def _noise(self, score: float) -> float:
         """Variance of a px of the normalised patch that is left unexplained."""
-        return SIGMA_GAIN**2 * (1.0 / score**2 - 1.0) / max(self._count - 10, 1)
+        return (1.0 / score**2 - 1.0) / max(self._count - 10, 1)
 
-    def _sigmas(
-        self, levels: NDArray[np.float32], here: Homography, score: float
-    ) -> tuple[float, float, float]:
-        """Standard deviations of x and y, px, and of the logarithm of the scale.
+    def _settled(
+        self, levels: NDArray[np.float32], here: Homography, score: float, start: Homography
+    ) -> PlaneAlignment:
+        """The last step, and sigmas from what is left unexplained, px by px.
 
-        From what is left unexplained, px by px, as that is alike in neighbours and largest at edges (Newey
-        and West, 1987).
+        What is left is alike in neighbours and largest at edges, so that it is summed over squares (Newey and
+        West, 1987). The prior is weighed by it.
         """
         if score <= 0.0:
-            return math.inf, math.inf, math.inf
-        noise = self._noise(score)
-        covariance = np.linalg.inv(self._information + noise * self._prior)
-        weights = np.vstack([self.local(here) @ covariance[:2], covariance[3] / self.extent])
-        _, gain, _ = self._compare(levels, here)
-        *derivatives, direction, mask = self._rows
-        window = self._window.ravel()
+            return PlaneAlignment(score, here, math.inf, math.inf, math.inf)
+        change, gain, _ = self._compare(levels, here)
+        spread, least_spread = self._spreads(gain)
+        noise = max(float(np.sum(self._inverse * spread)) / 8, self._noise(score))
+        prior = noise * self._prior
+        covariance = np.linalg.inv(self._information + prior)
+        step = covariance @ (change / gain + prior @ self._deviation(here))
+        moved = self._moved(here, step)
+        if _largest_move(step) < LARGEST_LAST_STEP_PX and self._is_near(moved, start):
+            here = moved
+        to_image = np.eye(3, 8)
+        to_image[:2, :2], to_image[2, 2:4] = self.local(here), (0.0, 1.0 / self.extent)
+        weights = to_image @ covariance
+        variances = np.maximum(
+            *(np.einsum("ij,jk,ik->i", weights, each, weights) for each in (spread, least_spread))
+        ) + noise * np.einsum("ij,jk,ik->i", weights, prior, weights)
+        floors = [*2 * [ROUNDING_PX / math.sqrt(self._count)], GROWTH_FLOOR_PX / self.extent]
+        x, y, growth = np.sqrt(variances + np.square(floors)).tolist()
+        return PlaneAlignment(score, here, x, y, growth)
+
+    def _spreads(self, gain: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Covariance [8, 8] of the pull at the window that was compared last, and the least it may be.
+
+        The eight parameters fit as many of the displacements, along two axes, of the squares that are summed.
+        """
+        direction, mask = self._rows[8:]
+        window, (width, height) = self._window.ravel(), self._size
         left = (window - float(mask @ window) / self._count) * mask / gain - direction
-        width, height = self._size
-        influences = (weights.astype(np.float32) @ np.stack(derivatives) * left).reshape(3, height, width)
-        around = ALIKE_PX - 1
-        sums = [
-            cv2.boxFilter(np.pad(each, around), -1, (ALIKE_PX, ALIKE_PX), normalize=False)
-            for each in influences
-        ]
-        variances = [float(np.sum(np.square(each))) / ALIKE_PX**2 for each in sums]
-        by_prior = noise**2 * np.einsum("ij,jk,ik->i", weights, self._prior, weights)
-        x, y, growth = (SIGMA_GAIN**2 * np.array(variances) + by_prior).tolist()
-        return (
-            math.sqrt(x + SIGMA_FLOOR_PX**2),
-            math.sqrt(y + SIGMA_FLOOR_PX**2),
-            math.sqrt(growth + (GROWTH_FLOOR_PX / self.extent) ** 2),
-        )
+        pulls = (self._rows[:8] * left).reshape(8, height, width)
+        side = max(round(math.sqrt(self._count / SQUARES)), 2)
+        squares = self._count / side**2
+        large, small = _products_in_squares(pulls, (side, side // 2))
+        fitted = 2 * squares / max(2 * squares - 8, 1.0)
+        # Neighbours up to half a square apart count in full in twice the large sums less the small ones, so
+        # that what is left on both sides of an edge cancels out (Politis and Romano, 1995).
+        return fitted * (2.0 * large - small), fitted * large / 2
+
+
+def _largest_move(step: NDArray[np.floating]) -> float:
+    """How far a step moves a corner of the patch at most, px."""
+    return float(np.abs(step[:2]).max()) + math.sqrt(step[2:] @ step[2:])
+
+
+def _products_in_squares(pulls: NDArray[np.float32], sides: Sequence[int]) -> list[NDArray[np.float64]]:
+    """Products of sums [n, h, w] over all squares of px that have a px in common, [n, n], per px.
+
+    For squares of each side.
+    """
+    count, height, width = pulls.shape
+    room = max(sides) - 1
+    # All in one picture, with so much room between them that no square reaches two.
+    padded = np.zeros((count, height + 2 * room, width + 2 * room), np.float32)
+    padded[:, room : room + height, room : room + width] = pulls
+    picture, products = padded.reshape(-1, width + 2 * room), []
+    for side in sides:
+        sums = cv2.boxFilter(picture, -1, (side, side), normalize=False).reshape(count, -1)
+        products.append((sums @ sums.T).astype(np.float64) / side**2)
+    return products
 
 
 def scaled(homography: Homography) -> Homography:
