@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import cv2
@@ -121,6 +123,22 @@ def test_with_a_range_of_1_only_the_template_s_own_size_is_found(
     tracker = make_tracker(scale_range=1.0)
     assert tracker.update(seen(1.03)).scale == pytest.approx(1.03, rel=0.01)
     assert not look(tracker, 1.6, SCANNED + 1).valid
+
+
+def test_a_scale_is_compared_with_all_those_that_are_looked_for() -> None:
+    scales = ScaleSearch((64, 64), (16, 16), 2.0, region_scale=1.0)
+    region = replace(frame(640, 480), region=Region(160, 120, 320, 240))
+    assert [scales.excess(scale, frame(640, 480)) for scale in (0.51, 1.0, 1.99)] == [0.0, 0.0, 0.0]
+    assert scales.excess(2.2, frame(640, 480)) == pytest.approx(math.log(1.1))
+    assert scales.excess(0.4, frame(640, 480)) == pytest.approx(math.log(1.25))
+    assert scales.excess(3.9, region) == 0.0
+
+
+def test_with_a_range_of_1_the_model_s_own_scale_is_looked_for_too() -> None:
+    scales = ScaleSearch((64, 64), (16, 16), 1.0)
+    assert scales.excess(1.25, frame(640, 480)) == pytest.approx(math.log(1.25))
+    assert scales.excess(0.8, frame(640, 480)) == pytest.approx(math.log(1.25))
+    assert scales.excess(1.0, frame(640, 480)) == 0.0
 
 
 def test_in_an_image_of_the_model_s_size_nothing_smaller_is_looked_for() -> None:

@@ -15,6 +15,7 @@ from edgetpu_perception.pattern_tracker.fine_alignment import MIN_GAIN_OF_TILT
 from edgetpu_perception.pattern_tracker.patch_alignment import Aligner, Alignment
 from edgetpu_perception.pattern_tracker.pattern_tracker import PatternTracker
 from edgetpu_perception.pattern_tracker.plane_alignment import PlaneAligner, PlaneAlignment
+from edgetpu_perception.pattern_tracker.scale_search import ScaleSearch
 from testdata.pictures.patterns import Image, pixels, texture
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
@@ -72,6 +73,74 @@ def test_a_tilted_pattern_is_found_where_its_centre_is(
     assert (result.x, result.y) == pytest.approx((LEFT + 79.5, TOP + 59.5), abs=0.1)
     assert max(result.x_sigma, result.y_sigma) < 0.05
     assert result.scale == pytest.approx(true_scale(tilt, axis), rel=0.003)
+
+
+@pytest.mark.parametrize("axis", [0, 60, 120, 180, 240, 300])
+def test_a_pattern_tilted_so_far_that_its_correlation_is_low_is_confirmed_in_the_camera_image(
+    tracker: PatternTracker, axis: float
+) -> None:
+    result = [tracker.update(seen(40.0, axis)) for _ in range(2)][-1]
+    assert result.valid
+    assert (result.x, result.y) == pytest.approx((LEFT + 79.5, TOP + 59.5), abs=0.2)
+    assert result.scale == pytest.approx(true_scale(40.0, axis), rel=0.01)
+
+
+def test_a_pattern_that_tilts_more_and_more_stays_valid(tracker: PatternTracker) -> None:
+    for tilt in range(0, 50, 5):
+        result = tracker.update(seen(tilt, 30.0))
+        assert result.valid
+        assert (result.x, result.y) == pytest.approx((LEFT + 79.5, TOP + 59.5), abs=0.2)
+
+
+@pytest.mark.parametrize("axis", [0, 60, 120])
+def test_a_tilt_does_not_count_as_another_scale(axis: float) -> None:
+    made, view = PatternTracker(scale_range=1.0), seen(0.0)
+    made.set_template(view[TOP : TOP + 120, LEFT : LEFT + 160], view=view)
+    assert made.update(seen(40.0, axis)).valid
+
+
+def test_a_tilted_pattern_that_is_turned_by_more_than_20_degrees_is_not_confirmed(
+    tracker: PatternTracker,
+) -> None:
+    for _ in range(2):
+        assert tracker.update(seen(35.0, 60.0)).valid
+        assert not tracker.update(turned(seen(35.0, 60.0), 25.0)).valid
+
+
+def turned(image: Image, degrees: float) -> Image:
+    """The image turned about the centre of the patch."""
+    about = cv2.getRotationMatrix2D((LEFT + 79.5, TOP + 59.5), degrees, 1.0)
+    return pixels(cv2.warpAffine(image.astype(np.float32), about, (WIDTH, HEIGHT), flags=cv2.INTER_CUBIC))
+
+
+def test_a_pattern_that_stays_tilted_is_not_looked_for_at_other_scales(
+    tracker: PatternTracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("another scale")
+
+    assert tracker.update(seen(40.0, 30.0)).valid
+    monkeypatch.setattr(ScaleSearch, "next", refuse)
+    assert tracker.update(seen(41.0, 30.0)).valid
+
+
+def board(fields: NDArray[np.float64], tilt: float, x: float = 0.0) -> Image:
+    """Fields of 20 px on a white wall, 160x120 px at (X + x, Y) from the middle of a frontal view."""
+    wall = np.full(WALL.shape, 230.0, np.float32)
+    top, left = (len(wall) - 120) // 2 + int(Y), (len(wall) - 160) // 2 + int(X + x)
+    wall[top : top + 120, left : left + 160] = np.kron(fields, np.ones((20, 20)))
+    size = WIDTH, HEIGHT
+    return pixels(cv2.warpPerspective(wall, projection(tilt, 90.0), size, flags=cv2.INTER_AREA))
+
+
+def test_a_tilted_board_is_confirmed_and_one_with_half_of_the_same_fields_is_not() -> None:
+    random = np.random.default_rng(5)
+    fields = np.where(random.random((6, 8)) < 0.5, 25.0, 230.0)
+    others = np.where(random.random((6, 8)) < 0.5, fields, 255.0 - fields)
+    made, view = PatternTracker(), board(fields, 0.0)
+    assert made.set_template(view[TOP : TOP + 120, LEFT : LEFT + 160], view=view).accepted
+    assert [made.update(board(others, 40.0)).valid for _ in range(4)] == [False] * 4
+    assert [made.update(board(fields, 40.0)) for _ in range(2)][-1].valid
 
 
 def test_a_pattern_that_is_not_tilted_takes_no_alignment_in_perspective(

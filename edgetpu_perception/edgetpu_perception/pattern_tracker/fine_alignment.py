@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.images.encodings import Pixels
+from edgetpu_perception.pattern_tracker.expected_scores import EXPECTED_NOISE
 from edgetpu_perception.pattern_tracker.fine_patch import SMOOTHING, FinePatch, coarser, smoothed
+from edgetpu_perception.pattern_tracker.patch_agreement import PatchAgreement
 from edgetpu_perception.pattern_tracker.patch_alignment import ROUNDING_PX, Aligner, Alignment
 from edgetpu_perception.pattern_tracker.plane_alignment import Homography, PlaneAligner, scaled
 
@@ -55,6 +57,19 @@ MIN_GAIN_OF_TILT = 0.06
 Rows: pattern, tilted posters and whole picture, inside one sigma.
 """
 
+START_TILT = 35.0
+"""Tilt of the places from which the alignment of a doubtful match begins, degrees.
+
+Derived: a match that is tilted less than half as much is nearer to an upright place.
+"""
+
+LEAST_SHARE = 0.7
+"""Least share of the blocks of a patch that have to be there for a doubtful match to be confirmed.
+
+Rows: pattern, tilted boards, look-alike: valid. Of boards that differ in half of their fields, up to half of
+the blocks agree.
+"""
+
 
 class FineAligner:
     """Aligns one fine patch, starting from matches in the search image."""
@@ -65,6 +80,8 @@ class FineAligner:
         coarse = coarser(patch)
         self._upright = levels if patch.smooth else levels[:1]
         self._levels = levels if coarse is None else [_Level(coarse, last=False), *levels]
+        self._judged = levels[0]
+        self._agreement = PatchAgreement(patch.values, patch.mask)
 
     def refine(self, image: Pixels, search: tuple[int, int], match: Alignment) -> Alignment:
         """The match aligned in the image [H, W], of which the search image is a copy.
@@ -94,6 +111,50 @@ class FineAligner:
         return match._replace(
             x_sigma=tilted.x_sigma, y_sigma=tilted.y_sigma, growth_sigma=tilted.growth_sigma
         ).less_certain(tilted.x - match.x, tilted.y - match.y)
+
+    def confirm(
+        self, image: Pixels, search: tuple[int, int], match: Alignment, known: Homography | None = None
+    ) -> Confirmation | None:
+        """Align a doubtful match in perspective; None if the image does not show enough of the patch there.
+
+        `image`, `search`: as for `refine`; `known`: begin there instead, the `to_image` of a confirmation.
+        """
+        if not self._agreement.is_known:
+            return None
+        starts, share = _tilted_starts(image, search, match) if known is None else [known], 0.0
+        tilted, to_image = match, starts[0]
+        for level in self._levels:
+            tilted, to_image = level.tilted(image, search, tilted, starts)
+            starts = [to_image]
+            if level is self._judged:
+                seen = level.seen(image, search, to_image)
+                share = 0.0 if seen is None else self._agreement.share(*seen)
+                if share < LEAST_SHARE:
+                    return None
+        return Confirmation(tilted, to_image, share, _frontal_scale(image, search, to_image))
+
+
+class Confirmation(NamedTuple):
+    """A match that is confirmed by what the image shows of the patch."""
+
+    match: Alignment
+    to_image: Homography
+    """From px of the search image, from the centre of the template where it was cut out, to px of the
+    image."""
+    share: float
+    """Of the blocks of the patch that are there, LEAST_SHARE..1."""
+    frontal_scale: float
+    """Scale that it would have without its tilt, which makes a patch narrower along one axis only."""
+
+    @property
+    def turn(self) -> float:
+        """Rotation in the image, rad."""
+        return math.atan2(self.match.sine, self.match.cosine)
+
+    @property
+    def surplus(self) -> float:
+        """How much more than LEAST_SHARE that is, 0..1."""
+        return (self.share - LEAST_SHARE) / (1.0 - LEAST_SHARE)
 
 
 class _Squares(NamedTuple):
@@ -201,6 +262,19 @@ class _Level:
         )
         return aligned, to_image
 
+    def seen(
+        self, image: Pixels, search: tuple[int, int], to_image: Homography
+    ) -> tuple[NDArray[np.float32], float] | None:
+        """What the image shows of the patch, [h, w], and the noise to expect of a square, grey levels.
+
+        `to_image`: as `tilted` returned it. None if the image has fewer px than the patch.
+        """
+        squares, places = self._located(image, search, [to_image])
+        if squares is None:
+            return None
+        noise = EXPECTED_NOISE / math.sqrt(squares.x_side * squares.y_side)
+        return self._plane.window(squares.levels, places[0]), noise
+
     def _located(
         self, image: Pixels, search: tuple[int, int], starts: Sequence[Homography]
     ) -> tuple[_Squares | None, list[Homography]]:
@@ -253,6 +327,30 @@ def is_nearer(tilted: Alignment, upright: Alignment) -> bool:
     by_noise = tilted.x_sigma**2 + tilted.y_sigma**2 - upright.x_sigma**2 - upright.y_sigma**2
     apart = (tilted.x - upright.x) ** 2 + (tilted.y - upright.y) ** 2
     return 2.0 * by_noise <= apart
+
+
+def _tilted_starts(image: Pixels, search: tuple[int, int], match: Alignment) -> list[Homography]:
+    """Places to begin with: that of an upright match, and tilted about four axes with the same area."""
+    x_cell, y_cell = _cell(image, search)
+    turned = np.array([[match.cosine, -match.sine], [match.sine, match.cosine]])
+    starts = []
+    for direction in (None, 0.0, 45.0, 90.0, 135.0):
+        along = np.eye(2)
+        if direction is not None:
+            axis = np.array([math.cos(math.radians(direction)), math.sin(math.radians(direction))])
+            narrow = math.sqrt(math.cos(math.radians(START_TILT)))
+            along = np.eye(2) / narrow + (narrow - 1 / narrow) * np.outer(axis, axis)
+        start = np.eye(3)
+        start[:2, :2] = turned @ along @ np.diag([x_cell, y_cell])
+        start[:2, 2] = (match.x + 0.5) * x_cell - 0.5, (match.y + 0.5) * y_cell - 0.5
+        starts.append(start)
+    return starts
+
+
+def _frontal_scale(image: Pixels, search: tuple[int, int], to_image: Homography) -> float:
+    """Scale along the axis of a tilt, over that of the template; `to_image`: see Confirmation."""
+    local = to_image[:2, :2] - np.outer(to_image[:2, 2], to_image[2, :2])
+    return float(np.linalg.norm(local / _cell(image, search), 2))
 
 
 def _cell(image: Pixels, search: tuple[int, int]) -> tuple[float, float]:

@@ -174,6 +174,11 @@ class PlaneAligner:
         a, b = self.extent * cosine, self.extent * sine
         return np.array([[a, -b, x], [b, a, y], [0.0, 0.0, 1.0]])
 
+    def window(self, levels: NDArray[np.float32], here: Homography) -> NDArray[np.float32]:
+        """What an image [H, W] shows of the patch, [h, w]."""
+        self._compare(levels, here)
+        return self._window.copy()
+
     def hidden_tilt(self, levels: NDArray[np.float32], match: Homography) -> HiddenTilt:
         """What a tilt would change of an untilted match, to first order.
 

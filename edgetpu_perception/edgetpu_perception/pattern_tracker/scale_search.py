@@ -102,6 +102,11 @@ class ScaleSearch:
         fits = frame.image is not None and rows <= frame.height and columns <= frame.width
         return (rows, columns) if fits else None
 
+    def excess(self, scale: float, frame: Frame) -> float:
+        """Logarithm of how far a scale is beyond all those that are looked for; 0 between them."""
+        scales = [1.0, *self._scales(frame)]
+        return max(math.log(scale / max(scales)), math.log(min(scales) / scale), 0.0)
+
     def _own_scale(self, frame: Frame) -> float:
         """Scale of a template that is as large in the camera's image as where it was cut out."""
         return 1.0 if self._region_scale is None else self._region_scale / frame.region_scale

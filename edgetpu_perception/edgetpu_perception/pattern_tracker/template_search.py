@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +13,15 @@ from numpy.typing import NDArray
 from edgetpu_perception.algorithm import Frame
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.correlation_locator import Candidate, CorrelationLocator, Locator
-from edgetpu_perception.pattern_tracker.fine_alignment import FineAligner
-from edgetpu_perception.pattern_tracker.match_selection import Matcher, Matches
-from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
+from edgetpu_perception.pattern_tracker.fine_alignment import Confirmation, FineAligner
+from edgetpu_perception.pattern_tracker.match_selection import (
+    MAX_POSE_DEVIATION,
+    MIN_CERTAINTY,
+    Matcher,
+    Matches,
+)
+from edgetpu_perception.pattern_tracker.patch_alignment import GROWTH_SIGMA, TURN_SIGMA
+from edgetpu_perception.pattern_tracker.plane_alignment import Homography
 from edgetpu_perception.pattern_tracker.scale_search import ScaleSearch, scale_of
 
 
@@ -60,6 +67,8 @@ class TemplateSearch:
         self._fine, self._scales, self._pool = fine, scales, pool
         self._last: tuple[float, float] | None = None
         """Where it was found last, as shares of the whole image's width and height."""
+        self._tilted: Homography | None = None
+        """Where it was confirmed last, until it is lost: see Confirmation."""
 
     def find(
         self,
@@ -72,42 +81,84 @@ class TemplateSearch:
 
         The best match is refined in the camera's px if it is valid.
         """
-        found = self._find(frame, grey, outputs, min_confidence)
-        if found.matches.best is None or not found.is_valid(min_confidence):
-            self._scales.lost()
-            return found
-        best = self._refined(frame, found.matches.best, found.size)
-        (height, width), region = found.size, frame.region
+        tried: list[Finding] = []
+        for found in self._findings(frame, grey, outputs):
+            if found.is_valid(min_confidence):
+                return self._placed(frame, self._refined(frame, found))
+            tried.append(found)
+            if self._tilted is not None and len(tried) == 1:  # as likely there as it was before
+                confirmed = self._confirmed(frame, tried, min_confidence)
+                if confirmed is not None:
+                    return self._placed(frame, confirmed)
+        confirmed = self._confirmed(frame, tried, min_confidence)
+        if confirmed is not None:
+            return self._placed(frame, confirmed)
+        self._scales.lost()
+        self._tilted = None
+        return next(found for found in tried if found.size == grey.shape)
+
+    def _placed(self, frame: Frame, found: Finding) -> Finding:
+        """The same finding, whose place and scale are kept for other images."""
+        best, (height, width), region = found.matches.best, found.size, frame.region
+        assert best is not None
         self._last = (
             (region.x_offset + (best.x + 0.5) / width * region.width) / frame.image_width,
             (region.y_offset + (best.y + 0.5) / height * region.height) / frame.image_height,
         )
         self._scales.found(best.search_scale * scale_of(found.size, self._scales.search), frame)
-        return Finding(replace(found.matches, best=best), found.confidence, found.size)
+        return found
 
-    def _find(
-        self,
-        frame: Frame,
-        grey: NDArray[np.uint8],
-        outputs: Mapping[str, NDArray[Any]],
-        min_confidence: float,
-    ) -> Finding:
+    def _findings(
+        self, frame: Frame, grey: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]]
+    ) -> Iterator[Finding]:
+        """Matches at one scale after another, the likely ones first."""
         tracked = self._scales.tracked(frame)
         if tracked is not None:
-            found = self._find_on_host(frame, tracked)
-            if found.is_valid(min_confidence):
-                return found
-        by_model = self._rated(frame, grey, self.locator.find(pattern.cells(grey, self._pool), outputs))
-        if tracked is not None or by_model.is_valid(min_confidence):
-            return by_model
-        found = by_model
+            yield self._find_on_host(frame, tracked)
+        found = self._rated(frame, grey, self.locator.find(pattern.cells(grey, self._pool), outputs))
+        yield found
+        if tracked is not None:
+            return
         for in_turn in (False, True, False):
             size = self._scales.next(frame) if in_turn else self._suggested(frame, found)
             if size is not None:
                 found = self._find_on_host(frame, size)
-                if found.is_valid(min_confidence):
-                    return found
-        return by_model
+                yield found
+
+    def _confirmed(self, frame: Frame, tried: Sequence[Finding], min_confidence: float) -> Finding | None:
+        """The best of several doubtful findings, if the camera's image shows that it is the template.
+
+        Tilted, it resembles itself less in the px of the model than in the camera's.
+        """
+        found = max(tried, key=self._promise)
+        matches = found.matches
+        if self._fine is None or frame.image is None or matches.best is None:
+            return None
+        part = frame.image.part(frame.region, 1)
+        doubtful = (matches.best, *matches.rivals) if self._matcher.is_promising(matches.best) else ()
+        confirmed = [self._fine.confirm(part, found.size, match) for match in doubtful]
+        if self._tilted is not None and not any(confirmed):
+            confirmed = [self._fine.confirm(part, found.size, matches.best, self._tilted)]
+        known = [each for each in confirmed if each and self._is_looked_for(frame, found.size, each)]
+        if not known:
+            return None
+        best, *rivals = sorted(known, key=lambda each: -each.share)
+        self._tilted = best.to_image
+        matches = Matches(best.match, matches.runner_up_score, tuple(each.match for each in rivals))
+        certainty = MIN_CERTAINTY + (1.0 - MIN_CERTAINTY) * best.surplus
+        finding = Finding(matches, certainty * (0.5 if rivals else 1.0), found.size)
+        return finding if finding.is_valid(min_confidence) else None
+
+    def _is_looked_for(self, frame: Frame, size: pattern.Size, confirmed: Confirmation) -> bool:
+        """Whether it is no more turned or scaled than a match may be, but for its tilt."""
+        scale = confirmed.frontal_scale * scale_of(size, self._scales.search)
+        growth = self._scales.excess(scale, frame)
+        return math.hypot(confirmed.turn / TURN_SIGMA, growth / GROWTH_SIGMA) <= MAX_POSE_DEVIATION
+
+    def _promise(self, found: Finding) -> tuple[bool, float]:
+        """How likely a finding is the template: the larger, the likelier."""
+        best = found.matches.best
+        return (False, -1.0) if best is None else (self._matcher.is_promising(best), best.score)
 
     def _suggested(self, frame: Frame, found: Finding) -> pattern.Size | None:
         """Size in which the template would have its own size if it is what was found, stretched to fit."""
@@ -139,8 +190,10 @@ class TemplateSearch:
         y = (self._last[1] * frame.image_height - region.y_offset) / region.height * height - 0.5
         return x, y
 
-    def _refined(self, frame: Frame, match: Alignment, size: pattern.Size) -> Alignment:
-        """The match aligned at the resolution of the camera image, where that is higher."""
-        if self._fine is None or frame.image is None:
-            return match
-        return self._fine.refine(frame.image.part(frame.region, 1), size, match)
+    def _refined(self, frame: Frame, found: Finding) -> Finding:
+        """The same with its best match aligned at the resolution of the camera image, if that is higher."""
+        best = found.matches.best
+        if self._fine is None or frame.image is None or best is None:
+            return found
+        best = self._fine.refine(frame.image.part(frame.region, 1), found.size, best)
+        return replace(found, matches=replace(found.matches, best=best))

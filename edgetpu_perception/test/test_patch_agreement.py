@@ -1,0 +1,61 @@
+"""How much of a patch is seen is told block by block, from gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_perception.pattern_tracker.patch_agreement import PatchAgreement
+from testdata.pictures.patterns import texture
+
+WALL = texture(1, side=60, blur=2.0).astype(np.float32)
+PATCH = WALL[:24, :32]
+
+
+def agreement_of(patch: NDArray[np.float32]) -> PatchAgreement:
+    return PatchAgreement(patch, np.ones(patch.shape, bool))
+
+
+def with_noise(window: NDArray[np.float32], sigma: float) -> NDArray[np.float32]:
+    return window + np.random.default_rng(1).normal(0.0, sigma, window.shape).astype(np.float32)
+
+
+def test_a_patch_agrees_with_itself_in_another_light() -> None:
+    agreement = agreement_of(PATCH)
+    assert agreement.unexplained(0.5 * PATCH + 40) == pytest.approx(np.zeros(16), abs=1e-6)
+    assert agreement.share(0.5 * PATCH + 40, 0.0) == 1.0
+
+
+def test_hardly_a_block_agrees_with_other_things() -> None:
+    others = [WALL[24:48, 20:52], PATCH[::-1], PATCH[:, ::-1], 255 - PATCH, np.zeros_like(PATCH)]
+    assert [agreement_of(PATCH).share(other, 1.0) for other in others] == [0.0] * 5
+
+
+def test_blocks_beside_what_covers_a_patch_agree() -> None:
+    covered = PATCH.copy()
+    covered[:, :7] = 20  # gradients reach a px farther: the first of four columns of blocks
+    assert agreement_of(PATCH).share(covered, 0.0) == 0.75
+
+
+def test_noise_that_is_to_be_expected_counts_as_agreement() -> None:
+    faint = 0.15 * PATCH
+    assert agreement_of(faint).share(with_noise(faint, 1.5), 0.0) < 0.2
+    assert agreement_of(faint).share(with_noise(faint, 1.5), 1.5) > 0.9
+
+
+def test_px_outside_the_mask_do_not_count() -> None:
+    mask = np.ones(PATCH.shape, bool)
+    mask[:, :8] = False
+    covered = PATCH.copy()
+    covered[:, :8] = 20
+    agreement = PatchAgreement(PATCH, mask)
+    assert len(agreement.unexplained(covered)) == 12
+    assert agreement.share(covered, 0.0) == 1.0
+
+
+@pytest.mark.parametrize("patch", [np.full((24, 32), 90, np.float32), PATCH[:8, :8]])
+def test_a_patch_with_few_blocks_with_structure_cannot_be_confirmed(patch: NDArray[np.float32]) -> None:
+    agreement = agreement_of(patch)
+    assert not agreement.is_known
+    assert agreement.share(patch, 0.0) == 0.0
