@@ -190,13 +190,13 @@ class EvidenceDecoder:
             disc = find_fine_disc(grey, cell, camera, self._weighted_sum)
             of_blob, large = large, (_by_disc if self._is_white else _whole_disc)(large, disc)
             by_outline = disc if large is not of_blob else None
-        if self._is_pure and self._weights is not None:
+        if self._is_pure and self._weights is not None and large.confidence:
             purity = purity_of_large_spot(image[0], peak, by_outline, self._weights)
             large = _less_confident(large, purity)
         found = large
         if cv2.norm(grey, cv2.NORM_INF) - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast:
             small = find_small_spot(grey, cell[0] * cell[1], near)
-            if self._is_pure and self._weights is not None:
+            if self._is_pure and self._weights is not None and small.confidence:
                 purity = purity_of_small_spot(image[0], small, camera, self._weights)
                 small = small._replace(confidence=small.confidence * purity)
             brighter = small.level - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast
