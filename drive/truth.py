@@ -89,11 +89,6 @@ class Measured:
     true: float = math.nan
     """NaN: not known, or not all of what the node is to find was in the image."""
 
-    @property
-    def error(self) -> float:
-        """Of the value; NaN without a valid result, or without truth."""
-        return self.value - self.true
-
 
 @dataclass(frozen=True, eq=False)
 class _View:

@@ -146,7 +146,7 @@ class TestTheTruthBesideAResult:
         heading = Heading(header=header(5 * PERIOD), reference_stamp=stamp(2 * PERIOD), valid=True, yaw=0.25)
         record.measure(heading, 5 * PERIOD)
         (found,) = record.measured["yaw"]
-        assert (found.true, found.error) == (pytest.approx(0.3), pytest.approx(-0.05))
+        assert (found.true, found.value) == (pytest.approx(0.3), 0.25)
 
     def test_of_a_heading_from_another_world_is_unknown(self) -> None:
         record = record_of(truth(PERIOD))
@@ -159,7 +159,8 @@ class TestTheTruthBesideAResult:
         record = record_of(truth(PERIOD, time_to_contact=4.0, expansion_rate=0.25))
         record.measure(TimeToContact(valid=True, ttc=5.0, ttc_sigma=0.5, expansion_rate=0.5), PERIOD)
         assert record.measured["time to contact"][0].true == 4.0
-        assert record.measured["expansion rate"][0].error == 0.25
+        rate = record.measured["expansion rate"][0]
+        assert (rate.value, rate.true) == (0.5, 0.25)
 
     def test_of_a_spot_is_in_pixels(self) -> None:
         record = record_of(truth(PERIOD, spot=InImage(159.5, 20.0, whole=True, absent=False)))

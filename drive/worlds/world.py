@@ -31,6 +31,8 @@ PHYSICS_STEP = 1 / 300
 """Seconds."""
 ROOM = 12.0
 """Width and length of the room, m."""
+_WALLS = 4
+"""Of the room; their numbers come before those of the boxes in it."""
 _NOISE_VALUES = 4 * WIDTH * HEIGHT * 3
 """Of the noise that images take their parts of: drawing new noise took a third of the time of an image."""
 
@@ -149,7 +151,7 @@ class World:
     def gap(self, box: int) -> float:
         """Distance from the robot's hull to the box of this number, m."""
         hull = self._model.geom("hull").id
-        other = self._model.geom(f"g{box + 4}").id  # after the walls of the room
+        other = self._model.geom(f"g{box + _WALLS}").id
         return float(mujoco.mj_geomDistance(self._model, self._data, hull, other, 20.0, None))
 
     def image(self, noise: float = 2.0) -> NDArray[np.uint8]:
@@ -214,7 +216,7 @@ class World:
         """Return where `spot`, taken for a ball, appears in the image; None without any."""
         if self.spot is None:
             return None
-        number = self.spot + 4  # after the walls of the room
+        number = self.spot + _WALLS
         return self.camera.ball(self._data.body(f"b{number}").xpos, self._boxes[number].half_width)
 
     def pattern_in_image(self) -> InImage | None:
@@ -223,10 +225,10 @@ class World:
 
     def distance_ahead(self) -> float:
         """Return the distance along the camera's axis to the first surface, m; inf if there is none."""
-        eye = self._data.cam_xpos[0]
-        ahead = -self._data.cam_xmat[0].reshape(3, 3)[:, 2]  # a camera of MuJoCo looks along its -z
-        robot = self._model.body("robot").id
-        found = mujoco.mj_ray(self._model, self._data, eye, ahead, None, 1, robot, np.zeros(1, np.int32))
+        camera, robot = self.camera, self._model.body("robot").id
+        found = mujoco.mj_ray(
+            self._model, self._data, camera.position, camera.axes[2], None, 1, robot, np.zeros(1, np.int32)
+        )
         return float(found) if found >= 0 else math.inf
 
     def _xml(self, start: tuple[float, float]) -> str:
