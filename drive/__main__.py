@@ -17,7 +17,7 @@ from drive.film import Film
 from drive.report import write_report
 from drive.scenario import Outcome, Scenario, SystemScenario
 from drive.scenarios.accuracy_scenario import Accuracy
-from drive.scenarios.contact_scenarios import PassBy, Wall
+from drive.scenarios.contact_scenarios import NearWall, PassBy, Wall
 from drive.scenarios.dock_scenario import DockAtBall, DockAtLamp
 from drive.scenarios.fault_scenario import Faults
 from drive.scenarios.follow_scenario import Follow, FollowByPolicy
@@ -40,6 +40,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
     for each in (
         Accuracy,
         Wall,
+        NearWall,
         PassBy,
         Turn,
         Follow,

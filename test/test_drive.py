@@ -212,8 +212,8 @@ def test_textures_have_detail_on_every_scale() -> None:
 
 
 _SCENARIOS = (
-    "accuracy, wall, pass_by, turn, follow, follow_policy, dock_ball, dock_lamp, return, patrol, faults, "
-    "swing_up, slalom, swing_up_samples, slalom_samples"
+    "accuracy, wall, near_wall, pass_by, turn, follow, follow_policy, dock_ball, dock_lamp, return, patrol, "
+    "faults, swing_up, slalom, swing_up_samples, slalom_samples"
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -26,6 +27,12 @@ STANDSTILL = 0.01
 """m/s, below which the robot stands."""
 GUARD_TIMEOUT = 0.25
 """Seconds; the guard's `timeout`, after which it stops a robot without results."""
+START = (-0.5, 0.0)
+"""m; where the robot stands at first, x and y."""
+THICKNESS = 0.05
+"""m; half of a wall's."""
+NEAR = (0.35, 1.2)
+"""m from the robot's hull to a wall that is near."""
 PASSED = 4.0
 """m driven past a wall."""
 
@@ -59,17 +66,14 @@ class _WithGuard(Scenario):
         robot.advance()
 
 
-class Wall(_WithGuard):
-    """Drive at a slanted wall; the guard must stop the robot before it."""
-
-    name = "wall"
+class _AtWall(_WithGuard):
     quantities = ("speed, m/s", "distance to the wall, m")
 
     def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
         """Drive at a wall of 0 to 40 degrees slant at 0.3 to 1 m/s."""
         random = np.random.default_rng(seed)
         slant, speed = random.uniform(0, math.radians(40)) * random.choice((-1, 1)), random.uniform(0.3, 1.0)
-        world = World(seed, [Box(random.uniform(3.0, 4.5), 0.0, slant, 0.05, 3.0)], start=(-0.5, 0.0))
+        world = World(seed, [Box(self._ahead(random, slant), 0.0, slant, THICKNESS, 3.0)], start=START)
         self._begin(robot, world)
         trace, start, still = [], world.time, 0
         while world.time - start < LONGEST and still < 30 and not world.touched:
@@ -80,6 +84,20 @@ class Wall(_WithGuard):
         world.close()
         figures = {"stopped": float(not touched and still >= 30), "gap": gap, "slant": slant, "speed": speed}
         return Outcome(seed, figures, tuple(trace))
+
+    @abstractmethod
+    def _ahead(self, random: np.random.Generator, slant: float) -> float:
+        """Return where on the robot's way the wall is, m."""
+
+
+class Wall(_AtWall):
+    """Drive at a slanted wall; the guard must stop the robot before it."""
+
+    name = "wall"
+
+    def _ahead(self, random: np.random.Generator, slant: float) -> float:
+        del slant
+        return random.uniform(3.0, 4.5)
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
         """Return the share of drives that stopped, and the remaining gap."""
@@ -92,6 +110,26 @@ class Wall(_WithGuard):
             Row("drive", case, "gap, median", float(np.median(errors)) + GAP, "m", None, "higher"),
             Row("drive", case, "gap, smallest", float(errors.min()) + GAP, "m", None, "higher"),
             Row("drive", case, "gap, largest", float(errors.max()) + GAP, "m", None, "lower"),
+        ]
+
+
+class NearWall(_AtWall):
+    """Start close to a slanted wall at an unknown distance; the guard must stop the robot before it."""
+
+    name = "near_wall"
+
+    def _ahead(self, random: np.random.Generator, slant: float) -> float:
+        from_centre = HULL_RADIUS + random.uniform(*NEAR)
+        return START[0] + (from_centre + THICKNESS) / math.cos(slant)
+
+    def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
+        """Return the share of drives that stopped, and the remaining gap."""
+        case = f"starts {NEAR[0]:g} to {NEAR[1]:g} m from a wall, {len(outcomes)} worlds"
+        gaps = values(outcomes, "gap")
+        return [
+            Row("drive", case, "stopped before contact", share(outcomes, "stopped"), "%", 100.0, "higher"),
+            Row("drive", case, "gap, smallest", min(gaps), "m", None, "higher"),
+            Row("drive", case, "gap, largest", max(gaps), "m", None, "lower"),
         ]
 
 
@@ -108,7 +146,7 @@ class PassBy(_WithGuard):
         """Drive along a wall at 0.8 to 1.5 m, for PASSED metres."""
         random = np.random.default_rng(seed)
         aside, speed = random.uniform(0.8, 1.5) * random.choice((-1, 1)), random.uniform(0.3, 0.6)
-        world = World(seed, [Box(-1.0, aside, math.pi / 2, 0.05, 3.0)], start=(-4.0, 0.0))
+        world = World(seed, [Box(-1.0, aside, math.pi / 2, THICKNESS, 3.0)], start=(-4.0, 0.0))
         self._begin(robot, world)
         trace, start, x0, was_moving = [], world.time, world.pose[0], False
         stops = {"stops": 0, "starved": 0}

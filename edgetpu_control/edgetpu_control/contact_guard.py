@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from edgetpu_control.clear_distance import ClearDistance
 from edgetpu_control.distance_filter import SLOWEST, Contact, DistanceFilter
 from edgetpu_control.robot_motion import RobotMotion
 from edgetpu_control.velocity import (
@@ -21,6 +22,10 @@ from edgetpu_driver.errors import InputError
 MEASURED_OVER = 0.2
 """Seconds before an image over which a growth is measured; chosen on the simulated robot (`make drive`)."""
 
+LEAST_UNMEASURED_SPEED = 2 * SLOWEST
+"""m/s; a robot that does not know what is ahead may drive as fast, whatever its settings, as a slower one
+would never know."""
+
 _RUNAWAY = 2.0
 """Share of the limits beyond which odometry is wrong: the robot is told to stay within them, and overshoots
 less."""
@@ -33,6 +38,7 @@ class Restriction(Enum):
     NO_COMMAND = "no velocity is requested"
     BLIND = "no valid time to contact"
     NO_ODOMETRY = "no odometry"
+    UNMEASURED = "the distance ahead is not yet measured"
     DISTANCE = "the distance to the obstacle ahead"
     APPROACHED = "something approaches"
     DETECTION = "a detected object is near"
@@ -108,7 +114,8 @@ class ContactGuard:
 
     What lies ahead limits neither turning nor driving backwards. The robot speeds up no faster than limits
     allow, and brakes at once. Without a velocity for `timeout` seconds the speed is 0; without a valid
-    measurement, or odometry where it is used, it is `blind_speed`.
+    measurement, or odometry where it is used, it is `blind_speed`. Until an image was measured while the
+    robot drives, it is at most `unmeasured_speed`.
     """
 
     def __init__(
@@ -128,6 +135,10 @@ class ContactGuard:
         self.restriction = Restriction.NO_COMMAND
         self.distance = DistanceFilter()
         """From the camera; see DistanceFilter."""
+        self._clear = ClearDistance()
+        """From the camera, while no obstacle is known."""
+        self._delay = 0.0
+        """Seconds from the stamp of the last image to its measurement."""
         self._needs_detections, self._needs_odometry = detections, odometry
         self._ramp = VelocityRamp()
         """At the velocity that was returned last."""
@@ -178,7 +189,9 @@ class ContactGuard:
         self._advance(now)
         self._latest[_Input.IMAGE] = stamp
         speed, sigma = self._motion.speed(stamp - MEASURED_OVER, stamp)
-        self.distance.measure(contact, stamp, speed, sigma, self._motion.driven(stamp, now)[0])
+        self._delay = now - stamp
+        free = self.distance.measure(contact, stamp, speed, sigma, self._motion.driven(stamp, now)[0])
+        self._clear.measure(free)
         # Growth seen by a robot at rest comes from a moving object.
         if contact.approaching and speed < SLOWEST and self._contact_is_near(contact):
             self._latest[_Input.APPROACH] = stamp
@@ -225,12 +238,16 @@ class ContactGuard:
             requested = {_Input.REQUEST: self._latest[_Input.REQUEST]}
             self._latest = dict.fromkeys(_Input, -math.inf) | requested
             self.distance.forget()
+            self._clear.forget()
         elif passed < 0:  # a correction of the clock: the robot is where it was
             self._latest = {each: min(at, now) for each, at in self._latest.items()}
         elif math.isfinite(self._now):
-            self.distance.drive(*self._motion.driven(self._now, now), passed)
-            self._turned += self._motion.turned(self._now, now)
-            if abs(self._turned) > self.settings.release_angle:
+            driven, sigma = self._motion.driven(self._now, now)
+            turned, largest = self._motion.turned(self._now, now), self.settings.release_angle
+            self.distance.drive(driven, sigma, passed)
+            self._clear.drive(driven + sigma, turned, passed, largest)
+            self._turned += turned
+            if abs(self._turned) > largest:
                 self.release()
                 self._turned = 0.0
         self._now = now
@@ -245,7 +262,10 @@ class ContactGuard:
 
     def _limit(self, now: float) -> tuple[float, Restriction]:
         """Return the highest forward speed, m/s, and its reason."""
-        limits = [(self._speed_before_contact(), Restriction.DISTANCE)]
+        limits = [
+            (self._speed_before_contact(), Restriction.DISTANCE),
+            (self._speed_while_clear(), Restriction.UNMEASURED),
+        ]
         if not self._is_recent(_Input.IMAGE, now):
             limits.append((self.settings.blind_speed, Restriction.BLIND))
         if self._needs_odometry and not self._is_recent(_Input.ODOMETRY, now):
@@ -266,9 +286,37 @@ class ContactGuard:
         self._stopped = free <= (settings.hysteresis if self._stopped else 0.0)
         if self._stopped:
             return 0.0
-        # v * reaction_time + v^2 / (2 * deceleration) = free
-        lost = settings.deceleration * settings.reaction_time
-        return math.sqrt(lost**2 + 2 * settings.deceleration * free) - lost
+        return self._speed_within(free, settings.reaction_time)
+
+    def _speed_while_clear(self) -> float:
+        """Speed, m/s, from which the robot stops within what is certainly free."""
+        settings = self.settings
+        if math.isfinite(self.distance.distance):
+            return math.inf
+        free = self._clear.metres - settings.gap - settings.camera_to_hull
+        return max(
+            self._speed_within(free, settings.reaction_time),
+            self.unmeasured_speed,
+            settings.blind_speed,
+        )
+
+    @property
+    def unmeasured_speed(self) -> float:
+        """Speed, m/s, from which a robot that finds an obstacle `gap` ahead stops before contact.
+
+        It finds it when it has certainly driven for MEASURED_OVER and the image of that has been measured.
+        """
+        until_measured = MEASURED_OVER + self.settings.reaction_time + self._delay
+        return max(
+            self._speed_within(self.settings.gap, until_measured + self.settings.reaction_time),
+            LEAST_UNMEASURED_SPEED,
+        )
+
+    def _speed_within(self, metres: float, seconds: float) -> float:
+        """Speed, m/s, from which the robot stops within this distance, if it brakes after these seconds."""
+        # v * seconds + v^2 / (2 * deceleration) = metres
+        lost = self.settings.deceleration * seconds
+        return math.sqrt(lost**2 + 2 * self.settings.deceleration * max(metres, 0.0)) - lost
 
     def _speed_before_detection(self, now: float) -> float:
         """Speed, m/s, that the latest detections allow, a share of the requested one."""

@@ -88,26 +88,29 @@ class DistanceFilter:
 
     def measure(
         self, contact: Contact, stamp: float, speed: float, speed_sigma: float, driven: float
-    ) -> None:
-        """Take the measurement of an image with this stamp, s.
+    ) -> float:
+        """Take the measurement of an image with this stamp, s; return how far the way is certainly free, m.
 
         speed, speed_sigma: of the robot when the image was taken, m/s, forward positive, and its standard
-        deviation. driven: distance since then, m.
+        deviation. driven: distance since then, m. Returns 0 if something approaches, or if the robot was too
+        slow.
         """
         error = math.hypot(speed_sigma, SPEED_ERROR * speed, LEAST_SPEED_ERROR)
         if speed < max(SLOWEST, KNOWN_SPEED * error) or not contact.is_plausible:
-            return
+            return 0.0
         rate, rate_sigma = contact.expansion_rate, contact.expansion_rate_sigma
         if not contact.approaching:
             slowest = max(speed - GATE * error, 0.0)
-            self._forget_if_beyond(slowest / max(rate + GATE * rate_sigma, 1e-9) - driven)
-            return
+            free = slowest / max(rate + GATE * rate_sigma, 1e-9) - driven
+            self._forget_if_beyond(free)
+            return max(free, 0.0)
         distance = speed / rate
         own = (distance * rate_sigma / rate) ** 2
         common = (distance * error / speed) ** 2
         alike = _alike(stamp - self._measured_at)
         self._measured_at = stamp
         self._update(distance - driven, own + common, own + alike * common)
+        return 0.0
 
     def _forget_if_beyond(self, least: float) -> None:
         """Forget the distance if the obstacle is certainly farther away."""

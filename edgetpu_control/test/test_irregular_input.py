@@ -103,7 +103,7 @@ class TestAContactGuard:
         guard.drive(STANDSTILL, month)
         guard.measure(FREE, month + 0.1, month + 0.1)
         guard.ask(AHEAD, month + 0.1)
-        assert guard.command(month + 0.1) == AHEAD
+        assert guard.command(month + 0.1) == Velocity(guard.unmeasured_speed)
 
     def test_counts_what_was_driven_while_the_computer_was_busy(self, guard: ContactGuard) -> None:
         guard.command(1.0)

@@ -1,0 +1,39 @@
+"""The distance ahead that is certainly free, from images in which nothing approached a driving robot."""
+
+from __future__ import annotations
+
+LASTS = 1.0
+"""Seconds for which a measurement counts; longer than a robot brakes or speeds up, while speeds are too
+uncertain to measure a distance."""
+
+
+class ClearDistance:
+    """A lower limit of the distance to whatever is ahead, m from the camera.
+
+    A robot that has not driven, has turned away from what it measured, or has measured nothing for LASTS does
+    not know what is ahead: 0.
+    """
+
+    def __init__(self) -> None:
+        self.metres = 0.0
+        self._age = 0.0
+        """Seconds since it was measured."""
+        self._turned = 0.0
+        """Angle turned since then, rad."""
+
+    def forget(self) -> None:
+        """Whatever is ahead is unknown."""
+        self.metres = 0.0
+
+    def drive(self, metres: float, angle: float, seconds: float, largest_angle: float) -> None:
+        """Subtract the distance driven, m, forward positive; after `largest_angle`, rad, forget it."""
+        self._age += seconds
+        self._turned += angle
+        self.metres = max(self.metres - metres, 0.0)
+        if self._age > LASTS or abs(self._turned) > largest_angle:
+            self.forget()
+
+    def measure(self, metres: float) -> None:
+        """Take the lower limit that an image has just given, m; 0: it gave none."""
+        if metres > 0:
+            self.metres, self._age, self._turned = metres, 0.0, 0.0
