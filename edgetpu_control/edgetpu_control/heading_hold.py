@@ -16,6 +16,9 @@ held.
 A push turns it less far. With a camera that is upside down, or a motor that runs backwards, it would spin for
 ever."""
 
+LARGEST_TURN = 1000.0
+"""rad; 160 turns. A larger angle is a damaged number, after which the robot would turn without end."""
+
 
 class HoldState(Enum):
     """What the controller does with the requested turn rate."""
@@ -109,17 +112,20 @@ class HeadingHold(Controller):
         return self._yaw + self.turned(self._stamp, now)
 
     def turn_by(self, angle: float, now: float) -> bool:
-        """Hold the heading this angle, rad, further counter-clockwise; False if no heading is known."""
+        """Hold the heading this angle, rad, further counter-clockwise.
+
+        False, and nothing changes, if no heading is known or the whole turn exceeds LARGEST_TURN.
+        """
         heading = self.heading(now)
-        if heading is None or not math.isfinite(angle):
+        if heading is None:
             return False
         # Relative to the held heading, if any, so that successive turns add up.
-        self._hold((heading if self.target is None else self.target) + angle)
-        return True
+        return self.turn_to((heading if self.target is None else self.target) + angle, now)
 
     def turn_to(self, yaw: float, now: float) -> bool:
-        """Hold this heading, rad since the compass was last reset; False if no heading is known."""
-        if self.heading(now) is None or not math.isfinite(yaw):
+        """Hold this heading, rad since the compass was last reset; False as in `turn_by`."""
+        heading = self.heading(now)
+        if heading is None or not abs(yaw - heading) <= LARGEST_TURN:  # NaN is not
             return False
         self._hold(yaw)
         return True

@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from edgetpu_control.heading_hold import HeadingHold, HoldGains, HoldState
+from edgetpu_control.heading_hold import LARGEST_TURN, HeadingHold, HoldGains, HoldState
 from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits
 
 LIMITS = VelocityLimits(linear=0.5, angular=1.5, linear_acceleration=2.0, angular_acceleration=3.0)
@@ -107,11 +107,16 @@ class TestTurning:
         assert hold.turn_to(-1.0, 1.0)
         assert hold.error(1.0) == -2.0
 
-    @pytest.mark.parametrize("angle", [math.nan, math.inf])
-    def test_by_no_number_is_refused(self, hold: HeadingHold, angle: float) -> None:
+    @pytest.mark.parametrize("angle", [math.nan, math.inf, 1e308, -1e4])
+    def test_by_no_angle_is_refused(self, hold: HeadingHold, angle: float) -> None:
         assert not hold.turn_by(angle, 1.0)
         assert not hold.turn_to(angle, 1.0)
         assert hold.target is None
+
+    def test_turns_add_up_to_the_largest_one(self, hold: HeadingHold) -> None:
+        assert hold.turn_by(LARGEST_TURN, 1.0)
+        assert not hold.turn_by(1.0, 1.0)
+        assert hold.error(1.0) == LARGEST_TURN
 
     def test_is_refused_without_a_present_heading(self, hold: HeadingHold) -> None:
         assert not hold.turn_by(1.0, 1.5)

@@ -9,7 +9,7 @@ from rclpy.qos import QoSProfile
 from std_msgs.msg import Float64
 from std_srvs.srv import Trigger
 
-from edgetpu_control.heading_hold import HeadingHold, HoldGains
+from edgetpu_control.heading_hold import LARGEST_TURN, HeadingHold, HoldGains
 from edgetpu_control.nodes.control_node import ControlNode, is_valid
 from edgetpu_control.nodes.control_parameters import control_settings, limit_settings, live
 from edgetpu_control.velocity import Velocity
@@ -109,8 +109,8 @@ class HeadingHoldNode(ControlNode):
         if not turn(message.data, self.now):
             self.counters.malformed += 1
             self.get_logger().warning(
-                f"{'turn_by' if by else 'turn_to'} {message.data:g} rad refused: expected a finite angle, "
-                "and valid headings of the visual compass",
+                f"{'turn_by' if by else 'turn_to'} {message.data:g} rad refused: expected a turn of "
+                f"at most {LARGEST_TURN:g} rad, and valid headings of the visual compass",
                 throttle_duration_sec=1.0,
             )
 
