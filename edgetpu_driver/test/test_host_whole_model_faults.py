@@ -170,6 +170,20 @@ class TestFaults:
             whole_model_host.invoke("parts", IMAGE)
         check_same(whole_model_host.invoke("parts", IMAGE).outputs, by_litert(source_graph(2), IMAGE))
 
+    def test_the_death_of_a_process_while_a_model_is_read_is_met_with_a_second_try(
+        self, whole_model_host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        make, deaths = CpuStepEngine.__init__, [GraphProcessError("died of SIGKILL")]
+
+        def dying(engine: CpuStepEngine, *arguments: Any) -> None:
+            if deaths:
+                raise deaths.pop()
+            make(engine, *arguments)
+
+        monkeypatch.setattr(CpuStepEngine, "__init__", dying)
+        assert whole_model_host.load("parts_edgetpu").message == ""
+        check_same(whole_model_host.invoke("parts", IMAGE).outputs, by_litert(source_graph(2), IMAGE))
+
     def test_a_host_that_was_closed_answers_what_waits_and_runs_again(
         self, whole_model_host: ModelHost, held: threading.Event
     ) -> None:

@@ -17,7 +17,7 @@ from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.engines.whole_model.execution import StepEngine, cpu_engine
 from edgetpu_driver.engines.whole_model.plan import LiteRtStep, Step
-from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError, ProcessStartError
+from edgetpu_driver.errors import EdgeTpuError, GraphProcessError, ModelUnsupportedError, ProcessStartError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor
@@ -44,10 +44,16 @@ class CpuPartsBackend(HostProcessor):
         raise ModelUnsupportedError(f"'{model.name}' is a part for the Edge TPU; this backend has none")
 
     def parse_step(self, step: Step) -> ParsedModel:
-        """Prepare a step; one that cannot run has an `unsupported_reason`. Raises ProcessStartError."""
+        """Prepare a step; one that cannot run has an `unsupported_reason`. Raises ProcessStartError.
+
+        If the process of the step dies, it is tried again once: something else may have ended it.
+        """
         prepared, reason = _PreparedStep(step), ""
         try:
-            prepared.unused = CpuStepEngine(step, self._limits)
+            try:
+                prepared.unused = CpuStepEngine(step, self._limits)
+            except GraphProcessError:
+                prepared.unused = CpuStepEngine(step, self._limits)
         except ProcessStartError:
             raise  # the step may run later
         except EdgeTpuError as error:

@@ -193,8 +193,8 @@ class ModelTable:
             present = self._models.get(fresh.name)
         if present is not None and present is not fresh and present.state is ModelState.LOADED:
             same = (present.paths, present.sha256) == (fresh.paths, digest)
-            # A model that could not run is parsed again: a file that was missing may be there now.
-            if same and not present.unsupported_reason:
+            # A model that cannot run is parsed again: a file that was missing may be there now.
+            if same and not present.message:
                 return present
             if not same:
                 self.check_owner(present, fresh.owner)

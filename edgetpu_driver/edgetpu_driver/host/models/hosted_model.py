@@ -136,7 +136,18 @@ class HostedModel:
     @property
     def message(self) -> str:
         """Why it cannot be loaded, or cannot run here; empty if it can, as far as is known."""
-        return str(self.failure) if self.failure is not None else self.unsupported_reason
+        if self.failure is not None:
+            return str(self.failure)
+        deaths = (part.death for part in self.parts or (self,))
+        return self.unsupported_reason or next((death for death in deaths if death), "")
+
+    @property
+    def death(self) -> str:
+        """How its graph ended its process, until it is attached to a stick again; otherwise empty."""
+        replicas = tuple(self.replicas.values())
+        if any(replica.engine is not None for replica in replicas):
+            return ""
+        return next((replica.death for replica in replicas if replica.death), "")
 
     @property
     def unsupported_reason(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,6 +27,7 @@ from edgetpu_driver.errors import (
     UnavailableError,
 )
 from edgetpu_driver.host.client_limits import ClientLimits
+from edgetpu_driver.host.models.attach_attempts import AttachAttempts
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.models.weight_history import WeightHistory
 from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, ProductRequest, needs_tiles, refuse_tiles
@@ -56,6 +58,9 @@ class ModelReplica:
         """The engine, only while the device is open and the model can run on it."""
         self.unsupported_reason = ""
         """Why it cannot run on this stick; empty if it can."""
+        self.death = ""
+        """How its graph ended its process, until it is attached again; otherwise empty."""
+        self.attempts = AttachAttempts()
         self.version = 0
         """Version of the weights it holds."""
         self.weights: WeightRequest | None = None
@@ -95,34 +100,53 @@ class ModelReplica:
     def attach(self, bus_path: str) -> None:
         """Make the engine, with the weights of the file; an error becomes the `unsupported_reason`.
 
-        A graph whose process dies is tried again once: something else may have ended it.
+        A graph whose process dies is tried again: something else may have ended it. Once at once, and then
+        whenever `attempts` says that this is due.
         """
         self.bus_path = bus_path
-        for again in (True, False):
+        self._release()
+        self.attempts.begun()
+        for again in (not self.attempts.failures, False):
             try:
                 self.engine, self.unsupported_reason = self._new_engine(self._engines), ""
             except DeviceError:
                 raise
             except Exception as error:
-                self.engine, self.unsupported_reason = None, self._reason(error)
                 if again and isinstance(error, GraphProcessError):
                     continue
+                self._fail(error)
             return
 
     def detach(self) -> None:
         """Drop the engines of a lost device."""
-        self._earlier_uploads = self.uploads
-        self.engine, self._engines, self._matrix = None, [], None
-        self.version, self.weights, self.engine_weights = 0, None, None
-        self.readers.clear()
-        self.writing = self.preparing = False
+        self.attempts = AttachAttempts()
+        self._drop()
 
     def close(self) -> None:
         """Release the engines."""
+        self.attempts = AttachAttempts()
+        self._release()
+
+    def _drop(self) -> None:
+        self._earlier_uploads = self.uploads
+        self.engine, self._engines, self._matrix = None, [], None
+        self.death, self.version, self.weights, self.engine_weights = "", 0, None, None
+        self.readers.clear()
+        self.writing = self.preparing = False
+
+    def _release(self) -> None:
         engines = self._engines
-        self.detach()
+        self._drop()
         for engine in engines:
             engine.close()
+
+    def _fail(self, error: Exception) -> None:
+        """Note why it cannot run: for good, or until it is attached again."""
+        reason, again = self._reason(error), False
+        if isinstance(error, GraphProcessError):
+            again = self.attempts.failed(time.monotonic())
+        self.engine = None
+        self.unsupported_reason, self.death = ("", reason) if again else (reason, "")
 
     def invoking(self, inputs: Mapping[str, NDArray[Any]], reset: bool = False) -> Pieces[InferenceResult]:
         """Run the model once, from a state of zeros if `reset`. Raises InputError, DeviceError."""
@@ -133,6 +157,7 @@ class ModelReplica:
         if reset:
             engine.reset()
         outputs = engine.run(named_inputs(engine.inputs, inputs))
+        self.attempts.ran()
         return InferenceResult(
             outputs,
             engine_duration=perf_counter() - start,
@@ -174,7 +199,7 @@ class ModelReplica:
         """Set the weights that were set on other sticks, or before the device was opened.
 
         An error other than of the device becomes the `unsupported_reason`: with old weights nothing may run.
-        As in `attach`, the death of a graph's process is met with a second try.
+        The death of a graph's process is met as in `attach`.
         """
         for again in (True, False):
             try:
@@ -184,9 +209,8 @@ class ModelReplica:
             except Exception as error:
                 if again and isinstance(error, GraphProcessError):
                     continue
-                reason = self._reason(error)
-                _log.warning("cannot restore the weights of model '%s': %s", self.name, reason)
-                self.engine, self.unsupported_reason = None, reason
+                _log.warning("cannot restore the weights of model '%s': %s", self.name, self._reason(error))
+                self._fail(error)
             return
 
     def _setting_missing_weights(self) -> Pieces[None]:

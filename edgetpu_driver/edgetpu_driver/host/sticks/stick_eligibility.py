@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError, UnavailableError
+from edgetpu_driver.errors import EdgeTpuError, GraphProcessError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.requests.request import Kind, Lane, Request
 from edgetpu_driver.host.sticks.stick_slot import StickSlot
@@ -59,8 +59,15 @@ def refusal(
     serving = [slot for slot in slots if slot.serving]
     if model.state is ModelState.LOADED:
         serving = [slot for slot in serving if slot.number in model.replicas]
-        reasons = [model.replicas[slot.number].unsupported_reason for slot in serving]
-        if reasons and all(reasons):  # another stick, which is absent now, can run it
+        replicas = [model.replicas[slot.number] for slot in serving]
+        deaths = [replica.death for replica in replicas if replica.death]
+        reasons = [replica.unsupported_reason for replica in replicas if replica.unsupported_reason]
+        if deaths and len(deaths) + len(reasons) == len(replicas):
+            return GraphProcessError(
+                f"model '{model.name}' cannot run at present: {deaths[0]}; its graph is loaded again after a "
+                "pause"
+            )
+        if replicas and len(reasons) == len(replicas):  # another stick, which is absent now, can run it
             return UnavailableError(f"no device that can run model '{model.name}': {reasons[0]}")
     return None if serving else UnavailableError(f"no device: {unavailable_reason()}")
 

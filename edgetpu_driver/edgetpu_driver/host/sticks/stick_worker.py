@@ -16,8 +16,9 @@ from edgetpu_driver.errors import DeviceError, EdgeTpuError, UnavailableError
 from edgetpu_driver.host.host_status import State, StickStatus
 from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.model_replica import ModelReplica
-from edgetpu_driver.host.requests.request import Request
+from edgetpu_driver.host.requests.request import Kind, Request
 from edgetpu_driver.host.sticks.device_connection import DeviceConnection
+from edgetpu_driver.host.sticks.pending_attachments import PendingAttachments
 from edgetpu_driver.host.sticks.pending_command import Command, PendingCommand
 from edgetpu_driver.host.sticks.scheduler import Scheduler
 from edgetpu_driver.host.sticks.self_check import SelfCheck, SelfCheckError
@@ -62,6 +63,7 @@ class StickWorker:
         """The unexpected error that was logged last."""
         self._times = UpkeepTimes()
         self._self_check = SelfCheck()
+        self._pending = PendingAttachments(lambda: self._replicas().values())
         self._out_of_service = False
         scheduler.slots.append(self.slot)
 
@@ -226,7 +228,16 @@ class StickWorker:
             except DeviceError as error:
                 return self._lose(error)
             self._scheduler.attached(self.slot, model)
+            self._pending.plan()
         return None
+
+    def _attach_again(self) -> None:
+        """Attach the models again whose graphs have ended their processes, if that is due."""
+        self._scheduler.set_busy(self.slot)
+        for model, replica in self._replicas().items():
+            if replica.attempts.due <= time.monotonic():
+                self.attach(model)
+        self._pending.plan()
 
     def _join(self) -> None:
         attached = self._replicas()
@@ -249,6 +260,7 @@ class StickWorker:
         for model, replica in attached.items():
             if present.get(model) is not replica:
                 replica.close()
+        self._pending.plan()
         if self.connection.is_open:
             self.connection.confirm()
 
@@ -301,6 +313,8 @@ class StickWorker:
         if upkeep := self._times.due(time.monotonic()):
             self._scheduler.set_busy(self.slot)
             self._keep(upkeep)
+        if self._pending.is_due(time.monotonic()):
+            self._attach_again()
         if self._mailbox.empty() or self._commanded:
             item = self._scheduler.next(self.slot) or self._wait()
         else:
@@ -315,9 +329,11 @@ class StickWorker:
         return False
 
     def _wait(self) -> Request | Command | None:
-        timeout = self._times.seconds_left(time.monotonic())
+        now = time.monotonic()
+        timeouts = [self._times.seconds_left(now), self._pending.seconds_left(now)]
         if self._scheduler.waiting:  # for a stick that is free earlier in simulated time
-            timeout = STUCK_SECONDS if timeout is None else min(timeout, STUCK_SECONDS)
+            timeouts.append(STUCK_SECONDS)
+        timeout = min((each for each in timeouts if each is not None), default=None)
         try:
             return self._mailbox.get(timeout=timeout)
         except Empty:
@@ -371,7 +387,10 @@ class StickWorker:
             _log.exception("unexpected error in a request for model '%s'", request.model.name)
             answer = EdgeTpuError(f"unexpected {type(error).__name__}: {error}")
         self.connection.confirm()
-        return scheduler.finish(slot, request, time.perf_counter() - start, answer, resident)
+        scheduler.finish(slot, request, time.perf_counter() - start, answer, resident)
+        if request.kind is Kind.UPDATE:
+            self._pending.plan()
+        return None
 
 
 def _ignore(_value: object) -> None:

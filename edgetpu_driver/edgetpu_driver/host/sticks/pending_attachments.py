@@ -1,0 +1,29 @@
+"""When a stick attaches models again whose graphs have ended their processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import inf
+
+from edgetpu_driver.host.models.model_replica import ModelReplica
+
+
+class PendingAttachments:
+    """The next attempt of any model on one stick. Used by the thread that owns it; reads no clock."""
+
+    def __init__(self, replicas: Callable[[], Iterable[ModelReplica]]) -> None:
+        """replicas: returns those of the stick."""
+        self._replicas = replicas
+        self._due = inf
+
+    def plan(self) -> None:
+        """Find out when the next attempt is due; to be called when one has been made or has become due."""
+        self._due = min((replica.attempts.due for replica in self._replicas()), default=inf)
+
+    def is_due(self, now: float) -> bool:
+        """Whether an attempt is due, at monotonic time `now`, s."""
+        return now >= self._due
+
+    def seconds_left(self, now: float) -> float | None:
+        """Seconds until then, 0 or more; None if no attempt is due."""
+        return None if self._due == inf else max(0.0, self._due - now)
