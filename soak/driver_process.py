@@ -87,7 +87,7 @@ def _backend(stick: VirtualEdgeTpu) -> Backend:
     def opened(on_phase: OnPhase | None) -> EdgeTpu:
         return EdgeTpu.open(stick, firmware=firmware, on_phase=on_phase)
 
-    return VirtualStickBackend(opened, stick.register_model, pack)
+    return VirtualStickBackend(opened, stick.library.register_model, pack)
 
 
 def _listen(sticks: Sequence[VirtualEdgeTpu]) -> None:

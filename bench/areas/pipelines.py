@@ -186,7 +186,9 @@ def _host(
     count: int, folder: str, share_inferences: bool = True
 ) -> tuple[list[VirtualEdgeTpu], list[VirtualStickBackend], ModelHost]:
     sticks = [VirtualEdgeTpu(ports=(number + 1,)) for number in range(count)]
-    backends = [VirtualStickBackend(partial(_open, stick), stick.register_model, pack) for stick in sticks]
+    backends = [
+        VirtualStickBackend(partial(_open, stick), stick.library.register_model, pack) for stick in sticks
+    ]
     host = ModelHost(backends, [folder], share_inferences=share_inferences)
     host.connect()
     return sticks, backends, host

@@ -109,7 +109,9 @@ def _chaos(count: int, folder: str) -> Iterator[Row]:
 
 def _host(count: int, folder: str) -> tuple[list[VirtualEdgeTpu], ModelHost]:
     sticks = [VirtualEdgeTpu(ports=(number + 1,)) for number in range(count)]
-    backends = [VirtualStickBackend(partial(_open, stick), stick.register_model, pack) for stick in sticks]
+    backends = [
+        VirtualStickBackend(partial(_open, stick), stick.library.register_model, pack) for stick in sticks
+    ]
     host = ModelHost(backends, [folder])
     host.connect()
     for size in SIZES:

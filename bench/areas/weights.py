@@ -174,7 +174,7 @@ def _tiled_product(*, resident: bool) -> float:
     """Simulated seconds on a USB 3 port."""
     stick = VirtualEdgeTpu()
     tpu = EdgeTpu.open(stick)
-    backend = VirtualStickBackend(lambda _: tpu, stick.register_model, pack)
+    backend = VirtualStickBackend(lambda _: tpu, stick.library.register_model, pack)
     backend.open()
     model = backend.parse(Path("dense.tflite"), dense.build(_TILE))
     shared = partial(StickEngine, tpu, model.source, model.sidecars)

@@ -82,6 +82,68 @@ def test_a_stick_keeps_nothing_of_a_model_without_engines(stick: VirtualEdgeTpu,
     backend.close()
 
 
+class TestTheLibraryOfAVirtualStick:
+    """Its programs: one for each model, and one for parameters, which some models have in common."""
+
+    @pytest.fixture
+    def many(self, tmp_path: Path) -> Path:
+        """A directory with 0.tflite to 9.tflite: int8[1, 4] in, its sum out, as often as the name and one."""
+        for number in range(10):
+            builder = GraphBuilder()
+            numbers = builder.input("numbers", (1, 4), np.int8, scale=1.0, zero_point=0)
+            weights = np.ones((number + 1, 4), np.int8)
+            builder.output(
+                builder.fully_connected(
+                    numbers, weights, weight_scale=1.0, scale=1.0, zero_point=0, name="sums"
+                )
+            )
+            (tmp_path / f"{number}.tflite").write_bytes(builder.build())
+        return tmp_path
+
+    def test_keeps_the_last_of_the_models_that_were_unloaded(self, stick: VirtualEdgeTpu, many: Path) -> None:
+        host = ModelHost(backend_of(stick), [many])
+        host.connect()
+        for number in range(10):
+            host.load(str(number), "model")
+            host.invoke("model", NUMBERS)
+            host.unload("model")
+            host.refresh()
+            gc.collect()
+        assert stick.library.size == 2
+        host.close()
+
+    def test_keeps_none_of_models_that_were_never_on_the_stick(
+        self, stick: VirtualEdgeTpu, many: Path
+    ) -> None:
+        host = ModelHost(backend_of(stick), [many])
+        for number in range(10):
+            host.load(str(number), "model")
+            host.unload("model")
+            gc.collect()
+        assert stick.library.size == 2
+
+    def test_keeps_a_model_that_is_loaded_twice_until_both_are_unloaded(
+        self, stick: VirtualEdgeTpu, many: Path
+    ) -> None:
+        host = ModelHost(backend_of(stick), [many])
+        host.connect()
+        host.load("0", "first")
+        host.load("0", "second")
+        host.unload("second")
+        host.refresh()
+        gc.collect()
+        host.load("1")
+        assert host.invoke("first", NUMBERS).outputs["sums"].tolist() == [[12]]
+        host.close()
+
+    def test_keeps_what_was_registered_by_its_user(self, stick: VirtualEdgeTpu, many: Path) -> None:
+        for number in range(10):
+            graph = (many / f"{number}.tflite").read_bytes()
+            stick.register_model(pack(graph, name="model"), graph)
+        gc.collect()
+        assert stick.library.size == 10 + 5
+
+
 @pytest.mark.parametrize("name", ["cpu", "virtual"])
 def test_the_process_of_a_graph_ends_when_its_model_is_unloaded(name: str, models: Path) -> None:
     def running() -> set[int]:

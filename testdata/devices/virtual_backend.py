@@ -17,5 +17,7 @@ FIRMWARE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 def backend_of(stick: VirtualEdgeTpu) -> VirtualStickBackend:
     """A backend that opens this stick, with FIRMWARE as its firmware."""
     return VirtualStickBackend(
-        lambda on_phase: EdgeTpu.open(stick, firmware=FIRMWARE, on_phase=on_phase), stick.register_model, pack
+        lambda on_phase: EdgeTpu.open(stick, firmware=FIRMWARE, on_phase=on_phase),
+        stick.library.register_model,
+        pack,
     )

@@ -101,7 +101,7 @@ def make_backend(
     stick = _virtual_stick(serial, bus_path, library=library)
     return VirtualStickBackend(
         lambda on_phase: EdgeTpu.open(stick, on_phase=on_phase, **options),
-        stick.register_model,
+        library.register_model,
         pack,
         library.rest,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -31,11 +32,15 @@ class VirtualStickBackend(StickBackend):
     def __init__(
         self,
         open_device: Callable[[OnPhase | None], EdgeTpu],
-        register: Callable[[CompiledModel, bytes], object],
+        register: Callable[[CompiledModel, bytes], Callable[[], object]],
         pack: Callable[..., bytes],
         rest: Callable[[CompiledModel], object] = lambda _model: None,
     ) -> None:
-        """rest: ends the process that computes a model; called when no engine uses the model any more."""
+        """register, rest: those of the stick's ProgramLibrary.
+
+        register: makes a model known with its graph, and returns what releases it. rest: ends the process
+        that computes a model; called when no engine uses the model any more.
+        """
         super().__init__(open_device)
         self._register = register
         self._pack = pack
@@ -55,8 +60,9 @@ class VirtualStickBackend(StickBackend):
         """
         if not is_compiled(path):
             packed = CompiledModel.parse(self._pack(data, name=plain_stem(path)), plain_stem(path))
-            self._register(packed, data)
-            return replace(super().parse_part(replace(packed, path=path)), sidecars=SidecarFiles(data))
+            model = replace(packed, path=path)
+            self._register_for(model, packed, data)
+            return replace(super().parse_part(model), sidecars=SidecarFiles(data))
         return super().parse(path, data)
 
     def parse_part(self, model: CompiledModel) -> ParsedModel:
@@ -70,7 +76,7 @@ class VirtualStickBackend(StickBackend):
     def adopt(self, model: ParsedModel) -> None:
         """Register a model that another virtual stick's backend has parsed."""
         if model.sidecars is not None:
-            self._register(model.source, model.sidecars.graph)
+            self._register_for(model.source, model.source, model.sidecars.graph)
         elif not model.unsupported_reason:
             self._register_from(model.source.path, model.source)
 
@@ -91,12 +97,18 @@ class VirtualStickBackend(StickBackend):
             return None
         name = f"{source.name}_copy{number + 1}"
         packed = self._pack(graph, name=name, token=token, first_row=first_row)
-        copy = CompiledModel.parse(packed, source.name)
-        self._register(copy, graph)
-        return replace(copy, path=source.path)
+        packed_copy = CompiledModel.parse(packed, source.name)
+        copy = replace(packed_copy, path=source.path)
+        self._register_for(copy, packed_copy, graph)
+        return copy
 
     def _rest(self, model: CompiledModel) -> None:
         self._end_processes(model)
+
+    def _register_for(self, user: CompiledModel, model: CompiledModel, graph: bytes) -> None:
+        """Register a model with its graph for as long as `user`, what engines are made of, exists."""
+        release = self._register(replace(model), graph)  # what is registered stays: not `user` itself
+        weakref.finalize(user, release).atexit = False
 
     def _register_from(self, path: Path, model: CompiledModel) -> None:
         from edgetpu_driver.virtual.runnable_programs import runs_from_bytes
@@ -109,7 +121,7 @@ class VirtualStickBackend(StickBackend):
             raise ModelUnsupportedError(
                 f"the virtual stick runs {path.name} only with its graph next to it; there is no {paths}"
             )
-        self._register(model, read_model_file(graph))
+        self._register_for(model, model, read_model_file(graph))
 
 
 def pack_for_virtual_stick(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -103,7 +106,7 @@ class Program:
 
 
 class ProgramLibrary:
-    """Programs by digest; several virtual sticks may share one library."""
+    """Programs by digest; several virtual sticks may share one library. Any thread may register models."""
 
     def __init__(self, make_engine: Callable[[bytes], CpuEngine] = CpuEngine) -> None:
         """make_engine: creates the engine that computes a graph."""
@@ -112,24 +115,65 @@ class ProgramLibrary:
         self._forms: dict[int, set[_Fields]] = {}
         """Positions of the address fields in bitstreams of a given length."""
         self._found: dict[bytes, Program | CodeProgram] = {}
+        self._lock = threading.Lock()
+        self._registered: Counter[ReferenceModel] = Counter()
+        """How often each model was registered and not released."""
+        self._released: deque[ReferenceModel] = deque()
+        """Models that were released since the last one was registered."""
 
-    def register_model(self, compiled: CompiledModel, source_graph: bytes) -> None:
+    @property
+    def size(self) -> int:
+        """Number of programs of registered models."""
+        return len(self._programs)
+
+    def register_model(self, compiled: CompiledModel, source_graph: bytes) -> Callable[[], None]:
         """Add the programs of a compiled model, which compute what source_graph, a .tflite file, defines.
 
+        Returns what releases the model: when that has been called once for each time that the model was
+        registered, the next model takes its place. A finaliser may call it, in any thread.
         ModelUnsupportedError if the two do not belong together.
         """
         model = ReferenceModel(compiled, source_graph, self._make_engine)
+        with self._lock:
+            self._drop_released()
+            program = self._add_model(compiled)
+            models = [each for each in program.models if isinstance(each, ReferenceModel)]
+            known = next((each for each in models if each.computes_as(model)), model)
+            program.models = [known, *(each for each in models if each is not known)]
+            self._registered[known] += 1
+        return partial(self._released.append, known)
+
+    def _add_model(self, compiled: CompiledModel) -> Program:
+        """Add the programs of a model; the one that is executed."""
         caching = compiled.caching
         if caching is not None:
             self._add(caching, b"")
         program = self._add(compiled.execution, _digest(caching) if caching is not None else b"")
         self._found.clear()  # some programs may have been recognised by their bytes before
-        others = [
-            each
-            for each in program.models
-            if isinstance(each, ReferenceModel) and not each.computes_as(model)
-        ]
-        program.models = [model, *others]
+        return program
+
+    def _drop_released(self) -> None:
+        dropped: list[ReferenceModel] = []
+        while self._released:
+            model = self._released.popleft()
+            self._registered[model] -= 1
+            if not self._registered[model]:
+                del self._registered[model]
+                dropped.append(model)
+        for model in dropped:
+            model.rest()
+            for program in self._programs.values():
+                program.models = [each for each in program.models if each is not model]
+        self._drop_unused_programs()
+
+    def _drop_unused_programs(self) -> None:
+        used = {digest for digest, each in self._programs.items() if each.models}
+        used |= {self._programs[digest].cached_parameters for digest in used}
+        if not used.issuperset(self._programs):
+            self._programs = {digest: each for digest, each in self._programs.items() if digest in used}
+            self._forms = {}
+            for each in self._programs.values():
+                self._note_form(each.executable)
 
     def rest(self, compiled: CompiledModel) -> None:
         """End the process that computes a model, which stays registered; the next run starts another."""
@@ -167,10 +211,13 @@ class ProgramLibrary:
             raise ModelUnsupportedError(
                 f"executable '{executable.name}' has the instructions of a known one and other transfers"
             )
-        first = _first(executable)
-        self._forms.setdefault(len(first.data), set()).add(_fields(first))
+        self._note_form(executable)
         known.tokens |= program.tokens
         return known
+
+    def _note_form(self, executable: Executable) -> None:
+        first = _first(executable)
+        self._forms.setdefault(len(first.data), set()).add(_fields(first))
 
 
 def _upload(executable: Executable) -> MatrixUpload | None:
