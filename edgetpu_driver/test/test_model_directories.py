@@ -147,3 +147,22 @@ def test_a_listing_looks_once_for_the_graph_of_each_compiled_file(
     listed = ModelDirectories([good], compiled=True, uncompiled=False).available()
     assert listed == [*compiled, good / "more.tflite", good / "sums.tflite"]
     assert looked == compiled
+
+
+@pytest.mark.parametrize("path", [b"odd_\xff.tflite", b"odd_\xff/model.tflite"])
+def test_a_file_whose_path_is_not_utf_8_is_refused_with_the_path(tmp_path: Path, path: bytes) -> None:
+    file = tmp_path / os.fsdecode(path)
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(b"")
+    (tmp_path / "link.tflite").symlink_to(file)
+    directories = ModelDirectories([tmp_path], compiled=False, uncompiled=True)
+    with pytest.raises(ModelNotFoundError, match=r"^no model 'link': expected a path in UTF-8; got .*odd_"):
+        directories.find("link")
+
+
+def test_no_file_of_a_directory_whose_path_is_not_utf_8_is_listed(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"odd_\xff")
+    odd.mkdir()
+    (odd / "model.tflite").write_bytes(b"")
+    (tmp_path / "models").symlink_to(odd)
+    assert ModelDirectories([tmp_path / "models"], compiled=False, uncompiled=True).available() == []

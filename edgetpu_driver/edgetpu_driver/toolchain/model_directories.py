@@ -49,9 +49,10 @@ _MOST_KNOWN_FILES = 10_000
 """Number of files whose kind is cached: to examine one takes half a millisecond, at every listing."""
 
 
-def _is_text(name: str) -> bool:
+def _is_text(path: str) -> bool:
+    """Whether a path can be in a message."""
     try:
-        name.encode()
+        path.encode()
     except UnicodeEncodeError:
         return False
     return True
@@ -146,15 +147,18 @@ class ModelDirectories:
                 f"{len(model)}"
             )
         try:
-            return self._find(model)
+            path = self._find(model)
         except (OSError, ValueError, RuntimeError) as error:
             # A name too long, a zero byte, symbolic links in a circle.
             raise ModelNotFoundError(f"no model {model[:100]!r}: {reason_of(error)}") from None
+        if not _is_text(str(path)):  # a symbolic link leads there; no message can name it
+            raise ModelNotFoundError(f"no model {model[:100]!r}: expected a path in UTF-8; got {str(path)!r}")
+        return path
 
     def available(self) -> list[Path]:
         """List the model files this backend could load, sorted by directory and name.
 
-        Files whose name is not UTF-8 are left out: no request can name them.
+        Files whose path is not UTF-8 are left out: no request can name them.
         """
         return [path for directory in self.directories for path in self._available_in(directory)]
 
@@ -168,7 +172,7 @@ class ModelDirectories:
                 return self._uncompiled
             return _is_dense_file(path) or has_retargeting_source(path, graphs())
 
-        files = (path for path in _model_files(directory) if _is_text(path.name) and is_file(path))
+        files = (path for path in _model_files(directory) if _is_text(str(path)) and is_file(path))
         return [path for path in files if is_usable(path)]
 
     def _find(self, model: str) -> Path:
