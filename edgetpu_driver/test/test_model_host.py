@@ -133,6 +133,11 @@ class TestLoading:
         backend.parsing.set()
         assert refused.value.retry_after == 1.0
 
+    def test_a_pipeline_without_segments_is_refused_at_once(self, host: ModelHost) -> None:
+        with pytest.raises(InputError, match="expected a model, or the segments of one; got none"):
+            host.submit_load([])
+        assert host.models() == ()
+
     def test_a_pipeline_of_too_many_segments_is_refused_at_once(self, host: ModelHost) -> None:
         with pytest.raises(InputError, match="at most 64 segments; got 100000"):
             host.submit_load(["absent"] * 100_000)

@@ -15,6 +15,7 @@ import pytest
 from edgetpu_driver.backends.backend import ParsedModel
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.errors import (
+    BusyError,
     DeviceAccessError,
     DeviceLostError,
     DeviceNotFoundError,
@@ -127,6 +128,14 @@ class TestADeviceThatComesAndGoes:
         host.connect()
         assert host.state is State.READY
         host.close()
+
+    def test_a_model_whose_thread_cannot_be_started_can_be_loaded_again(
+        self, host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with without_threads(monkeypatch), pytest.raises(BusyError, match="no thread can be started") as busy:
+            host.submit_load("plus")
+        assert (busy.value.retry_after, host.models()) == (1.0, ())
+        host.load("plus")
 
     def test_a_reset_whose_thread_cannot_be_started_can_be_requested_again(
         self, backend: FakeBackend, models: Path, monkeypatch: pytest.MonkeyPatch

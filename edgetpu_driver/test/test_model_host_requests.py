@@ -266,6 +266,24 @@ class TestQueuedModels:
         loaded = host.load("plus")
         assert (loaded.state, loaded.message) == (ModelState.LOADED, "the process that runs the graph died")
 
+    def test_models_that_failed_take_no_place_of_others(self, backend: FakeBackend, models: Path) -> None:
+        host = ModelHost(backend, [models], limits=ClientLimits(models=2))
+        for number in range(3):
+            with pytest.raises(ModelFormatError):
+                host.load("broken", f"broken_{number}", client="/careless")
+        host.load("plus", client="/other")
+        host.load("other", client="/other")
+        assert [model.name for model in host.models()] == ["plus", "other"]
+
+    def test_of_the_models_that_failed_the_last_ones_are_listed(
+        self, backend: FakeBackend, models: Path
+    ) -> None:
+        host = ModelHost(backend, [models], limits=ClientLimits(models=2))
+        for number in range(3):
+            with pytest.raises(ModelFormatError):
+                host.load("broken", f"broken_{number}")
+        assert [model.name for model in host.models()] == ["broken_1", "broken_2"]
+
     def test_a_model_that_failed_can_be_unloaded(self, host: ModelHost) -> None:
         with pytest.raises(ModelFormatError):
             host.load("broken")

@@ -13,6 +13,7 @@ from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.plan_builder import common_name
 from edgetpu_driver.errors import (
+    BusyError,
     EdgeTpuError,
     InputError,
     ModelNotFoundError,
@@ -23,7 +24,7 @@ from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.client_limits import MOST_SEGMENTS
 from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.models.model_parts import ReadModel, read_model
-from edgetpu_driver.host.requests.admission import Admission
+from edgetpu_driver.host.requests.admission import LOADING, Admission
 from edgetpu_driver.host.requests.request import Request
 from edgetpu_driver.host.sticks.scheduler import Scheduler
 from edgetpu_driver.host.sticks.stick_pool import StickPool
@@ -85,6 +86,8 @@ class ModelTable:
                 f"begins with a letter or digit; got {name[:100]!r}"
             )
         wanted = [model] if isinstance(model, str) else model
+        if not wanted:
+            raise InputError("expected a model, or the segments of one; got none")
         if len(wanted) > MOST_SEGMENTS:  # other requests wait while files are searched for
             raise InputError(f"expected a pipeline of at most {MOST_SEGMENTS} segments; got {len(wanted)}")
         paths = tuple(self._files.find(each) for each in wanted)
@@ -100,9 +103,13 @@ class ModelTable:
             present = self._usable(name)
             if present is None:
                 self._models[name] = fresh
+                self._forget_failed()
             elif present.paths != paths:
                 self.check_owner(present, client)
-        self._loader.submit(lambda: self._load(fresh, done))
+        try:
+            self._loader.submit(lambda: self._load(fresh, done))
+        except RuntimeError:  # no thread can be started
+            raise self._not_begun(fresh) from None
         return fresh if present is None or present.paths != paths else present
 
     def _usable(self, name: str) -> HostedModel | None:
@@ -159,9 +166,26 @@ class ModelTable:
         """Take no more requests for a model. Must be called with the lock held."""
         (self._whole if model.parts else self._scheduler).unload(model)
 
+    def _not_begun(self, fresh: HostedModel) -> BusyError:
+        """Withdraw a model that no thread can load; returns the error."""
+        error = BusyError(f"no thread can be started to load a model; try again in {LOADING:g} s", LOADING)
+        with self._lock:
+            if self._models.get(fresh.name) is fresh:
+                del self._models[fresh.name]
+            fresh.set_failed(error)
+        self._scheduler.refuse()
+        return error
+
+    def _forget_failed(self) -> None:
+        """Keep no more names than may be loaded: of models that could not be loaded, the last ones."""
+        failed = [name for name, each in self._models.items() if each.state is ModelState.FAILED]
+        for name in failed[: max(len(self._models) - self._admission.limits.models, 0)]:
+            del self._models[name]
+
     def _check_limits(self, fresh: HostedModel) -> None:
         """Raise BusyError if a model cannot be loaded next to those of other names, loaded or queued."""
-        others = [each.file_bytes for each in self._models.values() if each.name != fresh.name]
+        present = (each for each in self._models.values() if each.state is not ModelState.FAILED)
+        others = [each.file_bytes for each in present if each.name != fresh.name]
         self._admission.check_loaded(len(others), sum(others), fresh.file_bytes)
 
     # In the loader's thread.
