@@ -202,7 +202,7 @@ class DriverNode(BaseNode, LifecycleNode):
 
     def destroy_node(self) -> None:
         """Close the device and leave the graph."""
-        local_drivers.unregister(self.get_fully_qualified_name())
+        local_drivers.unregister(self.get_fully_qualified_name(), self)
         self._release("finalized")
         super().destroy_node()
 

@@ -33,23 +33,25 @@ class LocalDriver(Protocol):
         ...
 
 
-_drivers: dict[str, LocalDriver] = {}
+_drivers: dict[str, list[LocalDriver]] = {}
 _lock = threading.Lock()
 
 
 def register(node_name: str, driver: LocalDriver) -> None:
     """Register a driver under its node's fully qualified name ("/edgetpu")."""
     with _lock:
-        _drivers[node_name] = driver
+        _drivers.setdefault(node_name, []).append(driver)
 
 
-def unregister(node_name: str) -> None:
-    """Remove a driver; an unknown name is ignored."""
+def unregister(node_name: str, driver: LocalDriver | None = None) -> None:
+    """Remove a driver, or all of that name; one that is not registered is ignored."""
     with _lock:
-        _drivers.pop(node_name, None)
+        others = [each for each in _drivers.pop(node_name, []) if driver is not None and each is not driver]
+        if others:
+            _drivers[node_name] = others
 
 
 def find(node_name: str) -> LocalDriver | None:
-    """Return the driver of that fully qualified name, or None."""
+    """Return the driver of that fully qualified name, of several the first; or None."""
     with _lock:
-        return _drivers.get(node_name)
+        return next(iter(_drivers.get(node_name, ())), None)
