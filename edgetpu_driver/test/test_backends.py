@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import weakref
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
 from testdata import ModelFolder
 from testdata.devices.virtual_backend import backend_of
+from testdata.timeouts import PATIENCE
 
 NUMBERS = {"numbers": np.array([[5, 6, -7, 8]], np.int8)}
 
@@ -163,6 +165,22 @@ def test_the_process_of_a_graph_ends_when_its_model_is_unloaded(name: str, model
         host.refresh()  # by the thread that closes engines
         assert running() <= before
     host.close()
+
+
+def test_no_process_is_left_of_a_host_that_has_ended(models: Path) -> None:
+    def running() -> set[int]:
+        return {graph.pid for graph in isolated_graph._running} - {0}
+
+    before, loaded = running(), threading.Event()
+    host = ModelHost(make_backend("cpu"), [models])
+    host.connect()
+    host.load("sums")
+    for name in ("second", "third"):
+        host.submit_load("sums", name)
+    host.submit_load("sums", "last", lambda _: loaded.set())
+    host.end()
+    assert loaded.wait(PATIENCE)
+    assert running() <= before
 
 
 def test_the_cpu_keeps_parameters_in_the_host(models: Path) -> None:

@@ -17,6 +17,7 @@ from edgetpu_driver.errors import (
     ModelFormatError,
     ModelNotFoundError,
     OwnershipError,
+    UnavailableError,
 )
 from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.model_host import ModelHost
@@ -302,6 +303,20 @@ class TestQueuedModels:
         backend.parsing.set()
         assert isinstance(loaded.get(timeout=PATIENCE), ModelNotFoundError)
         assert isinstance(answers.get(timeout=PATIENCE), ModelNotFoundError)
+
+    def test_what_is_being_loaded_when_the_host_ends_is_refused(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.parsing.clear()
+        loaded: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for name in ("first", "second"):
+            host.submit_load("plus", name, loaded.put)
+        host.end()
+        backend.parsing.set()
+        for _ in range(2):
+            answer = loaded.get(timeout=PATIENCE)
+            assert (type(answer), str(answer)) == (UnavailableError, "the driver is being shut down")
+        assert host.models() == ()
 
     def test_requests_that_wait_for_a_model_run_when_it_is_loaded(
         self, host: ModelHost, backend: FakeBackend

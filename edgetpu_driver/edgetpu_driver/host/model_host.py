@@ -79,11 +79,10 @@ class ModelHost:
         """spreading: how models are assigned to sticks.
 
         self_check_period: seconds between two inferences with a known result on each device of a host that
-        was started; 0: none. A device with another result is FAILED until `reset`. find_more: makes
-        backends for devices that were plugged in after the host was made, which then join. process_limits: of
-        the processes in which LiteRT runs parts of models. share_inferences: whether requests
-        of several clients for the same image are answered by one inference, see SharedInference. tell: is
-        called with each message for the log.
+        was started; 0: none. A device with another result is FAILED until `reset`. find_more: makes backends
+        for devices that were plugged in after the host was made, which then join. process_limits: of the
+        processes in which LiteRT runs parts of models. share_inferences: whether requests of several clients
+        for the same image are answered by one inference, see SharedInference. tell: gets lines for the log.
         """
         each: Sequence[Backend] = backends if isinstance(backends, Sequence) else (backends,)
         self.files = ModelDirectories(model_dirs, compiled=each[0].compiled, uncompiled=each[0].uncompiled)
@@ -96,15 +95,11 @@ class ModelHost:
         self._table = ModelTable(
             self.files, each, self._admission, self._scheduler, pool, self._whole, process_limits
         )
-        submission = self._submission = Submission(self._scheduler, self._whole)
-        table = self._table
+        submission, table = Submission(self._scheduler, self._whole), self._table
+        self._submission = submission
+        joint = table.load_joint, table.unload_joint
         self._shared = SharedInference(
-            submission.invoke,
-            submission.swap,
-            table.load_joint,
-            table.unload_joint,
-            table.models,
-            tell or _nothing,
+            submission.invoke, submission.swap, *joint, table.models, tell or _nothing
         )
         self._share_inferences = share_inferences
         self._lock = threading.Lock()
@@ -193,6 +188,11 @@ class ModelHost:
             self._wait.cancel()
         self._pool.stop(timeout)
         self._whole.cpu.close(timeout)
+
+    def end(self, timeout: float | None = None) -> None:
+        """Close all devices for good, as `close` does, and unload all models."""
+        self._table.end()
+        self.close(timeout)
 
     def refresh(self) -> None:
         """Read state and counters of all devices, and wait for them; this also notices lost devices."""

@@ -19,6 +19,7 @@ from edgetpu_driver.errors import (
     ModelNotFoundError,
     ModelUnsupportedError,
     OwnershipError,
+    UnavailableError,
 )
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.client_limits import MOST_SEGMENTS
@@ -74,6 +75,7 @@ class ModelTable:
         self._limits = limits
         self._lock = scheduler.lock
         self._models: dict[str, HostedModel] = {}
+        self._ended = False
         self._loader = BackgroundThread("edgetpu loader")
 
     def load(
@@ -137,6 +139,14 @@ class ModelTable:
             self.check_owner(model, client)
             if self._models.get(name) is model:
                 del self._models[name]
+                self._retire(model)
+
+    def end(self) -> None:
+        """Unload all models, and load no more; what is being loaded is answered UnavailableError."""
+        with self._lock:
+            self._ended = True
+            models, self._models = self._models, {}
+            for model in models.values():
                 self._retire(model)
 
     def model(self, name: str) -> HostedModel:
@@ -207,8 +217,7 @@ class ModelTable:
 
     def _loaded(self, fresh: HostedModel) -> HostedModel:
         """The model of that name and file, read or already present."""
-        if fresh.unloaded:
-            raise fresh.gone()
+        self._check_wanted(fresh)
         files = [(path, read_graph(path)) for path in fresh.paths]
         digest = hashlib.sha256(b"".join(data for _, data in files)).hexdigest()
         fresh.file_bytes = sum(len(data) for _, data in files)
@@ -231,8 +240,7 @@ class ModelTable:
             self._whole.cpu.prepare()
         with self._lock:
             present = self._models.get(fresh.name)
-            if fresh.unloaded:
-                raise fresh.gone()
+            self._check_wanted(fresh)
             if present is not fresh and present is not None:
                 self._retire(present)
             fresh.set_read(digest, fresh.file_bytes, read, said)
@@ -248,6 +256,14 @@ class ModelTable:
             self._whole.take_over(request)
         return fresh
 
+    def _check_wanted(self, model: HostedModel) -> None:
+        """Raise the error of a model that was unloaded meanwhile, or whose host has ended."""
+        if self._ended:
+            self._whole.cpu.close(timeout=0.0)  # which may just have been prepared
+            raise UnavailableError("the driver is being shut down")
+        if model.unloaded:
+            raise model.gone()
+
     def _load_joint(self, name: str, done: OnLoaded) -> None:
         outcome: HostedModel | EdgeTpuError
         try:
@@ -258,6 +274,7 @@ class ModelTable:
                 reason = read.whole.unsupported_reason or "it is not compiled for the Edge TPU as a whole"
                 raise ModelUnsupportedError(f"{path.name}: {reason}")
             with self._lock:
+                self._check_wanted(model)
                 model.set_read(hashlib.sha256(data).hexdigest(), len(data), read)
                 self._pool.add(model)
             outcome = model

@@ -210,7 +210,7 @@ class DriverNode(BaseNode, LifecycleNode):
         self._lifecycle = lifecycle
         host, self._host = self._host, None
         if host is not None:
-            host.close(CLOSE_SECONDS)
+            host.end(CLOSE_SECONDS)
             if not all(stick.state is State.CLOSED for stick in host.status().sticks):
                 self.get_logger().warning(
                     f"a device is still busy {CLOSE_SECONDS:g} s after it was asked to close; it closes "
