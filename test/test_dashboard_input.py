@@ -139,6 +139,21 @@ def test_the_pause_button_says_whether_it_is_pressed(page: Any) -> None:
     assert page.execute_script(pressed) == "false"
 
 
+def test_space_pauses_after_a_click_on_a_button_that_handles_keys_itself(page: Any) -> None:
+    page.execute_script(
+        "window.pressed = 0;"
+        "const button = document.querySelector('[data-id=pause]');"
+        "for (const kind of ['keydown', 'keyup'])"  # as the buttons of the page do
+        "  button.addEventListener(kind, (event) => {"
+        "    event.stopPropagation(); event.preventDefault(); window.pressed += 1;"
+        "  })"
+    )
+    page.find_element(By.CSS_SELECTOR, "[data-id=pause]").click()
+    key(page, " ")
+    assert page.execute_script("return document.body.classList.contains('paused')")
+    assert page.execute_script("return window.pressed") == 0
+
+
 def test_s_saves_the_picture_with_caps_lock_too(page: Any) -> None:
     encoded = cv2.imencode(".jpg", np.zeros((8, 8, 3), np.uint8))[1].tobytes()
     page.execute_script("edgetpuLive.show({ page: 'p', node: 'looming', view: 'looming' })")

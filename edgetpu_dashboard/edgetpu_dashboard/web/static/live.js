@@ -298,18 +298,26 @@ const edgetpuLive = (() => {
     return tabbed && event.target.closest("button, summary, [role=button], [role=tab], [role=switch], [role=checkbox], [role=radio]");
   }
 
+  // Not the button that was clicked last, and no scrolling.
+  function claim(event) {
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  // Capturing, as the buttons of the page handle the space bar themselves.
   document.addEventListener("keydown", (event) => {
     if (event.key === "Tab") tabbed = true;
-    if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+    if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === " " && !isPressing(event)) {
-      event.preventDefault(); // not the button that was clicked last, and no scrolling
-      pause();
-    } else if (event.key.toLowerCase() === "s") save(); // caps lock may be on
+      claim(event);
+      if (!event.repeat) pause();
+    } else if (event.repeat) return;
+    else if (event.key.toLowerCase() === "s") save(); // caps lock may be on
     else if (event.key === "Escape") endDrag();
-  });
+  }, true);
   document.addEventListener("keyup", (event) => {
-    if (event.key === " " && !isTyping(event) && !isPressing(event)) event.preventDefault();
-  });
+    if (event.key === " " && !isTyping(event) && !isPressing(event)) claim(event);
+  }, true);
 
   function share(event) {
     const area = find("live").getBoundingClientRect();
