@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -39,3 +40,14 @@ def test_the_state_of_a_driver_that_has_ended_is_not_shown() -> None:
     ready = DeviceStatus(backend="cpu", state=DeviceStatus.READY)
     assert texts(ready, running=False) == ["no driver is running"]
     assert texts(None, running=True) == ["no driver is running"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [((0.0021, 0.0154), "2.10, 15.40 ms"), ((math.nan, math.nan), "no inference lately")]
+)
+def test_latencies_are_shown_once_there_are_some(seconds: tuple[float, float], shown: str) -> None:
+    ready = DeviceStatus(
+        backend="cpu", state=DeviceStatus.READY, latency_p50=seconds[0], latency_p99=seconds[1]
+    )
+    found = texts(ready, running=True)
+    assert found[found.index("latency p50, p99") + 1] == shown

@@ -158,12 +158,11 @@ def test_the_results_that_a_node_takes_are_curves_of_it_too() -> None:
 
 def test_values_of_diagnostics_are_facts_and_curves_but_for_the_counters() -> None:
     found = view({})
-    pairs = {"images": "7", "dropped": "0", "state": "FREE", "distance, m": "0.5 +- 0.1"}
+    counters = {"images": "7", "dropped": "0", "valid": "5", "limited": "1", "lost": "2"}
+    pairs = {**counters, "state": "FREE", "distance, m": "0.5 +- 0.1"}
     found.nodes["eye"].readings = {"eye: images": {key: read(key, text) for key, text in pairs.items()}}
     answer = snapshot(found, "eye")
-    assert answer["facts"] == {
-        "eye: images": {"images": "7", "dropped": "0", "state": "FREE", "distance": "0.5 +- 0.1 m"}
-    }
+    assert answer["facts"] == {"eye: images": {**counters, "state": "FREE", "distance": "0.5 +- 0.1 m"}}
     state, distance = answer["curves"]
     assert (state["field"], state["words"], state["value"]) == ("state", ["FREE"], 0.0)
     assert (distance["field"], distance["value"], distance["sigma"], distance["unit"]) == (
@@ -172,6 +171,14 @@ def test_values_of_diagnostics_are_facts_and_curves_but_for_the_counters() -> No
         0.1,
         "m",
     )
+
+
+def test_a_fact_that_is_not_known_says_so() -> None:
+    found = view({})
+    pairs = {"temperature (degC)": "nan", "latency p50 (ms)": "NaN"}
+    found.nodes["eye"].readings = {"eye": {key: read(key, text) for key, text in pairs.items()}}
+    facts = snapshot(found, "eye")["facts"]["eye"]
+    assert facts == {"temperature": "unknown", "latency p50": "unknown"}
 
 
 def test_no_number_of_a_diagnostic_makes_text_that_is_no_json() -> None:

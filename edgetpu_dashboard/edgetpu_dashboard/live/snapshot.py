@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 from edgetpu_dashboard.live.diagnostic_readings import SEVERITY, Reading
 from edgetpu_dashboard.live.result_log import Curve
 from edgetpu_dashboard.live.signals import meaning_of
-from edgetpu_driver.node_kit.diagnostics import Counters
+from edgetpu_driver.node_kit.diagnostics import ImageCounters
 
-_COUNTS = tuple(each.name for each in fields(Counters))
+_COUNTS = tuple(each.name for each in fields(ImageCounters))
 """Values of diagnostics that only grow, and so have no curves."""
 _DIGITS = 15
 """Digits of the largest integers that a browser represents exactly."""
@@ -74,7 +74,7 @@ def snapshot(view: Any, name: str, sent: SentPoints | None = None) -> dict[str, 
             # A node may take a curve twice, under two names.
             found["curves"] = _all_curves(view, shown, cache(lambda curve: sent.new_points(curve, now)))
             found["facts"] = {
-                entry: {each.name: f"{each.text} {each.unit}".rstrip() for each in readings.values()}
+                entry: {each.name: _fact(each) for each in readings.values()}
                 for entry, readings in shown.readings.items()
             }
         return found
@@ -106,6 +106,11 @@ def _summary(viewed: Any, now: float) -> dict[str, Any]:
             "confidence": _number(viewed.log.last.get("confidence", math.nan)),
         }
     return found
+
+
+def _fact(reading: Reading) -> str:
+    unknown = reading.text.lower() == "nan"
+    return "unknown" if unknown else f"{reading.text} {reading.unit}".rstrip()
 
 
 def rate_of_results(readings: Mapping[str, Mapping[str, Reading]], now: float) -> float | None:

@@ -52,7 +52,7 @@ def driver_panel(page: Any) -> None:
         _facts(
             {
                 "firmware": status.firmware or "none",
-                "latency p50, p99": f"{1e3 * status.latency_p50:.2f}, {1e3 * status.latency_p99:.2f} ms",
+                "latency p50, p99": _latencies(status),
                 "inferences": status.inferences,
                 "uploads": status.uploads,
                 "sent, received": f"{status.bytes_sent / 1e6:.1f}, {status.bytes_received / 1e6:.1f} MB",
@@ -66,6 +66,12 @@ def driver_panel(page: Any) -> None:
 
     state()
     ui.timer(1.0, state.refresh)
+
+
+def _latencies(status: Any) -> str:
+    if math.isnan(status.latency_p50):
+        return "no inference lately"
+    return f"{1e3 * status.latency_p50:.2f}, {1e3 * status.latency_p99:.2f} ms"
 
 
 def _stick(stick: Any, number: int) -> None:

@@ -34,6 +34,18 @@ class Counters:
     """Number of unexpected exceptions that callbacks raised."""
 
 
+@dataclass
+class ImageCounters(Counters):
+    """Counters of the images since the node started."""
+
+    valid: int = 0
+    """Number of valid results."""
+    limited: int = 0
+    """Number of images skipped because of rate_limit."""
+    lost: int = 0
+    """Number of images that the camera has sent and that did not arrive."""
+
+
 class CounterDiagnostic:
     """Makes a node's entry of /diagnostics from its counters since the last one."""
 

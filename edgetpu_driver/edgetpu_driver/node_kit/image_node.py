@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
 from edgetpu_driver.node_kit.clients.remote_model import ModelFile
-from edgetpu_driver.node_kit.diagnostics import Counters
+from edgetpu_driver.node_kit.diagnostics import ImageCounters
 from edgetpu_driver.node_kit.images.debug_image_publisher import DebugImages
 from edgetpu_driver.node_kit.images.image_parameters import image_settings
 from edgetpu_driver.node_kit.images.image_subscriptions import Cameras, SharedImage
@@ -33,18 +32,6 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 
 _DRIVER_GONE = (ModelNotFoundError, UnavailableError)
 _TOO_LATE = (BusyError, ExpiredError)
-
-
-@dataclass
-class ImageCounters(Counters):
-    """Counters of the images since the node started."""
-
-    valid: int = 0
-    """Number of valid results."""
-    limited: int = 0
-    """Number of images skipped because of rate_limit."""
-    lost: int = 0
-    """Number of images that the camera has sent and that did not arrive."""
 
 
 class PreparedFrame(Protocol):
