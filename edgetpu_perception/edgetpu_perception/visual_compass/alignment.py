@@ -10,7 +10,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.visual_compass.point_agreement import PointAgreement
+from edgetpu_perception.visual_compass.point_agreement import (
+    MAX_DEVIATION_CELLS,
+    TOLERATED_CELLS,
+    PointAgreement,
+)
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector
 
 Floats = NDArray[np.float32]
@@ -52,6 +56,14 @@ class Key:
     """1 for points to use, 0 for those that moved independently: [points]; None to use all."""
     velocity: Vector | None = None
     """Angular velocity of the camera at the stamp, about its optical axes, rad/s; None if it is unknown."""
+
+    @functools.cached_property
+    def tolerated(self) -> Floats:
+        """Squared residual that shows no other motion, whatever the noise, while little moves by itself.
+
+        See TOLERATED_CELLS: [channels, points].
+        """
+        return np.float32((TOLERATED_CELLS / MAX_DEVIATION_CELLS) ** 2) * self.slack
 
 
 @dataclass(frozen=True)

@@ -28,15 +28,15 @@ def robust_pull(
     seen: Floats,
     near: bool,
     quiet: tuple[float, float],
-    tolerated: Floats,
+    tolerated: Floats | np.float32,
     most_noise: float = math.inf,
 ) -> tuple[Floats, Floats, float, float]:
     """Pull psi(r) of each residual (Geman and McClure), its stiffness, the noise and the tail; 0 if unused.
 
     `residual`: [channels, points], overwritten. `seen`: 1 for points to use, else 0: [points]. `quiet`: a
     quantile of the residuals, and its value for a standard deviation of 1, by which the noise is measured.
-    `tolerated`: squares of residuals that show no other motion, whatever the noise: [channels, points].
-    `most_noise`: larger noise is taken for another motion.
+    `tolerated`: squares of residuals that show no other motion, whatever the noise: [channels, points], or
+    one for all. `most_noise`: larger noise is taken for another motion.
     Near the solution the stiffness is psi'(r), at least 0, for Newton steps; elsewhere psi(r) / r, which
     converges slowly but from any start. The tail is the standard deviation of all residuals over the noise.
     Pull and stiffness are flat, [channels * points].

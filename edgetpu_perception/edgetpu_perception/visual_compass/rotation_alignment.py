@@ -23,10 +23,10 @@ from edgetpu_perception.visual_compass.point_agreement import (
     ALL_FOLLOW,
     MAX_DEVIATION_CELLS,
     MIN_STANDING_SHARE,
-    MOST_FOLLOW,
     MOVING_CELLS,
     MOVING_SHARE,
     PointAgreement,
+    certainty_of,
 )
 from edgetpu_perception.visual_compass.ray_projection import Projection
 from edgetpu_perception.visual_compass.robust_residuals import robust_pull
@@ -50,16 +50,6 @@ CONVERGED_CELLS = 0.03
 Rows: compass, full turns, yaw rate RMSE per frame.
 """
 
-TOLERATED_CELLS = 0.1
-"""Deviation of a point, cells, that does not show another motion while little moves by itself, however
-little noise there is.
-
-Where most of a picture is flat its noise seems to be none. Each edge that is off by the error of the guess
-would be left out, and the guess would stay. Rows: compass, full turns, yaw rate RMSE per frame; walking
-camera, yaw RMSE: with 0.15 near objects count too much;
-test_edges_are_aligned_whatever_the_error_of_the_guess.
-"""
-
 LEVERAGE_SHARE = 0.9
 """A fit adapts to a block's residuals by the block's share of the information; they are enlarged accordingly.
 Derived: with 0.9 those of a block with all information count ten times, not infinitely."""
@@ -72,12 +62,6 @@ Derived: half of the extent of a feature.
 
 MIN_GAIN = 0.02
 """Mean difference of the misfit there, 0..1, from which on one of them does. Uncritical."""
-
-MIN_NOISE_SIMILARITY = 0.2
-"""Smallest similarity that is used as a measure of the noise of a view.
-
-Rows: compass, turns past a blank wall, yaw error over its sigma.
-"""
 
 NEWTON_STEP_CELLS = 0.25
 """After a step smaller than this, cells, Newton steps follow. Rows: compass, full turns, yaw rate RMSE per
@@ -98,7 +82,7 @@ class RotationAligner:
         ends = np.array([[grid.columns], [grid.rows]], np.float32)
         self._ends = np.repeat(ends, len(self.points.index), axis=1)
         self.little_moves = True
-        """Whether little of the picture moves by itself; see TOLERATED_CELLS."""
+        """Whether little of the picture moves by itself; see `Key.tolerated`."""
         self.ahead: Vector | None = None
         """Where the camera moves, a unit vector in its optical frame; None if alignments find turns only."""
         self.features = grid.rows * grid.columns
@@ -291,10 +275,39 @@ class RotationAligner:
         solver = TurnSolver(self.points, key)
         if self.ahead is not None:
             solver = GrowthSolver(self.points, key, guess, self.ahead, growth)
+        rotation, converged, inside, agreement, stiffness, tail = self._converge(
+            key, view, guess, solver, most_noise
+        )
+        similarity, following, _ = agreement.measure()
+        certainty = certainty_of(similarity, following)
+        influence = solver.influence()
+        influence /= certainty
+        return Alignment(
+            rotation,
+            influence,
+            similarity,
+            self._overlap(inside),
+            _contrast(key, agreement.used),
+            converged,
+            following,
+            tail,
+            agreement,
+            inside,
+            solver.information,
+            certainty,
+            stiffness,
+            solver.growth(agreement.noise),
+        )
+
+    def _converge(
+        self, key: Key, view: View, guess: Matrix, solver: TurnSolver, most_noise: float
+    ) -> tuple[Matrix, bool, Floats, PointAgreement, Floats, float]:
+        """Take steps from a guess until they are small, or MAX_ITERATIONS of them.
+
+        Returns of the Alignment rotation, converged, inside, agreement, stiffness and tail.
+        """
         rotation, gain, near, converged = guess, np.float32(1.0), False, False
-        tolerates = self.little_moves or self.ahead is not None
-        share = (TOLERATED_CELLS / MAX_DEVIATION_CELLS) ** 2 if tolerates else 0.0
-        tolerated = np.float32(share) * key.slack
+        tolerated = key.tolerated if self.little_moves or self.ahead is not None else np.float32(0.0)
         for _ in range(MAX_ITERATIONS):
             inside, value = self._compare(key, view, rotation, solver.rays)
             seen = inside if key.standing is None else inside * key.standing
@@ -312,31 +325,8 @@ class RotationAligner:
             if converged:
                 break
             near = size < NEWTON_STEP_CELLS
-        influence = solver.influence()
         agreement = PointAgreement(expected, value, key.slack, seen, noise)
-        similarity, following, _ = agreement.measure()
-        # Noise of the key's gradients makes them look steeper than they are. And where parts of the picture
-        # disagree, some of those that seem to follow do not.
-        certainty = max(similarity * min(following / MOST_FOLLOW, 1.0), MIN_NOISE_SIMILARITY)
-        influence /= certainty
-        shown = inside.size if self._shown is None else max(float(self._shown[1].sum()), 1.0)
-        overlap, contrast = float(inside.dot(inside)) / shown, _contrast(key, seen)
-        return Alignment(
-            rotation,
-            influence,
-            similarity,
-            overlap,
-            contrast,
-            converged,
-            following,
-            tail,
-            agreement,
-            inside,
-            solver.information,
-            certainty,
-            stiffness,
-            solver.growth(noise),
-        )
+        return rotation, converged, inside, agreement, stiffness, tail
 
     def _compare(self, key: Key, view: View, rotation: Matrix, rays: Floats) -> tuple[Floats, Floats]:
         """Whether the view shows each point of the key, 1 or 0: [points]; and the view's features there."""
@@ -357,6 +347,11 @@ class RotationAligner:
             inside *= points
             inside *= cells.take(index, mode="clip")
         return inside, value
+
+    def _overlap(self, inside: Floats) -> float:
+        """Share of the points that are not fixed to the camera that are in view, 0..1."""
+        shown = inside.size if self._shown is None else max(float(self._shown[1].sum()), 1.0)
+        return float(inside.dot(inside)) / shown
 
     def _inside(self, cell: Floats) -> NDArray[np.bool_]:
         """Whether columns and rows, whole numbers [2, n], are those of a feature."""
