@@ -70,8 +70,6 @@ class SteadyCourse:
         self._before: deque[_Before] = deque()
         """Views of the last UNNOTICED_S in which nothing moved independently."""
         self._moved, self._is_quiet, self._is_kept = -math.inf, True, False
-        self.began = math.inf
-        """Time, s, at which something began to move independently; infinite if nothing does."""
         self._astray: Vector = np.zeros(3)
         self._next_try = -math.inf
 
@@ -79,6 +77,11 @@ class SteadyCourse:
     def is_quiet(self) -> bool:
         """Whether nothing has moved by itself for MEMORY_S."""
         return self._is_quiet
+
+    @property
+    def began(self) -> float:
+        """Time, s, at which something may have begun to move by itself; infinite if nothing does."""
+        return math.inf if self._is_quiet or not self._before else self._before[0].pose.stamp
 
     def update(self, velocity: Vector, pose: Pose, alignment: Alignment, interval: float) -> Vector | None:
         """Add a view: its angular velocity in the optical frame, rad/s, since the one `interval` s before.
@@ -92,7 +95,7 @@ class SteadyCourse:
             self._moved, self._is_quiet = stamp, False
         elif not self._is_quiet and stamp - self._moved > MEMORY_S:
             self._before.clear()
-            self.began, self._is_quiet, self._is_kept = math.inf, True, False
+            self._is_quiet, self._is_kept = True, False
         if self._is_quiet:
             self._before.append(_Before(pose, velocity))
             while len(self._before) > 1 and self._before[1].pose.stamp <= stamp - UNNOTICED_S:
@@ -111,7 +114,6 @@ class SteadyCourse:
         self._astray = np.zeros(3)
         if self._before:
             first = self._before[0]
-            self.began = first.pose.stamp
             for earlier, later in pairwise(self._before):
                 interval = later.pose.stamp - earlier.pose.stamp
                 self._astray += orientation.dot(later.velocity - first.velocity) * interval
