@@ -95,39 +95,66 @@ class HeadingFilter:
         if last is None or self._late.show_clock_set_back(stamp, last.pose.stamp):
             self._start(view, stamp)
             return None
-        if stamp <= last.pose.stamp:
+        if stamp <= last.pose.stamp or is_repeated(view, last, stamp):
             return None
-        if is_repeated(view, last, stamp):
+        moves = self._sideways.moves(stamp)
+        last, alignment, confidence = self._align(view, last, stamp, moves)
+        if confidence:
+            return self._follow(view, last, stamp, alignment, confidence, moves)
+        if math.isnan(self._keyframes.first.similarity):
+            self._start(view, stamp)  # no view was ever like the first one, so replace it
             return None
+        return self._search(view, last, stamp)
+
+    def _align(
+        self, view: View, last: TrackedPose, stamp: float, moves: bool
+    ) -> tuple[TrackedPose, Alignment, float]:
+        """Align a view to the present keyframe, or to the last view where the picture has grown too much.
+
+        `moves`: whether the camera may move ahead. Returns the last pose, against the keyframe that was used,
+        the alignment and its confidence.
+        """
         keyframe = last.pose.keyframe
         followed = last.alignment.following if last.alignment else 1.0
         self._aligner.little_moves = keyframe.key.standing is None and followed > limits.LITTLE_MOVES
-        moves = self._sideways.moves(stamp)
         self._aligner.ahead = self._ahead if moves else None
         alignment = self._track(view, last, stamp)
         confidence = self._estimator.confidence(alignment, keyframe)
         if confidence < limits.GROWN_CONFIDENCE and (nearer := self._with_its_own_keyframe(last)) is not None:
             again = self._track(view, nearer, stamp)
             if (improved := self._estimator.confidence(again, nearer.pose.keyframe)) > confidence:
-                last, alignment, confidence = nearer, again, improved
-                self._keyframes.add(keyframe := nearer.pose.keyframe)
-        if confidence:
-            if math.isnan(keyframe.similarity):
-                keyframe.similarity = alignment.similarity
-            self._sideways.update(alignment, keyframe, stamp)
-            self._fixed.learn(alignment, view, stamp)
-            learns = self._course.is_quiet and not moves and alignment.following >= ALL_FOLLOW
-            alignment = self._shutter.follow(keyframe, alignment, last, stamp, learns)
-            found = self._estimator.measured(stamp, keyframe, alignment)
-            turn = self._direct.improve(by_keyframe(last.pose, found), last, view, alignment)
-            accepted = self._renew_keyframe(view, found, alignment)
-            heading = self._accept(last, view, found, accepted, confidence, turn)
-            self._keep_course(turn, found, alignment, stamp - last.pose.stamp, moves)
-            return heading
-        if math.isnan(self._keyframes.first.similarity):
-            self._start(view, stamp)  # no view was ever like the first one, so replace it
-            return None
+                self._keyframes.add(nearer.pose.keyframe)
+                return nearer, again, improved
+        return last, alignment, confidence
+
+    def _follow(
+        self,
+        view: View,
+        last: TrackedPose,
+        stamp: float,
+        alignment: Alignment,
+        confidence: float,
+        moves: bool,
+    ) -> Heading | None:
+        """Continue with a view that was aligned, and learn from it."""
+        keyframe = last.pose.keyframe
+        if math.isnan(keyframe.similarity):
+            keyframe.similarity = alignment.similarity
+        self._sideways.update(alignment, keyframe, stamp)
+        self._fixed.learn(alignment, view, stamp)
+        learns = self._course.is_quiet and not moves and alignment.following >= ALL_FOLLOW
+        alignment = self._shutter.follow(keyframe, alignment, last, stamp, learns)
+        found = self._estimator.measured(stamp, keyframe, alignment)
+        turn = self._direct.improve(by_keyframe(last.pose, found), last, view, alignment)
+        accepted = self._renew_keyframe(view, found, alignment)
+        heading = self._accept(last, view, found, accepted, confidence, turn)
+        self._keep_course(turn, found, alignment, stamp - last.pose.stamp, moves)
+        return heading
+
+    def _search(self, view: View, last: TrackedPose, stamp: float) -> Heading | None:
+        """Search earlier keyframes for a view that the present one does not show."""
         if self._loss is None:
+            keyframe = last.pose.keyframe
             ahead = last.orientation_at(stamp).T @ keyframe.orientation
             out_of_view = (
                 self._aligner.contrast_in_view(keyframe.key, ahead) < limits.OUT_OF_VIEW_CONTRAST_SHARE
