@@ -21,15 +21,15 @@ from edgetpu_dashboard.nodes.graph_calls import GraphCalls, ShownParameter
 class OneParameter(GraphCalls):
     """A node with one parameter, which takes any value."""
 
-    def __init__(self, value: ParameterValue, constraints: str = "") -> None:
-        self._value, self._constraints = value, constraints
+    def __init__(self, value: ParameterValue, constraints: str = "", name: str = "p") -> None:
+        self._value, self._constraints, self._name = value, constraints, name
 
     async def ask(self, kind: Any, _node: str, _service: str, _seconds: float = 0.0, **fields: Any) -> Any:
         answer = kind.Response()
         if kind is ListParameters:
-            answer.result.names = ["p"]
+            answer.result.names = [self._name]
         elif kind is DescribeParameters:
-            descriptor = ParameterDescriptor(name="p", additional_constraints=self._constraints)
+            descriptor = ParameterDescriptor(name=self._name, additional_constraints=self._constraints)
             answer.descriptors = [descriptor]
         elif kind is GetParameters:
             answer.values = [self._value]
@@ -78,3 +78,11 @@ def test_choices_are_those_that_have_the_present_one_among_them() -> None:
 def test_arrays_are_lists() -> None:
     value = ParameterValue(type=8, double_array_value=array.array("d", [0.5]))
     assert OneParameter(value).shown().value == [0.5]
+
+
+def test_the_parameter_that_every_node_has_from_ros_is_described() -> None:
+    off = ParameterValue(type=1)
+    assert OneParameter(off, name="use_sim_time").shown().description == (
+        "Take the time from /clock, as of a simulator or a bag."
+    )
+    assert OneParameter(off).shown().description == ""

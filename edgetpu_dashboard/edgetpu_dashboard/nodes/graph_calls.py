@@ -76,6 +76,9 @@ _ITEMS: dict[int, Value] = {
 }
 """A list with an item, by the type of a parameter."""
 
+_OF_ROS = {"use_sim_time": "Take the time from /clock, as of a simulator or a bag."}
+"""Descriptions of parameters that rclpy declares without one."""
+
 _T = TypeVar("_T")
 
 
@@ -320,7 +323,7 @@ def _shown(name: str, message: ParameterValue, descriptor: ParameterDescriptor) 
     return ShownParameter(
         name,
         value,
-        descriptor.description,
+        descriptor.description or _OF_ROS.get(name, ""),
         limits,
         choices,
         descriptor.read_only,

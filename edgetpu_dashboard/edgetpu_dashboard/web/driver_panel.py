@@ -161,7 +161,7 @@ def _model(page: Any, model: Any, changed: Any) -> None:
         with ui.column().classes("gap-0 grow shrink"):
             ui.label(model.name).classes("name")
             where = named(("on the CPU", "in SRAM", "streamed"), model.placement)
-            size = f"{size_in_words(model.parameter_bytes)}, {where}, weights {model.weights_version}"
+            size = f"{size_in_words(model.parameter_bytes)}, {where}, weights version {model.weights_version}"
             ui.label(model.message or size).classes("hint")
         button = ui.button(icon="eject", on_click=unload).props("flat round dense")
         name_element(button, f"unload_{model.name}", f"unload {model.name}")
