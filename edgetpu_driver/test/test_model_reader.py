@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 import time
 import tracemalloc
+from contextlib import suppress
 
 import flatbuffers
 import numpy as np
 import pytest
 
 from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.tflite import model_reader
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, parse_model
+from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, operand_specs, parse_model
 from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.schema import tflite_generated as schema
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -118,6 +120,35 @@ def test_tensors_that_share_a_name_are_distinguished() -> None:
     graph = Subgraph("", tensors, (0, 0, 1, 0), (0,), ())
     assert [each.name for each in graph.input_specs] == ["image", "image#2", tensors[1].name, "image#3"]
     assert [each.name for each in graph.output_specs] == ["image"]
+
+
+class TestOperandsAlone:
+    def test_are_those_of_the_parsed_graph(self) -> None:
+        graph = parse_model(small_graph()).subgraphs[0]
+        assert operand_specs(small_graph(), 1) == (graph.input_specs, graph.output_specs)
+
+    def test_are_read_without_the_other_tensors(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        read, described = [], model_reader._described
+        monkeypatch.setattr(model_reader, "_described", lambda table: read.append(table) or described(table))
+        operand_specs(small_graph(), 1)
+        assert len(read) == 2
+
+    def test_are_left_out_if_there_are_too_many(self) -> None:
+        graph = GraphBuilder("two outputs")
+        image = graph.input("image", (1, 4), np.uint8, scale=1.0, zero_point=0)
+        for name in ("a", "b"):
+            graph.output(graph.quantize(image, np.int8, scale=1.0, zero_point=-128, name=name))
+        inputs, outputs = operand_specs(graph.build(), 1)
+        assert ([each.name for each in inputs], outputs) == (["image"], ())
+
+    def test_of_a_damaged_file_are_read_or_refused(self) -> None:
+        data, random_ = small_graph(), random.Random(0)
+        for _ in range(2000):
+            damaged = bytearray(data)
+            for _ in range(random_.randint(1, 4)):
+                damaged[random_.randrange(len(damaged))] = random_.randrange(256)
+            with suppress(ModelFormatError):
+                operand_specs(bytes(damaged), 64)
 
 
 @pytest.mark.parametrize("data", [b"", b"TFL3", b"\0\0\0\0TFL2" + bytes(64)])

@@ -187,6 +187,16 @@ class Table:
             for index, position in enumerate(self._targets(field))
         ]
 
+    def table_at(self, field: str, index: int, fields: Fields) -> Table:
+        """One table of a vector of tables; ModelFormatError if it has no such one."""
+        position = self._find(field)
+        start = self._follow(position, field) if position else 0
+        count = len(self._items(start, 4, field)) // 4 if position else 0
+        if not 0 <= index < count:
+            raise ModelFormatError(f"{self.path}.{field}: {index} of {count}")
+        place = start + 4 + 4 * index
+        return Table(self._buffer, self._follow(place, field), fields, f"{field}[{index}]", self)
+
     def views(self, field: str) -> list[memoryview]:
         """A vector of strings that hold arbitrary bytes, without a copy; empty if absent."""
         return [self._items(position, 1, field) for position in self._targets(field)]

@@ -32,7 +32,7 @@ from edgetpu_driver.host.sticks.stick_pool import StickPool
 from edgetpu_driver.host.sticks.stick_worker import StickWorker
 from edgetpu_driver.host.whole_models.whole_models import WholeModels
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
-from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.model_reader import operand_specs
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.tflite.weightless_files import without_weights
 from edgetpu_driver.toolchain.compiled_file_names import is_compiled, plain_stem
@@ -42,7 +42,9 @@ from edgetpu_driver.toolchain.model_directories import ModelDirectories
 
 _log = logging.getLogger(__name__)
 _QUICKLY_READ = 1 << 20
-"""Largest file, bytes, that is read while a caller waits, which takes some milliseconds."""
+_QUICKLY_LISTED = 64
+"""Largest file, bytes, whose inputs and outputs are read while a caller waits, and the largest number of
+either, which takes some milliseconds."""
 LONGEST_NAME = 1000
 """Characters. Chosen for the full name of a node, up to 255, a slash and the name of a file, with room: every
 list of models and every status repeats it."""
@@ -322,8 +324,7 @@ def _tensors_of(paths: Sequence[Path]) -> tuple[tuple[TensorSpec, ...], tuple[Te
     try:
         if len(paths) != 1 or paths[0].stat().st_size > _QUICKLY_READ:
             return (), ()
-        graph = parse_model(read_model_file(paths[0])).subgraphs[0]
-        return graph.input_specs, graph.output_specs
+        return operand_specs(read_model_file(paths[0]), _QUICKLY_LISTED)
     except (EdgeTpuError, OSError):
         return (), ()  # loading the file reports the error
 

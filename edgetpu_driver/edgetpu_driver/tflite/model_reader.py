@@ -235,6 +235,23 @@ def parse_model(data: bytes) -> Model:
     return parsed[data]
 
 
+def operand_specs(data: bytes, most: int) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    """The inputs and outputs of the graph that runs, without reading its other tensors.
+
+    Inputs or outputs of which there are more than `most` are left out. Raises ModelFormatError if what is
+    read is malformed.
+    """
+    graph = read_model_table(data).table_at("subgraphs", 0, SUBGRAPH)
+
+    def specs(field: str) -> tuple[TensorSpec, ...]:
+        indices = graph.integers(field)
+        if len(indices) > most:
+            return ()
+        return _distinct([_described(graph.table_at("tensors", index, _TENSOR)).spec for index in indices])
+
+    return specs("inputs"), specs("outputs")
+
+
 def _parse(data: bytes) -> Model:
     root = read_model_table(data)
     version = root.scalar("version", np.uint32)
@@ -286,6 +303,22 @@ def _tensor_indices(table: Table, field: str, lowest: int, tensor_count: int) ->
 
 
 def _tensor(table: Table, buffers: list[tuple[bytes, int]]) -> Tensor:
+    tensor, path = _described(table), table.path
+    size = prod(tensor.shape) * tensor.dtype.itemsize
+    buffer = table.scalar("buffer", np.uint32)
+    if buffer >= len(buffers):
+        raise ModelFormatError(f"{path}.buffer: tensor '{tensor.name}' has buffer {buffer} of {len(buffers)}")
+    data, offset = buffers[buffer]
+    if data and len(data) != size:
+        raise ModelFormatError(f"{path}.buffer: tensor '{tensor.name}' takes {size} bytes, got {len(data)}")
+    is_variable = table.scalar("is_variable", np.bool_)
+    return Tensor(
+        tensor.name, tensor.shape, tensor.dtype, buffer, data, offset, tensor.quantization, is_variable
+    )
+
+
+def _described(table: Table) -> Tensor:
+    """A tensor without its data."""
     name, path = table.string("name"), table.path
     number = table.scalar("type", np.int8)
     dtype = DTYPES.get(number)
@@ -297,14 +330,7 @@ def _tensor(table: Table, buffers: list[tuple[bytes, int]]) -> Tensor:
     size = prod(shape) * dtype.itemsize
     if size > _LARGEST_TENSOR:
         raise ModelFormatError(f"{path}.shape: tensor '{name}' of {size} bytes is larger than 2 GiB")
-    buffer = table.scalar("buffer", np.uint32)
-    if buffer >= len(buffers):
-        raise ModelFormatError(f"{path}.buffer: tensor '{name}' has buffer {buffer} of {len(buffers)}")
-    data, offset = buffers[buffer]
-    if data and len(data) != size:
-        raise ModelFormatError(f"{path}.buffer: tensor '{name}' takes {size} bytes, got {len(data)}")
-    is_variable = table.scalar("is_variable", np.bool_)
-    return Tensor(name, shape, dtype, buffer, data, offset, _quantization(table, shape, dtype), is_variable)
+    return Tensor(name, shape, dtype, quantization=_quantization(table, shape, dtype))
 
 
 def _quantization(tensor: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Quantization:
