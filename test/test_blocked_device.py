@@ -21,8 +21,10 @@ from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_driver.nodes.driver_node import DriverNode
+from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode, ModelInfo, Tensor
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel
+from testdata.timeouts import PATIENCE
 
 NUMBERS = Tensor(name="numbers", dtype=Tensor.INT8, shape=[1, 4], data=bytes([5, 6, 7, 8]))
 
@@ -110,6 +112,25 @@ class TestWhileTheDeviceHangs:
     def test_models_are_listed(self, graph: Any) -> None:
         answer = graph.call(ListModels, "/edgetpu/list_models")
         assert [(model.name, model.state) for model in answer.models] == [("sums", ModelInfo.LOADED)]
+
+    def test_a_listing_of_many_files_holds_up_no_other_request(
+        self, graph: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        listed, available = threading.Event(), ModelDirectories.available
+
+        def slow(directories: ModelDirectories) -> list[Path]:
+            listed.wait(PATIENCE)
+            return available(directories)
+
+        monkeypatch.setattr(ModelDirectories, "available", slow)
+        client = graph.node.create_client(ListModels, "/edgetpu/list_models", qos_profile=QOS_SERVICE)
+        graph.spin_until(client.service_is_ready)
+        listing = client.call_async(ListModels.Request())
+        assert graph.call(LoadModel, "/edgetpu/load_model", model="sums", name="again").success
+        assert not listing.done()
+        listed.set()
+        graph.spin_until(listing.done)
+        assert [Path(path).name for path in listing.result().available] == ["sums.tflite"]
 
     def test_a_load_is_queued_or_refused(self, graph: Any) -> None:
         queued = graph.call(LoadModel, "/edgetpu/load_model", model="sums", name="again")

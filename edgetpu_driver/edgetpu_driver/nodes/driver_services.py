@@ -88,6 +88,7 @@ class DriverServices:
         """Requests that wait for a model to be loaded, with the times at which they came."""
         self._delayed = BackgroundThread("edgetpu delayed answers")
         self._products = BackgroundThread("edgetpu products")
+        self._listings = BackgroundThread("edgetpu listings")
         self._intake = RequestIntake(node)
         self._large = LargeRequests(node)
         for kind, name, handle in (
@@ -168,7 +169,11 @@ class DriverServices:
             response.models = [model_info(model) for model in host.models()]
             response.available = [str(path) for path in host.files.available()]
 
-        reply.finish(fill, None)
+        answer = functools.partial(reply.finish, fill, None)
+        try:
+            self._listings.submit(answer)  # with many models and files it takes tens of milliseconds
+        except RuntimeError:  # no thread can be started
+            answer()
 
     def _get_device_info(self, _request: GetDeviceInfo.Request, reply: _Reply) -> None:
         def fill(response: GetDeviceInfo.Response, registers: tuple[RegisterValue, ...]) -> None:

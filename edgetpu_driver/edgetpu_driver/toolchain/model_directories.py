@@ -86,11 +86,25 @@ def _same_beginning(name: str, other: str) -> int:
 
 
 def _model_files(directory: Path) -> list[Path]:
-    """The files of a directory that are called .tflite, sorted; empty if the directory cannot be read."""
+    """The regular files of a directory that are called .tflite, sorted; empty if it cannot be read.
+
+    Without those whose path is not UTF-8. As text, since there may be thousands: paths take four times as
+    long.
+    """
     try:
-        return sorted(directory.glob("*.tflite"))
+        with os.scandir(directory) as entries:
+            names = [each.name for each in entries if each.name.endswith(".tflite") and _is_regular(each)]
     except OSError:
         return []
+    return [directory / name for name in sorted(names) if _is_text(f"{directory}/{name}")]
+
+
+def _is_regular(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry of a directory is a regular file, or a link to one that can be accessed."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
 
 
 def _is_dense_file(path: Path) -> bool:
@@ -172,8 +186,7 @@ class ModelDirectories:
                 return self._uncompiled
             return _is_dense_file(path) or has_retargeting_source(path, graphs())
 
-        files = (path for path in _model_files(directory) if _is_text(str(path)) and is_file(path))
-        return [path for path in files if is_usable(path)]
+        return [path for path in _model_files(directory) if is_usable(path)]
 
     def _find(self, model: str) -> Path:
         if Path(model).is_absolute():
