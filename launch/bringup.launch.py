@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
@@ -17,15 +16,12 @@ from ament_index_python.packages import get_package_share_directory
 from launch import LaunchContext, LaunchDescription
 from launch.actions import (
     DeclareLaunchArgument,
-    EmitEvent,
     LogInfo,
     OpaqueFunction,
     RegisterEventHandler,
     SetEnvironmentVariable,
 )
-from launch.event_handlers import OnProcessExit, OnProcessStart
-from launch.events import matches_action
-from launch.events.process import ProcessExited, ProcessStarted, ShutdownProcess
+from launch.event_handlers import OnProcessExit
 from launch.launch_description_entity import LaunchDescriptionEntity
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
@@ -35,7 +31,7 @@ from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_argume
 from edgetpu_driver.node_kit.middleware.middleware_profile import settings_in_launch
 from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
-from edgetpu_driver.node_kit.process.respawn_limit import RespawnLimit
+from edgetpu_driver.node_kit.process.respawn_handlers import give_up_on_failures, respawn_delay
 
 SHARE = Path(get_package_share_directory("edgetpu_ros"))
 
@@ -148,40 +144,6 @@ def _overrides_of(name: str, overrides: dict[str, bool | str]) -> dict[str, bool
     return {key: value for key, value in overrides.items() if key in {"use_sim_time", *declared}}
 
 
-def _give_up_on_failures(process: Node, name: str) -> list[RegisterEventHandler]:
-    """Handlers that end the respawning of a process that fails at once each time it is started."""
-    limit, start = RespawnLimit(), time.monotonic()
-
-    def started(_event: ProcessStarted, _context: LaunchContext) -> None:
-        nonlocal start
-        start = time.monotonic()
-
-    def ended(event: ProcessExited, context: LaunchContext) -> list[LaunchDescriptionEntity]:
-        reason = limit.refusal(event.returncode, time.monotonic() - start)
-        if context.is_shutdown or not reason:
-            return []
-        return [
-            LogInfo(msg=f"{name} is not restarted: {reason}; see its own message above"),
-            EmitEvent(event=ShutdownProcess(process_matcher=matches_action(process))),
-        ]
-
-    return [
-        RegisterEventHandler(OnProcessStart(target_action=process, on_start=started)),
-        RegisterEventHandler(OnProcessExit(target_action=process, on_exit=ended)),
-    ]
-
-
-def _respawn_delay(text: str) -> float:
-    """Seconds until a process is started again; RuntimeError for anything but 0.1 or more."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.1 <= seconds < float("inf"):
-        raise RuntimeError(f"respawn_delay: expected seconds, 0.1 or more; got '{text}'")
-    return seconds
-
-
 def _value(context: LaunchContext, argument: str) -> str:
     return str(LaunchConfiguration(argument).perform(context))
 
@@ -246,7 +208,7 @@ def _process(context: LaunchContext, enclave: str, environment: Mapping[str, str
         remappings=_remappings(context),
         additional_env=dict(environment),
         respawn=_is_true(context, "respawn"),
-        respawn_delay=_respawn_delay(_value(context, "respawn_delay")),
+        respawn_delay=respawn_delay(_value(context, "respawn_delay")),
         **options,
     )
 
@@ -285,7 +247,7 @@ def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     if _is_true(context, "dashboard") and "dashboard" not in names:
         names = [*names, "dashboard"]
     params_file = _params_file(context)
-    _respawn_delay(_value(context, "respawn_delay"))  # refused before a node is imported
+    respawn_delay(_value(context, "respawn_delay"))  # refused before a node is imported
     parameters = _parameters(context, names)
     discovery = discovery_range(_value(context, "dds_scope"), context.environment)
     if _is_true(context, "single_process"):
@@ -297,7 +259,7 @@ def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         handler
         for name, process in processes.items()
         if _is_true(context, "respawn")
-        for handler in _give_up_on_failures(process, name)
+        for handler in give_up_on_failures(process, name)
     ]
     profile = settings_in_launch(SHARE / "config" / "fastdds.xml", context, _value(context, "namespace"))
     return [

@@ -2,8 +2,9 @@
 
 visual_servo, or a learned controller with `source`, says where to drive. twist_mux chooses among sources of
 velocities, heading_hold keeps the robot straight, and contact_guard comes last. Start the suite as well, in
-another terminal: bringup.launch.py nodes:=spot_tracker,looming,visual_compass. As there, nodes are discovered
-on this computer only, unless `dds_scope:=subnet` or the environment says otherwise.
+another terminal: bringup.launch.py nodes:=spot_tracker,looming,visual_compass. As there, a process that ends
+is started again unless `respawn:=false`, and nodes are discovered on this computer only, unless
+`dds_scope:=subnet` or the environment says otherwise.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from launch_ros.actions import Node
 from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, DiscoveryRange, discovery_range
 from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_arguments
 from edgetpu_driver.node_kit.middleware.middleware_profile import settings_in_launch
+from edgetpu_driver.node_kit.process.respawn_handlers import give_up_on_failures, respawn_delay
 
 CONFIG = Path(get_package_share_directory("edgetpu_ros")) / "config"
 
@@ -42,6 +44,13 @@ ARGUMENTS = (
     ("cmd_vel_topic", "cmd_vel", "velocities for the robot's base", None),
     ("stamped", "false", "true: all velocities are TwistStamped", ("true", "false")),
     ("use_sim_time", "false", "true: time is that of /clock", ("true", "false")),
+    (
+        "respawn",
+        "true",
+        "true: restart a process that has ended, unless it failed at once five times in a row",
+        ("true", "false"),
+    ),
+    ("respawn_delay", "2.0", "seconds to wait before a restart, 0.1 or more", None),
     (
         "dds_scope",
         "",
@@ -70,6 +79,8 @@ def _node(context: LaunchContext, package: str, name: str, **options: object) ->
         output="screen",
         ros_arguments=enclave_arguments(_value(context, "enclave"), name, context.environment),
         additional_env=dict(_discovery(context).environment),
+        respawn=_value(context, "respawn") == "true",
+        respawn_delay=respawn_delay(_value(context, "respawn_delay")),
         **options,
     )
 
@@ -114,13 +125,20 @@ def _multiplexer(context: LaunchContext) -> Node:
 def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     to_base = ("cmd_vel", _value(context, "cmd_vel_topic"))
     profile = settings_in_launch(CONFIG / "fastdds.xml", context, _value(context, "namespace"))
+    processes = {
+        _value(context, "source"): _source(context),
+        "twist_mux": _multiplexer(context),
+        "heading_hold": _controller(context, "heading_hold", {}, [("cmd_vel_in", CHOSEN)]),
+        "contact_guard": _controller(
+            context, "contact_guard", {}, [("cmd_vel_in", "heading_hold/cmd_vel"), to_base]
+        ),
+    }
+    respawns = processes.items() if _value(context, "respawn") == "true" else ()
     return [
         LogInfo(msg=_discovery(context).text),
         *(SetEnvironmentVariable(*each) for each in profile.items()),
-        _source(context),
-        _multiplexer(context),
-        _controller(context, "heading_hold", {}, [("cmd_vel_in", CHOSEN)]),
-        _controller(context, "contact_guard", {}, [("cmd_vel_in", "heading_hold/cmd_vel"), to_base]),
+        *processes.values(),
+        *(handler for name, process in respawns for handler in give_up_on_failures(process, name)),
     ]
 
 

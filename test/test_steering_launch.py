@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import runpy
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,18 @@ from edgetpu_driver.node_kit.node_table import all_nodes
 
 ROOT = Path(__file__).parents[1]
 LEARNED = ("policy", "batch_mpc")
+HANDLERS = "edgetpu_driver.node_kit.process.respawn_handlers"
+LAUNCH_MODULES = (
+    "launch",
+    "launch.actions",
+    "launch.event_handlers",
+    "launch.events",
+    "launch.events.process",
+    "launch.launch_description_entity",
+    "launch.substitutions",
+    "launch_ros",
+    "launch_ros.actions",
+)
 
 
 def node_class(name: str) -> Any:
@@ -91,9 +104,10 @@ class Context(dict[str, str]):
 
 
 @pytest.fixture
-def launch_file(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def launch_file(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """The names of the launch file, with dictionaries for nodes; what only a ROS 2 has is replaced."""
-    for name in ("launch", "launch.actions", "launch.substitutions", "launch_ros", "launch_ros.actions"):
+    monkeypatch.delitem(sys.modules, HANDLERS, raising=False)
+    for name in LAUNCH_MODULES:
         monkeypatch.setitem(sys.modules, name, MagicMock())
     monkeypatch.setattr(sys.modules["launch.substitutions"], "LaunchConfiguration", Setting)
     monkeypatch.setattr(sys.modules["launch_ros.actions"], "Node", dict)
@@ -101,7 +115,8 @@ def launch_file(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(sys.modules["launch.actions"], "SetEnvironmentVariable", Variable)
     packages = "ament_index_python.packages.get_package_share_directory"
     monkeypatch.setattr(packages, lambda _: str(ROOT))
-    return runpy.run_path(str(ROOT / "launch" / "steering.launch.py"))
+    yield runpy.run_path(str(ROOT / "launch" / "steering.launch.py"))
+    del sys.modules[HANDLERS]  # made of what stands for launch
 
 
 def nodes_of(launch_file: dict[str, Any], context: Context) -> list[dict[str, Any]]:
@@ -114,6 +129,19 @@ def test_a_parameter_file_that_is_not_there_is_refused(launch_file: dict[str, An
         RuntimeError, match=f"params_file: expected a file; there is no '{tmp_path}/none.yaml'"
     ):
         launch_file["_start"](context)
+
+
+@pytest.mark.parametrize("respawn", [True, False])
+def test_every_process_is_restarted_unless_respawn_is_false(
+    launch_file: dict[str, Any], respawn: bool
+) -> None:
+    nodes = nodes_of(launch_file, Context(launch_file, {}, respawn=str(respawn).lower(), respawn_delay="0.5"))
+    assert [(node["respawn"], node["respawn_delay"]) for node in nodes] == [(respawn, 0.5)] * 4
+
+
+def test_a_respawn_delay_that_is_none_is_refused(launch_file: dict[str, Any]) -> None:
+    with pytest.raises(RuntimeError, match=r"respawn_delay: expected seconds, 0\.1 or more; got 'soon'"):
+        launch_file["_start"](Context(launch_file, {}, respawn_delay="soon"))
 
 
 @pytest.mark.parametrize("source", ["visual_servo", *LEARNED])

@@ -1,0 +1,55 @@
+"""Handlers for a launch file, which end the respawning of a process that fails each time it is started.
+
+Imports `launch`, which only a ROS 2 installation has: for launch files.
+"""
+
+from __future__ import annotations
+
+import time
+
+from launch import LaunchContext
+from launch.actions import EmitEvent, LogInfo, RegisterEventHandler
+from launch.event_handlers import OnProcessExit, OnProcessStart
+from launch.events import matches_action
+from launch.events.process import ProcessExited, ProcessStarted, ShutdownProcess
+from launch.launch_description_entity import LaunchDescriptionEntity
+from launch_ros.actions import Node
+
+from edgetpu_driver.node_kit.process.respawn_limit import RespawnLimit
+
+
+def give_up_on_failures(process: Node, name: str) -> list[RegisterEventHandler]:
+    """Return handlers that end the respawning of a process that fails at once each time it is started.
+
+    name: what the log calls the process. See RespawnLimit.
+    """
+    limit, start = RespawnLimit(), time.monotonic()
+
+    def started(_event: ProcessStarted, _context: LaunchContext) -> None:
+        nonlocal start
+        start = time.monotonic()
+
+    def ended(event: ProcessExited, context: LaunchContext) -> list[LaunchDescriptionEntity]:
+        reason = limit.refusal(event.returncode, time.monotonic() - start)
+        if context.is_shutdown or not reason:
+            return []
+        return [
+            LogInfo(msg=f"{name} is not restarted: {reason}; see its own message above"),
+            EmitEvent(event=ShutdownProcess(process_matcher=matches_action(process))),
+        ]
+
+    return [
+        RegisterEventHandler(OnProcessStart(target_action=process, on_start=started)),
+        RegisterEventHandler(OnProcessExit(target_action=process, on_exit=ended)),
+    ]
+
+
+def respawn_delay(text: str) -> float:
+    """Return the seconds until a process is started again; RuntimeError for anything but 0.1 or more."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds < float("inf"):
+        raise RuntimeError(f"respawn_delay: expected seconds, 0.1 or more; got '{text}'")
+    return seconds
