@@ -43,7 +43,8 @@ def test_the_state_of_a_driver_that_has_ended_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [((0.0021, 0.0154), "2.10, 15.40 ms"), ((math.nan, math.nan), "no inference lately")]
+    ("seconds", "shown"),
+    [((0.0021, 0.0154), "2.10, 15.40 ms"), ((math.nan, math.nan), "no inference lately")],
 )
 def test_latencies_are_shown_once_there_are_some(seconds: tuple[float, float], shown: str) -> None:
     ready = DeviceStatus(
