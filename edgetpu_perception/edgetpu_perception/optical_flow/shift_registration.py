@@ -202,14 +202,7 @@ class Registration:
         influence = (covariance[:2].astype(np.float32) @ flat).reshape(terms[:2].shape)
         refined = covariance @ (flat @ residual.ravel())
         residual -= (refined.astype(np.float32) @ flat).reshape(residual.shape)
-        # Frames that fit better than their rounding allows do so by chance.
-        least = _NOISE_VARIANCES * self._noise**2 * covariance.diagonal()[:2]
-        if self._image_noise is not None:
-            least = np.maximum(
-                least, self._image_noise.variance(influence[:, 0], residual[0], _NOISE_VARIANCES)
-            )
-        influence *= residual
-        variance = np.maximum(_spread(block_sums(influence.sum(axis=1), self._block)), least)
+        variance = self._variance(covariance, influence, residual)
         variance += part.doubt
         dx_sigma, dy_sigma = np.sqrt(variance).tolist()
         alike = 1.0
@@ -224,6 +217,20 @@ class Registration:
             alike,
             part.textured,
         )
+
+    def _variance(self, covariance: NDArray[np.float64], influence: Floats, residual: Floats) -> NDArray[Any]:
+        """Variances of a refined shift along x and y, px^2, from its residuals and their influence on it.
+
+        `covariance`: for residuals with a standard deviation of 1. `influence` is overwritten.
+        """
+        # Frames that fit better than their rounding allows do so by chance.
+        least = _NOISE_VARIANCES * self._noise**2 * covariance.diagonal()[:2]
+        if self._image_noise is not None:
+            least = np.maximum(
+                least, self._image_noise.variance(influence[:, 0], residual[0], _NOISE_VARIANCES)
+            )
+        influence *= residual
+        return np.maximum(_spread(block_sums(influence.sum(axis=1), self._block)), least)
 
     def _equations(self, first: Texture, second: Texture, dx: int, dy: int) -> Floats:
         equations = _equations(first, second, dx, dy)
