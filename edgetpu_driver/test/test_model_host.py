@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from edgetpu_driver.errors import (
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.hosted_model import ModelState
 from testdata.devices.fake_device import ONES, FakeBackend
+from testdata.timeouts import PATIENCE
 
 
 class TestFindingFiles:
@@ -132,6 +134,18 @@ class TestLoading:
             host.submit_load("other")
         backend.parsing.set()
         assert refused.value.retry_after == 1.0
+
+    def test_a_client_with_many_models_to_load_keeps_no_other_waiting(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.parsing.clear()
+        loaded: queue.SimpleQueue[str] = queue.SimpleQueue()
+        for number in range(99):
+            host.submit_load("plus", f"a{number}", lambda _: loaded.put("/many"), client="/many")
+        host.submit_load("other", "b", lambda _: loaded.put("/other"), client="/other")
+        backend.parsing.set()
+        order = [loaded.get(timeout=PATIENCE) for _ in range(100)]
+        assert order.index("/other") <= 2
 
     def test_a_pipeline_without_segments_is_refused_at_once(self, host: ModelHost) -> None:
         with pytest.raises(InputError, match="expected a model, or the segments of one; got none"):

@@ -23,6 +23,7 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.client_limits import MOST_SEGMENTS
+from edgetpu_driver.host.load_queue import LoadQueue, Work
 from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.models.model_parts import ReadModel, read_model
 from edgetpu_driver.host.requests.admission import LOADING, Admission
@@ -79,6 +80,7 @@ class ModelTable:
         self._models: dict[str, HostedModel] = {}
         self._ended = False
         self._loader = BackgroundThread("edgetpu loader")
+        self._queue = LoadQueue()
 
     def load(
         self, model: str | Sequence[str], name: str, done: OnLoaded, client: str, shared: bool
@@ -96,7 +98,8 @@ class ModelTable:
             raise InputError(f"expected a pipeline of at most {MOST_SEGMENTS} segments; got {len(wanted)}")
         paths = tuple(self._files.find(each) for each in wanted)
         name = name or common_name([plain_stem(path) for path in paths])
-        self._admission.check_loading(self._loader.pending)
+        with self._lock:
+            self._admission.check_loading(self._queue.pending_of(client), self._queue.pending)
         fresh = HostedModel(name, paths, client, shared)
         fresh.file_bytes = _size_of(paths)
         with self._lock:
@@ -110,10 +113,12 @@ class ModelTable:
                 self._forget_failed()
             elif present.paths != paths:
                 self.check_owner(present, client)
+            work = partial(self._load, fresh, done)
+            self._queue.add(client, work)
         try:
-            self._loader.submit(lambda: self._load(fresh, done))
+            self._loader.submit(self._load_next)
         except RuntimeError:  # no thread can be started
-            raise self._not_begun(fresh) from None
+            raise self._not_begun(fresh, client, work) from None
         return fresh if present is None or present.paths != paths else present
 
     def _usable(self, name: str) -> HostedModel | None:
@@ -178,10 +183,11 @@ class ModelTable:
         """Take no more requests for a model. Must be called with the lock held."""
         (self._whole if model.parts else self._scheduler).unload(model)
 
-    def _not_begun(self, fresh: HostedModel) -> BusyError:
+    def _not_begun(self, fresh: HostedModel, client: str, work: Work) -> BusyError:
         """Withdraw a model that no thread can load; returns the error."""
         error = BusyError(f"no thread can be started to load a model; try again in {LOADING:g} s", LOADING)
         with self._lock:
+            self._queue.remove(client, work)
             if self._models.get(fresh.name) is fresh:
                 del self._models[fresh.name]
             fresh.set_failed(error)
@@ -201,6 +207,15 @@ class ModelTable:
         self._admission.check_loaded(len(others), sum(others), fresh.file_bytes)
 
     # In the loader's thread.
+
+    def _load_next(self) -> None:
+        with self._lock:
+            client, work = self._queue.take()
+        try:
+            work()
+        finally:
+            with self._lock:
+                self._queue.ended(client)
 
     def _load(self, fresh: HostedModel, done: OnLoaded) -> None:
         outcome: HostedModel | EdgeTpuError

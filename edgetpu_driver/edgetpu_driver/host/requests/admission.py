@@ -70,9 +70,12 @@ class Admission:
         what = f"waited {self.limits.wait:g} s for its turn; {backlog.waiting} requests wait"
         return _busy(what, backlog, soonest=AFTER_WAITING)
 
-    def check_loading(self, waiting: int) -> None:
-        """Raise BusyError if no further model may wait to be loaded."""
-        if waiting >= self.limits.waiting_per_client:
+    def check_loading(self, of_client: int, waiting: int) -> None:
+        """Raise BusyError if no further model of a client may wait to be loaded.
+
+        of_client, waiting: number of models that wait, of the client and in all.
+        """
+        if of_client >= self.limits.waiting_per_client or waiting >= self.limits.waiting:
             self.refused += 1
             raise BusyError(f"{waiting} models wait to be loaded; try again in {LOADING:g} s", LOADING)
 
