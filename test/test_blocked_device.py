@@ -132,6 +132,28 @@ class TestWhileTheDeviceHangs:
         graph.spin_until(listing.done)
         assert [Path(path).name for path in listing.result().available] == ["sums.tflite"]
 
+    def test_requests_during_a_listing_share_the_next_one(
+        self, graph: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        listed, begun = threading.Event(), []
+
+        def slow(_directories: ModelDirectories) -> list[Path]:
+            begun.append(1)
+            listed.wait(PATIENCE)
+            return []
+
+        monkeypatch.setattr(ModelDirectories, "available", slow)
+        client = graph.node.create_client(ListModels, "/edgetpu/list_models", qos_profile=QOS_SERVICE)
+        graph.spin_until(client.service_is_ready)
+        first = client.call_async(ListModels.Request())
+        graph.spin_until(lambda: bool(begun))
+        others = [client.call_async(ListModels.Request()) for _ in range(50)]
+        assert graph.call(LoadModel, "/edgetpu/load_model", model="sums", name="again").success
+        listed.set()
+        graph.spin_until(lambda: all(each.done() for each in (first, *others)))
+        assert all(each.result().success for each in others)
+        assert len(begun) <= 3
+
     def test_a_load_is_queued_or_refused(self, graph: Any) -> None:
         queued = graph.call(LoadModel, "/edgetpu/load_model", model="sums", name="again")
         assert queued.success

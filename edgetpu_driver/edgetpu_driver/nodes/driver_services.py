@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -89,6 +90,8 @@ class DriverServices:
         self._delayed = BackgroundThread("edgetpu delayed answers")
         self._products = BackgroundThread("edgetpu products")
         self._listings = BackgroundThread("edgetpu listings")
+        self._to_list: deque[_Reply] = deque()
+        """Requests that wait for a listing, which answers all that have come until it begins."""
         self._intake = RequestIntake(node)
         self._large = LargeRequests(node)
         for kind, name, handle in (
@@ -163,17 +166,30 @@ class DriverServices:
         self._driver.publish_status()
 
     def _list_models(self, _request: ListModels.Request, reply: _Reply) -> None:
-        host = self._driver.active_host()
+        self._driver.active_host()
+        self._to_list.append(reply)
+        if self._listings.pending > 1:
+            return  # one is yet to begin
+        try:
+            self._listings.submit(self._answer_listings)  # tens of milliseconds with many models and files
+        except RuntimeError:  # no thread can be started
+            self._answer_listings()
+
+    def _answer_listings(self) -> None:
+        replies = [self._to_list.popleft() for _ in range(len(self._to_list))]
+        outcome: Any = None
+        try:
+            host = self._driver.active_host()
+            models = [model_info(model) for model in host.models()]
+            available = [str(path) for path in host.files.available()]
+        except Exception as error:
+            outcome = error
 
         def fill(response: ListModels.Response, _: None) -> None:
-            response.models = [model_info(model) for model in host.models()]
-            response.available = [str(path) for path in host.files.available()]
+            response.models, response.available = models, available
 
-        answer = functools.partial(reply.finish, fill, None)
-        try:
-            self._listings.submit(answer)  # with many models and files it takes tens of milliseconds
-        except RuntimeError:  # no thread can be started
-            answer()
+        for reply in replies:
+            reply.finish(fill, outcome)
 
     def _get_device_info(self, _request: GetDeviceInfo.Request, reply: _Reply) -> None:
         def fill(response: GetDeviceInfo.Response, registers: tuple[RegisterValue, ...]) -> None:
