@@ -125,6 +125,27 @@ def test_weights_that_a_joint_graph_could_not_be_given_while_too_much_waited_are
     assert asking.model.head_name == "spot"
 
 
+def test_an_unexpected_error_is_that_of_its_request_alone() -> None:
+    answers: list[Any] = []
+    invoke = Mock(side_effect=[ValueError("unexpected"), None])
+    shared, model = SharedInference(invoke, _nothing, _nothing, _nothing, list), hosted_model()
+    with pytest.raises(ValueError, match="unexpected"):
+        shared.ask(model, IMAGE, answers.append, RequestTerms("/a"))
+    shared.ask(model, IMAGE, answers.append, RequestTerms("/b"))
+    done = invoke.call_args.args[2]
+    done(InferenceResult())
+    assert len(answers) == 1
+
+
+def test_a_joint_graph_that_no_thread_can_load_is_asked_for_again() -> None:
+    load = Mock(side_effect=[RuntimeError("can't start new thread"), None])
+    shared = SharedInference(_nothing, _nothing, load, _nothing, list)
+    group: Any = Mock(models=(hosted_model(), hosted_model()))
+    for _ in range(2):
+        shared._changed(group)
+    assert load.call_count == 2
+
+
 def test_images_of_models_that_nobody_asks_for_any_more_are_released() -> None:
     now = [0.0]
     groups = ImageGroups(_nothing, clock=lambda: now[0])

@@ -191,11 +191,11 @@ class SharedInference:
     def _start(self, run: _Run, image: ImageInUse, first: _Waiting) -> None:
         try:
             self._invoke(run.model, first.inputs, partial(self._finish, run, image), first.terms)
-        except EdgeTpuError:
+        except Exception as error:
             for waiting in self._fail(run, image):
                 if waiting is not first:
                     self._run_alone(waiting)
-            if run.joint is None:
+            if run.joint is None or not isinstance(error, EdgeTpuError):
                 raise
             self._invoke(first.model, first.inputs, first.done, first.terms)
 
@@ -262,8 +262,15 @@ class SharedInference:
         if heads and group not in self._wanted and len(self._wanted) >= MOST_JOINT:
             return  # it asks again with each image
         if heads:
-            self._wanted[group] = heads
-            self._load(joint_name([head.head_name for head in heads]), partial(self._loaded, group, heads))
+            before, self._wanted[group] = self._wanted.get(group, ()), heads
+            name = joint_name([head.head_name for head in heads])
+            try:
+                self._load(name, partial(self._loaded, group, heads))
+            except RuntimeError:  # no thread can be started: it asks again with each image
+                if before:
+                    self._wanted[group] = before
+                else:
+                    del self._wanted[group]
         else:
             del self._wanted[group]
             self._replace(group, None)
