@@ -15,6 +15,8 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 
 from rclpy.parameter import Parameter
 
+from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_msgs.msg import ErrorCode, ModelInfo, Tensor
 from edgetpu_msgs.srv import Invoke, LoadModel
@@ -76,3 +78,14 @@ def test_requests_wait_whichever_part_they_ask_for(
 
 def test_a_part_that_it_turns_out_not_to_have_is_refused(graph: Any, queued: Queued) -> None:
     assert answer(graph, queued, X, part=3).error.value == ErrorCode.BAD_INPUT
+
+
+def test_a_model_that_has_failed_when_its_state_is_told_is_answered_with_the_error(
+    graph: Any, queued: Queued, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = HostedModel("parts", [Path("parts.tflite")])
+    failed.set_failed(ModelFormatError("broken"))
+    monkeypatch.setattr(queued.driver, "submit_load", lambda *_arguments, **_options: failed)
+    response = graph.call(LoadModel, "/edgetpu/load_model", model="parts")
+    assert (response.success, response.message) == (False, "broken")
+    assert response.error.value == ErrorCode.BAD_MODEL

@@ -158,7 +158,7 @@ class DriverServices:
         if request.wait:
             self._loads.append((time.monotonic(), reply))
         else:
-            reply.finish_soon(self._delayed, fill, lambda: model)
+            reply.finish_soon(self._delayed, fill, lambda: model.failure or model)
 
     def _unload_model(self, request: UnloadModel.Request, reply: _Reply) -> None:
         self._driver.active_host().unload(request.name, _client(request))
