@@ -75,6 +75,24 @@ def test_rate_latency_and_gap_are_those_of_the_last_seconds() -> None:
     assert pace.gap == pytest.approx(0.5)
 
 
+def test_results_that_come_at_once_after_a_stall_do_not_raise_the_rate() -> None:
+    log = ResultLog({})
+    log.add(0.0, {}, 0.01)
+    for step in range(12):
+        log.add(6.0 + 0.01 * step, {}, 0.01)
+    pace = log.pace(6.2)
+    assert pace.rate == pytest.approx(12 / 6.11)
+    assert pace.gap == pytest.approx(6.0)
+
+
+def test_the_time_before_a_node_was_started_again_does_not_count() -> None:
+    log = ResultLog({})
+    log.add(0.0, {}, 0.01)
+    for step in range(11):
+        log.add(60.0 + 0.1 * step, {}, 0.01)
+    assert log.pace(61.0).rate == pytest.approx(10.0)
+
+
 def test_a_node_that_has_stopped_has_no_rate() -> None:
     log = ResultLog({})
     log.add(0.0, {}, 0.01)

@@ -193,6 +193,8 @@ def test_no_number_of_a_diagnostic_makes_text_that_is_no_json() -> None:
     [
         ([(10.0, "5"), (12.0, "9")], 2.0),
         ([(10.1999, "5"), (10.2001, "6")], None),  # two that a busy dashboard got at once
+        ([(10.19, "5"), (10.23, "8")], None),
+        ([(10.19, "5"), (10.23, "8"), (12.19, "9")], 2.0),
         ([(10.0, "-1e308"), (12.0, "1e308")], None),
     ],
 )

@@ -134,16 +134,25 @@ class ResultLog:
     def pace(self, now: float) -> Pace:
         """Return rate and latency over the last RATE_WINDOW seconds."""
         self._forget(now)
+        begin = now - RATE_WINDOW
         times = [time for time, _ in self._arrivals]
+        if not times or times[-1] < begin:
+            return Pace(0.0, math.nan, math.nan)
         gaps = [later - sooner for sooner, later in pairwise(times)]
-        latencies = [latency for _, latency in self._arrivals if math.isfinite(latency)]
+        latencies = [each for time, each in self._arrivals if time >= begin and math.isfinite(each)]
         return Pace(
             # For a node that has just started, over the time since then.
-            (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else 0.0,
+            (len(times) - 1) / (times[-1] - times[0]) if times[-1] > times[0] else 0.0,
             statistics.median(latencies) if latencies else math.nan,
             max(gaps, default=math.nan),
         )
 
     def _forget(self, now: float) -> None:
-        while self._arrivals and self._arrivals[0][0] < now - RATE_WINDOW:
+        """Keep the results of the window and the one before, so that results after a stall are no burst.
+
+        One that is much older is of a node that has been started again.
+        """
+        while len(self._arrivals) > 1 and self._arrivals[1][0] < now - RATE_WINDOW:
+            self._arrivals.popleft()
+        if self._arrivals and self._arrivals[0][0] < now - 2.0 * RATE_WINDOW:
             self._arrivals.popleft()

@@ -21,6 +21,8 @@ _DIGITS = 15
 """Digits of the largest integers that a browser represents exactly."""
 _COUNTED = 5.5
 """Seconds over which a counter gives a rate; its values come once a second, later on a busy machine."""
+_SHORTEST_COUNT = 0.5
+"""Seconds between two values of a counter from which a rate is taken; closer ones have come late."""
 _LONGEST_GAP = 1.0
 """Seconds between two points of a curve that are joined."""
 _LONGEST_GAP_OF_READINGS = 3.0
@@ -128,7 +130,7 @@ def rate_of_results(readings: Mapping[str, Mapping[str, Reading]], now: float) -
     rates = [
         (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0])
         for points in recent
-        if len(points) > 1 and points[-1][0] > points[0][0]
+        if len(points) > 1 and points[-1][0] - points[0][0] >= _SHORTEST_COUNT
     ]
     rate = max(sum(rates), 0.0)  # a node that has restarted counts from 0
     return rate if rates and math.isfinite(rate) else None
