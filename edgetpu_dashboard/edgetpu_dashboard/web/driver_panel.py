@@ -18,7 +18,7 @@ from edgetpu_dashboard.live.picture_encoding import png
 from edgetpu_dashboard.web.element_names import name_element
 from edgetpu_dashboard.web.error_notice import errors_shown
 from edgetpu_dashboard.web.uploads import uploaded
-from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.errors import EdgeTpuError, InputError, reason_of
 from edgetpu_driver.node_kit.node_table import DRIVER, nodes_of
 
 STATES = ("absent", "boot", "starting", "ready", "recovering", "failed", "closed", "inactive")
@@ -115,17 +115,20 @@ def models_panel(page: Any) -> None:
     shown: list[Any] = []
 
     async def look() -> None:
+        models: list[Any] = []
+        files: list[str] = []
+        problem = "no model is loaded"
         try:
             answer = await page.calls.models()
             models, files = list(answer.models), list(answer.available)
-        except EdgeTpuError:
-            models, files = [], []
+        except EdgeTpuError as error:
+            problem = reason_of(error)
         if column.is_deleted:  # the browser has left
             return
         _suggest(suggested_files, files)
         _suggest(suggested_models, [each.name for each in models])
-        facts = [(each.name, each.weights_version, each.state, each.message) for each in models]
-        if facts == shown and facts:
+        facts = [(each.name, each.weights_version, each.state, each.message) for each in models] or [problem]
+        if facts == shown:
             return
         shown[:] = facts
         column.clear()
@@ -133,7 +136,7 @@ def models_panel(page: Any) -> None:
             for model in models:
                 _model(page, model, look)
             if not models:
-                ui.label("no model is loaded, or no driver runs").classes("hint")
+                ui.label(problem).classes("hint")
 
     ui.timer(_MODELS_PERIOD, look)
     _load(page, look)
@@ -152,8 +155,8 @@ def _suggest(datalist: Any, values: list[str]) -> None:
 
 
 def _model(page: Any, model: Any, changed: Any) -> None:
-    async def unload() -> None:
-        async with errors_shown():
+    async def unload(event: Any) -> None:
+        async with errors_shown(event.sender):
             ui.notify(await page.calls.unload_model(model.name), type="positive")
         await changed()
 
@@ -176,8 +179,8 @@ def _load(page: Any, changed: Any) -> None:
         )
         name = ui.input("as").props("dense outlined data-id=model_name").classes("short")
 
-        async def load() -> None:
-            async with errors_shown():
+        async def load(event: Any) -> None:
+            async with errors_shown(event.sender):
                 text = await page.calls.load_model(str(model.value or ""), str(name.value or ""))
                 ui.notify(text, type="positive")
             await changed()
@@ -256,8 +259,8 @@ def _run_model(page: Any) -> None:
         .classes("w-full")
     )
 
-    async def run() -> None:
-        async with errors_shown():
+    async def run(event: Any) -> None:
+        async with errors_shown(event.sender):
             name = str(kind.value)
             if not path.value:
                 raise InputError("expected the path of a model file; got nothing")

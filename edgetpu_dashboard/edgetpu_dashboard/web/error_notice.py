@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from nicegui import ui
 
@@ -11,13 +12,19 @@ from edgetpu_driver.errors import EdgeTpuError, reason_of
 
 
 @asynccontextmanager
-async def errors_shown() -> AsyncIterator[None]:
+async def errors_shown(button: Any = None) -> AsyncIterator[None]:
     """Show an error of the block as a notice and continue; exceptions from outside the suite pass.
 
-    Notices belong to the page, because the button that was pressed may be gone by then.
+    button: the one that was pressed; it turns, and takes no other click, until the block ends.
+    Notices belong to the page, because the button may be gone by then.
     """
     with ui.context.client:
+        if button is not None:
+            button.props("loading")
         try:
             yield
         except EdgeTpuError as error:
             ui.notify(reason_of(error), type="negative", multi_line=True, close_button=True)
+        finally:
+            if button is not None and not button.is_deleted:
+                button.props(remove="loading")

@@ -187,8 +187,8 @@ def _drag_choice(page: Any, node: str) -> None:
 
 
 def _trigger(page: Any, node: str, service: str) -> None:
-    async def call() -> None:
-        async with errors_shown():
+    async def call(event: Any) -> None:
+        async with errors_shown(event.sender):
             ui.notify(f"{service}: {await page.calls.trigger(node, service)}", type="positive")
 
     ui.button(service.replace("_", " "), on_click=call).props(
@@ -204,8 +204,8 @@ def _training(page: Any, node: str) -> None:
     )
     forget = ui.checkbox("forget the targets afterwards")
 
-    async def train() -> None:
-        async with errors_shown():
+    async def train(event: Any) -> None:
+        async with errors_shown(event.sender):
             text = await page.calls.train(node, float(regularization.value or 0.0), bool(forget.value))
             ui.notify(text, type="positive")
 
@@ -216,8 +216,8 @@ def _naming(page: Any, node: str) -> None:
     label = ui.input("name of the place in view").props("dense outlined data-id=place_name").classes("w-full")
     replace = ui.checkbox("replace its earlier views")
 
-    async def add() -> None:
-        async with errors_shown():
+    async def add(event: Any) -> None:
+        async with errors_shown(event.sender):
             text = await page.calls.add_place(node, str(label.value or ""), bool(replace.value))
             ui.notify(text, type="positive")
 

@@ -175,8 +175,8 @@ def node_title(page: Page) -> None:
             ui.notify(f"{node} starts", type="positive")
             await page.watch_start(node)
 
-    async def stop() -> None:
-        async with errors_shown():
+    async def stop(event: Any) -> None:
+        async with errors_shown(event.sender):
             await asyncio.to_thread(page.dashboard.launcher.stop, node)
             ui.notify(f"{node} has stopped", type="positive")
 
