@@ -160,6 +160,8 @@ def test_a_place_is_named(browser: Any, graph: Any) -> None:
         press(browser, "[data-id=add_place]")
 
     repeat_until(browser, add, "kitchen: 1 place is known, by")
+    embeddings.publish(Embedding(valid=True, vector=[0.6, 0.8, 0.0, 0.0]))
+    wait(browser, lambda: "valid: kitchen, confidence" in text(browser, "#numbers"))
     graph.node.destroy_publisher(embeddings)
 
 

@@ -169,6 +169,21 @@ def test_s_saves_the_picture_with_caps_lock_too(page: Any) -> None:
     assert name.startswith("looming_")
 
 
+def test_what_was_found_is_shown_with_its_confidence(page: Any) -> None:
+    place = {"running": True, "pictured": False, "level": "ok", "problem": "", "rate": 2.0, "latency": 5.0}
+    place |= {"dropped": 0, "failed": 0, "valid": True, "confidence": 0.97, "word": "kitchen"}
+    page.execute_script(
+        "document.body.append(Object.assign(document.createElement('span'), { id: 'numbers' }));"
+        "document.body.append(Object.assign(document.createElement('div'), { id: 'curves' }));"
+        "edgetpuLive.show({ page: 'p', node: 'place', view: 'camera image' });"
+        "window.stream.onmessage({ data: arguments[0] })",
+        json.dumps({"time": 0, "node": "place", "nodes": {"place": place}, "curves": [], "facts": {}}),
+    )
+    assert text(page, "#numbers") == (
+        "2.0 Hz · latency 5.0 ms · dropped 0 · failed 0 · valid: kitchen, confidence 0.97"
+    )
+
+
 def test_a_stream_that_falls_silent_is_not_called_connected(page: Any) -> None:
     numbers = json.dumps({"time": 0, "node": "looming", "nodes": {}, "curves": [], "facts": {}})
     page.execute_script(

@@ -25,6 +25,7 @@ def view(values: dict[str, str], log: ResultLog | None = None, fields: tuple[Any
         running=True,
         diagnostics={"eye": diagnostic},
         log=log,
+        word="",
         result=result,
         takes=(),
         signals=(),
@@ -71,6 +72,12 @@ def test_a_node_has_the_counts_of_its_diagnostics() -> None:
 @pytest.mark.parametrize("text", ["", "many", "-1", "1e9", "9" * 5000, "\u00b2"])
 def test_a_count_that_is_no_number_is_0(text: str) -> None:
     assert snapshot(view({"dropped": text}), "eye")["nodes"]["eye"]["dropped"] == 0
+
+
+def test_a_result_says_in_words_what_was_found() -> None:
+    found = view({}, log_of(valid=True, confidence=0.5))
+    found.nodes["eye"].word = "kitchen"
+    assert snapshot(found, "none")["nodes"]["eye"]["word"] == "kitchen"
 
 
 def test_what_json_cannot_hold_is_left_out() -> None:

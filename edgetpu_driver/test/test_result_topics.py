@@ -33,3 +33,9 @@ def test_numbers_of_another_message_are_derived_from_it() -> None:
         row=lambda message: {"valid": True, "confidence": 1.0, "count": len(message.people), "other": 3},
     )
     assert topic.numbers(SimpleNamespace(people=[1, 2])) == {"valid": True, "confidence": 1.0, "count": 2}
+
+
+def test_a_message_may_say_in_words_what_was_found() -> None:
+    match = SimpleNamespace(label="kitchen")
+    assert ResultTopic("match", SimpleNamespace, (), word="label").text(match) == "kitchen"
+    assert ResultTopic("match", SimpleNamespace, ()).text(match) == ""

@@ -106,6 +106,7 @@ def _summary(viewed: Any, now: float) -> dict[str, Any]:
         found |= {
             "valid": bool(viewed.log.last.get("valid", False)),
             "confidence": _number(viewed.log.last.get("confidence", math.nan)),
+            "word": viewed.word,
         }
     return found
 

@@ -63,6 +63,8 @@ class ViewedNode:
     has_picture: bool = False
     result: ResultTopic | None = None
     log: ResultLog | None = None
+    word: str = ""
+    """What the last result has found, in words."""
     region: tuple[int, ...] = (0, 0, 0, 0)
     """The value of its parameter `roi`, as far as known."""
     diagnostics: dict[str, Diagnostic] = field(default_factory=dict)
@@ -254,6 +256,7 @@ class GraphView:
         with self.lock:
             self.received += 1
             viewed.log.add(time.monotonic(), row, latency)
+            viewed.word = viewed.result.text(message)
         self.pictures.on_result(viewed.entry.name, message)
 
     def _on_status(self, status: DeviceStatus) -> None:

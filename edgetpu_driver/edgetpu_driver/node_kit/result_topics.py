@@ -36,6 +36,8 @@ class ResultTopic:
     picture: Callable[[Pixels, Any], Pixels] | None = None
     """Draws a message on a copy of its image, uint8 [H, W] or [H, W, 3] RGB, so that viewers of the camera's
     images need no debug images. None: only the node can draw its results, on ~/debug_image."""
+    word: str = ""
+    """Name of the field that says in words what was found; empty: there is none."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -47,3 +49,7 @@ class ResultTopic:
         """Return the numbers of a message by the names of `fields`."""
         row = self.row(message) if self.row else {name: getattr(message, name) for name in self.fields}
         return {name: row[name] for name in self.fields}
+
+    def text(self, message: Any) -> str:
+        """Return in words what a message has found; empty if it does not say."""
+        return str(getattr(message, self.word)) if self.word else ""

@@ -102,7 +102,11 @@ class PlaceRecognitionNode(MatrixNode):
 
     settings = matrix_settings(*_SETTINGS)
     results = ResultTopic(
-        "match", PlaceMatch, (ResultValue("score", "similarity of the best place", ""),), row=match_row
+        "match",
+        PlaceMatch,
+        (ResultValue("score", "similarity of the best place", ""),),
+        row=match_row,
+        word="label",
     )
     files = "places"
 

@@ -257,7 +257,8 @@ const edgetpuLive = (() => {
     parts.push(`dropped ${node.dropped}`, `failed ${node.failed}`);
     if (node.valid !== undefined) {
       const confidence = node.confidence === null ? "-" : node.confidence.toFixed(2);
-      parts.push(`${node.valid ? "valid" : "not valid"}, confidence ${confidence}`);
+      const found = node.word ? `: ${node.word}` : "";
+      parts.push(`${node.valid ? "valid" : "not valid"}${found}, confidence ${confidence}`);
     }
     element.textContent = parts.join(" · ");
   }
