@@ -97,6 +97,23 @@ def test_weights_are_swapped_and_their_errors_shown_as_a_picture(browser: Any, t
     wait(browser, lambda: "matrix is unloaded" in text(browser, "body"))
 
 
+def test_a_file_that_was_refused_for_one_model_is_sent_again_for_another(
+    browser: Any, tmp_path: Path
+) -> None:
+    load(browser, "second")
+    np.save(tmp_path / "same.npy", np.ones((3, 5), np.float32))
+    fill(browser, "weights_model", "no_such_model")
+    upload(browser, "weights_file", tmp_path / "same.npy")
+    wait(browser, lambda: "no_such_model" in text(browser, ".q-notifications"))
+    sent = "[data-id=weights_file] .q-uploader__subtitle"
+    wait(browser, lambda: text(browser, sent).startswith("0.0B"))
+    fill(browser, "weights_model", "second")
+    upload(browser, "weights_file", tmp_path / "same.npy")
+    wait(browser, lambda: "of second: largest error " in text(browser, "[data-id=weights_answer]"))
+    press(browser, "[data-id=unload_second]")
+    wait(browser, lambda: "second is unloaded" in text(browser, "body"))
+
+
 def test_a_model_is_sent_from_the_browsers_computer(browser: Any, models: Path, tmp_path: Path) -> None:
     (tmp_path / "sent.tflite").write_bytes(body_pix_file())
     upload(browser, "run_file", tmp_path / "sent.tflite")

@@ -229,6 +229,8 @@ def _upload(label: str, suffix: str, largest: int, take: Callable[[Any], Awaitab
         max_files=1000,
         max_file_size=largest,
     )
+    # The browser sends no file again that is still in its list.
+    upload.on("finish", js_handler=f"() => getElement({upload.id}).$refs.qRef.reset()")
     return upload.props(f"accept={suffix} flat bordered").classes("w-full")
 
 
@@ -238,6 +240,7 @@ def _run_model(page: Any) -> None:
     kind = ui.select(list(nodes_of("edgetpu_vision")), value="object_detector", label="what it does").props(
         "dense outlined data-id=run_kind"
     )
+    kind.classes("w-full")
     path = (
         ui.input("model file, in a folder of the driver's model_dirs")
         .props("dense outlined data-id=run_path list=model_files")
