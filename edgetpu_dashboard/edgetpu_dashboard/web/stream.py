@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fastapi import WebSocket
+from fastapi import WebSocket, WebSocketDisconnect
 
 from edgetpu_dashboard.live.encoded_pictures import EncodedPictures
 from edgetpu_dashboard.live.picture_encoding import Pixels
@@ -31,8 +31,8 @@ _NUMBERS_PERIOD = 0.5
 """Seconds between two messages of numbers and curves."""
 _VIEWS_PERIOD = 1.0
 """Seconds between two checks which nodes have pictures."""
-_POLICY_VIOLATION = 1008
-"""Status of RFC 6455."""
+_POLICY_VIOLATION, _TRY_AGAIN_LATER = 1008, 1013
+"""Given by RFC 6455 and the registry that it sets up."""
 _LONGEST_REASON = 123
 """Bytes. Given by RFC 6455, 5.5: a control frame has at most 125, of which two are the status."""
 _POLL = 0.01
@@ -74,9 +74,11 @@ async def stream(
     feed = _PictureFeed(dashboard, pictures, small=overview)
     try:
         await feed.look_at(dashboard.view.pictured() if overview else {view: view})
-    except InputError as error:
+    except (InputError, UnavailableError) as error:
+        status = _POLICY_VIOLATION if isinstance(error, InputError) else _TRY_AGAIN_LATER
         reason = str(error).encode(errors="replace")[:_LONGEST_REASON]
-        await socket.close(_POLICY_VIOLATION, reason.decode(errors="ignore"))
+        with suppress(WebSocketDisconnect):  # the browser has left
+            await socket.close(status, reason.decode(errors="ignore"))
         return
     wanted = asyncio.Event()
     tasks = [
