@@ -127,10 +127,10 @@ def models_panel(page: Any) -> None:
             return
         _suggest(suggested_files, files)
         _suggest(suggested_models, [each.name for each in models])
-        facts = [(each.name, each.weights_version, each.state, each.message) for each in models] or [problem]
-        if facts == shown:
+        facts: list[Any] = [(each.name, each.weights_version, each.state, each.message) for each in models]
+        if (facts or [problem]) == shown:
             return
-        shown[:] = facts
+        shown[:] = facts or [problem]
         column.clear()
         with column:
             for model in models:
