@@ -54,6 +54,72 @@ def test_px_outside_the_mask_do_not_count() -> None:
     assert agreement.share(covered, 0.0) == 1.0
 
 
+def with_other(rows: slice, columns: slice) -> NDArray[np.float32]:
+    """The patch with something else in a part of it."""
+    window = PATCH.copy()
+    window[rows, columns] = WALL[24:48, 20:52][rows, columns]
+    return window
+
+
+def test_a_patch_is_not_contradicted_by_itself_in_another_light_and_with_noise() -> None:
+    agreement = agreement_of(PATCH)
+    assert not agreement.is_contradicted(PATCH, 0.0)
+    assert not agreement.is_contradicted(0.5 * PATCH + 40, 0.0)
+    assert not agreement.is_contradicted(with_noise(0.15 * PATCH, 3.0), 3.0)
+
+
+def test_other_things_contradict_a_patch() -> None:
+    agreement = agreement_of(PATCH)
+    for other in (WALL[24:48, 20:52], PATCH[::-1], PATCH[:, ::-1], 255 - PATCH):
+        assert agreement.is_contradicted(np.ascontiguousarray(other), 1.0)
+
+
+def test_a_patch_is_contradicted_if_its_middle_is_something_else() -> None:
+    assert agreement_of(PATCH).is_contradicted(with_other(slice(6, 18), slice(8, 24)), 1.0)
+
+
+@pytest.mark.parametrize("flip", [(1, 1), (-1, 1), (1, -1), (-1, -1)])
+def test_a_patch_is_not_contradicted_by_what_covers_one_side_and_is_by_what_covers_a_half(
+    flip: tuple[int, int],
+) -> None:
+    turned = np.s_[:: flip[0], :: flip[1]]
+    agreement = agreement_of(np.ascontiguousarray(PATCH[turned]))
+    for covered in (np.s_[:5, :], np.s_[:, :7]):
+        window = PATCH.copy()
+        window[covered] = 20
+        assert not agreement.is_contradicted(np.ascontiguousarray(window[turned]), 1.0)
+    half = with_other(slice(None), slice(0, 16))
+    assert agreement.is_contradicted(np.ascontiguousarray(half[turned]), 1.0)
+
+
+def test_what_covers_the_side_with_most_of_the_structure_contradicts_a_patch() -> None:
+    patch = 0.05 * PATCH
+    patch[:6] = PATCH[:6]
+    window = patch.copy()
+    window[:6] = PATCH[::-1][:6]
+    assert agreement_of(patch).is_contradicted(window, 0.1)
+
+
+def test_structure_that_is_missing_contradicts_a_patch() -> None:
+    window = PATCH.copy()
+    window[6:18, 8:24] = PATCH[6:18, 8:24].mean()
+    assert agreement_of(PATCH).is_contradicted(window, 1.0)
+
+
+def test_where_noise_is_as_strong_as_a_patch_nothing_contradicts_it() -> None:
+    other = 0.02 * WALL[24:48, 20:52]
+    assert agreement_of(0.02 * PATCH).is_contradicted(other, 0.0)
+    assert not agreement_of(0.02 * PATCH).is_contradicted(other, 4.0)
+
+
+def test_px_outside_the_mask_contradict_nothing() -> None:
+    mask = np.ones(PATCH.shape, bool)
+    mask[:, :16] = False
+    window = with_other(slice(None), slice(0, 16))
+    assert agreement_of(PATCH).is_contradicted(window, 1.0)
+    assert not PatchAgreement(PATCH, mask).is_contradicted(window, 1.0)
+
+
 @pytest.mark.parametrize("patch", [np.full((24, 32), 90, np.float32), PATCH[:8, :8]])
 def test_a_patch_with_few_blocks_with_structure_cannot_be_confirmed(patch: NDArray[np.float32]) -> None:
     agreement = agreement_of(patch)

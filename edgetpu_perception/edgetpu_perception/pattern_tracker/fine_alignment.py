@@ -83,22 +83,30 @@ class FineAligner:
         self._judged = levels[0]
         self._agreement = PatchAgreement(patch.values, patch.mask)
 
-    def refine(self, image: Pixels, search: tuple[int, int], match: Alignment) -> Alignment:
+    def refine(self, image: Pixels, search: tuple[int, int], match: Alignment) -> Alignment | None:
         """The match aligned in the image [H, W], of which the search image is a copy.
 
         `search`: height and width of that copy; position and sigmas stay in its px. Returns the same match
-        if it cannot be improved.
+        if it cannot be improved, and None if the image shows something else there.
         """
-        start = None
+        start, contradicted = None, False
         for level in self._upright:
-            match, tilted = level.upright(image, search, match)
-            start = tilted if start is None else start
-        return match if start is None else self._tilted(image, search, match, start)
+            found = level.upright(image, search, match)
+            match, start = found.match, found.tilted if start is None else start
+            if level is self._judged:
+                contradicted = self._is_contradicted(found.seen)
+        if start is not None:
+            match, to_image = self._tilted(image, search, match, start)
+            contradicted = contradicted and self._is_contradicted(self._judged.seen(image, search, to_image))
+        return None if contradicted else match
+
+    def _is_contradicted(self, seen: _Seen | None) -> bool:
+        return seen is not None and self._agreement.is_contradicted(*seen)
 
     def _tilted(
         self, image: Pixels, search: tuple[int, int], match: Alignment, upright: Homography
-    ) -> Alignment:
-        """The match aligned in perspective; `upright`: see `_Level.tilted`.
+    ) -> tuple[Alignment, Homography]:
+        """The match aligned in perspective, and its place; `upright`: see `_Level.tilted`.
 
         Where the patch does not determine its tilt well enough, it stays upright, with the sigmas of a tilted
         one and the distance from it.
@@ -107,10 +115,11 @@ class FineAligner:
         for level in self._levels:
             tilted, to_image = level.tilted(image, search, tilted, (to_image, upright))
         if is_nearer(tilted, match):
-            return tilted
-        return match._replace(
+            return tilted, to_image
+        match = match._replace(
             x_sigma=tilted.x_sigma, y_sigma=tilted.y_sigma, growth_sigma=tilted.growth_sigma
         ).less_certain(tilted.x - match.x, tilted.y - match.y)
+        return match, to_image
 
     def confirm(
         self, image: Pixels, search: tuple[int, int], match: Alignment, known: Homography | None = None
@@ -129,7 +138,7 @@ class FineAligner:
             if level is self._judged:
                 seen = level.seen(image, search, to_image)
                 share = 0.0 if seen is None else self._agreement.share(*seen)
-                if share < LEAST_SHARE:
+                if share < LEAST_SHARE or self._is_contradicted(seen):
                     return None
         return Confirmation(tilted, to_image, share, _frontal_scale(image, search, to_image))
 
@@ -157,6 +166,20 @@ class Confirmation(NamedTuple):
         return (self.share - LEAST_SHARE) / (1.0 - LEAST_SHARE)
 
 
+_Seen = tuple[NDArray[np.float32], float]
+"""What an image shows of a patch, [h, w], and the noise to expect of a square, grey levels."""
+
+
+class _Upright(NamedTuple):
+    """A match aligned with rotation and scale."""
+
+    match: Alignment
+    tilted: Homography | None
+    """The start for `_Level.tilted` if that would be better."""
+    seen: _Seen | None
+    """What the image shows there, until the next alignment; None if it has fewer px than the patch."""
+
+
 class _Squares(NamedTuple):
     """A part of an image, averaged over squares."""
 
@@ -168,6 +191,11 @@ class _Squares(NamedTuple):
     x_side: float
     """Px of the image in a square."""
     y_side: float
+
+    @property
+    def noise(self) -> float:
+        """To expect of a square: one standard deviation, grey levels."""
+        return EXPECTED_NOISE / math.sqrt(self.x_side * self.y_side)
 
     @property
     def to_image(self) -> Homography:
@@ -197,23 +225,21 @@ class _Level:
         """From places of the patch to px of the search image, from the centre of the template."""
         self._from_template = np.linalg.inv(self._to_template)
 
-    def upright(
-        self, image: Pixels, search: tuple[int, int], match: Alignment
-    ) -> tuple[Alignment, Homography | None]:
-        """The match aligned with rotation and scale, and the start for `tilted` if that would be better."""
+    def upright(self, image: Pixels, search: tuple[int, int], match: Alignment) -> _Upright:
+        """The match aligned with rotation and scale."""
         patch = self._patch
         x_cell, y_cell = _cell(image, search)
         u = (match.x + patch.offset[0] + 0.5) * x_cell
         v = (match.y + patch.offset[1] + 0.5) * y_cell
         squares = self._squares(image, search, u, v, LARGEST_GROWTH)
         if squares is None:
-            return match, None
+            return _Upright(match, None, None)
         levels, left, top, x_side, y_side = squares
         x, y = (u - left) / x_side - 0.5, (v - top) / y_side - 0.5
         found = self._aligner.align([levels], x, y, pose=(match.cosine, match.sine))
         x_sigma, y_sigma = found.x_sigma * x_side / x_cell, found.y_sigma * y_side / y_cell
         if x_sigma + y_sigma > match.x_sigma + match.y_sigma:
-            return match, None
+            return _Upright(match, None, self.seen(image, search, _upright_place(image, search, match)))
         grown = self._grown(squares, image, search)
         refined = match._replace(
             x=(left + (found.x + 0.5) * x_side) / x_cell - 0.5 - patch.offset[0],
@@ -226,9 +252,11 @@ class _Level:
         )
         place = self._plane.upright(found.x, found.y, found.cosine, found.sine)
         tilt = self._plane.hidden_tilt(levels, place)
+        seen = self._plane.compared, squares.noise
         if tilt.gain >= MIN_GAIN_OF_TILT:
-            return refined, squares.to_image @ place @ self._from_template
-        return refined.less_certain(tilt.x * x_side / x_cell, tilt.y * y_side / y_cell), None
+            return _Upright(refined, squares.to_image @ place @ self._from_template, seen)
+        refined = refined.less_certain(tilt.x * x_side / x_cell, tilt.y * y_side / y_cell)
+        return _Upright(refined, None, seen)
 
     def tilted(
         self, image: Pixels, search: tuple[int, int], match: Alignment, starts: Sequence[Homography]
@@ -262,18 +290,15 @@ class _Level:
         )
         return aligned, to_image
 
-    def seen(
-        self, image: Pixels, search: tuple[int, int], to_image: Homography
-    ) -> tuple[NDArray[np.float32], float] | None:
-        """What the image shows of the patch, [h, w], and the noise to expect of a square, grey levels.
+    def seen(self, image: Pixels, search: tuple[int, int], to_image: Homography) -> _Seen | None:
+        """What the image shows of the patch; None if it has fewer px than the patch.
 
-        `to_image`: as `tilted` returned it. None if the image has fewer px than the patch.
+        `to_image`: as `tilted` returned it.
         """
         squares, places = self._located(image, search, [to_image])
         if squares is None:
             return None
-        noise = EXPECTED_NOISE / math.sqrt(squares.x_side * squares.y_side)
-        return self._plane.window(squares.levels, places[0]), noise
+        return self._plane.window(squares.levels, places[0]), squares.noise
 
     def _located(
         self, image: Pixels, search: tuple[int, int], starts: Sequence[Homography]
@@ -329,20 +354,25 @@ def is_nearer(tilted: Alignment, upright: Alignment) -> bool:
     return 2.0 * by_noise <= apart
 
 
+def _upright_place(image: Pixels, search: tuple[int, int], match: Alignment) -> Homography:
+    """Place of a match that is not tilted: see `to_image` of Confirmation."""
+    x_cell, y_cell = _cell(image, search)
+    place = np.eye(3)
+    place[:2, :2] = np.array([[match.cosine, -match.sine], [match.sine, match.cosine]]) * (x_cell, y_cell)
+    place[:2, 2] = (match.x + 0.5) * x_cell - 0.5, (match.y + 0.5) * y_cell - 0.5
+    return place
+
+
 def _tilted_starts(image: Pixels, search: tuple[int, int], match: Alignment) -> list[Homography]:
     """Places to begin with: that of an upright match, and tilted about four axes with the same area."""
-    x_cell, y_cell = _cell(image, search)
-    turned = np.array([[match.cosine, -match.sine], [match.sine, match.cosine]])
-    starts = []
-    for direction in (None, 0.0, 45.0, 90.0, 135.0):
-        along = np.eye(2)
-        if direction is not None:
-            axis = np.array([math.cos(math.radians(direction)), math.sin(math.radians(direction))])
-            narrow = math.sqrt(math.cos(math.radians(START_TILT)))
-            along = np.eye(2) / narrow + (narrow - 1 / narrow) * np.outer(axis, axis)
-        start = np.eye(3)
-        start[:2, :2] = turned @ along @ np.diag([x_cell, y_cell])
-        start[:2, 2] = (match.x + 0.5) * x_cell - 0.5, (match.y + 0.5) * y_cell - 0.5
+    place, cell = _upright_place(image, search, match), np.diag(_cell(image, search))
+    starts = [place]
+    for direction in (0.0, 45.0, 90.0, 135.0):
+        axis = np.array([math.cos(math.radians(direction)), math.sin(math.radians(direction))])
+        narrow = math.sqrt(math.cos(math.radians(START_TILT)))
+        along = np.eye(2) / narrow + (narrow - 1 / narrow) * np.outer(axis, axis)
+        start = place.copy()
+        start[:2, :2] = place[:2, :2] @ np.linalg.inv(cell) @ along @ cell
         starts.append(start)
     return starts
 

@@ -174,6 +174,11 @@ class PlaneAligner:
         a, b = self.extent * cosine, self.extent * sine
         return np.array([[a, -b, x], [b, a, y], [0.0, 0.0, 1.0]])
 
+    @property
+    def compared(self) -> NDArray[np.float32]:
+        """What the image that was compared last showed of the patch, [h, w]; a buffer."""
+        return self._window
+
     def window(self, levels: NDArray[np.float32], here: Homography) -> NDArray[np.float32]:
         """What an image [H, W] shows of the patch, [h, w]."""
         self._compare(levels, here)

@@ -84,7 +84,10 @@ class TemplateSearch:
         tried: list[Finding] = []
         for found in self._findings(frame, grey, outputs):
             if found.is_valid(min_confidence):
-                return self._placed(frame, self._refined(frame, found))
+                refined = self._refined(frame, found)
+                if refined is not None:
+                    return self._placed(frame, refined)
+                found = replace(found, confidence=0.0)
             tried.append(found)
             if self._tilted is not None and len(tried) == 1:  # as likely there as it was before
                 confirmed = self._confirmed(frame, tried, min_confidence)
@@ -190,10 +193,13 @@ class TemplateSearch:
         y = (self._last[1] * frame.image_height - region.y_offset) / region.height * height - 0.5
         return x, y
 
-    def _refined(self, frame: Frame, found: Finding) -> Finding:
-        """The same with its best match aligned at the resolution of the camera image, if that is higher."""
+    def _refined(self, frame: Frame, found: Finding) -> Finding | None:
+        """The same with its best match aligned at the resolution of the camera image, if that is higher.
+
+        None if that shows something else than the template.
+        """
         best = found.matches.best
         if self._fine is None or frame.image is None or best is None:
             return found
         best = self._fine.refine(frame.image.part(frame.region, 1), found.size, best)
-        return replace(found, matches=replace(found.matches, best=best))
+        return None if best is None else replace(found, matches=replace(found.matches, best=best))
