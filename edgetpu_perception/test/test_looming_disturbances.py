@@ -229,6 +229,18 @@ def test_an_object_that_crosses_is_no_approach(looming_engine: CpuEngine, speed:
     assert sum(r.valid for r in results) > 0.8 * len(results)
 
 
+def test_a_shadow_that_grows_is_no_approach(looming_engine: CpuEngine) -> None:
+    """A disc of 60 % of the brightness, before a camera that stands still."""
+    wall = 0.6 * Wall(1, noise=0.0).seen(1.5).astype(np.float32)
+    column, row = np.meshgrid(np.arange(SIZE) - 24.0, np.arange(SIZE) - 38.0)
+
+    def view(stamp: float) -> NDArray[np.float32]:
+        shaded = np.clip(19 / (5 - stamp) - np.hypot(column, row) + 0.5, 0, 1).astype(np.float32)
+        return wall * (1 - 0.4 * shaded)
+
+    assert not any(r.approaching for r in watch(looming_engine, view, 3.5, noise=2.0))
+
+
 def test_an_object_that_appears_and_is_gone_is_no_approach(looming_engine: CpuEngine) -> None:
     """A disc appears and is gone again: nothing approaches."""
     background, front = sampled(texture(5), *(60 * each for each in rays())), texture(6, grain=16)

@@ -9,8 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, STRETCH, Grid, unbiased
+from edgetpu_perception.time_to_contact.homography_alignment import (
+    GROWTH,
+    PARAMETERS,
+    STRETCH,
+    Alignment,
+    Grid,
+    unbiased,
+)
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
+from edgetpu_perception.time_to_contact.light_pattern import moves_along
 from edgetpu_perception.time_to_contact.noise_and_exposure import variance_of
 from edgetpu_perception.time_to_contact.plane_distance import PlaneDistance
 from edgetpu_perception.time_to_contact.relative_depth_filter import (
@@ -159,6 +167,58 @@ class TestStandingPart:
         moving, standing = np.ones((2, 60, 60), np.float32)
         moving[20:28, 20:28] = 25.0
         assert standing_part(moving, standing, np.ones((60, 60), bool))[1] == 0.0
+
+
+def _moves_along(behind: NDArray[np.float32], front: NDArray[np.float32], noise: float = 1.0) -> float:
+    """`moves_along` of a disc that grows by a sixth before a background that stands still.
+
+    `behind`: the background; `front`: what is seen within the disc in the keyframe; grey levels, [60, 60].
+    """
+    away, random = np.hypot(*(np.mgrid[:60, :60] - 29.5)), np.random.default_rng(3)
+    keyframe = np.where(away < 12, front, behind)
+    moves = cv2.getRotationMatrix2D((29.5, 29.5), 0, 14 / 12)
+    own = cv2.warpAffine(keyframe, moves, (60, 60), borderMode=cv2.BORDER_REFLECT)
+    shaded = np.array_equal(front, np.float32(0.6) * behind)
+    image = np.where(away < 14, front if shaded else own, behind) + random.normal(0, noise, (60, 60))
+    still, exact = np.eye(3), np.zeros((PARAMETERS, PARAMETERS))
+    inside, brightness = np.ones((60, 60), bool), np.zeros(2, np.float32)
+    by_own, by_behind = (
+        Alignment(still, still, exact, (seen - image).astype(np.float32), inside, brightness)
+        for seen in (own, keyframe)
+    )
+    membership = ((away > 10) & (away < 14)).astype(np.float32)
+    image = (image - 128).astype(np.float32)
+    return moves_along(membership, by_own, by_behind, image, np.full((60, 60), noise**-2, np.float32))
+
+
+class TestLightPattern:
+    @staticmethod
+    def texture(seed: int) -> NDArray[np.float32]:
+        grains = np.random.default_rng(seed).normal(0, 25, (60, 60)).astype(np.float32)
+        return 120 + cv2.GaussianBlur(grains, (0, 0), 0.7)
+
+    def test_beneath_a_shadow_the_texture_stays(self) -> None:
+        wall = self.texture(1)
+        assert _moves_along(wall, np.float32(0.6) * wall) < -100
+
+    def test_of_an_object_the_texture_moves(self) -> None:
+        assert _moves_along(self.texture(1), self.texture(2)) > 100
+
+    def test_an_object_without_texture_hides_that_of_the_background(self) -> None:
+        assert _moves_along(self.texture(1), np.full((60, 60), 60, np.float32)) > 100
+
+    def test_of_nothing_is_zero(self) -> None:
+        nothing = np.zeros((60, 60), np.float32)
+        still = Alignment(np.eye(3), np.eye(3), np.eye(8), nothing, nothing == 0, np.zeros(2, np.float32))
+        assert moves_along(nothing, still, still, nothing, nothing + 1) == 0.0
+
+
+@pytest.mark.parametrize(("moves", "certain"), [((), False), ((40.0,), False), ((60.0,), True)])
+def test_a_texture_must_be_found_to_move_with_its_surface(moves: tuple[float, ...], certain: bool) -> None:
+    surface = Surface(np.ones((4, 4), np.float32))
+    for chi_square in moves:
+        surface.take_texture(chi_square)
+    assert surface.carries_texture is certain
 
 
 class TestRelativeDepth:

@@ -264,8 +264,11 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         # A surface whose slant is unknown may seem to approach: its own sigma counts as well.
         certain = surface.approaches and rate >= APPROACH_SIGMAS * sigma
         lasting = surface.steady >= STEADY_FRAMES and surface.growth >= MIN_GROWTH
+        # Before a camera that stands still, what seems to grow may be a shadow.
+        main = tracker.surfaces[0]
+        solid = surface is main or main.moves or surface.carries_texture
         told_apart = surface.claimed or tracker.unexplained <= MAX_UNEXPLAINED
-        claimed = bool(certain and lasting and told_apart and rate >= self.min_expansion_rate)
+        claimed = bool(certain and lasting and solid and told_apart and rate >= self.min_expansion_rate)
         surface.claimed |= claimed
         part = self._part_of(frame, surface)
         return LoomingResult(

@@ -46,7 +46,7 @@ _MAX_UNCLIPPED_BRIGHTNESS = 118.0
 Derived: 10 levels from black and white.
 """
 
-_MIDDLE_GREY = 128.0
+MIDDLE_GREY = 128.0
 """Grey level of a brightness of 0. Given by the graph's zero point."""
 
 _MIN_EXPOSURE_CHANGE = 0.04
@@ -109,7 +109,7 @@ class Exposure:
     def update(self, brightness: Map) -> None:
         """Add the brightness of the next image, [rows, columns], grey levels minus 128."""
         means = cv2.resize(brightness, (2, 2), interpolation=cv2.INTER_AREA).ravel().tolist()
-        quarters = [max(mean + _MIDDLE_GREY, _MIN_RATIO_LEVEL) for mean in means]
+        quarters = [max(mean + MIDDLE_GREY, _MIN_RATIO_LEVEL) for mean in means]
         ratios = [new / old for new, old in zip(quarters, self._quarters, strict=True)]
         self._quarters = quarters
         if min(ratios) > 1 + _MIN_EXPOSURE_CHANGE or max(ratios) < 1 - _MIN_EXPOSURE_CHANGE:

@@ -17,8 +17,10 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     FAILED_LOG_DEPTH,
     MIN_AGE_S,
     MIN_OVERLAP,
+    NEWEST_TEXTURE_WEIGHT,
     NOISE_CORRELATION,
     REFUTED_DECAY,
+    TEXTURE_EVIDENCE,
     TRIAL_FRAMES,
 )
 
@@ -94,6 +96,8 @@ class Surface:
     """Relative growth since then."""
     claimed: bool = False
     """Whether it was claimed to approach since then."""
+    texture_moves: float = 0.0
+    """Chi-square by which its texture moves with it rather than with the main surface, on average."""
     nearest: bool = False
     """Whether its contact was found to be sooner than that of the main surface."""
 
@@ -122,6 +126,11 @@ class Surface:
         return self.depth.rate_sigma * math.sqrt(
             share * ((DEVIATION_CORRELATION / NOISE_CORRELATION) ** 2 - 1)
         )
+
+    @property
+    def carries_texture(self) -> bool:
+        """Whether its texture certainly moves with it, unlike that beneath a shadow."""
+        return self.texture_moves > TEXTURE_EVIDENCE
 
     @property
     def approaches(self) -> bool:
@@ -184,6 +193,10 @@ class Surface:
         if gained > kept:
             self.evidence_age = max(age, MIN_AGE_S)
         self.evidence = max(kept, gained)
+
+    def take_texture(self, moves: float) -> None:
+        """Take how much its texture moves with it in the present image, as a chi-square."""
+        self.texture_moves += NEWEST_TEXTURE_WEIGHT * (moves - self.texture_moves)
 
     def move(self, warp: Matrix, seconds: float) -> None:
         """Set the warp found `seconds` after the last one."""

@@ -221,3 +221,15 @@ MIN_AGE_S = 0.1
 
 Rows: looming, object before a background.
 """
+
+TEXTURE_EVIDENCE = 9.0
+"""Chi-square by which a texture certainly moves with a second surface, and does not stay beneath a shadow.
+
+Derived: three standard deviations. Rows: looming, object approaches a camera that stands still, found.
+"""
+
+NEWEST_TEXTURE_WEIGHT = 0.2
+"""Weight of the newest image in the average of that chi-square.
+
+Derived: half of a change is taken over in three images, few of those that a claim takes (STEADY_FRAMES).
+"""

@@ -1,0 +1,74 @@
+"""Whether what grows is an object or a pattern of light on another surface, as a shadow.
+
+The edge of a shadow moves as that of an object does. But an object carries its texture along and hides that
+of the background. A shadow leaves the texture beneath it where it is, and changes only its brightness.
+"""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.time_to_contact.homography_alignment import Alignment, Map
+from edgetpu_perception.time_to_contact.noise_and_exposure import MIDDLE_GREY
+from edgetpu_perception.time_to_contact.surface import Surface
+from edgetpu_perception.time_to_contact.surface_tracker_limits import NOISE_CORRELATION, TRIAL_FRAMES
+
+_LIT_ALIKE_ELEMENTS = 3
+"""Side of the neighbourhood whose brightness may change as a whole, elements.
+
+Derived: the smallest that has a middle, so that the edge of a shadow spoils as few as possible.
+"""
+
+_COUNTED_VARIANCES = 9.0
+"""Squared change of texture, in its variance, up to which an element counts.
+
+Derived: three standard deviations. The edge of a shadow must not outweigh the texture.
+"""
+
+_DARKEST = 1.0
+"""Least brightness of a neighbourhood, grey levels, that is divided by. Given as a guard."""
+
+
+def judge(other: Surface, by_main: Alignment, by_other: Alignment, image: Map, certainty: Map) -> None:
+    """Judge by the present image whether the texture of the second surface moves with it.
+
+    `image`: brightness minus middle grey; `certainty`: inverse variances; [rows, columns].
+    """
+    if other.rate > 0 and other.frames > TRIAL_FRAMES[0] and not other.standing:
+        other.take_texture(moves_along(other.membership, by_other, by_main, image, certainty))
+
+
+def moves_along(membership: Map, own: Alignment, behind: Alignment, image: Map, certainty: Map) -> float:
+    """Chi-square by which a texture moves with its own surface rather than with the one behind.
+
+    `membership`: of the surface; `own`, `behind`: alignments of both; the others as for `judge`. All that the
+    surface encloses counts: within a shadow the surface behind explains the image, so its elements are only
+    those at the edge.
+    """
+    within = _enclosed(membership > 0.5) & own.inside & behind.inside
+    by_own, by_behind = (
+        np.minimum(_change_of_texture(image, each.residual) ** 2 * certainty, _COUNTED_VARIANCES)[within]
+        for each in (own, behind)
+    )
+    return float((by_behind - by_own).sum()) / NOISE_CORRELATION**2
+
+
+def _enclosed(part: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The convex hull of a part of a map, [rows, columns]."""
+    hull = np.zeros(part.shape, np.uint8)
+    elements = cv2.findNonZero(part.astype(np.uint8))
+    if elements is not None:
+        cv2.fillConvexPoly(hull, cv2.convexHull(elements), 1)
+    return hull.view(np.bool_)
+
+
+def _change_of_texture(image: Map, residual: Map) -> Map:
+    """What remains of a residual, grey levels, if the brightness of every neighbourhood may change."""
+    window = _LIT_ALIKE_ELEMENTS, _LIT_ALIKE_ELEMENTS
+    seen = image + np.float32(MIDDLE_GREY)
+    keyframe = seen + residual
+    ratio = cv2.blur(seen, window) / np.maximum(cv2.blur(keyframe, window), np.float32(_DARKEST))
+    change: Map = seen - ratio * keyframe
+    return change
