@@ -208,8 +208,13 @@ def solidity(blob: Blob, outline: Moments) -> float:
     return blob.area**2 / (4 * math.pi * math.sqrt(spread))
 
 
-def cut_off_error(x: float, y: float, blob: Blob) -> tuple[float, float]:
-    """Error of the centroid along x and y, cells, because the border cuts off part of a round blob."""
+def cut_off_error(
+    x: float, y: float, blob: Blob, growth: float = OUTLINE_GROWTH_CELLS
+) -> tuple[float, float]:
+    """Error of the centroid along x and y, cells, because the border cuts off part of a round blob.
+
+    `growth`: how far the outline of the blob is outside of that of the spot, cells.
+    """
     x_cut, y_cut = blob.touches_border
     if not (x_cut or y_cut):
         return 0.0, 0.0
@@ -217,12 +222,14 @@ def cut_off_error(x: float, y: float, blob: Blob) -> tuple[float, float]:
         return blob.width / 2, blob.height / 2
     if x_cut:
         chord = cv2.countNonZero(blob.mask[:, -(blob.left > 0)])
-        return _cut_off_error_along(x, blob.left, blob.width, blob.height, chord), 0.0
+        return _cut_off_error_along(x, blob.left, blob.width, blob.height, chord, growth), 0.0
     chord = cv2.countNonZero(blob.mask[-(blob.top > 0)])
-    return 0.0, _cut_off_error_along(y, blob.top, blob.height, blob.width, chord)
+    return 0.0, _cut_off_error_along(y, blob.top, blob.height, blob.width, chord, growth)
 
 
-def _cut_off_error_along(center: float, first: int, span: int, cross_span: int, chord: int) -> float:
+def _cut_off_error_along(
+    center: float, first: int, span: int, cross_span: int, chord: int, growth: float
+) -> float:
     """The same along one axis. `first`, `span`: extent along it; `chord`: cells of the border it covers."""
     half = cross_span / 2
     # A chord and the visible part of the circle determine the circle, even if its centre is outside.
@@ -233,4 +240,4 @@ def _cut_off_error_along(center: float, first: int, span: int, cross_span: int, 
     far = 1.3 * off * ramp(off, 0.5, 1.0)
     # If little is cut off the chord is more precise: a segment has 2/3 of its chord times its height.
     height = radius - math.sqrt(max(radius**2 - (chord / 2) ** 2, 0.0))
-    return max(far, 2 / 3 * chord * max(height - OUTLINE_GROWTH_CELLS, 0.0) / (math.pi * radius))
+    return max(far, 2 / 3 * chord * max(height - growth, 0.0) / (math.pi * radius))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import background_of, cells_below
-from edgetpu_perception.spot_tracker.blob import Blob
+from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error
 from edgetpu_perception.spot_tracker.lamp_centroid import LampCentroid, lamp_centroid
 from edgetpu_perception.spot_tracker.small_spot import SmallSpot, measure_small_spot, prominence
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, CameraPixels, Spot
@@ -213,12 +213,24 @@ def _measure(
     rows, columns = part.shape
     noise = CLIPPED_NOISE_SHARE * spread / total * math.sqrt(rows * columns)
     x_edge, y_edge = _edge_errors(sides, height)
+    x_cut_off, y_cut_off = 0.0, 0.0
+    if len(sides) < 4:
+        lit = _lit(part, middle + height / 2, left, top, pixels.shape)
+        x_cut_off, y_cut_off = cut_off_error(found.x + left, found.y + top, lit, growth=0.0)
     return LampCentroid(
         found.x + left,
         found.y + top,
-        math.hypot(found.x_sigma, noise * _distance(found.x, columns), x_edge),
-        math.hypot(found.y_sigma, noise * _distance(found.y, rows), y_edge),
+        math.hypot(found.x_sigma, noise * _distance(found.x, columns), x_edge, x_cut_off),
+        math.hypot(found.y_sigma, noise * _distance(found.y, rows), y_edge, y_cut_off),
     )
+
+
+def _lit(part: NDArray[np.uint8], level: float, left: int, top: int, shape: tuple[int, ...]) -> Blob:
+    """The px of a part of a picture above a level; `left`, `top`: its first px, `shape`: of the picture."""
+    above: NDArray[np.uint8] = cv2.threshold(part, level, 1, cv2.THRESH_BINARY)[1]
+    x, y, width, height = cv2.boundingRect(above)
+    mask = above[y : y + height, x : x + width]
+    return Blob(mask, shape[0], shape[1], left + x, top + y, width, height, cv2.countNonZero(mask))
 
 
 def _distance(center: float, size: int) -> float:

@@ -20,7 +20,6 @@ from edgetpu_perception.spot_tracker.background import (
 )
 from edgetpu_perception.spot_tracker.blob import Blob, FoundBlob, find_blob
 from edgetpu_perception.spot_tracker.blob_measurement import (
-    HARD_EDGE_SIGMA,
     has_steep_outline,
     measure_blob,
     most_noise_outside,
@@ -29,12 +28,13 @@ from edgetpu_perception.spot_tracker.blob_measurement import (
 from edgetpu_perception.spot_tracker.camera_lamp import find_camera_lamp, place_small_spot
 from edgetpu_perception.spot_tracker.color_purity import purity_of_large_spot, purity_of_small_spot
 from edgetpu_perception.spot_tracker.fine_disc import find_fine_disc
+from edgetpu_perception.spot_tracker.fine_outline import place_by_outline
 from edgetpu_perception.spot_tracker.flat_target import (
     SHADE_TOLERANCE,
-    FlatTarget,
     cells_of_color,
     find_flat_target,
-    flat_target_in,
+    flat_spot,
+    refined_by_outline,
 )
 from edgetpu_perception.spot_tracker.round_target import MAX_ROUND_CONFIDENCE, find_round_target
 from edgetpu_perception.spot_tracker.shaded_disc import ShadedDisc
@@ -87,18 +87,6 @@ Derived: half of full confidence; it is what "right or unsure" counts as sure. U
 CERTAIN_CONFIDENCE = 0.9
 """Confidence from which on no further shape is tried for a colour: at a low threshold a target may have
 merged with part of the scene. Rows: spot, colours, full contrast, right or unsure."""
-
-MIN_FLAT_AREA_SHARE = 0.8
-"""Smallest area of a flat target as a share of its blob; less is the highlight of something round.
-
-Rows: spot, colours, half contrast, rmse.
-"""
-
-WHOLE_FLAT_AREA_SHARE = 0.95
-"""Area share from which on the flat target is the whole blob and is taken whatever its confidence.
-
-Rows: spot, colours, full contrast, within 0.3.
-"""
 
 MIN_RIVAL_CONTRAST_SHARE = 0.75
 """A blob is a candidate if it reaches this share of the contrast. Rows: spot, two equal spots."""
@@ -202,6 +190,7 @@ class EvidenceDecoder:
             brighter = small.level - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast
             if not _is_same(small, large) and (brighter or small.confidence > large.confidence):
                 spot = place_small_spot(small, grey, camera, self._weighted_sum)
+                spot = self._placed(spot, small.blob_in(grey.shape), camera) or spot
                 found = large if spot is NO_SPOT else spot
         sure = SUFFICIENT_CONFIDENCE if found is large else CERTAIN_CONFIDENCE
         hidden = found is large and _may_hide_lamp(large, grey, evidence, contrast)
@@ -241,19 +230,33 @@ class EvidenceDecoder:
                     best, best_blob = spot if other is None else spot._replace(rival=other), blob
             if best.confidence >= SUFFICIENT_CONFIDENCE:
                 break
+        placed = None if best_blob is None else self._placed(best, best_blob, camera)
         if not self._colored:
+            return placed or best, best_blob
+        if placed is not None:
+            best = placed
+        elif best.confidence >= SUFFICIENT_CONFIDENCE and best_blob is not None:
+            best = refined_by_outline(best, best_blob, evidence, image)
+        if best.confidence >= (SUFFICIENT_CONFIDENCE if best.is_outlined else CERTAIN_CONFIDENCE):
             return best, best_blob
-        if best.confidence >= SUFFICIENT_CONFIDENCE and best_blob is not None:
-            best = _refined_by_outline(best, best_blob, evidence, image)
-            if best.confidence >= CERTAIN_CONFIDENCE:
-                return best, best_blob
         flat = cells_of_color(image, peak)
         shade = cells_of_color(image, peak, SHADE_TOLERANCE)
         target = find_flat_target(flat, shade, near)
         if target is not None and clarity * target.confidence > best.confidence:
-            best, best_blob = _flat_spot(target, clarity * target.confidence), target.blob
+            best, best_blob = flat_spot(target, clarity * target.confidence), target.blob
+            best = self._placed(best, best_blob, camera) or best
         # White targets are searched for as shaded discs, too, which also finds discs of one flat level.
         return (best if self._is_white else _best_round_shape(best, flat, clarity)), best_blob
+
+    def _placed(self, spot: Spot, blob: Blob, camera: CameraPixels | None) -> Spot | None:
+        """The spot by its outline in the camera's pixels; None if they do not show it.
+
+        A bright spot is a light, whose glow shows its position, unless the border cuts it off.
+        """
+        is_sought = self._weights is not None if self._colored else any(blob.touches_border)
+        if camera is None or spot is NO_SPOT or not is_sought:
+            return None
+        return place_by_outline(spot, blob, camera, self._weighted_sum)
 
     def _may_be_part_of_disc(
         self, large: Spot, blob: Blob | None, evidence: NDArray[Any], contrast: float
@@ -263,6 +266,8 @@ class EvidenceDecoder:
             return self._colored and large.confidence < CERTAIN_CONFIDENCE
         if blob is None or large.is_uneven or large.confidence < SUFFICIENT_CONFIDENCE:
             return True
+        if large.is_outlined:
+            return False
         # White objects have shade, but one without shade and with an outline all around is a whole object.
         return not has_steep_outline(evidence, blob, WHOLE_STEP_SHARE * contrast)
 
@@ -362,17 +367,6 @@ def _clearness(image: NDArray[np.uint8], found: FoundBlob, contrast: float) -> f
     return ramp(height / noise_outside(image, found.outside()), *CLEAR_SIGMAS)
 
 
-def _refined_by_outline(spot: Spot, blob: Blob, evidence: NDArray[Any], image: NDArray[np.uint8]) -> Spot:
-    """The spot by the outline of its flat colour in an RGB image, if that colour covers most of the blob."""
-    column, row = cv2.minMaxLoc(evidence[blob.window], mask=blob.mask)[3]
-    target = flat_target_in(image, blob, (blob.left + column, blob.top + row))
-    if target is None or target.area < MIN_FLAT_AREA_SHARE * blob.area:
-        return spot
-    if target.confidence < spot.confidence and target.area < WHOLE_FLAT_AREA_SHARE * blob.area:
-        return spot
-    return _flat_spot(target, spot.confidence)
-
-
 def _best_round_shape(best: Spot, flat: NDArray[np.uint8], clarity: float) -> Spot:
     """The best disc among the cells of the peak's colour, or `best` if none has more confidence."""
     if best.confidence < clarity * MAX_ROUND_CONFIDENCE:
@@ -380,14 +374,3 @@ def _best_round_shape(best: Spot, flat: NDArray[np.uint8], clarity: float) -> Sp
         if disc is not None and clarity * disc.confidence > best.confidence:
             return Spot(disc.x, disc.y, disc.x_sigma, disc.y_sigma, clarity * disc.confidence)
     return best
-
-
-def _flat_spot(target: FlatTarget, confidence: float) -> Spot:
-    edge = HARD_EDGE_SIGMA**2 / math.sqrt(target.area / math.pi)
-    return Spot(
-        target.x,
-        target.y,
-        math.sqrt(edge + target.x_cut_off**2),
-        math.sqrt(edge + target.y_cut_off**2),
-        confidence,
-    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import cv2
 import numpy as np
@@ -11,6 +13,8 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, moments, solidity
+from edgetpu_perception.spot_tracker.blob_measurement import HARD_EDGE_SIGMA
+from edgetpu_perception.spot_tracker.spot_decoder import Spot
 
 COLOR_TOLERANCE = 12.0
 """Largest difference of each channel, grey levels, between a flat target and the colour at its peak.
@@ -60,6 +64,18 @@ MIN_RIVAL_CONFIDENCE_SHARE = 0.9
 """A shape competes with the best one if it has at least this share of its confidence.
 
 Rows: spot, colours, full contrast, right or unsure.
+"""
+
+MIN_FLAT_AREA_SHARE = 0.8
+"""Smallest area of a flat target as a share of its blob; less is the highlight of something round.
+
+Rows: spot, colours, half contrast, rmse.
+"""
+
+WHOLE_FLAT_AREA_SHARE = 0.95
+"""Area share from which on the flat target is the whole blob and is taken whatever its confidence.
+
+Rows: spot, colours, full contrast, within 0.3.
 """
 
 
@@ -140,6 +156,29 @@ def find_flat_target(
         best = min(alike, key=lambda target: (target.x - near[0]) ** 2 + (target.y - near[1]) ** 2)
     share = best.area / sum(target.area for target in alike)
     return replace(best, confidence=share * best.confidence)
+
+
+def refined_by_outline(spot: Spot, blob: Blob, evidence: NDArray[Any], image: NDArray[np.uint8]) -> Spot:
+    """The spot by the outline of its flat colour in an RGB image, if that colour covers most of the blob."""
+    column, row = cv2.minMaxLoc(evidence[blob.window], mask=blob.mask)[3]
+    target = flat_target_in(image, blob, (blob.left + column, blob.top + row))
+    if target is None or target.area < MIN_FLAT_AREA_SHARE * blob.area:
+        return spot
+    if target.confidence < spot.confidence and target.area < WHOLE_FLAT_AREA_SHARE * blob.area:
+        return spot
+    return flat_spot(target, spot.confidence)
+
+
+def flat_spot(target: FlatTarget, confidence: float) -> Spot:
+    """The spot that a target is."""
+    edge = HARD_EDGE_SIGMA**2 / math.sqrt(target.area / math.pi)
+    return Spot(
+        target.x,
+        target.y,
+        math.sqrt(edge + target.x_cut_off**2),
+        math.sqrt(edge + target.y_cut_off**2),
+        confidence,
+    )
 
 
 def _color(image: NDArray[np.uint8], peak: tuple[int, int]) -> Sequence[float]:

@@ -39,7 +39,7 @@ class LampCentroid(NamedTuple):
     x_sigma: float
     y_sigma: float
 
-    def in_cells(self, left: int, top: int, x_cell: float, y_cell: float) -> LampCentroid:
+    def in_cells(self, left: float, top: float, x_cell: float, y_cell: float) -> LampCentroid:
         """The same in cells of a width and height, px, if (0, 0) is the px at `left`, `top` so far."""
         return LampCentroid(
             (self.x + left + 0.5) / x_cell - 0.5,

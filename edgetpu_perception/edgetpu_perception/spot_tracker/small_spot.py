@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import background_of, cells_below
-from edgetpu_perception.spot_tracker.blob import MAX_SHARE_WITH_RIVALS
+from edgetpu_perception.spot_tracker.blob import MAX_SHARE_WITH_RIVALS, Blob
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, Position, Spot
 
 BACKGROUND_CELLS = 5
@@ -89,6 +89,12 @@ class SmallSpot(NamedTuple):
     def middle(self) -> Position:
         """That of its 2x2 cells."""
         return self.peak[0] + 0.5, self.peak[1] + 0.5
+
+    def blob_in(self, shape: tuple[int, ...]) -> Blob:
+        """Its 2x2 cells in a map of a height and width."""
+        rows, columns = shape
+        (left, top), cells = self.peak, np.ones((2, 2), np.uint8)
+        return Blob(cells, rows, columns, left, top, 2, 2, 4)
 
 
 def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position | None) -> SmallSpot:

@@ -41,6 +41,8 @@ class Spot(NamedTuple):
     """The nearest of other spots that are about as strong."""
     is_uneven: bool = False
     """Whether one side is brighter than the other by more than the raster of cells explains."""
+    is_outlined: bool = False
+    """Whether the camera's pixels show it as one shape with an outline all around."""
 
 
 NO_SPOT = Spot()
