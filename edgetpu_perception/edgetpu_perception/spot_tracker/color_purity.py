@@ -26,6 +26,14 @@ Derived: more than the tint of wood, 0.33. Rows: none;
 test_a_ball_of_which_a_glare_hides_the_colour_in_part_is_found_by_its_outline.
 """
 
+PURITY_WITHOUT_RED = (0.25, 0.4)
+"""As PURITY, for green, blue and cyan. Wood, brick, skin and the light of lamps have tints of the other
+colours, but hardly any of these; and balls that are clearly green or blue to the eye, but pale or in warm or
+strong light, have less than 0.6 of them. Derived: around 1/3, a part of the colour to two of white light."""
+
+PURITY_OF_DISC_WITHOUT_RED = (0.2, 0.3)
+"""As PURITY_OF_DISC, for the same colours. Derived: less than PURITY_WITHOUT_RED by as much as there."""
+
 _SMOOTH_SIDE = 3
 """Side, px, of the square whose mean is the colour of a px of the camera. Derived: one hot pixel has a
 ninth."""
@@ -43,9 +51,9 @@ def purity_of_large_spot(
     `image`: RGB, uint8 [H, W, 3]; `weights`: of the colour, [1, 3]. 1 for a colour that grey has as well.
     """
     if disc is None:
-        return _purity(_square(image, peak, 1), weights, PURITY)
+        return _purity(_square(image, peak, 1), weights, _limits(weights))
     square = _square(image, (round(disc.x), round(disc.y)), math.ceil(disc.radius))
-    return _purity(square, weights, PURITY_OF_DISC)
+    return _purity(square, weights, PURITY_OF_DISC if _has_red(weights) else PURITY_OF_DISC_WITHOUT_RED)
 
 
 def purity_of_small_spot(
@@ -54,14 +62,24 @@ def purity_of_small_spot(
     """The same for a spot that may be smaller than a cell, in the camera's pixels if there are any."""
     column, row = small.peak
     if camera is None or weights.min() >= 0.0:
-        return _purity(image[row : row + 2, column : column + 2], weights, PURITY)
+        return _purity(image[row : row + 2, column : column + 2], weights, _limits(weights))
     pixels = camera()
     x_cell, y_cell = pixels.shape[1] / image.shape[1], pixels.shape[0] / image.shape[0]
     part = pixels[
         int(row * y_cell) : math.ceil((row + 2) * y_cell),
         int(column * x_cell) : math.ceil((column + 2) * x_cell),
     ]
-    return _purity(cv2.blur(part, (_SMOOTH_SIDE, _SMOOTH_SIDE)).astype(np.uint8), weights, PURITY)
+    return _purity(cv2.blur(part, (_SMOOTH_SIDE, _SMOOTH_SIDE)).astype(np.uint8), weights, _limits(weights))
+
+
+def _has_red(weights: NDArray[np.float32]) -> bool:
+    """Whether red is a part of a colour."""
+    return bool(weights[0, 0] > 0.0)
+
+
+def _limits(weights: NDArray[np.float32]) -> tuple[float, float]:
+    """The purity of a spot of any shape."""
+    return PURITY if _has_red(weights) else PURITY_WITHOUT_RED
 
 
 def _square(image: NDArray[np.uint8], middle: tuple[int, int], reach: int) -> NDArray[np.uint8]:
