@@ -251,9 +251,11 @@ class EvidenceDecoder:
     def _placed(self, spot: Spot, blob: Blob, camera: CameraPixels | None) -> Spot | None:
         """The spot by its outline in the camera's pixels; None if they do not show it.
 
-        A bright spot is a light, whose glow shows its position, unless the border cuts it off.
+        Unless the border cuts it off, a bright spot is a light, whose glow shows its position, and a white one
+        is placed by its shade.
         """
-        is_sought = self._weights is not None if self._colored else any(blob.touches_border)
+        is_colored = self._colored and self._weights is not None and not self._is_white
+        is_sought = is_colored or any(blob.touches_border)
         if camera is None or spot is NO_SPOT or not is_sought:
             return None
         return place_by_outline(spot, blob, camera, self._weighted_sum)
