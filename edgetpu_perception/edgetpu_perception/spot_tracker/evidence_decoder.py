@@ -251,8 +251,8 @@ class EvidenceDecoder:
     def _placed(self, spot: Spot, blob: Blob, camera: CameraPixels | None) -> Spot | None:
         """The spot by its outline in the camera's pixels; None if they do not show it.
 
-        Unless the border cuts it off, a bright spot is a light, whose glow shows its position, and a white one
-        is placed by its shade.
+        Unless the border cuts it off, a bright spot is a light, whose glow shows its position, and a white
+        one is placed by its shade.
         """
         is_colored = self._colored and self._weights is not None and not self._is_white
         is_sought = is_colored or any(blob.touches_border)
