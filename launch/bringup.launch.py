@@ -255,12 +255,7 @@ def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     else:
         options = _options_of_each_node(params_file, parameters)
     processes = {name: _process(context, name, discovery.environment, **its) for name, its in options.items()}
-    guards = [
-        handler
-        for name, process in processes.items()
-        if _is_true(context, "respawn")
-        for handler in give_up_on_failures(process, name)
-    ]
+    guards = give_up_on_failures(processes) if _is_true(context, "respawn") else []
     profile = settings_in_launch(SHARE / "config" / "fastdds.xml", context, _value(context, "namespace"))
     return [
         LogInfo(msg=discovery.text),

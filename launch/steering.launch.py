@@ -65,6 +65,10 @@ def _value(context: LaunchContext, argument: str) -> str:
     return str(LaunchConfiguration(argument).perform(context))
 
 
+def _is_true(context: LaunchContext, argument: str) -> bool:
+    return _value(context, argument) == "true"
+
+
 def _discovery(context: LaunchContext) -> DiscoveryRange:
     return discovery_range(_value(context, "dds_scope"), context.environment)
 
@@ -79,7 +83,7 @@ def _node(context: LaunchContext, package: str, name: str, **options: object) ->
         output="screen",
         ros_arguments=enclave_arguments(_value(context, "enclave"), name, context.environment),
         additional_env=dict(_discovery(context).environment),
-        respawn=_value(context, "respawn") == "true",
+        respawn=_is_true(context, "respawn"),
         respawn_delay=respawn_delay(_value(context, "respawn_delay")),
         **options,
     )
@@ -95,7 +99,7 @@ def _controller(
     params_file = _value(context, "params_file")
     if not Path(params_file).is_file():
         raise RuntimeError(f"params_file: expected a file; there is no '{params_file}'")
-    common = {name: _value(context, name) == "true" for name in ("use_sim_time", "stamped")}
+    common = {name: _is_true(context, name) for name in ("use_sim_time", "stamped")}
     parameters = [params_file, {**common, **own}]
     return _node(context, "edgetpu_control", name, parameters=parameters, remappings=remappings)
 
@@ -113,8 +117,8 @@ def _source(context: LaunchContext) -> Node:
 
 def _multiplexer(context: LaunchContext) -> Node:
     values = {
-        "use_sim_time": _value(context, "use_sim_time") == "true",
-        "use_stamped": _value(context, "stamped") == "true",
+        "use_sim_time": _is_true(context, "use_sim_time"),
+        "use_stamped": _is_true(context, "stamped"),
     }
     parameters = [str(CONFIG / "twist_mux.yaml"), values]
     return _node(
@@ -133,12 +137,12 @@ def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
             context, "contact_guard", {}, [("cmd_vel_in", "heading_hold/cmd_vel"), to_base]
         ),
     }
-    respawns = processes.items() if _value(context, "respawn") == "true" else ()
+    guards = give_up_on_failures(processes) if _is_true(context, "respawn") else []
     return [
         LogInfo(msg=_discovery(context).text),
         *(SetEnvironmentVariable(*each) for each in profile.items()),
+        *guards,
         *processes.values(),
-        *(handler for name, process in respawns for handler in give_up_on_failures(process, name)),
     ]
 
 

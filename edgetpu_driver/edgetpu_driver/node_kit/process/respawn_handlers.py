@@ -6,6 +6,7 @@ Imports `launch`, which only a ROS 2 installation has: for launch files.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from launch import LaunchContext
 from launch.actions import EmitEvent, LogInfo, RegisterEventHandler
@@ -18,11 +19,15 @@ from launch_ros.actions import Node
 from edgetpu_driver.node_kit.process.respawn_limit import RespawnLimit
 
 
-def give_up_on_failures(process: Node, name: str) -> list[RegisterEventHandler]:
-    """Return handlers that end the respawning of a process that fails at once each time it is started.
+def give_up_on_failures(processes: Mapping[str, Node]) -> list[RegisterEventHandler]:
+    """Return handlers that end the respawning of processes that fail at once each time they are started.
 
-    name: what the log calls the process. See RespawnLimit.
+    processes: by what the log calls them. See RespawnLimit.
     """
+    return [handler for name, process in processes.items() for handler in _handlers(process, name)]
+
+
+def _handlers(process: Node, name: str) -> list[RegisterEventHandler]:
     limit, start = RespawnLimit(), time.monotonic()
 
     def started(_event: ProcessStarted, _context: LaunchContext) -> None:
