@@ -36,6 +36,8 @@ takes at most 5000."""
 _PAUSE = 0.5
 """Seconds between two attempts after a refusal."""
 
+_KINDS = {"load_model": LoadModel, "invoke": Invoke, "set_weights": SetWeights, "matmul": MatMul}
+
 Check = Callable[[Any], Judgement]
 
 
@@ -75,6 +77,9 @@ class _Pending:
 class ForeignClient(Node):
     """Loads a model of its own, keeps requests for it in flight, and loads it again when it is lost."""
 
+    used_services: tuple[str, ...]
+    """The services that the requests of this client go to, besides load_model."""
+
     def __init__(self, name: str, model: str | Sequence[str], run: ClientRun) -> None:
         """model: its file, or those of the segments of a pipeline."""
         super().__init__(name)
@@ -88,14 +93,13 @@ class ForeignClient(Node):
         self._unused = UnusedMemory()
         self._pause_until = 0.0
         self._depth = 2
+        # None for other services: the middleware would bring the answers to all other clients of those, too,
+        # and keep the memory of the largest number that ever waited.
         self._requests_to = {
-            service: self.create_client(kind, f"/edgetpu/{service}", qos_profile=QoSProfile(depth=_RESPONSES))
-            for service, kind in (
-                ("load_model", LoadModel),
-                ("invoke", Invoke),
-                ("set_weights", SetWeights),
-                ("matmul", MatMul),
+            service: self.create_client(
+                _KINDS[service], f"/edgetpu/{service}", qos_profile=QoSProfile(depth=_RESPONSES)
             )
+            for service in ("load_model", *self.used_services)
         }
         self.create_timer(run.period, self._tick)
 

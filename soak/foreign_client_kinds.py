@@ -66,6 +66,8 @@ def _graph(directory: Path, name: str) -> bytes:
 class _UnchangingClient(ForeignClient):
     """A client that invokes a model whose weights never change."""
 
+    used_services = ("invoke",)
+
     def __init__(self, name: str, model: str | Sequence[str], graph: bytes, run: ClientRun) -> None:
         """graph: the whole model, not compiled."""
         super().__init__(name, model, run)
@@ -162,6 +164,8 @@ class _SettingClient(ForeignClient):
 class SwappingClient(_SettingClient):
     """A client that sets weights and invokes the model with them."""
 
+    used_services = ("set_weights", "invoke")
+
     def __init__(self, run: ClientRun) -> None:
         super().__init__("foreign_swapping", SWAPPED, (SWAPPED, SWAPPED), run)
         self._expected = ExpectedResults(_graph(run.models, dense.name(SWAPPED)), self.weights_of)
@@ -180,6 +184,8 @@ class SwappingClient(_SettingClient):
 
 class MultiplyingClient(_SettingClient):
     """A client that sets matrices larger than its model, which the driver tiles, and multiplies by them."""
+
+    used_services = ("set_weights", "matmul")
 
     def __init__(self, run: ClientRun) -> None:
         super().__init__("foreign_multiplying", MULTIPLIED, _MATRIX, run)
