@@ -34,7 +34,7 @@ def shares(pixels: int, cells: int) -> NDArray:
 
 @pytest.mark.parametrize(
     ("height", "width"),
-    [(480, 640), (720, 1280), (375, 1242), (128, 96), (64, 100), (70, 70), (600, 64)],
+    [(480, 640), (480, 752), (720, 1280), (375, 1242), (128, 96), (64, 100), (70, 70), (600, 64)],
 )
 @pytest.mark.parametrize("channels", [(), (3,)], ids=["grey", "rgb"])
 def test_resizing_rounds_the_exact_average(height: int, width: int, channels: tuple[int, ...]) -> None:

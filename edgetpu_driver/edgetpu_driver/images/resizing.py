@@ -12,11 +12,18 @@ from numpy.typing import NDArray
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.images.summed_area import cell_sums
 
-MAX_CELLS_PER_BLOCK = 8
-"""Largest number of new rows (or columns) to a block of old ones for which exact sums are used.
+MAX_COLOR_CELLS_PER_BLOCK = 8, 8
+"""Largest numbers of new rows and columns to a block of old ones for which rows and columns of an RGB image
+are summed one after the other.
 
-Exact sums of RGB images take a fifth to four fifths of the time of INTER_AREA up to here; 1080 rows to 64
-have 8 new rows to a block. Limits the time.
+That takes a fifth to four fifths of the time of INTER_AREA up to here; 1080 rows to 64 have 8 new rows to a
+block. Limits the time.
+"""
+
+MAX_GREY_CELLS_PER_BLOCK = 2, 4
+"""The same for a grey image; with more, its summed-area table is used.
+
+The table of 640x480 px has 1.2 MB, which displace what the next steps need from the cache. Limits the time.
 """
 
 MAX_GREY = 255
@@ -36,10 +43,12 @@ def resize(image: Pixels, height: int, width: int) -> Pixels:
         enlarged: Pixels = cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
         return enlarged
     row_block, column_block = rows // math.gcd(rows, height), columns // math.gcd(columns, width)
-    if image.ndim == 2 and MAX_GREY * row_block * column_block < 2**31:
+    is_grey = image.ndim == 2
+    most_rows, most_columns = MAX_GREY_CELLS_PER_BLOCK if is_grey else MAX_COLOR_CELLS_PER_BLOCK
+    if height * row_block <= most_rows * rows and width * column_block <= most_columns * columns:
+        means = _means_of_blocks(image, height, width)
+    elif is_grey and MAX_GREY * row_block * column_block < 2**31:
         means = cell_sums(image, height, width) / (row_block * column_block)
-    elif max(height * row_block // rows, width * column_block // columns) <= MAX_CELLS_PER_BLOCK:
-        means = _means_of_colors(image, height, width)
     else:
         averaged: Pixels = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
         return averaged
@@ -47,28 +56,25 @@ def resize(image: Pixels, height: int, width: int) -> Pixels:
     return rounded
 
 
-def _means_of_colors(image: Pixels, height: int, width: int) -> NDArray[Any]:
-    """Exact averages of an RGB image, [H, W, 3] -> float [height, width, 3].
-
-    The summed-area table of three colours takes longer.
-    """
-    rows, columns = image.shape[:2]
+def _means_of_blocks(image: Pixels, height: int, width: int) -> NDArray[Any]:
+    """Exact averages of an image, [H, W, ...] -> float [height, width, ...], by sums of rows and columns."""
+    rows, columns, *channels = image.shape
     row_block, column_block = rows // math.gcd(rows, height), columns // math.gcd(columns, width)
     sums = _sum_rows(image, height, MAX_GREY)
     # A row for each column of a block, as adding long rows takes less time than adding short ones.
-    blocks = sums.reshape(-1, column_block, 3)
+    blocks = sums.reshape(-1, column_block, *channels)
     cells = width * column_block // columns
     sums = _sum_rows(cv2.transpose(blocks), cells, MAX_GREY * row_block)
     if cells > 1:
         sums = cv2.transpose(sums)
     # In float32 the nearest mean that is no tie is 100 steps away from one, as sums of uint16 have weights
     # of at most 257; sums in float64 stay so.
-    means: NDArray[Any] = sums.reshape(height, width, 3) / np.float32(row_block * column_block)
+    means: NDArray[Any] = sums.reshape(height, width, *channels) / np.float32(row_block * column_block)
     return means
 
 
 def _sum_rows(image: NDArray[Any], cells: int, largest: int) -> NDArray[Any]:
-    """Exact weighted sums of rows, [H, W, 3] -> [cells, W, 3].
+    """Exact weighted sums of rows, [H, W, ...] -> [cells, W, ...].
 
     `largest`: no value of the image is larger; the sums are uint16 if theirs fit, else float64.
 
