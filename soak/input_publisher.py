@@ -35,11 +35,11 @@ from soak.checks.perception_checks import CAMERAS, DRIVING, LOOKING
 from soak.result_messages import result_topics
 from soak.scenes import FRAMES, Driving, LookingAround, Stamps
 
-_PATIENCE = 1.0
+_PATIENCE = 0.5
 """Longest time that simulated time waits for the nodes to answer an image, s."""
 _MOST_MISSED = 3
 """Images in a row after which a node that has answered before is not waited for, until it does again."""
-_PAUSE = 0.2
+_PAUSE = 0.1
 """Seconds between two images while a node does not answer, so that not too many are lost on it."""
 _STAMP = struct.Struct("<4xiI")
 """Seconds and nanoseconds of the header that a serialised message begins with, after its encoding."""
