@@ -70,7 +70,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
         rows += compass_walk.measure(run)
     rows += compass_swings.measure(run, names, quick)
     rows += compass_disturbances.measure(run, quick)
-    rows += compass_drone.measure(run, quick)
+    rows += compass_drone.measure(run)
     rows += compass_drives.measure(run, quick)
     return rows if quick else rows + _informative_rows(engine, run)
 
