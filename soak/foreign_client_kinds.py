@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import functools
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,8 @@ SWAPPED, MULTIPLIED = 64, 128
 _MATRIX = 200, 150
 """Rows and columns of the matrix that is multiplied by, in four tiles."""
 _TILES_ALONG_K = -(-_MATRIX[1] // MULTIPLIED)
+_KEPT_VERSIONS = 8
+"""Weights that a client keeps instead of drawing them again for each answer."""
 _INPUTS = 32
 """Different inputs of a client that only invokes."""
 _PARTS, _SEGMENTS = "parts", tuple(f"chain_segment_{number}_of_3" for number in range(3))
@@ -124,11 +127,15 @@ class _SettingClient(ForeignClient):
         self.newest = 0
         """The highest version that was requested."""
         self._shape, self._seed = shape, run.seed
+        # Most answers are checked with one of the latest versions.
+        self.weights_of = functools.lru_cache(maxsize=_KEPT_VERSIONS)(self._draw_weights)
 
-    def weights_of(self, version: int) -> NDArray[np.float32]:
-        """The weights of a version from 1, within the range of the model."""
+    def _draw_weights(self, version: int) -> NDArray[np.float32]:
+        """The weights of a version from 1, within the range of the model; read-only."""
         random = np.random.default_rng((self._seed, version))
-        return random.uniform(-0.95, 0.95, self._shape).astype(np.float32)
+        weights = random.uniform(-0.95, 0.95, self._shape).astype(np.float32)
+        weights.setflags(write=False)
+        return weights
 
     def on_loaded(self, version: int) -> None:
         """Continue from the version that the driver has."""
