@@ -32,9 +32,7 @@ class WeightQuantiser:
         self._bias: NDArray[np.int32] | None = None
         self._real_bias: NDArray[np.float64] | None = None
         self._filled = self._size
-        block = max(1, min(rows, _BLOCK_VALUES // self._size[1]))
-        self._block = block
-        self._scratch = np.empty((3, block * self._size[1]), np.float32)
+        self._block = max(1, min(rows, _BLOCK_VALUES // self._size[1]))
 
     @property
     def bias(self) -> NDArray[np.int32] | None:
@@ -76,9 +74,11 @@ class WeightQuantiser:
             self._values[:] = self.tensor.zero_point
             self._filled = rows, columns
         clipped, worst, squares = 0, 0.0, 0.0
+        # Not kept: with it, the quantisers of many models would take more memory than their weights.
+        scratch = np.empty((3, min(self._block, rows) * columns), np.float32)
         for start in range(0, rows, self._block):
             part = slice(start, min(start + self._block, rows))
-            lost = self._quantise_block(real[part], scales[part], self._values[part, :columns])
+            lost = self._quantise_block(real[part], scales[part], self._values[part, :columns], scratch)
             clipped, worst, squares = clipped + lost[0], max(worst, lost[1]), squares + lost[2]
         if clipped and not request.accept_clipping:
             raise clipping_error(self.tensor.scales, clipped, real.size, worst, self.tensor.limits)
@@ -125,10 +125,17 @@ class WeightQuantiser:
         return (array.reshape(-1, self._size[0]).T if tensor.rows_last else array).reshape(self._size)
 
     def _quantise_block(
-        self, real: NDArray[np.floating[Any]], scales: NDArray[np.float32], out: NDArray[Any]
+        self,
+        real: NDArray[np.floating[Any]],
+        scales: NDArray[np.float32],
+        out: NDArray[Any],
+        scratch: NDArray[np.float32],
     ) -> tuple[int, float, float]:
-        """Fill `out`; return the number of clipped values, the largest error, the sum of squared errors."""
-        exact, rounded, error = (scratch[: real.size].reshape(real.shape) for scratch in self._scratch)
+        """Fill `out`; return the number of clipped values, the largest error, the sum of squared errors.
+
+        scratch: [3, at least as many values as `real`], overwritten.
+        """
+        exact, rounded, error = (each[: real.size].reshape(real.shape) for each in scratch)
         column = scales[:, np.newaxis]
         with np.errstate(over="ignore"):
             np.divide(real, column, out=exact, casting="same_kind")
