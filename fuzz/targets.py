@@ -21,7 +21,8 @@ from edgetpu_driver.darwinn.instructions.requested_transfers import transfers
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.engines.whole_model.plan_builder import plan_model
 from edgetpu_driver.errors import ArchiveError, ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.images.encodings import ImageError, decode_compressed
+from edgetpu_driver.images.compressed_images import decode_compressed
+from edgetpu_driver.images.encodings import ImageError
 from edgetpu_driver.tflite.flexbuffer import decode
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import parse_model

@@ -12,12 +12,12 @@ import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
 from demo.bag.image_bag import COMPRESSED_IMAGE, ImageBag, Record
+from edgetpu_driver.images.compressed_images import decode_compressed
 from edgetpu_driver.images.encodings import (
     ImageError,
     ImageFault,
     Pixels,
     decode,
-    decode_compressed,
     to_rgb,
 )
 

@@ -1,34 +1,18 @@
-"""The size of a compressed image is read from its header, and bounds what is decoded."""
+"""The size of a compressed image is read from its header."""
 
 from __future__ import annotations
 
 import struct
-import zlib
 
 import cv2
 import numpy as np
 import pytest
 
+from edgetpu_driver.images.compressed_images import decode_compressed
 from edgetpu_driver.images.compressed_size import compressed_size, jpeg_scans, pnm_size
-from edgetpu_driver.images.encodings import (
-    MAX_JPEG_SCANS,
-    ImageError,
-    ImageFault,
-    decode_compressed,
-)
+from edgetpu_driver.images.encodings import ImageError, ImageFault
 
 IMAGE = np.arange(7 * 5 * 3, dtype=np.uint8).reshape(7, 5, 3)
-
-
-def png(width: int, height: int) -> bytes:
-    """A PNG whose header states this size, without pixels."""
-
-    def chunk(name: bytes, content: bytes) -> bytes:
-        checksum = zlib.crc32(name + content)
-        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", checksum)
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IEND", b"")
 
 
 @pytest.mark.parametrize("extension", [".png", ".jpg", ".webp", ".tiff", ".bmp"])
@@ -58,12 +42,6 @@ def test_other_formats_have_no_size_and_are_not_decoded(data: bytes) -> None:
     assert raised.value.fault is ImageFault.CONTENT
 
 
-def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded() -> None:
-    with pytest.raises(ImageError) as raised:
-        decode_compressed(png(30000, 20000), "png")
-    assert str(raised.value) == "too many pixels: expected at most 67108864; got 30000x20000 = 600000000"
-
-
 def test_the_largest_of_several_sizes_in_a_jpeg_counts() -> None:
     data = cv2.imencode(".jpg", IMAGE)[1].tobytes()
     second = b"\xff\xc0" + struct.pack(">HBHHB", 8, 8, 60000, 50000, 0)
@@ -77,15 +55,6 @@ def test_the_strips_of_a_tiff_count_if_they_are_larger_than_the_image() -> None:
     entries = [entry(256, 5), entry(257, 7), entry(278, 1_000_000)]
     data = b"II*\0" + struct.pack("<IH", 8, len(entries)) + b"".join(entries)
     assert compressed_size(data) == (5, 1_000_000)
-
-
-def test_a_jpeg_of_too_many_scans_is_refused() -> None:
-    data = cv2.imencode(".jpg", IMAGE, [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])[1].tobytes()
-    assert 1 < jpeg_scans(data) <= MAX_JPEG_SCANS
-    assert decode_compressed(data).shape == (7, 5, 3)
-    more = data[:-2] + MAX_JPEG_SCANS * b"\xff\xda\x00\x02" + data[-2:]
-    with pytest.raises(ImageError, match="expected a JPEG of at most 100 scans"):
-        decode_compressed(more)
 
 
 @pytest.mark.parametrize("flags", [[], [cv2.IMWRITE_JPEG_PROGRESSIVE, 1], [cv2.IMWRITE_JPEG_RST_INTERVAL, 1]])

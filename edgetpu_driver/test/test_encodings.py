@@ -11,7 +11,6 @@ from edgetpu_driver.images.encodings import (
     ImageFault,
     check_image,
     decode,
-    decode_compressed,
     to_grey,
     to_rgb,
 )
@@ -155,41 +154,6 @@ def test_malformed_images_are_refused_with_expected_and_actual_values(
     with pytest.raises(ImageError, match=message) as caught:
         decode(encoding, height, width, step, bytes(length))
     assert caught.value.fault is fault
-
-
-def test_a_png_is_decoded_exactly() -> None:
-    rgb = pixels(3)
-    png = cv2.imencode(".png", rgb[..., ::-1])[1]
-    assert np.array_equal(decode_compressed(png.tobytes(), "png"), rgb)
-
-
-def test_a_grey_jpeg_stays_grey() -> None:
-    image = np.full((16, 16), 77, np.uint8)
-    jpeg = cv2.imencode(".jpg", image)[1]
-    assert np.array_equal(decode_compressed(jpeg.tobytes(), "mono8; jpeg compressed "), image)
-
-
-def test_a_jpeg_has_the_pixels_that_opencv_reads() -> None:
-    jpeg = cv2.imencode(".jpg", pixels(3))[1]
-    expected = cv2.imdecode(jpeg, cv2.IMREAD_UNCHANGED)[..., ::-1]
-    assert np.array_equal(decode_compressed(jpeg.tobytes(), "jpeg"), expected)
-
-
-def test_a_png_of_16_bits_is_scaled_like_mono16() -> None:
-    image = pixels(1, np.uint16)
-    png = cv2.imencode(".png", image)[1]
-    assert np.array_equal(
-        decode_compressed(png.tobytes(), "mono16; png compressed "), decoded("mono16", image)
-    )
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"0123456789", b"\xff\xd8\xff\xe0" + bytes(6)], ids=["none", "text", "cut off"]
-)
-def test_undecodable_data_is_refused(data: bytes) -> None:
-    with pytest.raises(ImageError, match=f"got {len(data)} bytes of 'jpeg'") as caught:
-        decode_compressed(data, "jpeg")
-    assert caught.value.fault is ImageFault.CONTENT
 
 
 def test_grey_is_the_luma_of_rec_601() -> None:

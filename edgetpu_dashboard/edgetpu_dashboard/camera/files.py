@@ -13,7 +13,7 @@ import numpy as np
 from edgetpu_dashboard.camera.source import NoPictureError, Pixels
 from edgetpu_driver.errors import InputError, reason_of
 from edgetpu_driver.files.file_access import read_file, user_path
-from edgetpu_driver.images.encodings import decode_file
+from edgetpu_driver.images.compressed_images import decode_file
 
 PICTURES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 """Extensions of the files of a folder that count as pictures."""

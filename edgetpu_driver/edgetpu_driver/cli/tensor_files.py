@@ -115,7 +115,7 @@ def _image(spec: TensorSpec, path: Path, limits: tuple[float, float]) -> NDArray
     try:
         import cv2
 
-        from edgetpu_driver.images.encodings import decode_file
+        from edgetpu_driver.images.compressed_images import decode_file
     except ImportError:
         raise DependencyMissingError(
             "reading images needs OpenCV: apt install python3-opencv, or pip install opencv-python-headless"

@@ -13,7 +13,8 @@ from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError, reason_of
 from edgetpu_driver.files.file_access import read_file, user_path
-from edgetpu_driver.images.encodings import ImageError, Pixels, decode_compressed
+from edgetpu_driver.images.compressed_images import decode_compressed
+from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.images.image_messages import image_from_message

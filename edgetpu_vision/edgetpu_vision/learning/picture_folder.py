@@ -6,7 +6,8 @@ from pathlib import Path
 
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import read_file
-from edgetpu_driver.images.encodings import Pixels, decode_compressed
+from edgetpu_driver.images.compressed_images import decode_compressed
+from edgetpu_driver.images.encodings import Pixels
 
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 

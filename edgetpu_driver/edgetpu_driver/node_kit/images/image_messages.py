@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
+from edgetpu_driver.images.compressed_images import decode_compressed
 from edgetpu_driver.images.encodings import (
     ENCODINGS,
     ImageError,
@@ -17,7 +18,6 @@ from edgetpu_driver.images.encodings import (
     Pixels,
     check_layout,
     decode,
-    decode_compressed,
     is_grey,
     row_bytes,
 )
