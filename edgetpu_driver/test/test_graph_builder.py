@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import GraphError
+from edgetpu_driver.tflite.file_tables import OPERATOR_CODE, read_model_table
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.tflite.model_reader import ABSENT, OPERATOR_CODE, parse_model, read_model_table
+from edgetpu_driver.tflite.model_reader import ABSENT, parse_model
 from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import ModelFolder

@@ -10,21 +10,26 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import ModelFormatError
-from edgetpu_driver.files.flatbuffer import Fields, Table, read_root, table_fields
-from edgetpu_driver.tflite.checks.file_checks import LARGEST_FILE, MODEL, OPERATOR, SUBGRAPH, read_model_file
+from edgetpu_driver.files.flatbuffer import Fields, Table
+from edgetpu_driver.tflite.checks.file_checks import LARGEST_FILE, read_model_file
 from edgetpu_driver.tflite.checks.graph_checks import check_graph
+from edgetpu_driver.tflite.file_tables import (
+    OPERATOR,
+    OPERATOR_CODE,
+    QUANTIZATION,
+    SUBGRAPH,
+    TENSOR,
+    option_table,
+    read_model_table,
+)
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.tflite.model_reader import OPERATOR_CODE, Tensor
+from edgetpu_driver.tflite.model_reader import Tensor
 from edgetpu_driver.tflite.model_writer import OperatorRecord, write_model
 from edgetpu_driver.tflite.schema.tflite_enums_generated import BuiltinOperator
 from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import ModelFolder
 
-TENSOR = table_fields("shape", "type", "buffer", "name", "quantization")
-QUANTIZATION = table_fields("min", "max", "scale", "zero_point")
-POOL = table_fields("padding", "stride_w", "stride_h", "filter_w", "filter_h", "activation")
-CONV = table_fields("padding", "stride_w", "stride_h", "activation", "dilation_w", "dilation_h")
-SOFTMAX = table_fields("beta")
+POOL, CONV, SOFTMAX = (option_table(name) for name in ("AVERAGE_POOL_2D", "CONV_2D", "SOFTMAX"))
 
 
 def small_graph() -> bytes:
@@ -47,7 +52,7 @@ TENSORS = [tensor.name for tensor in check_graph(GRAPH).subgraphs[0].tensors]
 
 
 def subgraph(data: bytes) -> Table:
-    return read_root(data, b"TFL3", "model", MODEL).tables("subgraphs", SUBGRAPH)[0]
+    return read_model_table(data).tables("subgraphs", SUBGRAPH)[0]
 
 
 def operator(data: bytes, name: str) -> Table:
@@ -170,7 +175,7 @@ def test_an_8_bit_result_without_a_scale_is_refused() -> None:
 
 
 def test_an_operator_code_for_another_kernel_is_refused() -> None:
-    code = read_root(GRAPH, b"TFL3", "model", MODEL).tables("operator_codes", OPERATOR_CODE)[4]
+    code = read_model_table(GRAPH).tables("operator_codes", OPERATOR_CODE)[4]
     edited = write(GRAPH, code.field_offset("deprecated_builtin_code"), "b", BuiltinOperator.FAKE_QUANT)
     edited = write(edited, code.field_offset("builtin_code"), "i", BuiltinOperator.FAKE_QUANT)
     assert refusal(edited).endswith("FAKE_QUANT has options of type 9; expected 58")

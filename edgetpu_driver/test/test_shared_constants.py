@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.compiled_model import CompiledModel, Parameters
-from edgetpu_driver.files.flatbuffer import table_fields
+from edgetpu_driver.tflite.file_tables import SUBGRAPH, TENSOR, read_model_table
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.tflite.model_reader import SUBGRAPH, parse_model, read_model_table
+from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.network_layers import encode_network
 from edgetpu_driver.weights.network_weights import NetworkWeights
 
-TENSOR = table_fields("shape", "type", "buffer")
 BIAS = np.arange(1, 9, dtype=np.int32)
 
 

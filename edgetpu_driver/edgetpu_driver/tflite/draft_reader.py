@@ -7,37 +7,17 @@ from typing import Any
 import numpy as np
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.files.flatbuffer import table_fields
-from edgetpu_driver.tflite.graph_draft import OPERATORS, Graph
-from edgetpu_driver.tflite.model_reader import (
+from edgetpu_driver.files.flatbuffer import Table, table_fields
+from edgetpu_driver.tflite.file_tables import (
     OPERATOR,
     OPERATOR_CODE,
+    OPTIONS,
     SUBGRAPH,
-    parse_model,
     read_model_table,
 )
+from edgetpu_driver.tflite.graph_draft import OPERATORS, Graph
+from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.model_writer import OperatorRecord
-
-_Kinds = tuple[tuple[str, type[np.generic], float], ...]
-_WINDOW: _Kinds = (("Padding", np.int8, 0), ("StrideW", np.int32, 0), ("StrideH", np.int32, 0))
-_DILATION: _Kinds = (("DilationWFactor", np.int32, 1), ("DilationHFactor", np.int32, 1))
-_FUSED: _Kinds = (("FusedActivationFunction", np.int8, 0),)
-_OPTIONS: dict[str, _Kinds] = {
-    "AddOptions": _FUSED,
-    "ConcatenationOptions": (("Axis", np.int32, 0), *_FUSED),
-    "Conv2DOptions": (*_WINDOW, *_FUSED, *_DILATION),
-    "DepthwiseConv2DOptions": (*_WINDOW, ("DepthMultiplier", np.int32, 0), *_FUSED, *_DILATION),
-    "FullyConnectedOptions": _FUSED,
-    "MulOptions": _FUSED,
-    "NONE": (),
-    "Pool2DOptions": (*_WINDOW, ("FilterWidth", np.int32, 0), ("FilterHeight", np.int32, 0), *_FUSED),
-    "SoftmaxOptions": (("Beta", np.float32, 0.0),),
-    "SubOptions": _FUSED,
-}
-"""The first fields of each options table in schema order, with their defaults.
-
-GraphBuilder leaves all later fields at their defaults.
-"""
 
 
 def read_draft(data: bytes) -> Graph:
@@ -59,12 +39,17 @@ def read_draft(data: bytes) -> Graph:
             raise ModelUnsupportedError(
                 f"GraphBuilder does not write operator {operator.name}, version {given}"
             )
-        options: dict[str, Any] = {}
-        fields = table_fields(*(name for name, _, _ in _OPTIONS[kind]))
-        found = table.table("builtin_options", fields) if fields else None
-        if found is not None:
-            options = {name: found.scalar(name, dtype, value) for name, dtype, value in _OPTIONS[kind]}
+        options = _options(operator.name, table)
         records.append(
             OperatorRecord(operator.name, version, operator.inputs, operator.outputs, kind, options)
         )
     return Graph.of(model.description, graph.tensors, records, graph.inputs, graph.outputs)
+
+
+def _options(name: str, operator: Table) -> dict[str, Any]:
+    """The options by the writer's names. GraphBuilder leaves fields not in OPTIONS at their defaults."""
+    known = {field.generated_name: field for field in OPTIONS.get(name, ())}
+    found = operator.table("builtin_options", table_fields(*known)) if known else None
+    if found is None:
+        return {}
+    return {written: found.scalar(written, field.dtype, field.default) for written, field in known.items()}

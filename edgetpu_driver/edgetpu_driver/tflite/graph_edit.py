@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.files.flatbuffer import Table, table_fields
+from edgetpu_driver.files.flatbuffer import Table
 from edgetpu_driver.files.flatbuffer_edit import FlatbufferEdit
-from edgetpu_driver.tflite.model_reader import OPERATOR, SUBGRAPH, Quantization, parse_model, read_model_table
+from edgetpu_driver.tflite.file_tables import OPERATOR, QUANTIZATION, SUBGRAPH, TENSOR, read_model_table
+from edgetpu_driver.tflite.model_reader import Quantization, parse_model
 
-_TENSOR = table_fields("shape", "type", "buffer", "name", "quantization")
-_QUANTIZATION = table_fields("min", "max", "scale", "zero_point")
 _ALIGNMENT = 16  # of appended data: LiteRT maps constants in place
 
 
@@ -38,7 +37,7 @@ class GraphEdit:
         self._copy = bytearray(data)
         self._edit = FlatbufferEdit(self._copy)
         table = read_model_table(data).tables("subgraphs", SUBGRAPH)[0]
-        self._tensors = table.tables("tensors", _TENSOR)
+        self._tensors = table.tables("tensors", TENSOR)
         self._operators = table.tables("operators", OPERATOR)
 
     def change(self, changes: Mapping[int, TensorChange]) -> None:
@@ -84,7 +83,7 @@ class GraphEdit:
         tensor = self._graph.tensors[index]
         if wanted.scales.size != tensor.quantization.scales.size:
             raise InputError(f"expected {tensor.quantization.scales.size} scales for '{tensor.name}'")
-        table = self._tensors[index].table("quantization", _QUANTIZATION)
+        table = self._tensors[index].table("quantization", QUANTIZATION)
         if table is None:
             return
         self._vector(table, "scale", wanted.scales.astype("<f4"))

@@ -15,59 +15,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelFormatError
-from edgetpu_driver.files.flatbuffer import Table, read_root, table_fields
+from edgetpu_driver.files.flatbuffer import Table, table_fields
+from edgetpu_driver.tflite.file_tables import (
+    ACTIVATIONS,
+    BUFFER,
+    DTYPES,
+    FORMAT_VERSION,
+    OPERATOR,
+    OPERATOR_CODE,
+    OPTIONS,
+    QUANTIZATION,
+    SUBGRAPH,
+    TENSOR,
+    read_model_table,
+)
 from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.tensor import TensorSpec
 
-FORMAT_VERSION = 3
-"""Version of the TFLite schema, whose files have the identifier TFL3."""
 EDGETPU_CUSTOM_OP = "edgetpu-custom-op"
 """Custom code of the operator with which edgetpu_compiler replaces the operators that run on the chip."""
 ABSENT = -1
 """Tensor index of an omitted optional input."""
-NO_ACTIVATION = "NONE"
-_ACTIVATIONS = {0: NO_ACTIVATION, 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH", 5: "SIGN_BIT"}
+NO_ACTIVATION = ACTIVATIONS[0]
 
 _LARGEST_TENSOR = 2**31 - 1  # bytes: the offsets of FlatBuffers and of LiteRT's arena are 31-bit
 
-# Tables of tflite.fbs: their fields in order.
-MODEL = table_fields("version", "operator_codes", "subgraphs", "description", "buffers")
-OPERATOR_CODE = table_fields("deprecated_builtin_code", "custom_code", "version", "builtin_code")
-SUBGRAPH = table_fields("tensors", "inputs", "outputs", "operators", "name")
-_TENSOR = table_fields("shape", "type", "buffer", "name", "quantization", "is_variable")
-_QUANTIZATION = table_fields(
-    "min", "max", "scale", "zero_point", "details_type", "details", "quantized_dimension"
-)
-OPERATOR = table_fields(
-    "opcode_index",
-    "inputs",
-    "outputs",
-    "builtin_options_type",
-    "builtin_options",
-    "custom_options",
-)
-_FULLY_CONNECTED = table_fields("fused_activation_function")
-_BUFFER = table_fields("data")
+_FULLY_CONNECTED = table_fields(*(field.schema_name for field in OPTIONS["FULLY_CONNECTED"]))
 
 _EMPTY = memoryview(b"")
 _OPERATOR_NAMES = {number: name for name, number in vars(enums.BuiltinOperator).items() if name.isupper()}
-DTYPES: dict[int, np.dtype[Any]] = {
-    enums.TensorType.FLOAT32: np.dtype(np.float32),
-    enums.TensorType.FLOAT16: np.dtype(np.float16),
-    enums.TensorType.FLOAT64: np.dtype(np.float64),
-    enums.TensorType.INT8: np.dtype(np.int8),
-    enums.TensorType.INT16: np.dtype(np.int16),
-    enums.TensorType.INT32: np.dtype(np.int32),
-    enums.TensorType.INT64: np.dtype(np.int64),
-    enums.TensorType.UINT8: np.dtype(np.uint8),
-    enums.TensorType.UINT16: np.dtype(np.uint16),
-    enums.TensorType.UINT32: np.dtype(np.uint32),
-    enums.TensorType.UINT64: np.dtype(np.uint64),
-    enums.TensorType.BOOL: np.dtype(np.bool_),
-    enums.TensorType.COMPLEX64: np.dtype(np.complex64),
-    enums.TensorType.COMPLEX128: np.dtype(np.complex128),
-}
-"""The NumPy dtypes of tensors that hold numbers, by the enum TensorType."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,11 +183,6 @@ def _distinct(specs: list[TensorSpec]) -> tuple[TensorSpec, ...]:
     return tuple(result)
 
 
-def read_model_table(data: bytes | bytearray) -> Table:
-    """Read the root table of a .tflite file; ModelFormatError if there is none."""
-    return read_root(memoryview(data), b"TFL3", "model", MODEL)
-
-
 _PARSED: ContextVar[dict[bytes, Model] | None] = ContextVar("_PARSED", default=None)
 
 
@@ -247,7 +218,7 @@ def operand_specs(data: bytes, most: int) -> tuple[tuple[TensorSpec, ...], tuple
         indices = graph.integers(field)
         if len(indices) > most:
             return ()
-        return _distinct([_described(graph.table_at("tensors", index, _TENSOR)).spec for index in indices])
+        return _distinct([_described(graph.table_at("tensors", index, TENSOR)).spec for index in indices])
 
     return specs("inputs"), specs("outputs")
 
@@ -258,7 +229,7 @@ def _parse(data: bytes) -> Model:
     if version != FORMAT_VERSION:
         raise ModelFormatError(f"model.version: expected {FORMAT_VERSION}, got {version}")
     codes = [_operator_name(code) for code in root.tables("operator_codes", OPERATOR_CODE)]
-    buffers = [(each.data("data"), each.data_offset("data")) for each in root.tables("buffers", _BUFFER)]
+    buffers = [(each.data("data"), each.data_offset("data")) for each in root.tables("buffers", BUFFER)]
     subgraphs = [_subgraph(table, codes, buffers) for table in root.tables("subgraphs", SUBGRAPH)]
     if not subgraphs:
         raise ModelFormatError("model.subgraphs: expected at least one subgraph")
@@ -274,7 +245,7 @@ def _operator_name(code: Table) -> tuple[str, str]:
 
 
 def _subgraph(table: Table, codes: list[tuple[str, str]], buffers: list[tuple[bytes, int]]) -> Subgraph:
-    tensors = tuple(_tensor(each, buffers) for each in table.tables("tensors", _TENSOR))
+    tensors = tuple(_tensor(each, buffers) for each in table.tables("tensors", TENSOR))
     operators = tuple(_operator(each, codes, len(tensors)) for each in table.tables("operators", OPERATOR))
     inputs = _tensor_indices(table, "inputs", 0, len(tensors))
     outputs = _tensor_indices(table, "outputs", 0, len(tensors))
@@ -290,7 +261,7 @@ def _operator(table: Table, codes: list[tuple[str, str]], tensor_count: int) -> 
     outputs = _tensor_indices(table, "outputs", 0, tensor_count)
     options = table.table("builtin_options", _FULLY_CONNECTED) if name == "FULLY_CONNECTED" else None
     number = options.scalar("fused_activation_function", np.int8) if options is not None else 0
-    activation = _ACTIVATIONS.get(number, f"ACTIVATION_{number}")
+    activation = ACTIVATIONS.get(number, f"ACTIVATION_{number}")
     return Operator(name, custom_code, inputs, outputs, table.view("custom_options"), activation)
 
 
@@ -334,7 +305,7 @@ def _described(table: Table) -> Tensor:
 
 
 def _quantization(tensor: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Quantization:
-    table = tensor.table("quantization", _QUANTIZATION)
+    table = tensor.table("quantization", QUANTIZATION)
     if table is None:
         return NOT_QUANTIZED
     scales = table.array("scale", np.float32)

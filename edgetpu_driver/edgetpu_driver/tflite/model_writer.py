@@ -9,21 +9,16 @@ import flatbuffers
 import numpy as np
 
 from edgetpu_driver.files.flatbuffer_vectors import aligned_bytes, int32_vector, offset_vector
-from edgetpu_driver.tflite.model_reader import FORMAT_VERSION, Tensor
+from edgetpu_driver.tflite.file_tables import DTYPES, FORMAT_VERSION, IDENTIFIER
+from edgetpu_driver.tflite.model_reader import Tensor
 from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.schema import tflite_generated as schema
 
 DATA_ALIGNMENT = 16  # of constants and custom options: LiteRT maps them in place
 _LONG_CODE = 127  # value of deprecated_builtin_code, a signed byte, for every operator from 127 on
 
-TENSOR_TYPES = {
-    np.dtype(np.float32): enums.TensorType.FLOAT32,
-    np.dtype(np.int32): enums.TensorType.INT32,
-    np.dtype(np.uint8): enums.TensorType.UINT8,
-    np.dtype(np.int64): enums.TensorType.INT64,
-    np.dtype(np.int16): enums.TensorType.INT16,
-    np.dtype(np.int8): enums.TensorType.INT8,
-}
+_WRITTEN_DTYPES = (np.float32, np.int32, np.uint8, np.int64, np.int16, np.int8)
+TENSOR_TYPES = {dtype: number for number, dtype in DTYPES.items() if dtype in _WRITTEN_DTYPES}
 
 
 @dataclass(frozen=True)
@@ -77,7 +72,7 @@ def write_model(
     schema.ModelAddSubgraphs(builder, vectors[1])
     schema.ModelAddDescription(builder, text)
     schema.ModelAddBuffers(builder, vectors[2])
-    builder.Finish(schema.ModelEnd(builder), file_identifier=b"TFL3")
+    builder.Finish(schema.ModelEnd(builder), file_identifier=IDENTIFIER)
     return bytes(builder.Output())
 
 

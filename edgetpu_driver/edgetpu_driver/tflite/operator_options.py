@@ -6,34 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from edgetpu_driver.files.flatbuffer import Table, table_fields
-from edgetpu_driver.tflite.model_reader import OPERATOR, SUBGRAPH, parse_model, read_model_table
+from edgetpu_driver.files.flatbuffer import Table
+from edgetpu_driver.tflite.file_tables import OPERATOR, OPTIONS, SUBGRAPH, option_table, read_model_table
+from edgetpu_driver.tflite.model_reader import parse_model
 
 Options = Mapping[str, float]
-
-_Field = tuple[str, type[np.generic]]
-_PADDING: _Field = "padding", np.int8
-_STRIDES: tuple[_Field, ...] = (("stride_w", np.int32), ("stride_h", np.int32))
-_ACTIVATION: _Field = "activation", np.int8
-_DILATION: tuple[_Field, ...] = (("dilation_w", np.int32), ("dilation_h", np.int32))
-_POOL: tuple[_Field, ...] = (_PADDING, *_STRIDES, ("filter_w", np.int32), ("filter_h", np.int32), _ACTIVATION)
-_RESIZE: tuple[_Field, ...] = (("align_corners", np.bool_), ("half_pixel_centers", np.bool_))
-_KEPT: tuple[_Field, ...] = (("keep_dims", np.bool_),)
-_FIELDS: dict[str, tuple[_Field, ...]] = {
-    "CONV_2D": (_PADDING, *_STRIDES, _ACTIVATION, *_DILATION),
-    "DEPTHWISE_CONV_2D": (_PADDING, *_STRIDES, ("multiplier", np.int32), _ACTIVATION, *_DILATION),
-    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"), _POOL),
-    "SOFTMAX": (("beta", np.float32),),
-    "CONCATENATION": (("axis", np.int32), _ACTIVATION),
-    **dict.fromkeys(("FULLY_CONNECTED", "ADD", "MUL", "SUB"), (_ACTIVATION,)),
-    **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"), _KEPT),
-    "RESIZE_BILINEAR": (("unused_1", np.int32), ("unused_2", np.int32), *_RESIZE),
-    "RESIZE_NEAREST_NEIGHBOR": _RESIZE,
-    "LEAKY_RELU": (("alpha", np.float32),),
-}
-_DEFAULTS = {"dilation_w": 1, "dilation_h": 1}
 
 
 @dataclass(frozen=True)
@@ -57,10 +34,10 @@ def read_options(data: bytes) -> tuple[OperatorOptions, ...]:
 
 
 def _numbers(name: str, operator: Table) -> Options:
-    known = _FIELDS.get(name, ())
-    table = operator.table("builtin_options", table_fields(*(field for field, _ in known)))
+    table = operator.table("builtin_options", option_table(name))
     values: dict[str, Any] = {}
-    for field, dtype in known:
-        default = _DEFAULTS.get(field, 0)
-        values[field] = default if table is None else table.scalar(field, dtype, default)
+    for field in OPTIONS.get(name, ()):
+        values[field.name] = (
+            field.default if table is None else table.scalar(field.name, field.dtype, field.default)
+        )
     return values

@@ -7,13 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from edgetpu_driver.errors import GraphError
-from edgetpu_driver.tflite.model_reader import (
-    SUBGRAPH,
-    Operator,
-    Subgraph,
-    parse_model,
-    read_model_table,
-)
+from edgetpu_driver.tflite.file_tables import SUBGRAPH, read_model_table
+from edgetpu_driver.tflite.model_reader import Operator, Subgraph, parse_model
 
 
 def extract(data: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> bytes:

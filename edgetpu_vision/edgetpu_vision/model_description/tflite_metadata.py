@@ -22,7 +22,7 @@ import numpy as np
 from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
 from edgetpu_driver.files.flatbuffer import Table, read_root, table_fields
 from edgetpu_driver.files.npz_archive import count_members
-from edgetpu_driver.tflite.checks.file_checks import MODEL
+from edgetpu_driver.tflite.file_tables import BUFFER, METADATA, read_model_table
 from edgetpu_vision.labels.label_text import parse_labels
 from edgetpu_vision.labels.labels import Labels
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
@@ -32,9 +32,7 @@ _Value = TypeVar("_Value")
 _NAME = "TFLITE_METADATA"
 _IDENTIFIER = b"M001"
 
-# Tables of tflite.fbs and metadata_schema.fbs: their fields in order. A union takes two.
-_BUFFER = table_fields("data")
-_ENTRY = table_fields("name", "buffer")
+# Tables of metadata_schema.fbs: their fields in order. A union takes two.
 _ROOT = table_fields("name", "description", "version", "subgraphs")
 _SUBGRAPH = table_fields("name", "description", "inputs", "outputs")
 _TENSOR = table_fields(
@@ -101,11 +99,11 @@ def _tensors(data: bytes) -> tuple[list[Table], list[Table]]:
 
 
 def _metadata_table(data: bytes) -> Table | None:
-    model = read_root(data, b"TFL3", "model", MODEL)
-    entry = next((each for each in model.tables("metadata", _ENTRY) if each.string("name") == _NAME), None)
+    model = read_model_table(data)
+    entry = next((each for each in model.tables("metadata", METADATA) if each.string("name") == _NAME), None)
     if entry is None:
         return None
-    index, buffers = entry.scalar("buffer", np.uint32), model.tables("buffers", _BUFFER)
+    index, buffers = entry.scalar("buffer", np.uint32), model.tables("buffers", BUFFER)
     if index >= len(buffers):
         raise ModelFormatError(f"{entry.path}.buffer: {index} of {len(buffers)}")
     return read_root(buffers[index].view("data"), _IDENTIFIER, "metadata", _ROOT)

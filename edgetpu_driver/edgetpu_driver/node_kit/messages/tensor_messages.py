@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.tflite.model_reader import DTYPES
+from edgetpu_driver.tflite.file_tables import DTYPES
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_msgs.msg import Tensor, TensorInfo
 

@@ -9,68 +9,24 @@ import numpy as np
 
 from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError
 from edgetpu_driver.files.file_access import LARGEST_MODEL, read_file
-from edgetpu_driver.files.flatbuffer import Table, read_root, table_fields
+from edgetpu_driver.files.flatbuffer import Table, table_fields
+from edgetpu_driver.tflite.file_tables import (
+    BUFFER,
+    DIMENSION,
+    METADATA,
+    OPERATOR,
+    QUANTIZATION,
+    SIGNATURE,
+    SPARSITY,
+    SUBGRAPH,
+    TENSOR,
+    TENSOR_MAP,
+    read_model_table,
+)
 
 LARGEST_FILE = LARGEST_MODEL
 """Bytes."""
 
-MODEL = table_fields(
-    "version",
-    "operator_codes",
-    "subgraphs",
-    "description",
-    "buffers",
-    "metadata_buffer",
-    "metadata",
-    "signature_defs",
-    "external_buffer_groups",
-    "external_buffers",
-)
-SUBGRAPH = table_fields("tensors", "inputs", "outputs", "operators", "name")
-OPERATOR = table_fields(
-    "opcode_index",
-    "inputs",
-    "outputs",
-    "builtin_options_type",
-    "builtin_options",
-    "custom_options",
-    "custom_options_format",
-    "mutating_variable_inputs",
-    "intermediates",
-    "large_custom_options_offset",
-    "large_custom_options_size",
-    "builtin_options_2_type",
-    "builtin_options_2",
-)
-_TENSOR = table_fields(
-    "shape",
-    "type",
-    "buffer",
-    "name",
-    "quantization",
-    "is_variable",
-    "sparsity",
-    "shape_signature",
-    "has_rank",
-    "variant_tensors",
-    "external_buffer",
-)
-_QUANTIZATION = table_fields(
-    "min", "max", "scale", "zero_point", "details_type", "details", "quantized_dimension"
-)
-_BUFFER = table_fields("data", "offset", "size")
-_METADATA = table_fields("name", "buffer")
-_SIGNATURE = table_fields("inputs", "outputs", "signature_key", "reserved", "subgraph_index")
-_TENSOR_MAP = table_fields("name", "tensor_index")
-_SPARSITY = table_fields("traversal_order", "block_map", "dim_metadata")
-_DIMENSION = table_fields(
-    "format",
-    "dense_size",
-    "array_segments_type",
-    "array_segments",
-    "array_indices_type",
-    "array_indices",
-)
 _ANY_OPTIONS = table_fields("first", "second", "third", "fourth", "fifth", "sixth")
 
 # The vector fields of each options type in the union BuiltinOptions.
@@ -102,21 +58,13 @@ def check_size(size: int) -> None:
         )
 
 
-def model_root(data: bytes) -> Table:
-    """The root of a .tflite file with this module's MODEL fields; ModelFormatError if there is none.
-
-    Through one root a file may be read a few times. A graph of many small operators needs one for each pass.
-    """
-    return read_root(data, b"TFL3", "model", MODEL)
-
-
 def check_rest(data: bytes) -> None:
     """Check everything in a file except tensors, operators, operator codes and buffers.
 
     Raises ModelFormatError.
     """
-    root = model_root(data)
-    buffers = root.tables("buffers", _BUFFER)
+    root = read_model_table(data)
+    buffers = root.tables("buffers", BUFFER)
     if root.field_offset("external_buffer_groups") or root.field_offset("external_buffers"):
         raise ModelFormatError("model.external_buffers: expected all data in this file")
     for buffer in buffers:
@@ -124,18 +72,18 @@ def check_rest(data: bytes) -> None:
             raise ModelFormatError(f"{buffer.path}: expected data inside the tables of the file")
     for index in root.integers("metadata_buffer"):
         _check_index(root, "metadata_buffer", index, len(buffers))
-    for metadata in root.tables("metadata", _METADATA):
+    for metadata in root.tables("metadata", METADATA):
         metadata.string("name")
         _check_index(metadata, "buffer", metadata.scalar("buffer", np.uint32), len(buffers))
-    counts = [_check_tensors(subgraph) for subgraph in model_root(data).tables("subgraphs", SUBGRAPH)]
-    for subgraph, count in zip(model_root(data).tables("subgraphs", SUBGRAPH), counts, strict=True):
+    counts = [_check_tensors(subgraph) for subgraph in read_model_table(data).tables("subgraphs", SUBGRAPH)]
+    for subgraph, count in zip(read_model_table(data).tables("subgraphs", SUBGRAPH), counts, strict=True):
         _check_operators(subgraph, count)
-    for signature in root.tables("signature_defs", _SIGNATURE):
+    for signature in root.tables("signature_defs", SIGNATURE):
         signature.string("signature_key")
         number = signature.scalar("subgraph_index", np.uint32)
         _check_index(signature, "subgraph_index", number, len(counts))
         for side in ("inputs", "outputs"):
-            for each in signature.tables(side, _TENSOR_MAP):
+            for each in signature.tables(side, TENSOR_MAP):
                 each.string("name")
                 index = each.scalar("tensor_index", np.uint32)
                 _check_index(each, "tensor_index", index, counts[number])
@@ -143,7 +91,7 @@ def check_rest(data: bytes) -> None:
 
 def _check_tensors(subgraph: Table) -> int:
     """Check the tensors; return their number."""
-    tensors = subgraph.tables("tensors", _TENSOR)
+    tensors = subgraph.tables("tensors", TENSOR)
     for tensor in tensors:
         _check_tensor(tensor)
     return len(tensors)
@@ -164,17 +112,17 @@ def _check_tensor(tensor: Table) -> None:
         raise ModelFormatError(f"{tensor.path}.shape_signature: {list(signature)} for {list(shape)}")
     if tensor.scalar("external_buffer", np.uint32) or tensor.field_offset("variant_tensors"):
         raise ModelFormatError(f"{tensor.path}: expected a tensor of numbers in this file")
-    quantization = tensor.table("quantization", _QUANTIZATION)
+    quantization = tensor.table("quantization", QUANTIZATION)
     if quantization is not None:
         for field in ("min", "max"):
             quantization.array(field, np.float32)
         if quantization.scalar("details_type", np.uint8):
             raise ModelFormatError(f"{quantization.path}.details_type: expected no custom quantisation")
-    sparsity = tensor.table("sparsity", _SPARSITY)
+    sparsity = tensor.table("sparsity", SPARSITY)
     if sparsity is not None:
         sparsity.integers("traversal_order")
         sparsity.integers("block_map")
-        for dimension in sparsity.tables("dim_metadata", _DIMENSION):
+        for dimension in sparsity.tables("dim_metadata", DIMENSION):
             _check_dimension(dimension)
 
 

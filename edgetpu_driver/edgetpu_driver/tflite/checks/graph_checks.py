@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from math import prod
 
 from edgetpu_driver.errors import ModelFormatError
-from edgetpu_driver.tflite.checks.file_checks import OPERATOR, SUBGRAPH, check_rest, check_size, model_root
+from edgetpu_driver.tflite.checks.file_checks import check_rest, check_size
 from edgetpu_driver.tflite.checks.operator_checks import OperatorCheck
+from edgetpu_driver.tflite.file_tables import OPERATOR, SUBGRAPH, read_model_table
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, Tensor, parse_model
 
 LARGEST_ACTIVATIONS = 1 << 30
@@ -26,7 +27,7 @@ def check_graph(data: bytes) -> Model:
     check_size(len(data))
     model = parse_model(data)
     check_rest(data)
-    tables = model_root(data).tables("subgraphs", SUBGRAPH)
+    tables = read_model_table(data).tables("subgraphs", SUBGRAPH)
     for index, (graph, table) in enumerate(zip(model.subgraphs, tables, strict=True)):
         path = f"model.subgraphs[{index}]"
         check_order(path, graph)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import NoReturn
 
@@ -11,6 +11,7 @@ import numpy as np
 from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.files.flatbuffer import Fields, Table, table_fields
 from edgetpu_driver.tflite.checks.option_types import OPTION_TYPES
+from edgetpu_driver.tflite.file_tables import ACTIVATIONS, option_table
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph
 
 Shape = tuple[int, ...]
@@ -50,29 +51,11 @@ _MOVING = (
 )
 """Operators that only move values, which need no scale."""
 
-_POOL = table_fields("padding", "stride_w", "stride_h", "filter_w", "filter_h", "activation")
-_CONV = table_fields("padding", "stride_w", "stride_h", "activation", "dilation_w", "dilation_h")
-_DEPTHWISE = table_fields(
-    "padding", "stride_w", "stride_h", "multiplier", "activation", "dilation_w", "dilation_h"
-)
 _SPLIT = table_fields("count")
 _SEVERAL_OUTPUTS = {"SPLIT": 2, "SPLIT_V": 3, "UNPACK": 1}
 """The number of inputs; the options begin with the number of outputs."""
-_ACTIVATED = table_fields("activation")
-# The fields of the options of operators.
-_OPTIONS: Mapping[str, Fields] = {
-    "CONV_2D": _CONV,
-    "DEPTHWISE_CONV_2D": _DEPTHWISE,
-    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"), _POOL),
-    "SOFTMAX": table_fields("beta"),
-    "CONCATENATION": table_fields("axis", "activation"),
-    **dict.fromkeys(("FULLY_CONNECTED", "ADD", "MUL", "SUB"), _ACTIVATED),
-}
-_NO_OPTIONS = table_fields()
 _LARGEST_STRIDE = 1 << 12
 """Largest stride or dilation, px. Uncritical: images are smaller, so that a single pixel would be left."""
-_ACTIVATIONS = 6
-"""Number of members of ActivationFunctionType in the TFLite schema."""
 _LARGEST_MULTIPLIER = 256.0
 """Largest factor from a sum to output steps: above it, any sum but 0 saturates."""
 _SAME = 0
@@ -104,7 +87,7 @@ class OperatorCheck:
         if self._name not in _INPUTS:
             return
         self._check_operands()
-        fields = _OPTIONS.get(self._name, _NO_OPTIONS)
+        fields = option_table(self._name)
         options = self._table.table("builtin_options", fields)
         if options is not None:
             self._check_options(options, fields)
@@ -150,7 +133,7 @@ class OperatorCheck:
                     self._refuse("builtin_options", f"{field} {value}; expected 1 to {_LARGEST_STRIDE}")
             elif field in ("padding", "activation"):
                 value = options.scalar(field, np.int8)
-                if not 0 <= value < (2 if field == "padding" else _ACTIVATIONS):
+                if not 0 <= value < (2 if field == "padding" else len(ACTIVATIONS)):
                     self._refuse("builtin_options", f"unknown {field} {value}")
             elif field == "beta":
                 beta = options.scalar(field, np.float32)
