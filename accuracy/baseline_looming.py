@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accuracy.looming_tracks import Track
 from accuracy.scenes.looming_scenes import Clip
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 from edgetpu_perception.time_to_contact.looming import MIN_EXPANSION_RATE, LoomingResult
 
 MODEL_SIZE = (64, 64)

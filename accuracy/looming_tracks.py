@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from accuracy.scenes.looming_scenes import Clip
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 
 START_FRAMES = 10

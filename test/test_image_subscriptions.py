@@ -20,8 +20,8 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from edgetpu_driver.errors import UnavailableError
 from edgetpu_driver.host.models.inference_result import InferenceResult
-from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_driver.images.encodings import ImageError
+from edgetpu_driver.images.region import Region
 from edgetpu_driver.node_kit.images.image_messages import image_from_message
 from edgetpu_driver.node_kit.images.image_subscriptions import Cameras, SharedImage
 

@@ -15,7 +15,7 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.parameter import Parameter
 
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 from edgetpu_vision import Classifier, Detector, Embedder, PoseEstimator, Segmenter
 from testdata.graphs.yolo_graph import yolo_graph
 from testdata.running_nodes.vision_nodes import MODELS, RESULTS, Nodes, labels_file, model, picture

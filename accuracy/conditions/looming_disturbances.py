@@ -19,7 +19,7 @@ from accuracy.scenes.looming_disturbed_scenes import Target
 from accuracy.scenes.looming_scenes import Clip, clip_random
 from accuracy.scenes.photographs import DEVELOPMENT, STATIC_CAMERA_RATE, static_camera
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 from measured_figures.row import Row
 
 SLANTS = ((10, 1.0), (20, 2.0), (30, 3.0), (40, 4.0))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgetpu_driver.images import drawing
-from edgetpu_driver.images.conversion_cache import WHOLE, Region
+from edgetpu_driver.images.region import WHOLE, Region
 
 
 def outlined(region: Region) -> list[tuple[int, int]]:

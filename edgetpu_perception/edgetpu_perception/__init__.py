@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from edgetpu_driver import lazy_getattr
 
 if TYPE_CHECKING:
-    from edgetpu_driver.images.conversion_cache import CameraImage, Region
+    from edgetpu_driver.images.conversion_cache import CameraImage
+    from edgetpu_driver.images.region import Region
     from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
     from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
     from edgetpu_perception.pinhole import Pinhole
@@ -52,7 +53,7 @@ __getattr__ = lazy_getattr(
         "OpticalFlow": ".optical_flow.optical_flow",
         "PatternTracker": ".pattern_tracker.pattern_tracker",
         "Pinhole": ".pinhole",
-        "Region": "edgetpu_driver.images.conversion_cache",
+        "Region": "edgetpu_driver.images.region",
         "SharedEngine": ".shared_engine",
         "SpotResult": ".spot_tracker.spot_tracker",
         "SpotTracker": ".spot_tracker.spot_tracker",

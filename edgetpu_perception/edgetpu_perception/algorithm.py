@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
+from edgetpu_driver.images.conversion_cache import CameraImage
+from edgetpu_driver.images.region import WHOLE, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.pinhole import Pinhole

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 from edgetpu_perception.pinhole import Pinhole
 from edgetpu_perception.time_to_contact.looming import Looming
 from testdata.pictures.approached_wall import Image, Wall, claimed, errors, watch

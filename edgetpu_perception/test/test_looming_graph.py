@@ -8,7 +8,7 @@ import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import looming_slopes as graph
 from edgetpu_perception.time_to_contact.looming import Looming

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
+from edgetpu_driver.images.conversion_cache import CameraImage
+from edgetpu_driver.images.region import WHOLE, Region
 from edgetpu_perception.algorithm import Frame, ImageInput
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker

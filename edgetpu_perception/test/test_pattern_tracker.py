@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.match_selection import MIN_CERTAINTY
 from edgetpu_perception.pattern_tracker.patch_alignment import Alignment

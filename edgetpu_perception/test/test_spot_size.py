@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 from edgetpu_perception import SpotTracker
 from edgetpu_perception.spot_tracker.spot_tracker import SpotResult
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.whole_model.model import Model
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
+from edgetpu_driver.images.conversion_cache import CameraImage
+from edgetpu_driver.images.region import WHOLE, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.class_selection import check_share
 from edgetpu_vision.errors import OutputsError

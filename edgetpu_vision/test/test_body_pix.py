@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 from edgetpu_vision import BodyPix, BodySegmentation
 from testdata.pictures.fixed_outputs import FixedOutputs
 from testdata.pictures.posenet_maps import maps, person

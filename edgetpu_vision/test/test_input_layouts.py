@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage
+from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.encodings import to_grey
+from edgetpu_driver.images.region import WHOLE
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision import Detector
 from edgetpu_vision.preprocessing.preprocessor import Preprocessor, image_input

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision import PoseEstimator, Poses
 from edgetpu_vision.errors import OutputsError

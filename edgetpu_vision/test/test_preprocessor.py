@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
+from edgetpu_driver.images.conversion_cache import CameraImage
+from edgetpu_driver.images.region import WHOLE, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.preprocessing.image_fit import Fit, Placement, check_fit
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, covers

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 from edgetpu_vision import LabelsError, ModelDescription, OutputsError, Segmenter
 from edgetpu_vision.segmentation.label_maps import resized_labels
 from testdata import GOLDEN

@@ -12,7 +12,7 @@ from typing import Any
 from edgetpu_dashboard.live.picture_encoding import Pixels
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.images import drawing
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 
 KEPT_BYTES = 32 * 2**20
 """Most bytes of camera images that wait for results: half a second of 640x480 RGB at 60 Hz."""

@@ -10,8 +10,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_driver.images.encodings import ImageError, Pixels, to_rgb
+from edgetpu_driver.images.region import Region
 
 FOUND = (80, 220, 80)
 """Green, for valid results; RGB like all colours here. A choice of taste."""

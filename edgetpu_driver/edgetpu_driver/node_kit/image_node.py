@@ -15,8 +15,9 @@ from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNo
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests.request_terms import Priority
 from edgetpu_driver.images import drawing
-from edgetpu_driver.images.conversion_cache import CameraImage, Region
+from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.encodings import ImageError, Pixels
+from edgetpu_driver.images.region import Region
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
 from edgetpu_driver.node_kit.clients.remote_model import ModelFile

@@ -9,8 +9,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.images.conversion_cache import CameraImage, Region
+from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.encodings import to_grey, to_rgb
+from edgetpu_driver.images.region import Region
 from edgetpu_perception.spot_tracker.spot_decoder import MIN_CONTRAST
 
 FIRST_REACH = 16

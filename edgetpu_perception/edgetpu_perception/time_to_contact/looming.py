@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_driver.images.conversion_cache import CameraImage, Region
+from edgetpu_driver.images.conversion_cache import CameraImage
+from edgetpu_driver.images.region import Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import (
     MAX_REPEATED_S,

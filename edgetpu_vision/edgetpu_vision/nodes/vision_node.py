@@ -14,7 +14,7 @@ from vision_msgs.msg import LabelInfo, VisionClass
 from edgetpu_driver.engines.whole_model.model import LONGEST_GAP
 from edgetpu_driver.engines.whole_model.recurrence import State, feedback_of, likely_feedback
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 from edgetpu_driver.node_kit.clients.remote_model import ModelFile
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_node import ImageNode, PreparedFrame

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.region import Region
 
 Fit = Literal["letterbox", "stretch"]
 """How an image gets the size of a model's input: "letterbox" keeps its aspect ratio, centres it and fills the

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.images.conversion_cache import CameraImage, Region
+from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.encodings import to_grey, to_rgb
 from edgetpu_driver.images.input_layout import ImageLayout
+from edgetpu_driver.images.region import Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.preprocessing.image_fit import Fit, Placement
 from edgetpu_vision.preprocessing.input_buffers import InputBuffers
