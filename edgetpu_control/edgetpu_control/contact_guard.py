@@ -8,6 +8,7 @@ from enum import Enum
 
 from edgetpu_control.clear_distance import ClearDistance
 from edgetpu_control.distance_filter import SLOWEST, Contact, DistanceFilter
+from edgetpu_control.input_timeout import is_old, is_recent
 from edgetpu_control.robot_motion import RobotMotion
 from edgetpu_control.velocity import (
     LONGEST_HISTORY,
@@ -219,7 +220,7 @@ class ContactGuard:
         seconds = min(max(now - self._given_at, 0.0), self.timeout)
         self._given_at = now
         self._advance(now)
-        if not 0 <= now - self._latest[_Input.REQUEST] <= self.timeout:
+        if not is_recent(self._latest[_Input.REQUEST], now, self.timeout):
             given = self.restriction is Restriction.NO_COMMAND
             self.restriction, self._asked = Restriction.NO_COMMAND, STANDSTILL
             self._ramp.velocity = STANDSTILL
@@ -254,7 +255,7 @@ class ContactGuard:
 
     def _is_recent(self, kind: _Input, now: float) -> bool:
         """Whether an input came within `timeout`; one of the future, after a jump of the clock, counts."""
-        return now - self._latest[kind] <= self.timeout
+        return not is_old(self._latest[kind], now, self.timeout)
 
     def _contact_is_near(self, contact: Contact) -> bool:
         certain = contact.expansion_rate - contact.expansion_rate_sigma

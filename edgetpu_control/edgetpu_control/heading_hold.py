@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from edgetpu_control.controller import Controller
+from edgetpu_control.input_timeout import is_far_ahead, is_old
 from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits, clamp
 
 AGAINST = 1.0
@@ -107,7 +108,7 @@ class HeadingHold(Controller):
 
     def heading(self, now: float) -> float | None:
         """Return the present heading, rad, extrapolated from the last measured one; None: not known."""
-        if now - self._stamp > self.timeout:
+        if is_old(self._stamp, now, self.timeout):
             return None
         return self._yaw + self.turned(self._stamp, now)
 
@@ -145,8 +146,7 @@ class HeadingHold(Controller):
 
     def command(self, now: float) -> Velocity | None:
         """Return the velocity from now on; None while nothing is requested and the robot stands. now: s."""
-        # A stamp far ahead hides all later ones.
-        if self._is_set_back(now) or self._stamp - now > self.timeout:
+        if self._is_set_back(now) or is_far_ahead(self._stamp, now, self.timeout):
             self.target, self._asked, self._stamp = None, STANDSTILL, -math.inf
         seconds = self._advance(now)
         self._forget_what_is_old(now)
@@ -156,7 +156,7 @@ class HeadingHold(Controller):
         return self._approach(Velocity(self._asked.linear, self._turning(now)), seconds)
 
     def _forget_what_is_old(self, now: float) -> None:
-        if now - self._asked_at > self.timeout:
+        if is_old(self._asked_at, now, self.timeout):
             self._asked = STANDSTILL
         if self.heading(now) is None:
             self.target = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_control.input_timeout import is_recent
 from edgetpu_driver.errors import InputError
 
 
@@ -52,7 +53,7 @@ class ObservationBuffer:
     def observation(self, now: float) -> NDArray[np.float64] | None:
         """Return the numbers of all sources in their order, float64[n]; None while one is missing or old."""
         found: Sequence[NDArray[np.float64] | None] = self._values
-        if not all(0 <= now - time <= self.timeout for time in self._times):
+        if not all(is_recent(time, now, self.timeout) for time in self._times):
             return None
         return np.concatenate([each for each in found if each is not None])
 
@@ -63,4 +64,4 @@ class ObservationBuffer:
 
     def missing(self, now: float) -> list[int]:
         """Return the numbers of the sources that are missing or old."""
-        return [n for n, time in enumerate(self._times) if not 0 <= now - time <= self.timeout]
+        return [n for n, time in enumerate(self._times) if not is_recent(time, now, self.timeout)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from edgetpu_control.controller import Controller
+from edgetpu_control.input_timeout import is_recent
 from edgetpu_control.velocity import FASTEST, STANDSTILL, Velocity, VelocityLimits
 from edgetpu_driver.errors import InputError
 
@@ -30,7 +31,7 @@ class VelocityFollower(Controller):
 
     def step(self, now: float) -> Velocity | None:
         """Return the velocity from now on; None once the robot stands and no command is recent. now: s."""
-        recent = 0 <= now - self._commanded_at <= self.timeout
+        recent = is_recent(self._commanded_at, now, self.timeout)
         if not recent and not self._moving:
             self._advance(now)
             return None

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from edgetpu_control.controller import Controller
+from edgetpu_control.input_timeout import is_far_ahead, is_old
 from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits, clamp
 
 
@@ -103,7 +104,7 @@ class VisualServo(Controller):
         if not abs(target.bearing) <= math.pi or (known is not None and stamp <= known.stamp):
             return
         self._size = target.size
-        if known is None or stamp - known.stamp > self.timeout:
+        if known is None or is_old(known.stamp, stamp, self.timeout):
             self._direction = _TargetDirection(target.bearing, stamp)
         else:
             # A target that is faster than the robot can turn is not followed.
@@ -116,12 +117,12 @@ class VisualServo(Controller):
 
         The first call after the clock was set back forgets the target, as does one with a stamp far ahead.
         """
-        ahead = max(self._looked_at, self._direction.stamp if self._direction else -math.inf) - now
-        if self._is_set_back(now) or ahead > self.timeout:
+        newest = max(self._looked_at, self._direction.stamp if self._direction else -math.inf)
+        if self._is_set_back(now) or is_far_ahead(newest, now, self.timeout):
             self._direction, self._looked_at = None, -math.inf
         seconds = self._advance(now)
         direction = self._direction
-        if direction is not None and now - direction.stamp <= self.timeout:
+        if direction is not None and not is_old(direction.stamp, now, self.timeout):
             return self._approach(self._wanted(direction), seconds)
         search = self._search()
         if search == self.velocity == STANDSTILL:
@@ -130,7 +131,7 @@ class VisualServo(Controller):
 
     def _search(self) -> Velocity:
         """Return the velocity without a target: while images arrive, a turn to where it was last seen."""
-        if self._now - self._looked_at > self.timeout:
+        if is_old(self._looked_at, self._now, self.timeout):
             return STANDSTILL
         return Velocity(0.0, self._side * self.gains.search_speed)
 
