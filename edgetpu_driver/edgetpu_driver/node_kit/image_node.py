@@ -27,6 +27,7 @@ from edgetpu_driver.node_kit.images.image_parameters import image_settings
 from edgetpu_driver.node_kit.images.image_subscriptions import Cameras, SharedImage
 from edgetpu_driver.node_kit.images.missing_images import MissingImages
 from edgetpu_driver.node_kit.images.newest_frame import NewestFrame
+from edgetpu_driver.node_kit.images.rate_limit import RateLimit
 from edgetpu_driver.node_kit.middleware.qos_profiles import subscription_qos
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -104,7 +105,7 @@ class ImageNode(BaseNode):
         self._image_size: tuple[int, int] | None = None
         """Width and height of the last image, px."""
         self._reported_lost = 0
-        self._last_stamp: float | None = None
+        self._rate_limit = RateLimit()
         self._gate = NewestFrame[SharedImage](self._start)
 
     def start(self, algorithm: ImageAlgorithm) -> None:
@@ -261,21 +262,10 @@ class ImageNode(BaseNode):
     def _on_image(self, image: SharedImage, replaced: int) -> None:
         self.counters.received += 1 + replaced
         self.counters.lost += image.lost_before
-        if self._too_early(image.stamp):
+        if self._rate_limit.skips(image.stamp, self.values["rate_limit"]):
             self.counters.limited += 1 + replaced
             return
         self._gate.offer(image, replaced)
-
-    def _too_early(self, stamp: float) -> bool:
-        """Whether rate_limit skips this image; a stamp before the last resets the limit, 0 is no stamp."""
-        limit, last = self.values["rate_limit"], self._last_stamp
-        if not stamp:
-            return False
-        # The stamps of a camera at exactly this rate have some jitter.
-        if limit > 0 and last is not None and 0 <= stamp - last < 0.95 / limit:
-            return True
-        self._last_stamp = stamp
-        return False
 
     def _start(self, shared: SharedImage) -> bool:
         """Start to process an image; False if the model is not loaded yet."""
