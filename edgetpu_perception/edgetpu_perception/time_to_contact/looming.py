@@ -24,6 +24,7 @@ from edgetpu_perception.algorithm import (
 )
 from edgetpu_perception.graphs import looming_slopes as graph
 from edgetpu_perception.pinhole import Pinhole
+from edgetpu_perception.time_to_contact.contact_time import contact_time, share_left
 from edgetpu_perception.time_to_contact.homography_alignment import Grid
 from edgetpu_perception.time_to_contact.surface import APPROACH_SIGMAS, STEADY_FRAMES, Surface
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
@@ -35,9 +36,6 @@ MAX_GAP_S = 1.0
 
 Derived: MAX_KEYFRAME_AGE_S of the tracker.
 """
-
-MIN_TIME_LEFT = 0.2
-"""Least share of the time to contact that is left when an image is sent again. Given as a guard."""
 
 DEFAULT_FOCAL_LENGTH = 0.7
 """Focal length over the width of the image if no camera is given.
@@ -112,7 +110,7 @@ class LoomingResult:
 
     def at(self, stamp: float) -> LoomingResult:
         """The result of the same image at a later time, s, if the speed stays the same."""
-        left = max(1 - self.expansion_rate * (stamp - self.stamp), MIN_TIME_LEFT) if self.valid else 1.0
+        left = share_left(self.expansion_rate, stamp - self.stamp) if self.valid else 1.0
         return replace(
             self,
             stamp=stamp,
@@ -261,7 +259,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         lead = tracker.rate_lead_of_others(surface)
         observed = surface.depth.observed_rate_sigma
         sigma = math.hypot(observed, surface.deviation_sigma, lead, surface.jump_sigma)
-        ttc, ttc_sigma = (1 / rate, sigma / rate**2) if rate > sigma else (math.inf, math.inf)
+        ttc, ttc_sigma = contact_time(rate, sigma)
         # A surface whose slant is unknown may seem to approach: its own sigma counts as well.
         certain = surface.approaches and rate >= APPROACH_SIGMAS * sigma
         lasting = surface.steady >= STEADY_FRAMES and surface.growth >= MIN_GROWTH
