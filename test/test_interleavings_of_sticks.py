@@ -19,7 +19,7 @@ from edgetpu_driver.host.models.hosted_model import ModelState
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.host.sticks import deadline_watch
-from edgetpu_driver.host.sticks.model_assignment import Spreading
+from edgetpu_driver.host.sticks.model_spreading import Spreading
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.weights.weight_request import WeightRequest
 from fuzz.interleavings.fake_sticks import SIZE, FakeBackend

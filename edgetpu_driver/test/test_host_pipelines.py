@@ -19,7 +19,7 @@ from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests import priority_queue
 from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
-from edgetpu_driver.host.sticks.model_assignment import Spreading, resident_together, stages
+from edgetpu_driver.host.sticks.model_spreading import Spreading, resident_together, stages
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.virtual import VirtualEdgeTpu

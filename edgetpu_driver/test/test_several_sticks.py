@@ -21,7 +21,7 @@ from edgetpu_driver.errors import DeviceLostError, TransferError, UnavailableErr
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
-from edgetpu_driver.host.sticks.model_assignment import Spreading
+from edgetpu_driver.host.sticks.model_spreading import Spreading
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.usb.link import ENDPOINT_ACTIVATIONS

@@ -22,7 +22,7 @@ from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
-from edgetpu_driver.host.sticks.model_assignment import Spreading
+from edgetpu_driver.host.sticks.model_spreading import Spreading
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.weights.weight_request import WeightRequest
 from fuzz.interleavings.answers import Answers, random_input

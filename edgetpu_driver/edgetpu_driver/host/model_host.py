@@ -26,7 +26,7 @@ from edgetpu_driver.host.requests.request_terms import BULK_TERMS, NORMAL_TERMS,
 from edgetpu_driver.host.shared_inference.shared_inference import SharedInference
 from edgetpu_driver.host.sticks.device_finder import DeviceFinder, FindMore
 from edgetpu_driver.host.sticks.device_wait import DeviceWait
-from edgetpu_driver.host.sticks.model_assignment import Spreading
+from edgetpu_driver.host.sticks.model_spreading import Spreading
 from edgetpu_driver.host.sticks.scheduler import Scheduler
 from edgetpu_driver.host.sticks.stick_pool import StickPool, all_registers
 from edgetpu_driver.host.sticks.stick_worker import StickWorker

@@ -20,7 +20,7 @@ from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.hosted_model import HostedModel
-from edgetpu_driver.host.sticks.model_assignment import Spreading
+from edgetpu_driver.host.sticks.model_spreading import Spreading
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.clients import local_drivers
 from edgetpu_driver.node_kit.diagnostics import FailureDiagnostic

@@ -10,7 +10,7 @@ from edgetpu_driver.backends.factory import BACKENDS
 from edgetpu_driver.files import default_paths
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.host.client_limits import ClientLimits
-from edgetpu_driver.host.sticks.model_assignment import Spreading
+from edgetpu_driver.host.sticks.model_spreading import Spreading
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_driver.node_kit.parameters import Setting
 

@@ -15,7 +15,7 @@ from edgetpu_driver.host.inference_statistics import joined
 from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.model_replica import ModelReplica
 from edgetpu_driver.host.requests.admission import Admission
-from edgetpu_driver.host.sticks.model_assignment import Spreading, resident_together, spread, stages
+from edgetpu_driver.host.sticks.model_spreading import Spreading, resident_together, spread, stages
 from edgetpu_driver.host.sticks.scheduler import Scheduler
 from edgetpu_driver.host.sticks.stick_worker import StickWorker
 

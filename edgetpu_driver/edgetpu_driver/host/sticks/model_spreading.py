@@ -1,4 +1,4 @@
-"""Assigns models to sticks."""
+"""Spreads models over sticks, as the parameter `spreading` says."""
 
 from __future__ import annotations
 
