@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.pattern_tracker.clipped_patch import ClippedPatch
+from edgetpu_perception.pattern_tracker.window_score import window_score
 
 TURN_SIGMA = math.radians(4.0)
 """Expected rotation, one standard deviation. Derived: rounded from the 5 degrees that a pattern may turn."""
@@ -319,9 +320,7 @@ class Aligner:
         )
         window = self._window.ravel()
         *change, gain, total = (self._rows @ window).tolist()
-        seen = window if self._mask is None else window * self._mask
-        power = float(seen @ window) - total * total / self._count
-        return change, gain, min(gain / math.sqrt(power), 1.0) if power > 1e-6 else 0.0
+        return change, gain, window_score(window, self._mask, gain, total, self._count)
 
     def clipped(self, levels: Sequence[NDArray[np.float32]], match: Alignment) -> Alignment:
         """The same match, scored with the patch clipped like the image there, if that is higher."""

@@ -20,6 +20,7 @@ from edgetpu_perception.pattern_tracker.patch_alignment import (
     ROUNDING_PX,
     TURN_SIGMA,
 )
+from edgetpu_perception.pattern_tracker.window_score import window_score
 
 STRETCH_SIGMA = 0.1
 """Expected relative change of size, and of that along an axis, one standard deviation.
@@ -274,9 +275,7 @@ class PlaneAligner:
         window = self._window.ravel()
         products = (self._rows @ window).astype(np.float64)
         gain, total = products[8:].tolist()
-        seen = window if self._mask is None else window * self._mask
-        power = float(seen @ window) - total * total / self._count
-        return products[:8], gain, min(gain / math.sqrt(power), 1.0) if power > 1e-6 else 0.0
+        return products[:8], gain, window_score(window, self._mask, gain, total, self._count)
 
     def _noise(self, score: float) -> float:
         """Variance of a px of the normalised patch that is left unexplained."""
