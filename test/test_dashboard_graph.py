@@ -28,11 +28,12 @@ from demo.bag.image_bag import ImageBag
 from edgetpu_dashboard.live.bag_writer import MISSING, BagError, BagProgress
 from edgetpu_dashboard.live.picture_encoding import CAMERA_VIEW
 from edgetpu_dashboard.nodes.bag_recorder import BagRecorder
-from edgetpu_dashboard.nodes.dashboard_node import ros_arguments, sibling_enclave
+from edgetpu_dashboard.nodes.dashboard_node import ros_arguments
 from edgetpu_dashboard.nodes.graph_calls import GraphCalls, RefusedError, ShownParameter
 from edgetpu_dashboard.nodes.graph_view import MOST_DIAGNOSTICS, Diagnostic, GraphView, ViewedNode
 from edgetpu_driver.cli.main import main as edgetpu
 from edgetpu_driver.errors import InputError, UnavailableError
+from edgetpu_driver.node_kit.middleware.enclaves import sibling_enclave
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
 
 GUARD = "contact_guard: measurements"

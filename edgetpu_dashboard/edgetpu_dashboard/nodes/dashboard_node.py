@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from itertools import pairwise
 from typing import Any, Protocol
 
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -20,6 +19,7 @@ from edgetpu_dashboard.web.access import is_local
 from edgetpu_dashboard.web.address import bracketed
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVE_OPTIONS, sibling_enclave
 from edgetpu_driver.node_kit.node_table import all_nodes, node_table
 from edgetpu_driver.node_kit.parameters import Setting
 
@@ -29,8 +29,6 @@ _REFRESH = 1.0
 """Seconds between two checks which nodes run."""
 _STOP_SECONDS = 1.5
 """Seconds until nodes started from here are killed when the dashboard ends."""
-
-_ENCLAVE = ("-e", "--enclave")
 
 MISSING = (
     "no page: NiceGUI is not installed; `make live` installs it, elsewhere "
@@ -194,14 +192,6 @@ def _type_name(kind: Any, group: str) -> str:
     return f"{kind.__module__.partition('.')[0]}/{group}/{kind.__name__}"
 
 
-def sibling_enclave(arguments: list[str], name: str) -> list[str]:
-    """Return the ROS arguments that give another node its enclave, next to this one's; none without one."""
-    for argument, enclave in pairwise(arguments):
-        if argument in _ENCLAVE:
-            return ["--enclave", f"{enclave.rpartition('/')[0]}/{name}"]
-    return []
-
-
 def ros_arguments(arguments: list[str]) -> list[str]:
     """Return the ROS arguments of a command line that also apply to other nodes of the graph.
 
@@ -214,7 +204,7 @@ def ros_arguments(arguments: list[str]) -> list[str]:
     for argument in rest:
         if argument == "--":
             break
-        if argument in ("-p", "--param", *_ENCLAVE):
+        if argument in ("-p", "--param", *ENCLAVE_OPTIONS):
             next(rest, None)
         elif argument in ("-r", "--remap"):
             rule = next(rest, "")
