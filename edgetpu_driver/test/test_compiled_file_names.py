@@ -1,4 +1,4 @@
-"""Where the graph of a compiled file is looked for."""
+"""Names of compiled files, and where their graph is looked for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetpu_driver.toolchain.compiled_file_names import source_graph
+from edgetpu_driver.toolchain.compiled_file_names import common_name, source_graph
 
 GRAPHS = {
     "x_edgetpu.tflite": "x.tflite",
@@ -29,3 +29,16 @@ def test_the_graph_has_the_name_that_the_compiler_was_given(
 def test_a_model_without_its_graph_has_none(tmp_path: Path) -> None:
     (tmp_path / "y.tflite").touch()
     assert source_graph(tmp_path / "x_edgetpu.tflite") is None
+
+
+@pytest.mark.parametrize(
+    ("names", "common"),
+    [
+        (["x"], "x"),
+        (["x_segment_0_of_2", "x_segment_1_of_2"], "x"),
+        (["x", "y"], "x + y"),
+        (["x_segment_0_of_2", "y_segment_1_of_2"], "x_segment_0_of_2 + y_segment_1_of_2"),
+    ],
+)
+def test_segments_of_a_pipeline_have_the_name_of_their_model(names: list[str], common: str) -> None:
+    assert common_name(names) == common

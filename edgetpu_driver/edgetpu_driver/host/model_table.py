@@ -11,7 +11,6 @@ from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
-from edgetpu_driver.engines.whole_model.plan_builder import common_name
 from edgetpu_driver.errors import (
     BusyError,
     EdgeTpuError,
@@ -36,7 +35,7 @@ from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import operand_specs
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.tflite.weightless_files import without_weights
-from edgetpu_driver.toolchain.compiled_file_names import is_compiled, plain_stem
+from edgetpu_driver.toolchain.compiled_file_names import common_name, is_compiled, plain_stem
 from edgetpu_driver.toolchain.graph_catalogue import read_graph
 from edgetpu_driver.toolchain.joint_graphs import build_joint_graph, head_name
 from edgetpu_driver.toolchain.model_directories import ModelDirectories

@@ -20,6 +20,14 @@ def plain_stem(path: Path) -> str:
     return path.stem.removesuffix(COMPILED_SUFFIX)
 
 
+def common_name(names: Sequence[str]) -> str:
+    """The name without the segment number, if it is the same for all; otherwise the names joined."""
+    if len(names) == 1:
+        return names[0]
+    stems = {name.rpartition("_segment_")[0] for name in names}
+    return stems.pop() if len(stems) == 1 and "" not in stems else " + ".join(names)
+
+
 def source_graphs(path: Path) -> tuple[Path, ...]:
     """Where the graph of a compiled model may be, next to it, in order.
 

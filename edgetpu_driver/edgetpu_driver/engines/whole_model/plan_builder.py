@@ -15,8 +15,7 @@ from edgetpu_driver.engines.whole_model.plan import ModelPlan, Operand, Step
 from edgetpu_driver.errors import InputError, ModelFormatError
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.tensor import TensorSpec
-
-_COMPILED = "_edgetpu"
+from edgetpu_driver.toolchain.compiled_file_names import common_name, plain_stem
 
 
 def load_plan(models: str | Path | Sequence[str | Path]) -> ModelPlan:
@@ -29,7 +28,7 @@ def load_plan(models: str | Path | Sequence[str | Path]) -> ModelPlan:
     if not isinstance(given, Sequence) or not all(isinstance(each, str | Path) for each in given):
         raise InputError(f"expected the path of a model, or those of its segments; got {given!r:.80}")
     paths = [Path(each) for each in given]
-    return plan_segments([(path.stem.removesuffix(_COMPILED), read_model_file(path), path) for path in paths])
+    return plan_segments([(plain_stem(path), read_model_file(path), path) for path in paths])
 
 
 def plan_model(data: bytes, name: str = "", path: Path | None = None) -> ModelPlan:
@@ -144,11 +143,3 @@ def _same(given: TensorSpec, taken: TensorSpec) -> bool:
         taken.scale,
         taken.zero_point,
     )
-
-
-def common_name(names: Sequence[str]) -> str:
-    """The name without the segment number, if it is the same for all; otherwise the names joined."""
-    if len(names) == 1:
-        return names[0]
-    stems = {name.rpartition("_segment_")[0] for name in names}
-    return stems.pop() if len(stems) == 1 and "" not in stems else " + ".join(names)
