@@ -19,6 +19,9 @@ from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.hosted_model import ModelState
 from edgetpu_driver.host.requests.request_terms import RequestTerms
+from edgetpu_driver.host.sticks import stick_pool
+from edgetpu_driver.host.sticks.stick_worker import StickWorker
+from edgetpu_driver.host.whole_models.cpu_worker import CpuWorker
 from testdata.devices.fake_device import ONES, FakeBackend
 from testdata.timeouts import PATIENCE
 
@@ -99,6 +102,23 @@ class TestADeviceThatBlocks:
 
     def test_closing_waits_no_longer_than_its_timeout(self, blocked: ModelHost) -> None:
         blocked.close(timeout=0.01)
+
+    @pytest.mark.parametrize(("spent", "left"), [(7.0, 3.0), (12.0, 0.0)])
+    def test_the_thread_for_the_cpu_gets_what_the_sticks_leave_of_the_time_to_close(
+        self, spent: float, left: float, host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = [100.0]
+        given: list[float | None] = []
+
+        def wait(_timeout: float | None) -> None:
+            now[0] += spent
+
+        monkeypatch.setattr(stick_pool.time, "monotonic", lambda: now[0])
+        monkeypatch.setattr(StickWorker, "begin_stop", lambda _worker: wait)
+        monkeypatch.setattr(CpuWorker, "close", lambda _worker, timeout: given.append(timeout))
+        host.close(10.0)
+        monkeypatch.undo()
+        assert given == [left]
 
     def test_what_waits_is_answered_when_the_host_is_closed(
         self, blocked: ModelHost, backend: FakeBackend

@@ -178,7 +178,7 @@ class ModelHost:
     def close(self, timeout: float | None = None) -> None:
         """Close all devices after the work under way; what waits is answered UnavailableError.
 
-        timeout: seconds to wait for the devices. Models stay loaded for the next `connect` or `start`.
+        timeout: seconds to wait, in all. Models stay loaded for the next `connect` or `start`.
         """
         with self._lock:
             self._keep_open = None
@@ -186,8 +186,7 @@ class ModelHost:
             self._finder.stop()
         if self._wait is not None:
             self._wait.cancel()
-        self._pool.stop(timeout)
-        self._whole.cpu.close(timeout)
+        self._pool.stop(timeout, then=self._whole.cpu.close)
 
     def end(self, timeout: float | None = None) -> None:
         """Close all devices for good, as `close` does, and unload all models."""

@@ -137,11 +137,14 @@ class StickPool:
         for done in asking:
             done(registers)
 
-    def stop(self, timeout: float | None) -> None:
-        """Close all devices after their present work, and wait for them, at most `timeout` seconds in all."""
+    def stop(self, timeout: float | None, then: Callable[[float | None], None]) -> None:
+        """Close all devices after their present work, and wait for them, at most `timeout` seconds in all.
+
+        then: called with the seconds that are left.
+        """
         waits = [worker.begin_stop() for worker in self.workers]
         end = None if timeout is None else time.monotonic() + timeout
-        for wait in waits:
+        for wait in (*waits, then):
             wait(None if end is None else max(end - time.monotonic(), 0.0))
 
     def reach_all(self) -> None:
