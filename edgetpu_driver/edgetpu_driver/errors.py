@@ -23,7 +23,7 @@ class GraphProcessError(ModelUnsupportedError):
 
 
 class ProcessStartError(GraphProcessError):
-    """The system started no process for a graph of a user; the same request may succeed later."""
+    """The system has no process, or no memory to share with it, for a graph; it may have them later."""
 
 
 class GraphError(EdgeTpuError, ValueError):

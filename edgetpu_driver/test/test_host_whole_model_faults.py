@@ -47,9 +47,12 @@ def two_stick_host(sticks: list[VirtualEdgeTpu], whole_models: Path) -> Iterator
     whole_model_host.close()
 
 
+@pytest.mark.parametrize(
+    ("wanting", "text"), [("launch", "cannot start a process for LiteRT"), ("_memory", "cannot share memory")]
+)
 @pytest.mark.parametrize(("backend", "model"), [("cpu", "one"), ("cpu", "parts"), ("virtual", "parts")])
-def test_a_model_for_which_no_process_can_be_started_can_be_loaded_later(
-    whole_models: Path, monkeypatch: pytest.MonkeyPatch, backend: str, model: str
+def test_a_model_for_which_the_system_has_no_process_or_memory_can_be_loaded_later(
+    whole_models: Path, monkeypatch: pytest.MonkeyPatch, backend: str, model: str, wanting: str, text: str
 ) -> None:
     def refuse(_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
@@ -57,8 +60,8 @@ def test_a_model_for_which_no_process_can_be_started_can_be_loaded_later(
     host = ModelHost(make_backend(backend), [whole_models])
     host.connect()
     with monkeypatch.context() as short:
-        short.setattr(litert_process, "launch", refuse)
-        with pytest.raises(ProcessStartError, match="cannot start a process for LiteRT: Too many open files"):
+        short.setattr(litert_process, wanting, refuse)
+        with pytest.raises(ProcessStartError, match=rf"{text}.*: Too many open files"):
             host.load(model)
     host.load(model)
     check_same(

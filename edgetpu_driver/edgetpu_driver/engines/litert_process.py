@@ -12,7 +12,7 @@ import sys
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,7 @@ class LiteRtProcess:
                     f"{name}: cannot start a process for LiteRT: {reason_of(error)}"
                 ) from None
             opened.pop_all()
-        self._end = weakref.finalize(self, _end, self._process, self._connection, os.getpid())
+        self._end = weakref.finalize(self, _end, self._process, (self._connection, self._stderr), os.getpid())
         kind, content = self._answer("start", START_SECONDS)
         if kind is Kind.NO_LITERT:
             self.close()
@@ -87,7 +87,7 @@ class LiteRtProcess:
     def load(self, data: bytes, operands: GraphOperands) -> None:
         """Load a graph; if the graph is at fault, the previous one stays loaded.
 
-        Raises ModelFormatError, ModelUnsupportedError, GraphProcessError.
+        Raises ModelFormatError, ModelUnsupportedError, GraphProcessError, ProcessStartError without memory.
         """
         limit = self._limits.load_seconds
         content = {
@@ -144,13 +144,14 @@ class LiteRtProcess:
 
     @contextmanager
     def _descriptor(self, size: int) -> Iterator[int]:
-        """Memory to share, see `_memory`; converts an OSError in the block to a GraphProcessError."""
+        """Memory to share, see `_memory`; converts an OSError in the block to a ProcessStartError."""
         descriptor = -1
         try:
             descriptor = _memory(size)
             yield descriptor
         except OSError as error:
-            raise self._dead(f"cannot share memory with this one: {reason_of(error)}") from None
+            text = f"cannot share memory with this one: {reason_of(error)}"
+            raise self._dead(text, ProcessStartError) from None
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -209,14 +210,20 @@ class LiteRtProcess:
             os.close(each)
         return kind, content
 
-    def _dead(self, what: str) -> GraphProcessError:
+    def _dead(self, what: str, kind: type[GraphProcessError] = GraphProcessError) -> GraphProcessError:
         """End the process and return the error with the reason."""
+        said = self._said()
         self.close()
+        reason = f" ({said[-1][:_LONGEST_REASON]})" if said else ""
+        return kind(f"{self._name}: the process that runs the graph {what}{reason}")
+
+    def _said(self) -> list[str]:
+        """The lines that it has written to stderr and that may explain a crash."""
+        if self._stderr.closed:
+            return []
         self._stderr.seek(0)
         lines = self._stderr.read(1 << 16).decode(errors="replace").splitlines()
-        said = [line.strip() for line in lines if line.strip() and not line.startswith(_LOGGED)]
-        reason = f" ({said[-1][:_LONGEST_REASON]})" if said else ""
-        return GraphProcessError(f"{self._name}: the process that runs the graph {what}{reason}")
+        return [line.strip() for line in lines if line.strip() and not line.startswith(_LOGGED)]
 
     def _manner(self) -> str:
         """How the process ended."""
@@ -259,23 +266,29 @@ def _start(theirs: socket.socket, stderr: int, memory: int) -> subprocess.Popen[
     )
 
 
-def _end(process: subprocess.Popen[bytes], connection: socket.socket, owner: int) -> None:
-    """Kill and reap the process; in a fork of the owner, only close this copy of the connection."""
-    connection.close()
+def _end(process: subprocess.Popen[bytes], opened: tuple[socket.socket, IO[bytes]], owner: int) -> None:
+    """Kill and reap the process; in a fork of the owner, only close these copies of what is opened."""
+    for each in opened:
+        each.close()
     if os.getpid() == owner:
         process.kill()
         process.wait()
 
 
 def _memory(size: int) -> int:
-    """A descriptor of anonymous memory of this many bytes, sealed against shrinking."""
-    if hasattr(os, "memfd_create"):
-        import fcntl
+    """A descriptor of anonymous memory of this many bytes, sealed against shrinking.
 
-        descriptor = os.memfd_create("edgetpu", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(descriptor, size)
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-        return descriptor
+    All of it is allocated: the first access to a page that the system does not have would end this process
+    with SIGBUS. Raises OSError if there is not enough.
+    """
     with memory_file() as file:
-        file.truncate(size)
-        return os.dup(file.fileno())
+        descriptor = file.fileno()
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, size)
+        else:
+            os.ftruncate(descriptor, size)
+        if hasattr(os, "memfd_create"):
+            import fcntl
+
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        return os.dup(descriptor)

@@ -12,7 +12,7 @@ def memory_file() -> IO[bytes]:
     Raises OSError.
     """
     if hasattr(os, "memfd_create"):
-        return open(os.memfd_create("edgetpu", os.MFD_CLOEXEC), "w+b")
+        return open(os.memfd_create("edgetpu", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b")
     import tempfile
 
     return tempfile.TemporaryFile()
