@@ -77,6 +77,34 @@ def test_a_wrong_name_is_compared_with_the_hundred_likeliest_files(
     assert compared == [100]
 
 
+def test_a_name_like_that_of_a_graph_that_cannot_be_loaded_is_not_suggested(good: Path) -> None:
+    (good / "summit_edgetpu.tflite").write_bytes(b"compiled")
+    files = ModelDirectories([good], compiled=True, uncompiled=False)
+    with pytest.raises(ModelNotFoundError, match=r"did you mean summit\?$"):
+        files.find("sum")
+
+
+def test_of_thousands_of_files_a_hundred_are_examined_to_say_that_a_model_is_not_there(
+    good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1000):
+        (good / f"network_{number:03d}.tflite").write_bytes(b"graph")
+    examined: list[Path] = []
+
+    def is_dense_file(path: Path) -> bool:
+        examined.append(path)
+        return False
+
+    monkeypatch.setattr(model_directories, "_is_dense_file", is_dense_file)
+    files = ModelDirectories([good], compiled=True, uncompiled=False)
+    with pytest.raises(ModelNotFoundError) as raised:
+        files.find("other")
+    assert str(raised.value) == (
+        f"no other_edgetpu.tflite in {good}; of the 1001 models there, the first 100 cannot be loaded here"
+    )
+    assert len(examined) == 100
+
+
 def test_a_home_that_cannot_be_used_has_no_firmware(unusable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from edgetpu_driver.nodes.driver_parameters import default_firmware
 

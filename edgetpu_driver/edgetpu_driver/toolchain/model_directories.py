@@ -6,8 +6,9 @@ import difflib
 import functools
 import logging
 import os
-from collections.abc import Sequence
-from itertools import takewhile
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, takewhile
 from pathlib import Path
 
 from edgetpu_driver.errors import (
@@ -24,7 +25,6 @@ from edgetpu_driver.toolchain.compiled_file_names import (
     compiled_path,
     is_compiled,
     is_file,
-    plain_stem,
 )
 from edgetpu_driver.toolchain.dense_compiler import is_dense
 from edgetpu_driver.toolchain.graph_catalogue import named_graph
@@ -43,8 +43,8 @@ _LONGEST_PATH = 4096
 """Characters of a path at most. Given by Linux, PATH_MAX."""
 
 _MOST_COMPARED = 100
-"""Names with which one that was not found is compared, those that begin like it: each takes 0.6 ms, in which
-the driver handles no other request."""
+"""Names with which one that was not found is compared, those that begin like it, and files that are examined
+for the error: each takes 0.6 ms."""
 _MOST_KNOWN_FILES = 10_000
 """Number of files whose kind is cached: to examine one takes half a millisecond, at every listing."""
 
@@ -85,18 +85,27 @@ def _same_beginning(name: str, other: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, other, strict=False)))
 
 
-def _model_files(directory: Path) -> list[Path]:
-    """The regular files of a directory that are called .tflite, sorted; empty if it cannot be read.
+def _likeliest(name: str, stems: Sequence[str]) -> list[str]:
+    """The _MOST_COMPARED stems that begin most like a name, the likeliest first. stems: sorted."""
+    place = bisect(stems, name)  # those with the longest common beginning are next to it
+    around = stems[max(place - _MOST_COMPARED, 0) : place + _MOST_COMPARED]
+    return sorted(around, key=lambda stem: -_same_beginning(stem, name))[:_MOST_COMPARED]
+
+
+def _model_names(directory: Path) -> list[str]:
+    """The names of the regular files of a directory that are called .tflite; empty if it cannot be read.
 
     Without those whose path is not UTF-8. As text, since there may be thousands: paths take four times as
     long.
     """
+    if not _is_text(str(directory)):
+        return []
     try:
         with os.scandir(directory) as entries:
             names = [each.name for each in entries if each.name.endswith(".tflite") and _is_regular(each)]
     except OSError:
         return []
-    return [directory / name for name in sorted(names) if _is_text(f"{directory}/{name}")]
+    return [name for name in names if _is_text(name)]
 
 
 def _is_regular(entry: os.DirEntry[str]) -> bool:
@@ -177,6 +186,11 @@ class ModelDirectories:
         return [path for directory in self.directories for path in self._available_in(directory)]
 
     def _available_in(self, directory: Path) -> list[Path]:
+        is_usable = self._usability_in(directory)
+        return [path for name in sorted(_model_names(directory)) if is_usable(path := directory / name)]
+
+    def _usability_in(self, directory: Path) -> Callable[[Path], bool]:
+        """Returns what says of a file in a directory whether this backend could load it."""
         graphs = functools.cache(lambda: graphs_by_form(directory))  # once for all graphs, if there are any
 
         def is_usable(path: Path) -> bool:
@@ -186,7 +200,7 @@ class ModelDirectories:
                 return self._uncompiled
             return _is_dense_file(path) or has_retargeting_source(path, graphs())
 
-        return [path for path in _model_files(directory) if is_usable(path)]
+        return is_usable
 
     def _find(self, model: str) -> Path:
         if Path(model).is_absolute():
@@ -246,14 +260,31 @@ class ModelDirectories:
             return ModelUnsupportedError(
                 f"{graph} is not compiled for the Edge TPU; run: edgetpu_compiler {graph.name}"
             )
-        stems = sorted({plain_stem(path) for path in self.available()})
-        likely = sorted(stems, key=lambda stem: -_same_beginning(stem, model))
-        near = difflib.get_close_matches(model, likely[:_MOST_COMPARED], n=3)
-        if near:
-            hint = f"; did you mean {' or '.join(near)}?"
-        else:
-            hint = f"; there are {', '.join(stems[:10])}" if stems else "; there are no models"
-        return ModelNotFoundError(f"no {' or '.join(names)} in {self._described()}{hint}")
+        return ModelNotFoundError(f"no {' or '.join(names)} in {self._described()}; {self._hint(model)}")
+
+    def _hint(self, model: str) -> str:
+        """What the name may have been meant to be. Of thousands of files, a few are examined."""
+        files: dict[str, list[tuple[Callable[[Path], bool], Path, str]]] = {}
+        for directory in self.directories:
+            is_usable = self._usability_in(directory)
+            for name in _model_names(directory):
+                stem = name.removesuffix(".tflite").removesuffix(COMPILED_SUFFIX)
+                files.setdefault(stem, []).append((is_usable, directory, name))
+
+        def usable(stems: Iterable[str]) -> Iterator[str]:
+            return (stem for stem in stems if any(check(path / name) for check, path, name in files[stem]))
+
+        stems = sorted(files)
+        near = difflib.get_close_matches(model, _likeliest(model, stems), n=_MOST_COMPARED)
+        meant = list(islice(usable(near), 3))
+        if meant:
+            return f"did you mean {' or '.join(meant)}?"
+        present = list(islice(usable(stems[:_MOST_COMPARED]), 10))
+        if present:
+            return f"there are {', '.join(present)}"
+        if len(stems) <= _MOST_COMPARED:
+            return "there are no models"
+        return f"of the {len(stems)} models there, the first {_MOST_COMPARED} cannot be loaded here"
 
     def _described(self) -> str:
         return ", ".join(map(str, self.directories)) or "model_dirs (which is empty)"
