@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetpu_driver.errors import ModelNotFoundError
+from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.files import default_paths
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -28,6 +28,14 @@ def unusable(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     (tmp_path / "circle").symlink_to("circle")
     name = str(request.param)
     return name if name.startswith("~") else str(tmp_path / name)
+
+
+def adding() -> bytes:
+    """A graph that gives y = x + x on int8[1, 4]."""
+    graph = GraphBuilder()
+    x = graph.input("x", (1, 4), np.int8, scale=1, zero_point=0)
+    graph.output(graph.add(x, x, scale=1, zero_point=0, name="y"))
+    return graph.build()
 
 
 @pytest.fixture
@@ -133,6 +141,29 @@ def test_a_graph_is_looked_into_once_until_its_file_is_another(
     assert found.available() == []
 
 
+@pytest.mark.parametrize("compiled", ["", "other_edgetpu.tflite"], ids=["generated here", "retargeted"])
+def test_a_graph_that_cannot_be_read_for_a_while_is_found_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: str
+) -> None:
+    """As where the process has no descriptor left."""
+
+    def refuse(path: Path) -> bytes:
+        raise ModelNotFoundError(f"cannot read {path}: Too many open files")
+
+    graph = tmp_path / "graph.tflite"
+    graph.write_bytes(adding() if compiled else dense_graph.build(8))
+    if compiled:
+        for name in (compiled, "other.tflite"):
+            (tmp_path / name).write_bytes(adding())
+    files = ModelDirectories([tmp_path], compiled=True, uncompiled=False)
+    with monkeypatch.context() as exhausted:
+        for module in (model_directories, compiled_sources):
+            exhausted.setattr(module, "read_model_file", refuse)
+        with pytest.raises(ModelUnsupportedError):
+            files.find("graph")
+    assert files.find("graph") == graph
+
+
 def test_a_directory_behind_a_link_that_may_not_be_read_has_no_models(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -159,12 +190,9 @@ def test_a_listing_looks_once_for_the_graph_of_each_compiled_file(
     good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not once for each graph that may be made from it: with 75 graphs and 150 files that took seconds."""
-    graph = GraphBuilder()
-    x = graph.input("x", (1, 4), np.int8, scale=1, zero_point=0)
-    graph.output(graph.add(x, x, scale=1, zero_point=0, name="y"))
     compiled = [good / f"{name}_edgetpu.tflite" for name in "abc"]
     for path in (*compiled, good / "a.tflite", good / "sums.tflite", good / "more.tflite"):
-        path.write_bytes(graph.build())
+        path.write_bytes(adding())
     looked: list[Path] = []
 
     def source_graph(path: Path) -> Path | None:

@@ -120,19 +120,23 @@ def _is_dense_file(path: Path) -> bool:
     """Whether a file is a graph whose program can be generated here."""
     try:
         status = path.stat()
-    except OSError:
+        if status.st_size > _LARGEST_DENSE_FILE:
+            return False
+        return _holds_dense(path, status.st_ino, status.st_size, status.st_mtime_ns)
+    except (ModelNotFoundError, OSError):
         return False
-    if status.st_size > _LARGEST_DENSE_FILE:
-        return False
-    return _holds_dense(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=_MOST_KNOWN_FILES)
 def _holds_dense(path: Path, *_version: int) -> bool:
-    """Whether a file is a Dense graph. version: numbers that change with the file, for the cache."""
+    """Whether a file is a Dense graph. version: numbers that change with the file, for the cache.
+
+    Raises ModelNotFoundError, which is not cached, for one that cannot be read: later it may be.
+    """
+    data = read_model_file(path)
     try:
-        return is_dense(read_model_file(path))
-    except (EdgeTpuError, OSError):
+        return is_dense(data)
+    except EdgeTpuError:
         return False
 
 

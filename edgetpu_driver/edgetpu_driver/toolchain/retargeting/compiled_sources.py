@@ -145,15 +145,19 @@ def _form_of(path: Path) -> str:
         return _form_of_name(path.stem)
     try:
         status = path.stat()
-        return _known_form(path, status.st_mtime_ns, status.st_size)
-    except OSError:
+        return _known_form(path, status.st_ino, status.st_size, status.st_mtime_ns)
+    except (ModelNotFoundError, OSError):
         return ""
 
 
 @lru_cache(maxsize=_MOST_KNOWN_FORMS)
-def _known_form(path: Path, _time: int, _size: int) -> str:
+def _known_form(path: Path, *_version: int) -> str:
+    """The form of a file; empty if it is no graph. version: numbers that change with the file, for the cache.
+
+    Raises ModelNotFoundError, which is not cached, for a file that cannot be read: later it may be.
+    """
+    data = read_model_file(path)
     try:
-        data = read_model_file(path)
         return form_digest(data, parse_model(data))
     except EdgeTpuError:
         return ""
