@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -40,6 +41,14 @@ from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMu
 
 QUICK = 0.03
 """Seconds after which what is known by then is answered: a model that is still QUEUED, the last readings."""
+
+SEARCH = 0.01
+"""Seconds for which the executor waits until a model's file is found, which commonly takes less than 1 ms.
+What a client asks for next then finds the model, also if it has not waited for the answer."""
+
+MOST_WAITING_FOR_FILES = 1000
+"""Requests that may wait for directories of models that do not answer, as on a network file system that is
+gone. Uncritical: each takes a few kilobytes."""
 
 MOST_CLIENT_BYTES = 255
 """Longest name of a client, as that of a node."""
@@ -79,16 +88,20 @@ class ServingDriver(LocalDriver, Protocol):
 
 
 class DriverServices:
-    """Hands requests to the host, and answers each when the host is done with it; no callback waits."""
+    """Hands requests to the host, and answers each when it is done; no callback waits for device or files."""
 
     def __init__(self, node: Node, driver: ServingDriver, qos: QoSProfile = QOS_SERVICE) -> None:
         """`qos`: of the services; a request that finds a full queue is lost in the middleware."""
         self._driver = driver
         self._registers: tuple[RegisterValue, ...] = ()
-        self._loads: list[tuple[float, _Reply]] = []
-        """Requests that wait for a model to be loaded, with the times at which they came."""
+        self._waiting: list[tuple[float, _Reply, str]] = []
+        """Requests that wait for files, with the times at which they came, and with what they wait for."""
         self._delayed = BackgroundThread("edgetpu delayed answers")
         self._products = BackgroundThread("edgetpu products")
+        self._searches = BackgroundThread("edgetpu model search")
+        self._found = threading.Event()
+        """Whether the last file that was looked for has been found, or is not there."""
+        self._found.set()
         self._listings = BackgroundThread("edgetpu listings")
         self._to_list: deque[_Reply] = deque()
         """Requests that wait for a listing, which answers all that have come until it begins."""
@@ -113,14 +126,12 @@ class DriverServices:
                 self._large.apply_to(service)
 
     def answer_overdue(self, seconds: float) -> None:
-        """Answer BUSY to requests that have waited that long for a model, which continues to load."""
+        """Answer BUSY to requests that have waited that long for a file; a model continues to load."""
         now = time.monotonic()
-        self._loads = [each for each in self._loads if not each[1].sent]
-        for came, reply in self._loads:
+        self._waiting = [each for each in self._waiting if not each[1].sent]
+        for came, reply, what in self._waiting:
             if now - came >= seconds:
-                reply.fail(
-                    BusyError(f"the model is still being loaded after {seconds:g} s; try again", LOADING)
-                )
+                reply.fail(BusyError(f"{what} after {seconds:g} s; try again", LOADING))
 
     def _take(
         self, default: Priority, serve: Callable[[Any, Respond], None], request: Any, respond: Respond
@@ -138,6 +149,28 @@ class DriverServices:
             reply.fail(error)
 
     def _load_model(self, request: LoadModel.Request, reply: _Reply) -> None:
+        if request.segments and request.model:
+            raise InputError("expected a model or its segments; got both")
+        self._driver.active_host()
+        self._wait_for_files(reply, self._searches.pending, "the model is still being loaded")
+        at_once, found = self._found.is_set(), threading.Event()
+        self._found = found
+
+        def search() -> None:
+            try:
+                self._begin_load(request, reply)
+            except Exception as error:
+                reply.fail(error)
+            found.set()
+
+        try:
+            self._searches.submit(search)
+        except RuntimeError:  # no thread can be started
+            search()
+        if at_once:
+            found.wait(SEARCH)
+
+    def _begin_load(self, request: LoadModel.Request, reply: _Reply) -> None:
         def fill(response: LoadModel.Response, model: HostedModel) -> None:
             response.info = loaded_model_info(model)
             if model.unsupported_reason:
@@ -145,20 +178,24 @@ class DriverServices:
             elif model.state is ModelState.QUEUED:
                 response.message = "being loaded"
 
-        done = functools.partial(reply.finish, fill)
-        if request.segments and request.model:
-            raise InputError("expected a model or its segments; got both")
         model = self._driver.submit_load(
             list(request.segments) or request.model,
             request.name,
-            done,
+            functools.partial(reply.finish, fill),
             client=_client(request),
             shared=request.shared,
         )
-        if request.wait:
-            self._loads.append((time.monotonic(), reply))
-        else:
+        if not request.wait:
             reply.finish_soon(self._delayed, fill, lambda: model.failure or model)
+
+    def _wait_for_files(self, reply: _Reply, number: int, what: str) -> None:
+        """Have a request answered in time; BusyError if too many, the `number` given, wait as it does."""
+        if number >= MOST_WAITING_FOR_FILES:
+            raise BusyError(
+                f"{number} requests wait for model_dirs, which do not answer; try again in {LOADING:g} s",
+                LOADING,
+            )
+        self._waiting.append((time.monotonic(), reply, what))
 
     def _unload_model(self, request: UnloadModel.Request, reply: _Reply) -> None:
         self._driver.active_host().unload(request.name, _client(request))
@@ -167,6 +204,7 @@ class DriverServices:
 
     def _list_models(self, _request: ListModels.Request, reply: _Reply) -> None:
         self._driver.active_host()
+        self._wait_for_files(reply, len(self._to_list), "the model files are still being listed")
         self._to_list.append(reply)
         if self._listings.pending > 1:
             return  # one is yet to begin

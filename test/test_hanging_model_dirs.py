@@ -1,0 +1,110 @@
+"""Directories of models that do not answer, as on a network file system that is gone: nothing else waits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from rclpy.parameter import Parameter
+
+from edgetpu_driver.host.models.hosted_model import ModelState
+from edgetpu_driver.nodes import driver_services
+from edgetpu_driver.nodes.driver_node import DriverNode
+from edgetpu_driver.toolchain.model_directories import ModelDirectories
+from edgetpu_msgs.msg import ErrorCode, Tensor
+from edgetpu_msgs.srv import Invoke, ListModels, LoadModel
+from testdata.timeouts import PATIENCE
+
+
+@pytest.fixture
+def driver(graph: Any, model_dir: Path) -> Iterator[DriverNode]:
+    """A driver with the model "sums" whose clients wait for 0.1 s at most."""
+    values = {"backend": "cpu", "model_dirs": [str(model_dir)], "models": ["sums"]}
+    values |= {"max_wait": 0.1, "status_period": 0.1}
+    node = DriverNode(parameter_overrides=[Parameter(name, value=value) for name, value in values.items()])
+    graph.add_node(node)
+    graph.await_device()
+    yield node
+    graph.remove_node(node)
+    node.destroy_node()
+
+
+@pytest.fixture
+def answers_again(driver: DriverNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:  # noqa: ARG001
+    """Until this is set, the directories do not answer."""
+    event = threading.Event()
+
+    def hanging(find: Any) -> Any:
+        def wait(files: ModelDirectories, *arguments: str) -> Any:
+            event.wait(PATIENCE)
+            return find(files, *arguments)
+
+        return wait
+
+    monkeypatch.setattr(ModelDirectories, "find", hanging(ModelDirectories.find))
+    monkeypatch.setattr(ModelDirectories, "available", hanging(ModelDirectories.available))
+    yield event
+    event.set()
+
+
+def sums(graph: Any) -> list[int]:
+    """The outputs of the model that is loaded."""
+    tensor = Tensor(name="numbers", dtype=Tensor.INT8, shape=[1, 4], data=bytes([1, 0, 0, 0]))
+    response = graph.call(Invoke, "/edgetpu/invoke", model="sums", inputs=[tensor])
+    return list(response.outputs[0].data)
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_request_to_load_a_model_is_answered_busy_and_loading_continues(
+    graph: Any, driver: DriverNode, answers_again: threading.Event, wait: bool
+) -> None:
+    def is_loaded() -> bool:
+        return [each.state for each in driver.active_host().models() if each.name == "more"] == [
+            ModelState.LOADED
+        ]
+
+    refused = graph.call(LoadModel, "/edgetpu/load_model", model="sums", name="more", wait=wait)
+    assert refused.error.value == ErrorCode.BUSY
+    assert refused.message == "the model is still being loaded after 0.1 s; try again"
+    answers_again.set()
+    graph.spin_until(is_loaded)
+
+
+def test_a_request_for_a_list_is_answered(graph: Any, answers_again: threading.Event) -> None:
+    refused = graph.call(ListModels, "/edgetpu/list_models")
+    assert (refused.success, refused.message) == (
+        False,
+        "the model files are still being listed after 0.1 s; try again",
+    )
+    answers_again.set()
+    graph.spin_until(lambda: graph.call(ListModels, "/edgetpu/list_models").success)
+
+
+@pytest.mark.usefixtures("answers_again")
+def test_loaded_models_run(graph: Any) -> None:
+    client = graph.node.create_client(LoadModel, "/edgetpu/load_model")
+    graph.spin_until(client.service_is_ready)
+    load = client.call_async(LoadModel.Request(model="sums", name="more"))
+    outputs = sums(graph)
+    graph.spin_until(load.done)
+    assert outputs == [4, 4]
+
+
+@pytest.mark.usefixtures("answers_again")
+def test_no_more_than_a_number_of_requests_wait_for_them(graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_services, "MOST_WAITING_FOR_FILES", 2)
+    messages = [
+        graph.call(LoadModel, "/edgetpu/load_model", model="sums", name=f"n{number}").message
+        for number in range(3)
+    ]
+    assert messages == [
+        *["the model is still being loaded after 0.1 s; try again"] * 2,
+        "2 requests wait for model_dirs, which do not answer; try again in 1 s",
+    ]
