@@ -164,6 +164,22 @@ def test_a_graph_that_cannot_be_read_for_a_while_is_found_afterwards(
     assert files.find("graph") == graph
 
 
+def test_without_a_descriptor_a_listing_fails_instead_of_being_empty(
+    good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_path: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    files = ModelDirectories([good], compiled=False, uncompiled=True)
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(os, "scandir", refuse)
+        for ask in (files.available, lambda: files.find("other")):
+            with pytest.raises(ModelNotFoundError) as raised:
+                ask()
+            assert str(raised.value) == f"cannot list {good}: Too many open files"
+    assert files.available() == [good / "sums.tflite"]
+
+
 def test_a_directory_behind_a_link_that_may_not_be_read_has_no_models(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

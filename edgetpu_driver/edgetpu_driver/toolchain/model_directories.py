@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import functools
 import logging
 import os
@@ -45,6 +46,8 @@ _LONGEST_PATH = 4096
 _MOST_COMPARED = 100
 """Names with which one that was not found is compared, those that begin like it, and files that are examined
 for the error: each takes 0.6 ms."""
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors of the operating system that say nothing of a directory."""
 _MOST_KNOWN_FILES = 10_000
 """Number of files whose kind is cached: to examine one takes half a millisecond, at every listing."""
 
@@ -96,14 +99,16 @@ def _model_names(directory: Path) -> list[str]:
     """The names of the regular files of a directory that are called .tflite; empty if it cannot be read.
 
     Without those whose path is not UTF-8. As text, since there may be thousands: paths take four times as
-    long.
+    long. Raises ModelNotFoundError if it is this process that cannot read any directory at present.
     """
     if not _is_text(str(directory)):
         return []
     try:
         with os.scandir(directory) as entries:
             names = [each.name for each in entries if each.name.endswith(".tflite") and _is_regular(each)]
-    except OSError:
+    except OSError as error:
+        if error.errno in _SHORTAGES:
+            raise ModelNotFoundError(f"cannot list {directory}: {error.strerror}") from None
         return []
     return [name for name in names if _is_text(name)]
 
@@ -185,7 +190,8 @@ class ModelDirectories:
     def available(self) -> list[Path]:
         """List the model files this backend could load, sorted by directory and name.
 
-        Files whose path is not UTF-8 are left out: no request can name them.
+        Files whose path is not UTF-8 are left out: no request can name them. Raises ModelNotFoundError if the
+        process has no descriptor or memory left.
         """
         return [path for directory in self.directories for path in self._available_in(directory)]
 
