@@ -26,7 +26,7 @@ from testdata.timeouts import PATIENCE
 @pytest.fixture
 def driver(graph: Any, model_dir: Path) -> Iterator[DriverNode]:
     """A driver with the model "sums" whose clients wait for 0.1 s at most."""
-    values = {"backend": "cpu", "model_dirs": [str(model_dir)], "models": ["sums"]}
+    values: dict[str, Any] = {"backend": "cpu", "model_dirs": [str(model_dir)], "models": ["sums"]}
     values |= {"max_wait": 0.1, "status_period": 0.1}
     node = DriverNode(parameter_overrides=[Parameter(name, value=value) for name, value in values.items()])
     graph.add_node(node)
