@@ -120,6 +120,23 @@ def test_px_outside_the_mask_contradict_nothing() -> None:
     assert not PatchAgreement(PATCH, mask).is_contradicted(window, 1.0)
 
 
+def waves(x: float, y: float) -> NDArray[np.float32]:
+    """Waves of 8 px along x and 10 px along y, moved by (x, y) px."""
+    down, right = np.indices((40, 48), dtype=np.float32)
+    made: NDArray[np.float32] = (
+        90 + 40 * np.sin(np.pi * (right - x) / 4) + 40 * np.sin(np.pi * (down - y) / 5)
+    )
+    return made
+
+
+def test_errors_leave_as_much_of_a_patch_as_one_that_is_a_fifth_of_a_px_off() -> None:
+    agreement = agreement_of(waves(0, 0))
+    for x, y in ((0.19, 0.19), (-0.19, 0.19)):
+        assert not agreement.is_contradicted(waves(x, y), 0.0, agreement.left_by_errors)
+    for x, y in ((0.21, 0.21), (-0.21, 0.21)):
+        assert agreement.is_contradicted(waves(x, y), 0.0, agreement.left_by_errors)
+
+
 @pytest.mark.parametrize("patch", [np.full((24, 32), 90, np.float32), PATCH[:8, :8]])
 def test_a_patch_with_few_blocks_with_structure_cannot_be_confirmed(patch: NDArray[np.float32]) -> None:
     agreement = agreement_of(patch)

@@ -70,3 +70,52 @@ def test_the_sign_is_found_again_after_another_one_was_in_its_place(tracker: Pat
 def test_the_sign_is_found_in_another_light(tracker: PatternTracker, gain: float, offset: float) -> None:
     shown = picture(sign("MK"), 4, 9)
     assert tracker.update(pixels(gain * shown.astype(np.float32) + offset)).valid
+
+
+def chessboard(seed: int) -> NDArray[np.float32]:
+    """A board of 8x6 squares of 20 px, tags of 5x5 fields of 2 px in the white ones, float32 [120, 160]."""
+    random, board = np.random.default_rng(seed), np.full((6, 20, 8, 20), 230.0, np.float32)
+    for row, column in np.ndindex(6, 8):
+        if (row + column) % 2:
+            board[row, :, column] = 25.0
+        else:
+            tag = np.pad(np.where(random.random((5, 5)) < 0.5, 25.0, 230.0), 1, constant_values=25.0)
+            board[row, 3:17, column, 3:17] = np.kron(tag, np.ones((2, 2)))
+    return board.reshape(120, 160)
+
+
+def chessboard_in_view(seed: int, x: float, y: float, size: float = 1.0, blur: float = 0.0) -> Image:
+    """The board on even ground, moved by (x, y) px, so many times as large, with a noise of 4 grey levels."""
+    place = np.array([[size, 0.0, LEFT + x], [0.0, size, TOP + y]])
+    shown, covered = (
+        cv2.warpAffine(cv2.copyMakeBorder(each, 9, 9, 9, 9, cv2.BORDER_REPLICATE), place, (640, 480))
+        for each in (chessboard(seed), np.ones((120, 160), np.float32))
+    )
+    scene = cv2.GaussianBlur(shown + (1.0 - covered) * GROUND, (0, 0), max(blur, 0.3))
+    return pixels(scene + np.random.default_rng(1).normal(0.0, 4.0, scene.shape))
+
+
+@pytest.fixture
+def board_tracker() -> PatternTracker:
+    made, view = PatternTracker(), chessboard_in_view(0, -9, -9)
+    patch = view[TOP : TOP + 120, LEFT : LEFT + 160]
+    assert made.set_template(patch, accept_ambiguous=True, view=view).accepted
+    return made
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_a_chessboard_with_other_small_tags_is_not_the_pattern(
+    board_tracker: PatternTracker, seed: int
+) -> None:
+    result = board_tracker.update(chessboard_in_view(seed, 1.3, -4.6))
+    assert (result.valid, result.confidence) == (False, 0.0)
+
+
+@pytest.mark.parametrize(("size", "blur"), [(1.0, 0.0), (1.0, 1.5), (1.04, 0.0), (0.97, 1.0)])
+def test_a_chessboard_with_small_tags_is_found_and_may_be_blurred(
+    board_tracker: PatternTracker, size: float, blur: float
+) -> None:
+    result = board_tracker.update(chessboard_in_view(0, 1.3, -4.6, size, blur))
+    assert result.valid
+    place = LEFT + 1.3 + size * (9 + 79.5), TOP - 4.6 + size * (9 + 59.5)
+    assert (result.x, result.y) == pytest.approx(place, abs=0.2)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_perception.pattern_tracker.expected_scores import EXPECTED_NOISE
+from edgetpu_perception.pattern_tracker.fine_judge import LEAST_SHARE, FineJudge, Seen
 from edgetpu_perception.pattern_tracker.fine_patch import SMOOTHING, FinePatch, coarser, smoothed
-from edgetpu_perception.pattern_tracker.patch_agreement import PatchAgreement
 from edgetpu_perception.pattern_tracker.patch_alignment import ROUNDING_PX, Aligner, Alignment
 from edgetpu_perception.pattern_tracker.plane_alignment import Homography, PlaneAligner, scaled
 
@@ -63,13 +63,6 @@ START_TILT = 35.0
 Derived: a match that is tilted less than half as much is nearer to an upright place.
 """
 
-LEAST_SHARE = 0.7
-"""Least share of the blocks of a patch that have to be there for a doubtful match to be confirmed.
-
-Rows: pattern, tilted boards, look-alike: valid. Of boards that differ in half of their fields, up to half of
-the blocks agree.
-"""
-
 
 class FineAligner:
     """Aligns one fine patch, starting from matches in the search image."""
@@ -81,7 +74,7 @@ class FineAligner:
         self._upright = levels if patch.smooth else levels[:1]
         self._levels = levels if coarse is None else [_Level(coarse, last=False), *levels]
         self._judged = levels[0]
-        self._agreement = PatchAgreement(patch.values, patch.mask)
+        self._judge = FineJudge(patch)
 
     def refine(self, image: Pixels, search: tuple[int, int], match: Alignment) -> Alignment | None:
         """The match aligned in the image [H, W], of which the search image is a copy.
@@ -89,19 +82,27 @@ class FineAligner:
         `search`: height and width of that copy; position and sigmas stay in its px. Returns the same match
         if it cannot be improved, and None if the image shows something else there.
         """
-        start, contradicted = None, False
+        start: Homography | None = None
+        seen: list[Seen | None] = []
         for level in self._upright:
             found = level.upright(image, search, match)
             match, start = found.match, found.tilted if start is None else start
-            if level is self._judged:
-                contradicted = self._is_contradicted(found.seen)
+            seen.append(found.seen)
+        contradicted = self._judge.is_contradicted(
+            seen[0],
+            lambda: (
+                seen[1] if len(seen) > 1 else self._finer(image, search, _upright_place(image, search, match))
+            ),
+        )
         if start is not None:
             match, to_image = self._tilted(image, search, match, start)
-            contradicted = contradicted and self._is_contradicted(self._judged.seen(image, search, to_image))
+            contradicted = contradicted and self._judge.is_contradicted(
+                self._judged.seen(image, search, to_image), lambda: self._finer(image, search, to_image)
+            )
         return None if contradicted else match
 
-    def _is_contradicted(self, seen: _Seen | None) -> bool:
-        return seen is not None and self._agreement.is_contradicted(*seen)
+    def _finer(self, image: Pixels, search: tuple[int, int], to_image: Homography) -> Seen | None:
+        return self._levels[-1].seen(image, search, to_image)
 
     def _tilted(
         self, image: Pixels, search: tuple[int, int], match: Alignment, upright: Homography
@@ -128,18 +129,21 @@ class FineAligner:
 
         `image`, `search`: as for `refine`; `known`: begin there instead, the `to_image` of a confirmation.
         """
-        if not self._agreement.is_known:
+        if not self._judge.can_confirm:
             return None
         starts, share = _tilted_starts(image, search, match) if known is None else [known], 0.0
         tilted, to_image = match, starts[0]
+        seen: Seen | None = None
         for level in self._levels:
             tilted, to_image = level.tilted(image, search, tilted, starts)
             starts = [to_image]
             if level is self._judged:
                 seen = level.seen(image, search, to_image)
-                share = 0.0 if seen is None else self._agreement.share(*seen)
-                if share < LEAST_SHARE or self._is_contradicted(seen):
+                share = self._judge.share(seen)
+                if share < LEAST_SHARE or self._judge.is_contradicted(seen):
                     return None
+        if self._judge.is_contradicted(seen, lambda: self._finer(image, search, to_image)):
+            return None
         return Confirmation(tilted, to_image, share, _frontal_scale(image, search, to_image))
 
 
@@ -166,17 +170,13 @@ class Confirmation(NamedTuple):
         return (self.share - LEAST_SHARE) / (1.0 - LEAST_SHARE)
 
 
-_Seen = tuple[NDArray[np.float32], float]
-"""What an image shows of a patch, [h, w], and the noise to expect of a square, grey levels."""
-
-
 class _Upright(NamedTuple):
     """A match aligned with rotation and scale."""
 
     match: Alignment
     tilted: Homography | None
     """The start for `_Level.tilted` if that would be better."""
-    seen: _Seen | None
+    seen: Seen | None
     """What the image shows there, until the next alignment; None if it has fewer px than the patch."""
 
 
@@ -290,7 +290,7 @@ class _Level:
         )
         return aligned, to_image
 
-    def seen(self, image: Pixels, search: tuple[int, int], to_image: Homography) -> _Seen | None:
+    def seen(self, image: Pixels, search: tuple[int, int], to_image: Homography) -> Seen | None:
         """What the image shows of the patch; None if it has fewer px than the patch.
 
         `to_image`: as `tilted` returned it.

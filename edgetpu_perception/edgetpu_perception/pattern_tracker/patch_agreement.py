@@ -72,6 +72,11 @@ Derived: with less of them, most of what tells the patch from something else wou
 MOST_UNEXPLAINED = 0.5
 """Largest share that may be left unexplained. Derived: of half of what is seen nothing is known otherwise."""
 
+OFF_PX = 0.2
+"""How far a patch without structure finer than its px may be from where it was aligned, px along an axis.
+
+Derived: alignments end with steps of up to 0.15 px, and a tilt that is not looked for leaves about as much.
+"""
 
 STEP_PX = 2
 """Distance over which `_differences` are taken, px. Given by central differences."""
@@ -94,6 +99,8 @@ class PatchAgreement:
         self._counting = None if inner.all() else inner.astype(np.float32)
         self._seen = np.empty((2, *inner.shape), np.float32)
         self._patch = self._differences(patch).copy()
+        self.left_by_errors = OFF_PX**2 * _squared_slope(self._patch)
+        """Share of the gradients that a patch that is off by OFF_PX along both axes leaves unexplained."""
         least = max(LEAST_LEFT * _product(self._patch, self._patch), 1e-9)
         self._parts = [
             (part, squares, np.count_nonzero(inner[part[1:]]))
@@ -107,11 +114,14 @@ class PatchAgreement:
         """Whether the patch has enough blocks with structure."""
         return len(self._power) >= LEAST_BLOCKS
 
-    def is_contradicted(self, window: NDArray[np.float32], noise: float) -> bool:
+    def is_contradicted(
+        self, window: NDArray[np.float32], noise: float, most: float = UNEXPLAINED_OF_ALL
+    ) -> bool:
         """Whether the image shows something else, even if one side of the patch may be covered.
 
-        `window`, `noise`: as for `share`. Unlike that, this weighs blocks by their gradients, as weak ones
-        tell little, and gradients of the patch that are not there count, too.
+        `window`, `noise`: as for `share`; `most`: share of all gradients that may be left unexplained,
+        besides noise. Unlike `share`, this weighs blocks by their gradients, as weak ones tell little, and
+        gradients of the patch that are not there count, too.
         """
         seen = self._differences(window)
         for part, patch_power, count in self._parts:
@@ -119,7 +129,7 @@ class PatchAgreement:
             power, product = _product(shown, shown), max(_product(shown, patch), 0.0)
             from_noise = (STEP_PX * noise) ** 2 * count
             unexplained = power - product**2 / patch_power
-            if unexplained <= UNEXPLAINED_OF_ALL * power + NOISE_MARGIN * from_noise:
+            if unexplained <= most * power + NOISE_MARGIN * from_noise:
                 return False
         return bool(self._parts)
 
@@ -172,6 +182,12 @@ def _parts(height: int, width: int) -> list[_Part]:
 
 def _product(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
     return float(np.vdot(a, b))
+
+
+def _squared_slope(values: NDArray[np.float32]) -> float:
+    """Sum of the squares of changes per px, along both axes, over that of the values [n, h, w] themselves."""
+    squares = sum(float(np.square(np.diff(values, axis=axis)).sum()) for axis in (1, 2))
+    return squares / max(_product(values, values), 1e-9)
 
 
 def _first_px(length: int) -> list[int]:

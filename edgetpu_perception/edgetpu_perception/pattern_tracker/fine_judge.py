@@ -1,0 +1,69 @@
+"""Tells whether the camera's image shows a fine patch where it was aligned, or something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.pattern_tracker.fine_patch import FinePatch
+from edgetpu_perception.pattern_tracker.patch_agreement import UNEXPLAINED_OF_ALL, PatchAgreement
+
+LEAST_SHARE = 0.7
+"""Least share of the blocks of a patch that have to be there for a doubtful match to be confirmed.
+
+Rows: pattern, tilted boards, look-alike: valid. Of boards that differ in half of their fields, up to half of
+the blocks agree.
+"""
+
+DOUBTFUL = UNEXPLAINED_OF_ALL / 2
+"""Share of the gradients that a match may leave unexplained before finer squares are compared, too.
+
+Limits the time. Derived: half of what it may leave at all; 97 % of patterns at their places leave less.
+"""
+
+Seen = tuple[NDArray[np.float32], float]
+"""What an image shows of a patch, [h, w], and the noise to expect of a square, grey levels."""
+
+
+class FineJudge:
+    """Compares one fine patch, and the same in finer squares, with images of them.
+
+    Structure finer than squares is left out of them, or is small beside it. Something else with the same
+    coarse structure, as a chessboard with other tags in its fields, differs from the patch in finer squares.
+    """
+
+    def __init__(self, patch: FinePatch) -> None:
+        self._agreement = PatchAgreement(patch.values, patch.mask)
+        finer = patch.finer
+        self._finer = None if finer is None else PatchAgreement(finer.values, finer.mask)
+        self._always_finer = patch.smooth
+        """Whether the squares of the patch leave much of its structure out."""
+
+    @property
+    def can_confirm(self) -> bool:
+        """Whether the patch has enough blocks with structure to be confirmed."""
+        return self._agreement.is_known
+
+    def share(self, seen: Seen | None) -> float:
+        """Share of the blocks of the patch that agree, 0..1."""
+        return 0.0 if seen is None else self._agreement.share(*seen)
+
+    def is_contradicted(self, seen: Seen | None, finer: Callable[[], Seen | None] = lambda: None) -> bool:
+        """Whether the image shows something else; unknown (False) where it has fewer px than the patch.
+
+        `finer`: gives what it shows in the finer squares, if that is to be compared, too.
+        """
+        if seen is None or self._is_clear(seen):
+            return False
+        if self._agreement.is_contradicted(*seen):
+            return True
+        shown = None if self._finer is None else finer()
+        if self._finer is None or shown is None:
+            return False
+        return self._finer.is_contradicted(*shown, self._finer.left_by_errors)
+
+    def _is_clear(self, seen: Seen) -> bool:
+        """Whether finer squares need not be compared."""
+        return not self._always_finer and not self._agreement.is_contradicted(*seen, DOUBTFUL)
