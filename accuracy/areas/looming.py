@@ -14,10 +14,13 @@ from accuracy.conditions import looming_disturbances, looming_own_parts, looming
 from accuracy.engines import open_engine
 from accuracy.looming_tracks import START_FRAMES, follow
 from accuracy.scenes import looming_scenes as scenes
+from accuracy.scenes.looming_disturbed_scenes import WIDE
 from accuracy.scenes.looming_scenes import Clip, Course
 from accuracy.scenes.photographs import DEVELOPMENT, grey_photograph, held_out
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_perception.algorithm import camera_image
+from edgetpu_perception.graphs import families
 from edgetpu_perception.graphs import looming_slopes as graph
 from edgetpu_perception.time_to_contact.looming import Looming
 from measured_figures.row import Row
@@ -95,16 +98,22 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     rows += _near_rows(list(approaches("straight", names, 128, repeats)), large)
     for kind in scenes.KINDS:
         rows.append(_alarm_row(kind, list(others(kind, names + fresh, repeats)), small))
-    wide = open_engine(engine, graph.name(64, 192), graph.build(64, 192))
-    rows += looming_disturbances.measure(small, quick, wide)
+    rows += looming_disturbances.measure(small, _wide_engine(engine, 64), quick)
     rows += looming_speed_changes.measure(small, quick)
     rows += looming_own_parts.measure(small, quick)
     if not quick:
         medium = open_engine(engine, graph.name(96, 96), graph.build(96, 96))
         for run, size in ((medium, 96), (large, 128)):
-            disturbed = looming_disturbances.measure(run, quick)
+            disturbed = looming_disturbances.measure(run, _wide_engine(engine, size), quick)
             rows += [replace(row, case=f"{row.case}, {size} px") for row in disturbed]
     return rows + _zone_rows(small)
+
+
+def _wide_engine(engine: str, size: int) -> Engine:
+    """An engine with the graph that users of wide images get."""
+    width, height = WIDE
+    name = Looming(size=size).choose_width(camera_image(np.zeros((height, width), np.uint8)))
+    return open_engine(engine, name, families.build(name))
 
 
 def _approach_rows(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -26,8 +26,8 @@ SLANTS = ((10, 1.0), (20, 2.0), (30, 3.0), (40, 4.0))
 """Slants in degrees, each with the median error of the rate in percent that is asked for."""
 
 
-def measure(engine: Engine, quick: bool, wide: Engine | None = None) -> list[Row]:
-    """All rows; `quick`: a few photographs; `wide`: runs a graph that does not squeeze a wide image."""
+def measure(engine: Engine, wide: Engine, quick: bool) -> list[Row]:
+    """All rows; `quick`: a few photographs; `wide`: runs the graph that is chosen by a wide image."""
     names = DEVELOPMENT[:3] if quick else DEVELOPMENT
     count = 4 if quick else 2 * len(DEVELOPMENT)
     rows: list[Row] = []
@@ -57,10 +57,11 @@ def measure(engine: Engine, quick: bool, wide: Engine | None = None) -> list[Row
     cars = list(_targets(kind, scenes.braking, count))
     clips, regions = [car.clip for car in cars], [partial(_visible, car) for car in cars]
     rows += _braking_rows(f"{kind}, region on it", _compared(engine, clips, regions), 10.0, 25.0)
-    rows += _braking_rows(f"{kind}, whole image", _compared(engine, clips), 25.0, None)
-    if wide is not None:
-        rows += _braking_rows(f"{kind}, whole image, 64x192 px", _compared(wide, clips), 25.0, None)
-    return rows
+    case = f"{kind}, whole image"
+    rows += _braking_rows(case, _compared(wide, clips), 25.0, None)
+    _, down, across, _ = engine.inputs[0].shape
+    squeezed = _braking_rows(f"{case}, squeezed to {across}x{down} px", _compared(engine, clips), 25.0, None)
+    return rows + [replace(row, reach=None) for row in squeezed]
 
 
 @dataclass(frozen=True)
