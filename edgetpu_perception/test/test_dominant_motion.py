@@ -16,7 +16,7 @@ from edgetpu_perception.optical_flow.dominant_motion import (
     NeighbourhoodMotions,
     chance_of_another,
 )
-from edgetpu_perception.optical_flow.normal_equations import NormalEquations
+from edgetpu_perception.optical_flow.normal_equations import NormalEquations, picture_shares
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -170,6 +170,6 @@ def test_the_share_counts_what_follows_and_has_texture() -> None:
     array[:, :, :24] = 0.0
     found = motions(array)
     followers = found.within(MAX_DEVIATION_CELLS)
-    assert followers.share(followers.weights(0.0, 0.0)) == pytest.approx(0.375, abs=0.01)
-    assert found.textured == pytest.approx(0.5, abs=0.01)
+    areas = picture_shares(48, 48, 48, 48)
+    assert followers.share(followers.weights(0.0, 0.0), areas) == pytest.approx(0.375, abs=0.01)
     assert found.rather_textured == 0.5

@@ -71,6 +71,10 @@ REACH_CELLS = 1.2
 Derived: a peak of the correlation is right to 1 cell.
 """
 
+ROUNDING_LEFT = 4.0
+"""Squares that rounding leaves over the variance of rounding. Derived: the doubled difference of two frames,
+2 * 2**2, halved, as least squares take a share."""
+
 _STEP_CELLS = 0.15
 """Distance of the shifts that are tried along an axis, cells.
 
@@ -96,7 +100,7 @@ Derived: parts that keep twice the deviation from a step between their motions a
 """
 
 
-def chance_of_another(following: float, neighbourhoods: int) -> float:
+def chance_of_another(following: float, neighbourhoods: float) -> float:
     """Probability, 0..1, that most of the texture follows another motion.
 
     `following`: share of the texture that follows this one, seen in a number of `neighbourhoods`, each of
@@ -144,31 +148,53 @@ class NeighbourhoodMotions:
         best = int(BEST_SHARE * len(least))
         least.partition(best)
         self._unexplained = max(float(least[best]), 0.0)
+        self.noise = max(self._unexplained, ROUNDING_LEFT * self._rounding)
+        """Sum of squares that noise leaves in a neighbourhood on average."""
         self.common = self._noise_left(NOISE_FACTOR)
         """Largest sum of squares that noise leaves in a neighbourhood."""
 
     def _noise_left(self, factor: float) -> float:
         """A multiple of the squares that noise leaves; a step between two motions leaves much everywhere."""
-        # Rounding of the doubled difference of two frames, 2 * 2**2, halved: least squares take a share.
-        return factor * self._unexplained + 4.0 * self._rounding
+        return factor * self._unexplained + ROUNDING_LEFT * self._rounding
 
-    def _limit(self, deviation: float) -> NDArray[np.float64]:
+    def limit(self, deviation: float) -> NDArray[np.float64]:
         """Largest sum of squares that a neighbourhood which deviates leaves, [neighbourhoods]."""
         limit: NDArray[np.float64] = self.common + deviation**2 * self._slope
         return limit
 
+    def left(self, dx: float, dy: float) -> NDArray[np.float64]:
+        """Sum of squares that a shift, cells, leaves in each neighbourhood, [neighbourhoods]."""
+        left: NDArray[np.float64] = _monomials(dx, dy) @ self._squares
+        return np.maximum(left, 0.0, out=left)
+
+    def rival(
+        self, dx: float, dy: float, areas: NDArray[np.float64], *, near: bool
+    ) -> tuple[tuple[float, float], float]:
+        """The shift, cells, that explains the largest area better than another one, and that area, 0..1.
+
+        `areas`: share of the picture that each neighbourhood stands for, [neighbourhoods]. `near`: try only
+        shifts that nearly all of the picture may follow.
+        """
+        squares = self._squares.astype(np.float32)
+        unit = NARROWER_DEVIATIONS[-1] if near else MAX_DEVIATION_CELLS
+        tried = np.array((dx, dy)) + unit * _NEAR
+        if not near:
+            tried = np.concatenate((tried, _SHIFTS))
+        gain = self.left(dx, dy).astype(np.float32) - _monomials(*tried.T).T.astype(np.float32) @ squares
+        np.maximum(gain, 0.0, out=gain)
+        gain /= gain + np.float32(self.noise)
+        area = gain @ areas.astype(np.float32)
+        best = int(area.argmax())
+        x, y = tried[best].tolist()
+        return (x, y), float(area[best])
+
     @functools.cached_property
     def _textured(self) -> NDArray[np.float64]:
         """0 for flat neighbourhoods, 1 for those with texture, [neighbourhoods]."""
-        visible = VISIBLE_SHIFT_CELLS**2 * self._slope / self._limit(MAX_DEVIATION_CELLS)
+        visible = VISIBLE_SHIFT_CELLS**2 * self._slope / self.limit(MAX_DEVIATION_CELLS)
         flat, textured = TEXTURE_RANGE
         share: NDArray[np.float64] = (visible - flat) / (textured - flat)
         return np.minimum(np.maximum(share, 0.0), 1.0)
-
-    @property
-    def textured(self) -> float:
-        """Share of the picture that has texture, 0..1."""
-        return float(self._textured.sum()) / len(self._textured)
 
     @property
     def rather_textured(self) -> float:
@@ -188,9 +214,13 @@ class NeighbourhoodMotions:
                 return deviation
         return math.inf
 
-    def within(self, deviation: float) -> Followers:
-        """The neighbourhoods, which follow a motion if they deviate less, cells."""
-        return Followers(self._squares / self._limit(deviation), self._textured)
+    def within(self, deviation: float, side: NDArray[np.float64] | None = None) -> Followers:
+        """The neighbourhoods, which follow a motion if they deviate less, cells.
+
+        `side`: how far each one counts, 0..1, [neighbourhoods]; None if all do.
+        """
+        texture = self._textured if side is None else self._textured * side
+        return Followers(self._squares / self.limit(deviation), texture, side)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +231,8 @@ class Followers:
     """Forms of the squares over their limit, [6, neighbourhoods]."""
     texture: NDArray[np.float64]
     """0 for flat neighbourhoods, 1 for those with texture, [neighbourhoods]."""
+    side: NDArray[np.float64] | None = None
+    """How far each neighbourhood counts, 0..1, [neighbourhoods]; None if all do."""
 
     def dominant(self) -> tuple[float, float]:
         """The shift, cells, that the largest part of the textured area follows."""
@@ -223,11 +255,15 @@ class Followers:
 
     def weights(self, dx: float, dy: float) -> NDArray[np.float64]:
         """1 for neighbourhoods that follow a shift, cells, less for the others: [neighbourhoods]."""
-        return follow(_monomials(dx, dy) @ self.forms)
+        weights: NDArray[np.float64] = follow(_monomials(dx, dy) @ self.forms)
+        return weights if self.side is None else weights * self.side
 
-    def share(self, weights: NDArray[np.float64]) -> float:
-        """Share of the picture that has texture and follows the shift with these `weights`: 0..1."""
-        return float(weights @ self.texture) / len(weights)
+    def share(self, weights: NDArray[np.float64], areas: NDArray[np.float64]) -> float:
+        """Share of the picture that has texture and follows the shift with these `weights`: 0..1.
+
+        `areas`: share of the picture that each neighbourhood stands for, [neighbourhoods].
+        """
+        return float((weights * self.texture) @ areas)
 
     def share_of_texture(self, weights: NDArray[np.float64]) -> float:
         """Share of the texture that follows the shift with these `weights`: 0..1."""

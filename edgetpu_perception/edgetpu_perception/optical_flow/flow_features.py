@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import ImageInput
 from edgetpu_perception.graphs.flow_and_compass_features import (
+    BORDER,
     ROUGHNESS,
     SCALE,
     FeatureReader,
@@ -68,6 +69,7 @@ class BandPass:
             reach_x,
             reach_y,
             noise=SCALE / 2,
+            border=BORDER,
             roughness=ROUGHNESS,
             image_noise=ImageNoise(rows, columns, feature_kernel(), SCALE),
         )
@@ -99,7 +101,14 @@ class GaborMaps:
         self.shape = rows, columns
         block = max(12 // pool, 1)
         self.search = Registration(
-            rows, columns, columns // 2, rows // 2, noise=0.1, block=block, remove_mean=True
+            rows,
+            columns,
+            columns // 2,
+            rows // 2,
+            noise=0.1,
+            border=self._border + 1,
+            block=block,
+            remove_mean=True,
         )
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> Texture:

@@ -48,6 +48,9 @@ _OF_CONTRAST = [PAIRS.index(pair) for pair in ((2, 2), (2, 3), (3, 3))]
 AGREEING = 0.5
 """Correlation of a neighbourhood from which on the frames agree there. Derived: texture exceeds noise."""
 
+_SHARES_KEPT = 32
+"""Sizes of overlaps whose shares are kept. Uncritical: a motion changes them little from image to image."""
+
 Values = TypeVar("Values", float, NDArray[np.float64])
 
 Vector = tuple[float, float, float]
@@ -74,6 +77,11 @@ class NormalEquations:
         changed.sums = self.sums.copy()
         changed.sums[_OF_RESIDUAL] = _products(equations, tuple(PAIRS[k] for k in _OF_RESIDUAL))
         return changed
+
+    @property
+    def down(self) -> int:
+        """Number of neighbourhoods from the top to the bottom."""
+        return len(_blocks(self.rows, NEIGHBOURHOOD_CELLS))
 
     @property
     def slope(self) -> NDArray[np.float64]:
@@ -198,6 +206,23 @@ def centers(rows: int, columns: int) -> tuple[NDArray[np.float64], NDArray[np.fl
     y = down @ np.arange(rows) / down.sum(axis=1) - (rows - 1) / 2
     x = across @ np.arange(columns) / across.sum(axis=1) - (columns - 1) / 2
     return np.tile(x, len(y)), np.repeat(y, len(x))
+
+
+@functools.lru_cache(maxsize=_SHARES_KEPT)
+def picture_shares(rows: int, columns: int, height: int, width: int) -> NDArray[np.float64]:
+    """Share of a picture of height x width cells that each neighbourhood stands for, [neighbourhoods].
+
+    The neighbourhoods divide rows x columns cells in the middle of the picture. Those at the edge stand for
+    what is nearest to them outside, too.
+    """
+    sides = []
+    for cells, all_cells in ((rows, height), (columns, width)):
+        side = _blocks(cells, NEIGHBOURHOOD_CELLS).sum(axis=1, dtype=np.float64)
+        side[[0, -1]] += (all_cells - cells) / 2
+        sides.append(side)
+    down, across = sides
+    shares: NDArray[np.float64] = np.outer(down, across).ravel() / (down.sum() * across.sum())
+    return shares
 
 
 @functools.lru_cache(maxsize=512)

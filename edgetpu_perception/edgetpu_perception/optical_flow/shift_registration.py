@@ -92,6 +92,7 @@ class Registration:
         reach_y: int,
         *,
         noise: float,
+        border: int = 0,
         block: int = 12,
         roughness: float = 0.0,
         image_noise: ImageNoise | None = None,
@@ -99,17 +100,17 @@ class Registration:
     ) -> None:
         """`reach_x`, `reach_y`: largest shift searched, px; less than the size of the maps.
 
-        `noise`: standard deviation of a feature from rounding alone. `block`: distance at which errors of
-        features are independent, px. `roughness`: variance of a derivative of the features per variance of
-        the features for white image noise; 0 if unknown. `image_noise`: effect of such noise on features;
-        None if unknown.
+        `noise`: standard deviation of a feature from rounding alone. `border`: px of the picture on each side
+        of the maps. `block`: distance at which errors of features are independent, px. `roughness`: variance
+        of a derivative of the features per variance of the features for white image noise; 0 if unknown.
+        `image_noise`: effect of such noise on features; None if unknown.
         `remove_mean`: take the maps without their mean, which changes with the view.
         """
         self.reach_x, self.reach_y = reach_x, reach_y
         self.sees_parts = min(rows, columns) >= MIN_NEIGHBOURHOODS * NEIGHBOURHOOD_CELLS
         """Whether the maps are large enough to detect parts that move independently."""
         self._noise = noise
-        self._parts = PartFinder(noise, roughness)
+        self._parts = PartFinder(noise, roughness, rows + 2 * border, columns + 2 * border)
         self._block, self._remove_mean = block, remove_mean
         self._image_noise = image_noise
         self._dx, self._dy = np.arange(-reach_x, reach_x + 1), np.arange(-reach_y, reach_y + 1)

@@ -1,0 +1,114 @@
+"""Tells which of two motions has the larger part of the picture.
+
+Each neighbourhood goes to the motion that explains it better, whatever its contrast, and stands for the part
+of the picture that is nearest to it: the features leave out a border, which an object covers less often than
+the scene does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.optical_flow.dominant_motion import (
+    MAX_DEVIATION_CELLS,
+    REACH_CELLS,
+    NeighbourhoodMotions,
+    chance_of_another,
+    follow,
+)
+from edgetpu_perception.optical_flow.normal_equations import NEIGHBOURHOOD_CELLS, NormalEquations, Vector
+
+STEPS = 4
+"""Least-squares steps in which the two motions are settled. Uncritical from 3 on."""
+
+INDEPENDENT = 0.1 * NEIGHBOURHOOD_CELLS**2
+"""Independent features of a neighbourhood. Derived: a tenth of its cells, as in BandPass.independent."""
+
+LEAST_AREA = 0.1
+"""Smallest share of the picture that follows a motion of its own. Derived: the neighbourhoods that deviate by
+noise (1 - NEARLY_ALL in dominant_motion.py), and twice as many."""
+
+LEAST_FOLLOWING = 0.5
+"""Smallest share of its part that follows a motion. Derived: most of it; any shift explains some of what
+neither motion does."""
+
+LEAST_COHERENCE = 0.25
+"""Smallest correlation of neighbouring places (Moran, 1950) of two parts. Derived: three standard deviations
+of that of 81 places at random."""
+
+
+@dataclass(frozen=True)
+class LargerPart:
+    """The larger one of two parts that move apart."""
+
+    step: Vector
+    side: NDArray[np.float64]
+    """Probability that a neighbourhood follows this motion rather than the other one, [neighbourhoods]."""
+    doubt: tuple[float, float]
+    """Variances of dx and dy because the other part may be the larger one, cells^2."""
+
+
+def larger_part(
+    motions: NeighbourhoodMotions,
+    normal: NormalEquations,
+    roughness: float,
+    motion: tuple[float, float],
+    rival: tuple[float, float],
+    areas: NDArray[np.float64],
+    apart: float,
+) -> LargerPart | None:
+    """Settle two motions, cells, each over the part that it explains better, and choose the larger part.
+
+    `roughness`: see Registration. `areas`: share of the picture that each neighbourhood stands for,
+    [neighbourhoods]. `apart`: least distance of the two motions, cells. None if these are not two parts.
+    """
+    steps: list[Vector] = [(*motion, 0.0), (*rival, 0.0)]
+    limit = motions.limit(MAX_DEVIATION_CELLS)
+    for _ in range(STEPS):
+        left = [motions.left(*step[:2]) for step in steps]
+        side = _side(left[0], left[1], motions.noise)
+        steps = [
+            normal.solve(share * follow(squares / limit), roughness)[0]
+            for share, squares in zip((side, 1 - side), left, strict=True)
+        ]
+    if max(abs(along) for step in steps for along in step[:2]) > REACH_CELLS:
+        return None
+    left = [motions.left(*step[:2]) for step in steps]
+    side = _side(left[0], left[1], motions.noise)
+    # What follows neither rather than the other does not count.
+    parts = [np.maximum(2 * share - 1, 0.0) * areas for share in (side, 1 - side)]
+    shares = [float(part @ follow(squares / limit)) for part, squares in zip(parts, left, strict=True)]
+    away = math.dist(steps[0][:2], steps[1][:2])
+    own = LEAST_FOLLOWING * float(parts[1].sum())
+    if (
+        away < apart
+        or min(shares) < LEAST_AREA
+        or shares[1] < own
+        or _coherence(side, normal) < LEAST_COHERENCE
+    ):
+        return None
+    if shares[0] < shares[1]:
+        steps, side, shares = steps[::-1], 1 - side, shares[::-1]
+    chance = chance_of_another(shares[0] / sum(shares), 1 / float(np.square(areas).sum()))
+    dx, dy = (chance * (steps[0][axis] - steps[1][axis]) ** 2 for axis in (0, 1))
+    return LargerPart(steps[0], side, (dx, dy))
+
+
+def _side(left: NDArray[np.float64], other: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+    """Probability that a neighbourhood follows one motion rather than another, from what they leave."""
+    likelihood = (other - left) * (INDEPENDENT / (4 * noise))
+    side: NDArray[np.float64] = 0.5 + 0.5 * np.tanh(likelihood)
+    return side
+
+
+def _coherence(side: NDArray[np.float64], normal: NormalEquations) -> float:
+    """Correlation of what neighbours follow: 0 if the parts are scattered, up to 1 if each is connected."""
+    grid = (side - side.mean()).reshape(normal.down, -1)
+    products = float((grid[1:] * grid[:-1]).sum() + (grid[:, 1:] * grid[:, :-1]).sum())
+    neighbours = grid[1:].size + grid[:, 1:].size
+    # Above zero, so that a side that is the same everywhere divides.
+    return products / neighbours / max(float(np.square(grid).mean()), 1e-12)
