@@ -110,5 +110,6 @@ def _coherence(side: NDArray[np.float64], normal: NormalEquations) -> float:
     grid = (side - side.mean()).reshape(normal.down, -1)
     products = float((grid[1:] * grid[:-1]).sum() + (grid[:, 1:] * grid[:, :-1]).sum())
     neighbours = grid[1:].size + grid[:, 1:].size
+    squares = float(np.square(grid).mean())
     # Above zero, so that a side that is the same everywhere divides.
-    return products / neighbours / max(float(np.square(grid).mean()), 1e-12)
+    return float(products / (neighbours * max(squares, 1e-12)))
