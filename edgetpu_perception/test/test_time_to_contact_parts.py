@@ -27,10 +27,11 @@ from edgetpu_perception.time_to_contact.relative_depth_filter import (
     RelativeDepth,
 )
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
-from edgetpu_perception.time_to_contact.standing_part import standing_part
+from edgetpu_perception.time_to_contact.standing_part import StandingPartSearch, standing_part
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
 from edgetpu_perception.time_to_contact.surface_tracker_limits import NOISE_CORRELATION
+from edgetpu_perception.time_to_contact.third_motion import ThirdMotion
 
 
 class TestStampJitter:
@@ -167,6 +168,49 @@ class TestStandingPart:
         moving, standing = np.ones((2, 60, 60), np.float32)
         moving[20:28, 20:28] = 25.0
         assert standing_part(moving, standing, np.ones((60, 60), bool))[1] == 0.0
+
+
+class TestStandingPartSearch:
+    """Images in which standing still explains 20 of 60 rows, from a row on."""
+
+    @staticmethod
+    def found(*images: int | None, twice: bool = True) -> list[bool]:
+        """Whether each image shows a part; `images`: first row of what seems to stand still in it."""
+        search, shown = StandingPartSearch(), []
+        for row in images:
+            moving, standing = np.ones((2, 60, 60), np.float32)
+            if row is not None:
+                moving[row : row + 20] = 3.0
+            shown.append(search.find(moving, standing, np.ones((60, 60), bool), twice=twice) is not None)
+        return shown
+
+    def test_finds_a_part_in_one_image(self) -> None:
+        assert self.found(40, None, 0, twice=False) == [True, False, True]
+
+    def test_finds_what_two_images_have_to_show_in_the_second(self) -> None:
+        assert self.found(40, 40) == [False, True]
+
+    def test_finds_nothing_that_the_next_image_does_not_show(self) -> None:
+        assert self.found(40, None, 40) == [False, False, False]
+
+    def test_finds_nothing_that_is_elsewhere_in_the_next_image(self) -> None:
+        assert self.found(40, 0, 0) == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("established", "rate", "succeeds"), [(True, 0.2, True), (False, 0.2, False), (True, 0.05, False)]
+)
+def test_a_third_motion_succeeds_a_lost_second_surface_if_it_is_proven_and_sooner_than_the_main_one(
+    established: bool, rate: float, succeeds: bool
+) -> None:
+    """The main surface has a rate of 0.1/s."""
+    membership = np.ones((60, 60), np.float32)
+    main = Surface(membership, depth=RelativeDepth(0.1))
+    tried = Surface(membership, depth=RelativeDepth(rate), established=established)
+    third = ThirdMotion(MotionSearch(60, 60))
+    third.surface = tried
+    assert third.successors(main) == ([tried] if succeeds else [])
+    assert third.surface is None
 
 
 def _moves_along(behind: NDArray[np.float32], front: NDArray[np.float32], noise: float = 1.0) -> float:

@@ -13,6 +13,7 @@ from edgetpu_perception.time_to_contact.homography_alignment import Map
 from edgetpu_perception.time_to_contact.independent_motion import CELL_ELEMENTS, SQUARE_SIDES_CELLS
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     COUNTED_VARIANCES,
+    ESTABLISHED_EVIDENCE,
     NOISE_CORRELATION,
     WINDOW_ELEMENTS,
 )
@@ -28,6 +29,29 @@ _MIN_SIZE = (SQUARE_SIDES_CELLS[0] * CELL_ELEMENTS) ** 2
 
 Derived: the smallest square that may have a motion of its own.
 """
+
+
+class StandingPartSearch:
+    """Looks for a part that stands still, in one image or, to be more certain, in two in a row.
+
+    A single image of fine texture, compared over a short time, may seem to stand still in places.
+    """
+
+    def __init__(self) -> None:
+        self._before: NDArray[np.bool_] | None = None
+
+    def find(
+        self, moving: Map, standing: Map, inside: NDArray[np.bool_], *, twice: bool
+    ) -> tuple[NDArray[np.bool_], float] | None:
+        """The part and its evidence as of `standing_part`; `twice`: only if the last search found it, too."""
+        before, self._before = self._before, None
+        part, evidence = standing_part(moving, standing, inside)
+        if evidence < ESTABLISHED_EVIDENCE:
+            return None
+        self._before = part
+        if twice:
+            evidence = 0.0 if before is None else standing_part(moving, standing, inside & before)[1]
+        return (part, evidence) if evidence >= ESTABLISHED_EVIDENCE else None
 
 
 def standing_part(moving: Map, standing: Map, inside: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], float]:

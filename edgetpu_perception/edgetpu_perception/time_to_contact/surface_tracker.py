@@ -29,7 +29,7 @@ from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
 from edgetpu_perception.time_to_contact.noise_and_exposure import Exposure, NoiseLevel
 from edgetpu_perception.time_to_contact.second_surface import Explained
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
-from edgetpu_perception.time_to_contact.standing_part import standing_part
+from edgetpu_perception.time_to_contact.standing_part import StandingPartSearch
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     ESTABLISHED_EVIDENCE,
@@ -96,6 +96,7 @@ class SurfaceTracker:
         """Forget all images."""
         self.surfaces: list[Surface] = []
         self._third = ThirdMotion(self._search)
+        self._standing = StandingPartSearch()
         self._keyframe_stamp = self._stamp = math.nan
         self._noise = NoiseLevel()
         self.unexplained = 0.0
@@ -307,9 +308,11 @@ class SurfaceTracker:
             return False
         still = self._aligner.stand_still(alignment.brightness)
         squares, inside = still.residual**2 * certainty, still.inside & alignment.inside
-        part, evidence = standing_part(explained, squares, inside)
-        if evidence < ESTABLISHED_EVIDENCE:
+        # What approaches sooner than the rest is not given up for what a single image shows.
+        sooner = self._divided and self.surfaces[1].nearest
+        if not (found := self._standing.find(explained, squares, inside, twice=sooner)):
             return False
+        part, evidence = found
         membership = np.where(part, np.float32(MOST_SHARE), np.float32(LEAST_SHARE))
         standing = Surface(membership, standing=True, established=True)
         standing.take_evidence(evidence, self._age)
@@ -346,10 +349,9 @@ class SurfaceTracker:
                 first.depth.start_over(0.0, variance, self._age)
             second.evidence, second.evidence_age, first.evidence = first.evidence, first.evidence_age, 0.0
         if superfluous:
-            self.surfaces[1:] = self._followed[2:]
-            self._third.surface = None
-            self.surfaces[0].established = True
-            self._next_trial = self.surfaces[0].frames + PAUSE_FRAMES
+            main = self.surfaces[0]
+            self.surfaces[1:] = self._third.successors(main)
+            main.established, self._next_trial = True, main.frames + PAUSE_FRAMES
 
     def _move_alike(self) -> bool:
         """Whether both surfaces have the same motion and therefore are one."""

@@ -77,6 +77,15 @@ class ThirdMotion:
             self.surface = None
         return False
 
+    def successors(self, main: Surface) -> list[Surface]:
+        """End the trial as the second surface is given up; returns what takes its place, if anything does.
+
+        What is unproven, or approaches no sooner than the main surface, would only keep the search for the
+        next second surface waiting.
+        """
+        tried, self.surface = self.surface, None
+        return [tried] if tried is not None and tried.established and tried.rate > main.rate else []
+
 
 def _is_sooner(tried: Surface, surfaces: Sequence[Surface]) -> bool:
     return tried.approaches and all(
