@@ -24,6 +24,7 @@ from rclpy.utilities import get_rmw_implementation_identifier
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.executor.executor import make_executor
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.middleware.damaged_requests import refuse_damaged_requests
 from edgetpu_driver.node_kit.middleware.shared_memory import shortage_of_shared_memory
 from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
 from edgetpu_driver.node_kit.printable_text import one_line
@@ -92,6 +93,7 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
         stop.wakes(executor)
         with failed_starts_told(tell):
             nodes.extend(make_nodes())
+        refuse_damaged_requests(nodes)
         if nodes:
             log.logger = nodes[0].get_logger()  # the driver's, if it is one of several
         for node in nodes:
