@@ -33,9 +33,13 @@ from edgetpu_driver.node_kit.fatal_error import FatalError  # noqa: E402
 from edgetpu_driver.node_kit.parameters import Setting  # noqa: E402
 from edgetpu_msgs.msg import ErrorCode  # noqa: E402
 from edgetpu_msgs.srv import SaveFile  # noqa: E402
+from fuzz.raw_requests import RawRequests  # noqa: E402
 from testdata.running_nodes.spinning_node import spin_until  # noqa: E402
 
 UNKNOWN_TYPE = 10
+
+WITHOUT_ITS_TEXT = bytes([0, 1, 0, 0]) + (9).to_bytes(4, "little")
+"""CDR, little-endian: the length of a text that does not follow."""
 
 
 class GuardedNode(BaseNode):
@@ -116,6 +120,27 @@ def test_a_message_that_cannot_be_read_is_skipped_and_counted(bench: Bench) -> N
     assert [line.split(" (")[0] for line in bench.node.lines] == [
         "message on /words: cannot be read, skipped"
     ]
+
+
+def test_requests_that_the_middleware_cannot_deserialise_are_logged_once_and_counted(bench: Bench) -> None:
+    bench.node.create_service(SaveFile, "save", lambda _, response: response)
+    requests = RawRequests(bench.peer, SaveFile, "/save")
+    bench.spin_until(requests.matched)
+    for count in (1, 2):
+        requests.send(WITHOUT_ITS_TEXT)
+        bench.spin_until(lambda count=count: bench.node.counters.unreadable == count)
+    assert bench.node.counters.errors == 0
+    assert bench.node.lines == [
+        "request to /save: cannot be read, skipped (the middleware could not deserialise it)"
+    ]
+
+
+def test_a_client_that_leaves_is_no_unreadable_request(bench: Bench) -> None:
+    client = bench.peer.create_client(GetParameters, "/guarded/get_parameters")
+    bench.spin_until(client.service_is_ready)
+    bench.peer.destroy_client(client)
+    bench.ask(SetParameters, "/guarded/set_parameters", SetParameters.Request())
+    assert bench.node.counters.unreadable == 0
 
 
 def test_what_the_callback_of_a_subscription_raises_is_logged_once_and_counted(bench: Bench) -> None:

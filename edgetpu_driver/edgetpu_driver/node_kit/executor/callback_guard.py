@@ -36,6 +36,7 @@ from rclpy.logging import LoggingSeverity
 from rclpy.node import Node
 from rclpy.service import Service
 from rclpy.subscription import Subscription
+from rclpy.utilities import get_rmw_implementation_identifier
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.node_kit.fatal_error import FatalError
@@ -66,8 +67,8 @@ _PARAMETER_LISTS = {
 class UnreadableError(Exception):
     """A message, request or answer could not be read from the middleware."""
 
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(f"{type(cause).__name__}: {cause}")
+    def __init__(self, cause: Exception | str) -> None:
+        super().__init__(cause if isinstance(cause, str) else f"{type(cause).__name__}: {cause}")
 
 
 @runtime_checkable
@@ -190,6 +191,19 @@ def read_request(service: Service) -> tuple[Any, Any]:
     return request, header
 
 
+def read_ready_request(service: Service) -> tuple[Any, Any]:
+    """Take a request that the wait set has announced; otherwise as `read_request`.
+
+    Raises UnreadableError also if Fast DDS has nothing to give: it drops a request that it cannot
+    deserialise, and says why on standard error at most. Other middlewares raise then, and may announce a
+    client that has left.
+    """
+    request, header = read_request(service)
+    if header is None and get_rmw_implementation_identifier().startswith("rmw_fastrtps"):
+        raise UnreadableError("the middleware could not deserialise it")
+    return request, header
+
+
 class GuardedExecutor(SingleThreadedExecutor):
     """rclpy's single-threaded executor, except that it continues after exceptions of callbacks.
 
@@ -242,7 +256,7 @@ def _take_request(service: Service) -> Callable[[], Awaitable[None]] | None:
     """Read a request for an executor of rclpy, and return what calls the callback and answers."""
     try:
         with service.handle:
-            request, header = read_request(service)
+            request, header = read_ready_request(service)
     except InvalidHandle:  # the service was destroyed
         return None
     if header is None:

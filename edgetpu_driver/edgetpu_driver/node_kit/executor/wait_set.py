@@ -25,6 +25,7 @@ from edgetpu_driver.node_kit.executor.callback_guard import (
     MOST_FOREIGN_ANSWERS,
     UnreadableError,
     answering,
+    read_ready_request,
     read_request,
     report,
     source_of,
@@ -221,13 +222,18 @@ def _take_response(client: Client) -> None:
 
 
 def _take_request(service: Service) -> None:
-    """Answer all waiting requests in one round: a round costs more than most requests."""
+    """Answer all waiting requests in one round: a round costs more than most requests.
+
+    An unreadable one is counted if it is the first of a round. A later one looks like the end of the queue.
+    """
     large = large_requests_of(service)
     if large is not None and not large.may_take(service):
         return
+    read = read_ready_request
     for _ in range(_MOST_AT_ONCE):
         begin = time.thread_time()
-        request, header = read_request(service)
+        request, header = read(service)
+        read = read_request
         if header is None:
             return
         was_large = large is not None and large.took(service, request, time.thread_time() - begin)
