@@ -12,8 +12,8 @@ DEFAULT_MEMORY = 2048
 LEAST_MEMORY = 256
 """The default, and the least that lets a process start, MiB. The largest requests take half of the default.
 
-Fast DDS allocates what a damaged request claims to hold, up to 8 GiB: its check of sequences against the
-bytes that came (Cdr::jump) enlarges the buffer of a request instead of failing. With a limit it fails.
+Fast DDS allocates what a damaged request claims to hold, up to 8 GiB, where `damaged_requests` does not check
+it. With a limit it fails.
 """
 
 
