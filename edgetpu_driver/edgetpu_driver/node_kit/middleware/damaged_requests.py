@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -24,10 +24,6 @@ from rclpy.utilities import get_rmw_implementation_identifier
 
 from edgetpu_driver.node_kit.middleware.serialized_lengths import SerializedLengths, UnknownTypeError
 
-_LARGE_BYTES = 1 << 20
-"""Size from which on other threads may run while a message is deserialised. Derived: 1 MiB takes 0.3 ms, less
-than a thread may wait to get the interpreter back."""
-
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 
 _MOST_WORDS = 32
@@ -35,9 +31,8 @@ _MOST_WORDS = 32
 
 _SIGNATURE = (ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p)
 """bool (Cdr &, void * message)"""
-_Function = ctypes.CFUNCTYPE(*_SIGNATURE)
-_FunctionWithLock = ctypes.PYFUNCTYPE(*_SIGNATURE)
-"""The same, called without letting other threads run."""
+_Function = ctypes.PYFUNCTYPE(*_SIGNATURE)
+"""Called with the interpreter lock, as rclpy has it: nothing else could be taken meanwhile."""
 
 
 class _Callbacks(ctypes.Structure):
@@ -97,12 +92,12 @@ class _CheckedType:
         sample = serialize_message(message_type())  # which loads the type support
         table = _callbacks_of(message_type)
         original = table.deserialise
-        self._original, self._original_with_lock = _Function(original), _FunctionWithLock(original)
+        self._original = _Function(original)
         offset: list[int] = []
 
         def look(cdr: int, message: int) -> bool:
             offset.extend(_offset_of_buffer(cdr, sample))
-            return bool(self._original_with_lock(cdr, message))
+            return bool(self._original(cdr, message))
 
         trial = _Function(look)
         table.deserialise = _address(trial)
@@ -123,10 +118,7 @@ class _CheckedType:
         data = memoryview((ctypes.c_char * size).from_address(start)).cast("B")
         if not self._lengths.fit(data):
             return False
-        function: Callable[[int, int], bool] = (
-            self._original if size >= _LARGE_BYTES else self._original_with_lock
-        )
-        return bool(function(cdr, message))
+        return bool(self._original(cdr, message))
 
 
 def _offset_of_buffer(cdr: int, sample: bytes) -> list[int]:
