@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
+from edgetpu_perception.visual_compass.foreground_pull import FIXED_PULL_SHARE
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from testdata.pictures.turning_camera import CAMERA, FRAME, IMAGE, World
 
@@ -57,6 +58,14 @@ def test_own_parts_with_more_texture_than_the_scene_do_not_hold_the_heading(
     result = follow(compass, map(robot.image, yaws))
     assert result.valid
     assert math.degrees(result.yaw) == pytest.approx(yaws[-1], abs=1.0)
+
+
+def test_the_pulls_of_own_parts_add_up_in_the_sigma_while_the_camera_turns() -> None:
+    robot, compass = Robot(contrast=0.6, bar=8), VisualCompass(camera=CAMERA)
+    yaws = [RATE * number * FRAME for number in range(180)]
+    result = follow(compass, map(robot.image, yaws))
+    # What is learned after 10 deg has pulled the rest of the 120 deg in one direction.
+    assert result.yaw_sigma > FIXED_PULL_SHARE * math.radians(110)
 
 
 def test_own_parts_that_are_folded_away_are_compared_again() -> None:

@@ -100,6 +100,16 @@ def test_pulls_of_two_foregrounds_are_independent() -> None:
     assert math.sqrt(both.variance) == pytest.approx(0.5)
 
 
+def test_pulls_of_what_is_fixed_are_added_up_however_slowly_the_camera_turns() -> None:
+    pulls = NO_PULL.after_fixed(0.1).after(0.3, 10.0).after_fixed(0.3).after(0.0, 20.0)
+    assert pulls.variance == pytest.approx(0.4**2 + 0.3**2)
+
+
+def test_what_a_closed_loop_takes_away_is_taken_from_what_is_fixed_too() -> None:
+    left = NO_PULL.after_fixed(0.4).less(0.75 * 0.16)
+    assert left.after_fixed(0.1).variance == pytest.approx(0.3**2)
+
+
 def test_nothing_is_added_where_nothing_pulls() -> None:
     pulls = NO_PULL.after(0.3, 0.0)
     assert pulls.after(0.0, 0.1) is pulls

@@ -62,11 +62,13 @@ class Pose:
     """How far a foreground may have pulled the heading since the keyframe, one sigma, rad."""
     alignment: Alignment | None = None
     """Of the view to the keyframe; None for the keyframe itself."""
+    fixed_pull: float = 0.0
+    """How far parts that are fixed to the camera may have pulled the heading since, one sigma, rad."""
 
     @property
     def all_pulls(self) -> AddedPull:
         """The pulls on the keyframe and on the turn since."""
-        return self.keyframe.pull.after(self.pull, self.stamp)
+        return self.keyframe.pull.after(self.pull, self.stamp).after_fixed(self.fixed_pull)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,11 @@ import numpy as np
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.visual_compass import heading_filter_limits as limits
 from edgetpu_perception.visual_compass.alignment import Alignment
-from edgetpu_perception.visual_compass.foreground_pull import DISAGREEMENT_CELLS, ForegroundPull
+from edgetpu_perception.visual_compass.foreground_pull import (
+    DISAGREEMENT_CELLS,
+    FIXED_PULL_SHARE,
+    ForegroundPull,
+)
 from edgetpu_perception.visual_compass.heading_filter_state import Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
@@ -32,7 +36,10 @@ class PoseEstimator:
         turn, influence = to_world.dot(to_vector(alignment.rotation)), to_world.dot(alignment.influence)
         orientation = to_matrix(turn).dot(keyframe.orientation)
         pull = self.foreground.pull(alignment, self._up.dot(to_world))
-        return Pose(stamp, orientation, keyframe, turn, influence, alignment.similarity, pull, alignment)
+        fixed = FIXED_PULL_SHARE * abs(float(self._up.dot(turn))) if self._aligner.leaves_out else 0.0
+        return Pose(
+            stamp, orientation, keyframe, turn, influence, alignment.similarity, pull, alignment, fixed
+        )
 
     def at(self, keyframe: Keyframe) -> Pose:
         """The pose of a keyframe itself."""

@@ -109,6 +109,11 @@ class RotationAligner:
         shown = np.float32(1.0) - fixed
         self._shown = (shown, shown[self.points.index]) if fixed.any() else None
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether features that are fixed to the camera are left out of alignments."""
+        return self._shown is not None
+
     def key(self, view: View, known: Alignment | None = None) -> Key:
         """Prepare a view for others to be aligned to it.
 
