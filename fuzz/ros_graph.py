@@ -40,6 +40,7 @@ from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
 from fuzz.message_values import MessageValues, class_named
 from fuzz.raw_requests import RawRequests
 from fuzz.result_watch import ResultWatch
+from testdata.running_nodes.peak_memory import peak_memory
 
 _START_SECONDS = 60.0
 _ANSWER_SECONDS = 30.0
@@ -123,10 +124,9 @@ class _Process:
     def peak_memory(self) -> float:
         """Largest resident memory so far, MiB."""
         try:
-            status = Path(f"/proc/{self._process.pid}/status").read_text()
+            return peak_memory(self._process.pid)
         except OSError:
             return 0.0
-        return next((int(line.split()[1]) / 1024 for line in status.splitlines() if "VmHWM" in line), 0.0)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from edgetpu_driver.node_kit.middleware.serialized_lengths import SerializedLeng
 from edgetpu_msgs.msg import Tensor  # noqa: E402
 from edgetpu_msgs.srv import Invoke, MatMul, SetWeights  # noqa: E402
 from fuzz.raw_requests import RawRequests  # noqa: E402
+from testdata.running_nodes.peak_memory import peak_memory  # noqa: E402
 from testdata.running_nodes.spinning_node import spin_until  # noqa: E402
 
 HUGE = 0x30000000
@@ -126,16 +128,10 @@ def test_a_damaged_request_takes_no_memory_and_the_next_one_is_answered(served: 
     whole = serialize_message(INVOKE)
     at = whole.index(struct.pack("<I", 9))  # the length of the first tensor's data
     damaged = whole[:at] + struct.pack("<I", HUGE) + whole[at + 4 :]
-    status = Path("/proc/self/status")
     Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of the resident memory
-    before = _peak(status)
+    before = peak_memory(os.getpid())
     assert served.raw.send(damaged)
     assert served.raw.send(whole)
     served.spin_until(lambda: served.got)
     assert served.got == ["m"]
-    assert _peak(status) - before < 100 << 10
-
-
-def _peak(status: Path) -> int:
-    """Peak of the resident memory, KiB."""
-    return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1])
+    assert peak_memory(os.getpid()) - before < 100
