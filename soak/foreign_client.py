@@ -33,6 +33,8 @@ _RESPONSES = 4000
 """Depth of the queues of responses: the middleware brings a client the answers to all clients of a service,
 and the default of 10 loses some. Derived: 300 answers a second to a client that is starved for 13 s; Fast DDS
 takes at most 5000."""
+_DEPTHS = (1, 2, 4, 8, 25)
+"""Numbers of requests that a client has in flight: usually a few, sometimes many."""
 _PAUSE = 0.5
 """Seconds between two attempts after a refusal."""
 
@@ -136,9 +138,8 @@ class ForeignClient(Node):
             if not self.in_flight("load_model") and not self.in_flight("set_weights"):
                 self._load()
             return
-        # Usually a few requests at once, sometimes many.
         if self.random.random() < 0.02:
-            self._depth = int(self.random.choice([1, 2, 4, 8, 25]))
+            self._depth = int(self.random.choice(_DEPTHS))
         depth = 1 if self._run.has_light_load else self._depth
         for _ in range(depth - len(self._pending)):
             self.next_request()
@@ -164,6 +165,7 @@ class ForeignClient(Node):
         def check(answer: Any) -> Judgement:
             self.loaded = True
             self._loads += 1
+            self._depth = max(_DEPTHS)  # the largest burst first: memory is not to grow beyond what it takes
             self.on_loaded(answer.info.weights_version)
             return Outcome.RIGHT, ""
 
