@@ -21,10 +21,13 @@ from rclpy.serialization import deserialize_message, serialize_message  # noqa: 
 from rclpy.utilities import get_rmw_implementation_identifier  # noqa: E402
 from std_srvs.srv import Trigger  # noqa: E402
 
+from edgetpu_driver.node_kit.base_node import BaseNode  # noqa: E402
+from edgetpu_driver.node_kit.middleware import damaged_requests  # noqa: E402
 from edgetpu_driver.node_kit.middleware.damaged_requests import refuse_damaged_requests  # noqa: E402
 from edgetpu_driver.node_kit.middleware.serialized_lengths import SerializedLengths  # noqa: E402
 from edgetpu_msgs.msg import Tensor  # noqa: E402
 from edgetpu_msgs.srv import Invoke, MatMul, SetWeights  # noqa: E402
+from fuzz.raw_answers import RawAnswers  # noqa: E402
 from fuzz.raw_requests import RawRequests  # noqa: E402
 from testdata.running_nodes.peak_memory import peak_memory  # noqa: E402
 from testdata.running_nodes.spinning_node import spin_until  # noqa: E402
@@ -85,12 +88,13 @@ def test_the_middleware_reads_whatever_fits(request_: Any) -> None:
 
 
 class Served:
-    """A node with a service, and a peer that sends bytes to it."""
+    """A node with a service, and a peer of the suite that sends bytes to it and calls it."""
 
     def __init__(self) -> None:
         self.context = rclpy.context.Context()
         rclpy.init(context=self.context)
-        self.node, self.peer = (rclpy.create_node(name, context=self.context) for name in ("node", "peer"))
+        self.node = rclpy.create_node("node", context=self.context)
+        self.peer = BaseNode("peer", context=self.context)
         self.got: list[str] = []
         self.node.create_service(Invoke, "/served/invoke", self._answer)
         self.executor = SingleThreadedExecutor(context=self.context)
@@ -101,6 +105,7 @@ class Served:
 
     def _answer(self, request: Any, response: Any) -> Any:
         self.got.append(request.model)
+        response.message = request.model
         return response
 
     def spin_until(self, condition: Any) -> None:
@@ -120,9 +125,19 @@ def served(ros_domain: int) -> Iterator[Served]:  # noqa: ARG001
     served.close()
 
 
-@pytest.mark.skipif(
+@pytest.fixture
+def answers() -> Iterator[RawAnswers]:
+    answers = RawAnswers(Invoke)
+    yield answers
+    answers.close()
+
+
+needs_fast_dds = pytest.mark.skipif(
     get_rmw_implementation_identifier() != "rmw_fastrtps_cpp", reason="other middlewares check lengths"
 )
+
+
+@needs_fast_dds
 def test_a_damaged_request_takes_no_memory_and_the_next_one_is_answered(served: Served) -> None:
     refuse_damaged_requests([served.node])
     whole = serialize_message(INVOKE)
@@ -135,3 +150,34 @@ def test_a_damaged_request_takes_no_memory_and_the_next_one_is_answered(served: 
     served.spin_until(lambda: served.got)
     assert served.got == ["m"]
     assert peak_memory(os.getpid()) - before < 100
+
+
+@needs_fast_dds
+def test_a_damaged_answer_takes_no_memory_and_the_next_one_is_read(
+    served: Served, answers: RawAnswers
+) -> None:
+    client = served.peer.create_client(Invoke, "/served/invoke")
+    served.spin_until(client.service_is_ready)
+    whole = serialize_message(Invoke.Response(message="m", outputs=INVOKE.inputs))
+    at = whole.index(struct.pack("<I", 9))  # the length of the first tensor's data
+    answers.begin = whole[:at] + struct.pack("<I", HUGE) + whole[at + 4 :]
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of the resident memory
+    before = peak_memory(os.getpid())
+    damaged = client.call_async(Invoke.Request(model="m" * len(whole)))
+    served.spin_until(lambda: served.got)
+    answers.begin = b""
+    good = client.call_async(Invoke.Request(model="good"))
+    served.spin_until(good.done)
+    assert (damaged.done(), good.result().message) == (False, "good")
+    assert peak_memory(os.getpid()) - before < 100
+
+
+def test_the_log_says_once_that_lengths_are_left_to_another_middleware(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(damaged_requests, "_checked", {})
+    monkeypatch.setattr(damaged_requests, "get_rmw_implementation_identifier", lambda: "rmw_other_cpp")
+    refuse_damaged_requests([served.node])
+    refuse_damaged_requests([served.peer])
+    text = "the lengths in requests and answers are left to rmw_other_cpp to check, those of "
+    assert capfd.readouterr().err.count(text) == 1

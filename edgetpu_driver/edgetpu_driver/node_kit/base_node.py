@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticStatus
 from rcl_interfaces.msg import SetParametersResult
+from rclpy.client import Client
 from rclpy.exceptions import ParameterNotDeclaredException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
@@ -20,6 +21,7 @@ from edgetpu_driver.node_kit.executor.callback_guard import UnreadableError, rea
 from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 from edgetpu_driver.node_kit.heartbeat import start_heartbeat
 from edgetpu_driver.node_kit.messages.error_codes import code_of
+from edgetpu_driver.node_kit.middleware.damaged_requests import refuse_damaged_answers
 from edgetpu_driver.node_kit.parameter_overrides import unknown_overrides
 from edgetpu_driver.node_kit.parameters import Setting, declare
 from edgetpu_driver.node_kit.printable_text import one_line
@@ -110,6 +112,11 @@ class BaseNode(Node):
         each callback is one more entity to wait for between two messages.
         """
         return super().create_publisher(*arguments, **{"event_callbacks": _NO_EVENTS, **options})
+
+    def create_client(self, srv_type: Any, *arguments: Any, **options: Any) -> Client:
+        """Make a client as Node does, to which damaged answers look like none."""
+        refuse_damaged_answers(self, srv_type)
+        return super().create_client(srv_type, *arguments, **options)
 
     def create_steady_timer(self, period: float, callback: Callable[[], None]) -> Timer:
         """Make a timer in real time, s, also when the graph runs on simulated time."""
