@@ -143,12 +143,17 @@ def test_a_load_that_ends_after_the_node_is_gone_is_told_to_who_asked(
     assert outcomes == [error]
 
 
+@pytest.mark.parametrize("other", ["nothing", "damaged"])
 def test_a_configuration_that_fails_leaves_no_process(
     graph: Any,  # noqa: ARG001 - its context
     model_dir: Path,
+    tmp_path: Path,
+    other: str,
 ) -> None:
     pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
-    values = {"backend": "cpu", "model_dirs": [str(model_dir)], "models": ["sums", "nothing"]}
+    (tmp_path / "damaged.tflite").write_bytes(b"no model")
+    directories = [str(model_dir), str(tmp_path)]
+    values = {"backend": "cpu", "model_dirs": directories, "models": ["sums", other]}
     overrides = [Parameter(name, value=value) for name, value in {**values, "autostart": False}.items()]
     driver = driver_node.DriverNode(parameter_overrides=overrides, namespace="/unable")
     before = children(os.getpid())

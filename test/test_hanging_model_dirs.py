@@ -12,10 +12,12 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 
 from edgetpu_driver.host.models.hosted_model import ModelState
-from edgetpu_driver.nodes import driver_services
+from edgetpu_driver.node_kit.clients.model_client import ModelClient
+from edgetpu_driver.nodes import driver_node, driver_services
 from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_msgs.msg import ErrorCode, Tensor
@@ -95,6 +97,29 @@ def test_loaded_models_run(graph: Any) -> None:
     outputs = sums(graph)
     graph.spin_until(load.done)
     assert outputs == [4, 4]
+
+
+def test_a_node_in_the_drivers_process_does_not_hold_it(
+    graph: Any, driver: DriverNode, answers_again: threading.Event
+) -> None:
+    client = ModelClient(driver, "sums", name="more", request_timeout=0.2)
+    graph.spin_until(lambda: client.problem == "no answer from /edgetpu for 0.2 s")
+    assert sums(graph) == [4, 4]
+    answers_again.set()
+    graph.spin_until(lambda: client.ready)
+    client.close()
+
+
+@pytest.mark.usefixtures("answers_again")
+def test_a_driver_whose_models_are_not_found_in_time_does_not_start(
+    driver: DriverNode, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(driver_node, "LONGEST_LOAD", 0.1)
+    driver.trigger_deactivate()
+    driver.trigger_cleanup()
+    capfd.readouterr()
+    assert driver.trigger_configure() == TransitionCallbackReturn.FAILURE
+    assert "model 'sums' is not loaded after 0.1 s; do model_dirs answer?" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("answers_again")

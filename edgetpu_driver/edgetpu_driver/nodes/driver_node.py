@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -34,6 +35,11 @@ from edgetpu_driver.nodes.driver_parameters import SETTINGS, client_limits, defa
 from edgetpu_driver.nodes.driver_services import DriverServices
 from edgetpu_msgs.msg import DeviceStatus
 
+LONGEST_LOAD = 60.0
+"""Seconds for each of the parameter `models` to be found and loaded at start, while no callback is called.
+Chosen: several times what a file of LARGEST_MODEL takes from a slow card, and less than for ever, which a
+directory on a network file system that is gone would take."""
+
 CLOSE_SECONDS = 10.0
 """Time that devices have to end their work when the node is cleaned up; a USB transfer may take 6 s."""
 
@@ -56,6 +62,26 @@ def _reported(transition: Transition) -> Transition:
             raise
 
     return callback
+
+
+def _within(seconds: float, load: Callable[[], HostedModel], late: str) -> HostedModel:
+    """What `load` returns, or raises; UnavailableError beginning with `late` if that takes longer."""
+    outcomes: list[HostedModel | Exception] = []
+
+    def work() -> None:
+        try:
+            outcomes.append(load())
+        except Exception as error:
+            outcomes.append(error)
+
+    thread = threading.Thread(target=work, name="edgetpu models at start", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not outcomes:
+        raise UnavailableError(f"{late} after {seconds:g} s; do model_dirs answer?")
+    if isinstance(outcomes[0], Exception):
+        raise outcomes.pop()  # not kept in a variable of a frame that it refers to
+    return outcomes[0]
 
 
 class DriverNode(BaseNode, LifecycleNode):
@@ -133,9 +159,14 @@ class DriverNode(BaseNode, LifecycleNode):
             share_inferences=values["share_inferences"],
             tell=lambda line: self.get_logger().info(one_line(line)),
         )
-        for model in values["models"]:
-            segments = model.split(",")
-            self._warn_of(host.load(segments if len(segments) > 1 else model))
+        try:
+            for model in values["models"]:
+                segments = model.split(",")
+                load = functools.partial(host.load, segments if len(segments) > 1 else model)
+                self._warn_of(_within(LONGEST_LOAD, load, f"model '{model}' is not loaded"))
+        except EdgeTpuError:
+            host.end(CLOSE_SECONDS)  # its threads refer to the processes of graphs
+            raise
         return host
 
     def make_backends(self) -> list[Backend]:

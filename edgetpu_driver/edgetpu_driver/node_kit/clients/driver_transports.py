@@ -12,8 +12,10 @@ from rclpy.client import Client
 from rclpy.node import Node
 from rclpy.task import Future
 
-from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.errors import BusyError, EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.requests.admission import LOADING
 from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.node_kit.clients import local_drivers
 from edgetpu_driver.node_kit.clients.remote_model import (
@@ -93,6 +95,7 @@ class DirectTransport:
         self._calls = executor_calls(node)
         self._number = 0
         """Number of the request under way; answers to others are ignored."""
+        self._searches = BackgroundThread("edgetpu model search of a client")
 
     @property
     def available(self) -> bool:
@@ -119,10 +122,20 @@ class DirectTransport:
             return done(result)
 
         answered = self._answer_to(finish)
+
+        def search() -> None:
+            try:
+                self._find().submit_load(model, name, answered, client=self._terms.client, shared=not name)
+            except EdgeTpuError as error:
+                answered(error)
+
+        if self._searches.pending:  # the directories of models do not answer
+            answered(BusyError("the model's file is still being looked for", LOADING))
+            return
         try:
-            self._find().submit_load(model, name, answered, client=self._terms.client, shared=not name)
-        except EdgeTpuError as error:
-            answered(error)
+            self._searches.submit(search)
+        except RuntimeError:  # no thread can be started
+            search()
 
     def invoke(
         self,
