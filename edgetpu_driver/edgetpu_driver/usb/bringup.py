@@ -5,6 +5,7 @@ from __future__ import annotations
 from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import (
+    ALL_TILES,
     AXI_CLOCK_125M,
     BOOT_FAILURE_MASK,
     FORCE_SLEEP,
@@ -29,8 +30,6 @@ from edgetpu_driver.usb.registers import (
 _SLEEP, _LEAVE_SLEEP = 3, 2  # of FORCE_SLEEP
 _RUNNING, _ASLEEP = 0, 2  # of POWER_STATE
 _GATED_BY_HARDWARE, _NEVER_GATED = 1, 2  # of GATED_GCB
-_ALL_TILES = 0x7F
-"""Tile number in tileconfig0 that addresses all tiles."""
 _RUN, _HALT = 1, 2
 """Values of the engines' run control registers."""
 _SLEEP_DELAYS = 0x1E02  # 30 cycles to wake, 2 to sleep
@@ -95,8 +94,8 @@ def _wake(link: UsbLink, preset: ClockPreset) -> None:
 
 
 def _select_all_tiles(link: UsbLink) -> None:
-    link.write_register(Register.tileconfig0, _ALL_TILES)
-    link.poll_register(Register.tileconfig0, 0xFFFFFFFFFFFFFFFF, _ALL_TILES)
+    link.write_register(Register.tileconfig0, ALL_TILES)
+    link.poll_register(Register.tileconfig0, 0xFFFFFFFFFFFFFFFF, ALL_TILES)
 
 
 def _outfeed_chunk_length(link: UsbLink) -> int:

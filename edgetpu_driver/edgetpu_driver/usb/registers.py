@@ -134,6 +134,10 @@ THERMAL_SHUTDOWN_ENABLE = BitField(Register.omc0_d8, 31)
 THERMOMETER_ENABLE = BitField(Register.omc0_dc, 0)
 TEMPERATURE_CODE = BitField(Register.omc0_dc, 16, 10)
 
+ALL_TILES = 0x7F
+"""Tile number in tileconfig0 that addresses all tiles."""
+CREDIT_BITS = 21
+"""Length of each counter in ep_status_credit, by the vendor's register description."""
 RUN_CONTROLS = (
     Register.scalarCoreRunControl,
     Register.avDataPopRunControl,

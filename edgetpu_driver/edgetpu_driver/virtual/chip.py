@@ -6,7 +6,7 @@ from collections import deque
 
 from edgetpu_driver.usb.chip_faults import Interrupt
 from edgetpu_driver.usb.link import INTERFACE
-from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register, register_width
+from edgetpu_driver.usb.registers import CREDIT_BITS, GCB_CLOCK_DIVIDER, Register, register_width
 from edgetpu_driver.virtual.boot_loader import BootLoader
 from edgetpu_driver.virtual.processor.processor import Processor, QueuedEvent
 from edgetpu_driver.virtual.program_library import ProgramLibrary
@@ -18,8 +18,6 @@ _VENDOR_OUT, _VENDOR_IN = 0x40, 0xC0
 """Request types that write and read a register."""
 _HIGH_SPEED_CHUNK = 256
 """Largest chunk of an output at high speed, bytes: the vendor's driver works around an erratum with it."""
-_CREDIT_BITS = 21
-"""Length of each counter in the register ep_status_credit, by the vendor's register description."""
 _SHOW_CREDITS = 0xFFFFFFFF
 """What the host writes to omc0_00 before it reads ep_status_credit, by the same description."""
 _REGISTER_BYTES = 8
@@ -101,7 +99,7 @@ class Chip:
         if address == Register.ep_status_credit:
             shown, self._shows_credits = self._shows_credits, False
             content = sum(
-                each << position * _CREDIT_BITS for position, each in enumerate(self._processor.credits)
+                each << position * CREDIT_BITS for position, each in enumerate(self._processor.credits)
             )
             content = content if shown else 0
         return self._core_value(address, content).to_bytes(width, "little")

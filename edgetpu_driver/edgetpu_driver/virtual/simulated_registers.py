@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgetpu_driver.usb.chip_faults import Interrupt
 from edgetpu_driver.usb.registers import (
+    ALL_TILES,
     FORCE_SLEEP,
     MBIST_STATUS,
     PLL_LOCK_FAILURE,
@@ -21,8 +22,6 @@ _FORCED_ASLEEP, _FORCED_AWAKE = 3, 2
 """Values of FORCE_SLEEP."""
 _RUNNING, _ASLEEP = 0, 2
 """Values of POWER_STATE."""
-_ALL_TILES = 0x7F
-"""Tile number in tileconfig0 that addresses all tiles."""
 _RUN_STATUS = {0: 0, 1: 1, 2: 4, 3: 2}
 """Run control (idle, run, halt, single step) to run status (idle, run, halted, single step)."""
 _ENGINES = tuple({*RUN_CONTROLS, *TILE_RUN_CONTROLS} - {Register.scalarCoreRunControl})
@@ -113,7 +112,7 @@ class RegisterFile:
             value = value & ~status | self._values.get(address, 0) & status & ~value
         elif address == Register.scu_ctrl_3:
             value = self._change_power(value)
-        elif address in TILE_RUN_CONTROLS and self[Register.tileconfig0] != _ALL_TILES:
+        elif address in TILE_RUN_CONTROLS and self[Register.tileconfig0] != ALL_TILES:
             return True
         elif address == Register.scalarCoreRunControl:
             self._values[Register.scalarCoreRunStatus] = _RUN_STATUS.get(value, 0)

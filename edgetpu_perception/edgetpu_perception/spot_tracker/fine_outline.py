@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error
+from edgetpu_perception.spot_tracker.blob_measurement import STEEP_OUTLINE_SHARE
 from edgetpu_perception.spot_tracker.lamp_centroid import LampCentroid, lamp_centroid
 from edgetpu_perception.spot_tracker.spot_decoder import MIN_CONTRAST, CameraPixels, Spot
 
@@ -36,9 +37,6 @@ MIN_AREA = 12
 
 MIN_STEP_SHARE = 0.5
 """Least step across the outline, as a share of the contrast: shade alone has less. Derived: half."""
-
-STEEP_OUTLINE_SHARE = 0.9
-"""Share of the outline with such a step. Derived: that of the evidence decoder's maps."""
 
 SHADE_SIGMA = 16.0
 """Error of the centroid, samples, for an offset of 1 between the centroids of a shaded disc and of its area,

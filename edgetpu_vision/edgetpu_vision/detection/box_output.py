@@ -20,7 +20,7 @@ _LOGISTIC_SCALE = 1 / 256
 """Of the outputs of LOGISTIC in 8 bits, whose zero point is the least number: TFLite's specification."""
 _LEAST_PROBABILITY = -0.5
 """Where the range of an output of classes alone begins below, it holds logits; 0 and a step are usual."""
-_LARGEST_NORMALISED = 2.0
+LARGEST_NORMALISED = 2.0
 """Coordinates above are px: boxes as parts of the image end at 1, and hardly beyond."""
 
 _BOX_WORDS = {"box", "boxes", "bbox", "bboxes", "xywh", "xyxy", "loc", "location", "locations", "encodings"}
@@ -87,7 +87,7 @@ def _by_range(spec: TensorSpec) -> _Role | None:
     if are_logits(spec):
         return "classes"
     limits = real_range(spec)
-    return "boxes" if limits is not None and limits[1] > _LARGEST_NORMALISED else None
+    return "boxes" if limits is not None and limits[1] > LARGEST_NORMALISED else None
 
 
 def _by_encodings(spec: TensorSpec) -> _Role | None:

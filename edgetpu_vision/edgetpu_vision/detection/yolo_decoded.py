@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_vision.algorithm import Outputs
+from edgetpu_vision.detection.box_output import LARGEST_NORMALISED
 from edgetpu_vision.detection.head import (
     LARGEST_PROBABILITY,
     Head,
@@ -28,8 +29,6 @@ from edgetpu_vision.detection.yolo_channels import MASKS
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import is_quantised, real_range, sigmoid
 
-_LARGEST_NORMALISED = 2.0
-"""Coordinates above are px: boxes as parts of the image end at 1, and hardly beyond."""
 _LARGEST_QUANTISED = 8.0
 """The same for the range of a quantised output, which may hold numbers of a few classes as well."""
 _LEAST_APART = 0.5
@@ -200,4 +199,4 @@ def px_of(positions: NDArray[np.float32], table: Table, size: NDArray[np.float32
     if not distances.size:
         return size
     usual = np.partition(distances, distances.size // 2)[distances.size // 2]
-    return np.ones_like(size) if usual > _LARGEST_NORMALISED else size
+    return np.ones_like(size) if usual > LARGEST_NORMALISED else size

@@ -32,8 +32,8 @@ _ANCHORS = 3
 """Number of anchors of a cell in YOLOv5."""
 _COCO = 80
 """Number of classes of the published models."""
-_MOST_END_TO_END = 1000
-"""Largest number of boxes that an end-to-end model gives; exporters use 300."""
+MOST_END_TO_END = 1000
+"""Largest number of boxes, or people, that an end-to-end model gives; exporters use 300."""
 _END_TO_END = BOX + 2
 """Number of channels for box, score and class."""
 _ANGLE = 1
@@ -249,7 +249,7 @@ def _anchor_map(spec: TensorSpec, rows: int, columns: int, anchors: int) -> Anch
 
 def _end_to_end(outputs: Sequence[TensorSpec], size: tuple[int, int], hints: YoloHints) -> Head | None:
     for spec in outputs:
-        if len(spec.shape) != 3 or spec.shape[0] != 1 or not 1 < spec.shape[1] <= _MOST_END_TO_END:
+        if len(spec.shape) != 3 or spec.shape[0] != 1 or not 1 < spec.shape[1] <= MOST_END_TO_END:
             continue
         further = spec.shape[2] - _END_TO_END
         of_poses = hints.task == "pose" and further == hints.keypoint_channels

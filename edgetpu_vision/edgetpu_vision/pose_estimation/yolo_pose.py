@@ -14,6 +14,7 @@ from edgetpu_vision.detection.non_maximum_suppression import Candidates
 from edgetpu_vision.detection.yolo_channels import KEYPOINT_CHANNELS, KEYPOINTS, check_steps
 from edgetpu_vision.detection.yolo_decoded import centres, corners, px_of
 from edgetpu_vision.detection.yolo_grids import possible_grids
+from edgetpu_vision.detection.yolo_recognition import MOST_END_TO_END
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.preprocessing.image_fit import Fit
 
@@ -26,8 +27,6 @@ _FAR = 1e6
 finite."""
 _MOST_PEOPLE = 1000
 """Largest number of people: more than an image shows, and the largest max_results of the node."""
-_MOST_END_TO_END = 1000
-"""Largest number of people that an end-to-end model gives; exporters use 300."""
 
 
 class YoloPoseOutputs:
@@ -58,7 +57,7 @@ class YoloPoseOutputs:
             table, end_to_end = None, False
             if len(spec.shape) != 3 or spec.shape[0] != 1:
                 continue
-            if spec.shape[2] == channels + 1 and spec.shape[1] <= _MOST_END_TO_END:
+            if spec.shape[2] == channels + 1 and spec.shape[1] <= MOST_END_TO_END:
                 table, end_to_end = Table(spec, spec.shape[1], channels + 1), True
             elif spec.shape[2] == channels and spec.shape[1] in counts:
                 table = Table(spec, spec.shape[1], channels)

@@ -24,7 +24,7 @@ from edgetpu_driver.usb.chip_faults import (
 )
 from edgetpu_driver.usb.framing import Frame, Tag
 from edgetpu_driver.usb.link import POLL_SECONDS, UsbLink
-from edgetpu_driver.usb.registers import Register
+from edgetpu_driver.usb.registers import CREDIT_BITS, Register
 
 _RUNS, _RUNS_OF_A_CLOCK = 50, 10
 """Consecutive products in a step and at each clock rate. More find rarer leftovers and take longer."""
@@ -36,8 +36,6 @@ _EXPECTED_SECONDS = {"inference": 0.28e-3, "upload": 5.6e-3}
 """Reported times on USB 3: a product of 256 x 256, and the first of 1024 x 1024 with its upload."""
 _FACTOR = 2.0
 """Accepted ratio, in either direction, to the reported time. A smaller one would refute slower hosts."""
-_CREDIT_BITS = 21
-"""Length of each counter in the register ep_status_credit, by the vendor's register description."""
 _HIGH_SPEED_CHUNK = 0x20
 """The value that bring-up writes to outfeed_chunk_length on USB 2."""
 
@@ -204,8 +202,8 @@ def _instructions(matrix: TrialMatrix) -> Frame:
 
 def _credits(value: int) -> dict[str, int]:
     names = ("instructions", "inputs", "parameters")
-    mask = (1 << _CREDIT_BITS) - 1
-    return {name: value >> place * _CREDIT_BITS & mask for place, name in enumerate(names)}
+    mask = (1 << CREDIT_BITS) - 1
+    return {name: value >> place * CREDIT_BITS & mask for place, name in enumerate(names)}
 
 
 def draining(stick: TrialStick) -> Values:

@@ -74,6 +74,11 @@ def _value(name: str, value: int) -> str:
         mnemonic = scalar_mnemonic(value)
         if mnemonic is not None:
             return mnemonic
+    return number_text(value)
+
+
+def number_text(value: int) -> str:
+    """A number as both forms of assembly print it: hexadecimal if it has more than one digit."""
     return str(value) if value < _SMALLEST_HEXADECIMAL else f"{value:#x}"
 
 

@@ -14,7 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from edgetpu_driver.darwinn.instructions.assembly_text import field_texts, is_offset, meaning, word_of
+from edgetpu_driver.darwinn.instructions.assembly_text import (
+    field_texts,
+    is_offset,
+    meaning,
+    number_text,
+    word_of,
+)
 from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from edgetpu_driver.darwinn.instructions.operation_fields import OPCODE, named_bits
@@ -33,8 +39,6 @@ _IMPLIED = ("branch=", "enable_scalar=")
 _LANE = re.compile(r"u32\[(\d{1,3})\]")
 _LANE_BITS = 32
 """Unnamed bits are printed as words of this length."""
-_SMALLEST_HEXADECIMAL = 10
-"""Smaller numbers are printed without 0x: they have one digit either way."""
 
 
 def to_text(operations: Sequence[Operation], offset: int = 0) -> str:
@@ -95,15 +99,11 @@ def _fields(operation: Operation) -> list[str]:
     rest = operation.with_field(OPCODE.first, OPCODE.last, 0)
     texts = []
     for bits in named_bits(operation.kind):
-        texts.append(f"{bits.name}={_number(operation.field(bits.first, bits.last))}")
+        texts.append(f"{bits.name}={number_text(operation.field(bits.first, bits.last))}")
         rest = rest.with_field(bits.first, bits.last, 0)
     lanes = range(WORD_BYTES * 8 * operation.words // _LANE_BITS)
     values = ((lane, rest.field(_LANE_BITS * lane, _LANE_BITS * lane + _LANE_BITS - 1)) for lane in lanes)
     return texts + [f"u32[{lane}]={value:#x}" for lane, value in values if value]
-
-
-def _number(value: int) -> str:
-    return str(value) if value < _SMALLEST_HEXADECIMAL else f"{value:#x}"
 
 
 def _parsed(name: str, fields: Sequence[str], line: int) -> Operation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 EXIT_USAGE = 2
-"""Exit status of a process whose arguments or parameter file cannot be read; they stay as they are."""
+"""Exit status, as of argparse, of a process whose arguments or parameter file cannot be read."""
 
 QUICK = 30.0
 """A process that ends sooner after its start, s, has not worked; a start takes a few seconds."""

@@ -36,11 +36,9 @@ from edgetpu_driver.node_kit.process.process_end import (
     say,
 )
 from edgetpu_driver.node_kit.process.python_log import RosLogHandler, python_log_to_ros
+from edgetpu_driver.node_kit.process.respawn_limit import EXIT_USAGE
 from edgetpu_driver.node_kit.process.stop_signals import stop_signals
 from edgetpu_driver.node_kit.process.unused_memory import UnusedMemory
-
-EXIT_USAGE = 2
-"""Wrong arguments, as argparse has it."""
 
 _EXPECTED = (FatalError, EdgeTpuError, ParameterException, NameValidationException)
 

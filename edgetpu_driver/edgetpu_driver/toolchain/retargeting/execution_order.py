@@ -7,7 +7,8 @@ from itertools import groupby
 
 from edgetpu_driver.tflite.model_reader import Subgraph
 
-_Location = tuple[int, int]
+Location = tuple[int, int]
+"""The chunk of an operation and its index in the chunk; sorted, they are in execution order."""
 
 
 class ExecutionOrder:
@@ -17,19 +18,19 @@ class ExecutionOrder:
     returns to operators, for one tile after another, every operator is possible everywhere.
     """
 
-    def __init__(self, graph: Subgraph, known: Iterable[tuple[_Location, int]]) -> None:
+    def __init__(self, graph: Subgraph, known: Iterable[tuple[Location, int]]) -> None:
         """known: locations of operations, in execution order, with the operator that each belongs to."""
         self._before = _ancestors(graph)
         in_order = sorted(known)
         runs = [operator for operator, _ in groupby(operator for _, operator in in_order)]
         self._in_one_go = len(runs) == len(set(runs))
-        self._first: dict[int, _Location] = {}
-        self._last: dict[int, _Location] = {}
+        self._first: dict[int, Location] = {}
+        self._last: dict[int, Location] = {}
         for location, operator in in_order:
             self._first.setdefault(operator, location)
             self._last[operator] = location
 
-    def allows(self, operator: int, location: _Location) -> bool:
+    def allows(self, operator: int, location: Location) -> bool:
         """Whether the operator can run there: after those it depends on, before those that depend on it."""
         if not self._in_one_go:
             return True

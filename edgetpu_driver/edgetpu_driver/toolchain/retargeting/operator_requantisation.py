@@ -15,7 +15,14 @@ from math import prod
 
 import numpy as np
 
-from edgetpu_driver.darwinn.requantisation import Activation, Requantisation, clamps, multipliers
+from edgetpu_driver.darwinn.requantisation import (
+    ACTIVATIONS,
+    Activation,
+    Requantisation,
+    clamps,
+    multipliers,
+)
+from edgetpu_driver.tflite import file_tables
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
 from edgetpu_driver.tflite.operator_options import Options
 from edgetpu_driver.tflite.shared_quantisation import Quantised, quantised
@@ -29,7 +36,6 @@ LARGEST = "maximum"
 LARGEST_OF_WINDOW = "maximum_of_window"
 """Role of the maximum in a max pooling, from which the zero point is subtracted in the same way."""
 
-_ACTIVATIONS: dict[int, Activation] = {0: "NONE", 1: "RELU", 3: "RELU6"}
 _LARGEST = 255
 """Largest uint8, the type of the chip's outputs."""
 _EXPONENT_MINIMUM = float(np.float32(-13.038098335266113))
@@ -118,7 +124,8 @@ class _Rules:
         source = self._sources[0] if self._sources else None
         if source is None or self._result is None:
             return
-        activation = _ACTIVATIONS.get(int(self._options.get("activation", 0)))
+        name = file_tables.ACTIVATIONS.get(int(self._options.get("activation", 0)), "")
+        activation = ACTIVATIONS.get(name)
         rule = RULES.get(self._operator.name)
         if rule is not None and activation is not None:
             yield from rule(self, source, self._result, activation)

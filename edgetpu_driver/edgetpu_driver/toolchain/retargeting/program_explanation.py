@@ -16,7 +16,7 @@ from edgetpu_driver.darwinn.instructions.parameter_readers import (
 from edgetpu_driver.darwinn.instructions.tensor_operation import has_offset, read_requantisation, requantises
 from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout
 from edgetpu_driver.darwinn.requantisation import Requantisation
-from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
+from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder, Location
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair
 from edgetpu_driver.toolchain.retargeting.operator_requantisation import (
     CONSTANT_STEPS,
@@ -28,8 +28,6 @@ from edgetpu_driver.toolchain.retargeting.operator_requantisation import (
 )
 from edgetpu_driver.weights.section_search import NetworkSections
 
-Location = tuple[int, int]
-"""The chunk of an operation and its index in the chunk; sorted, they are in execution order."""
 Steps = Sequence[tuple[Step, Step]]
 """Steps of the old graph, each with its counterpart in the new one."""
 

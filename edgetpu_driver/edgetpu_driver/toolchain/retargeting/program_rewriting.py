@@ -16,9 +16,9 @@ from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.shared_quantisation import quantised
 from edgetpu_driver.toolchain.retargeting.addition_factors import rewritten_factors
-from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
+from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder, Location
 from edgetpu_driver.toolchain.retargeting.operator_requantisation import Step
-from edgetpu_driver.toolchain.retargeting.program_explanation import Location, ProgramExplanation, Steps
+from edgetpu_driver.toolchain.retargeting.program_explanation import ProgramExplanation, Steps
 from edgetpu_driver.toolchain.retargeting.scalar_softmax import with_numbers, zero_point_location
 from edgetpu_driver.toolchain.retargeting.zero_point_operations import ZeroPointOperations
 

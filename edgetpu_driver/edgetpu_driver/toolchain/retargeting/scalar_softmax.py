@@ -14,7 +14,7 @@ import numpy as np
 from edgetpu_driver.darwinn.instructions.operations import Chunk, Kind, Operation
 from edgetpu_driver.tflite.model_reader import Subgraph
 from edgetpu_driver.tflite.shared_quantisation import Quantised, quantised
-from edgetpu_driver.toolchain.retargeting.program_explanation import Location
+from edgetpu_driver.toolchain.retargeting.execution_order import Location
 
 _IMMEDIATE = 70, 101
 """First and last bit of a scalar instruction's immediate operand."""

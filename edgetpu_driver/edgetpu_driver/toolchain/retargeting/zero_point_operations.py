@@ -14,8 +14,9 @@ from edgetpu_driver.darwinn.instructions.operations import RESIZING_OPERATION, O
 from edgetpu_driver.darwinn.instructions.tensor_operation import has_offset
 from edgetpu_driver.tflite.shared_quantisation import quantised
 from edgetpu_driver.toolchain.retargeting.border_sides import RESIZING, border_sides, padding_operator
+from edgetpu_driver.toolchain.retargeting.execution_order import Location
 from edgetpu_driver.toolchain.retargeting.operator_requantisation import LARGEST, LAYER
-from edgetpu_driver.toolchain.retargeting.program_explanation import Location, ProgramExplanation
+from edgetpu_driver.toolchain.retargeting.program_explanation import ProgramExplanation
 from edgetpu_driver.toolchain.retargeting.scalar_softmax import scalar_softmaxes
 
 
