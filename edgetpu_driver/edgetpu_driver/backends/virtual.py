@@ -38,8 +38,8 @@ class VirtualStickBackend(StickBackend):
     ) -> None:
         """register, rest: those of the stick's ProgramLibrary.
 
-        register: makes a model known with its graph, and returns what releases it. rest: ends the process
-        that computes a model; called when no engine uses the model any more.
+        register: registers a model with its graph and returns a function that releases it. rest: ends the
+        process that computes a model; called when no engine uses the model any more.
         """
         super().__init__(open_device)
         self._register = register
@@ -106,8 +106,8 @@ class VirtualStickBackend(StickBackend):
         self._end_processes(model)
 
     def _register_for(self, user: CompiledModel, model: CompiledModel, graph: bytes) -> None:
-        """Register a model with its graph for as long as `user`, what engines are made of, exists."""
-        release = self._register(replace(model), graph)  # what is registered stays: not `user` itself
+        """Register a model and its graph until `user`, from which engines are made, is collected."""
+        release = self._register(replace(model), graph)  # a copy, since the library refers to it
         weakref.finalize(user, release).atexit = False
 
     def _register_from(self, path: Path, model: CompiledModel) -> None:

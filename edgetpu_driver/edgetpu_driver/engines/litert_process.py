@@ -212,13 +212,13 @@ class LiteRtProcess:
 
     def _dead(self, what: str, kind: type[GraphProcessError] = GraphProcessError) -> GraphProcessError:
         """End the process and return the error with the reason."""
-        said = self._said()
+        lines = self._error_lines()
         self.close()
-        reason = f" ({said[-1][:_LONGEST_REASON]})" if said else ""
+        reason = f" ({lines[-1][:_LONGEST_REASON]})" if lines else ""
         return kind(f"{self._name}: the process that runs the graph {what}{reason}")
 
-    def _said(self) -> list[str]:
-        """The lines that it has written to stderr and that may explain a crash."""
+    def _error_lines(self) -> list[str]:
+        """Lines on the process's standard error that may explain a crash."""
         if self._stderr.closed:
             return []
         self._stderr.seek(0)

@@ -1,4 +1,4 @@
-"""Models that wait to be loaded: one of each client in turn."""
+"""The queue of models to load, in which clients take turns."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ Work = Callable[[], None]
 
 
 class LoadQueue:
-    """Pieces of work of several clients. Not thread-safe.
+    """Models of several clients that wait to be loaded. Not thread-safe.
 
-    Those of a client are done in their order, and between two of them one of each other client that waits:
-    whoever has many models loaded, or large ones, does not keep the others waiting for all of them.
+    The models of a client are loaded in their order. Between two of them, one model of each other waiting
+    client is loaded, so that a client with many models does not hold up the others.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[Work]] = {}
-        """By client; the next one is the first."""
+        """By client, in the order of their turns."""
         self._pending: Counter[str] = Counter()
 
     @property
     def pending(self) -> int:
-        """Number of pieces that are not done yet, the present one included."""
+        """Number of models that are not loaded yet, including the one being loaded."""
         return self._pending.total()
 
     def pending_of(self, client: str) -> int:
-        """Number of them that a client has."""
+        """The same for one client."""
         return self._pending[client]
 
     def add(self, client: str, work: Work) -> None:
-        """Append a piece of work."""
+        """Append a model of a client."""
         self._waiting.setdefault(client, deque()).append(work)
         self._pending[client] += 1
 
     def take(self) -> tuple[str, Work]:
-        """Take out the piece that is next, and its client, for whom `ended` has to be called afterwards."""
+        """Remove the next model; returns its client and the work, after which `ended` must be called."""
         client = next(iter(self._waiting))
         pieces = self._waiting.pop(client)
         work = pieces.popleft()
@@ -45,7 +45,7 @@ class LoadQueue:
         return client, work
 
     def remove(self, client: str, work: Work) -> None:
-        """Take out a piece that will not be done."""
+        """Remove a model that will not be loaded."""
         pieces = self._waiting[client]
         pieces.remove(work)
         if not pieces:
@@ -53,7 +53,7 @@ class LoadQueue:
         self.ended(client)
 
     def ended(self, client: str) -> None:
-        """Note that a piece of a client has been done."""
+        """Note that the loading of a client's model has ended."""
         self._pending[client] -= 1
         if not self._pending[client]:
             del self._pending[client]

@@ -43,8 +43,8 @@ from edgetpu_driver.toolchain.model_directories import ModelDirectories
 _log = logging.getLogger(__name__)
 _QUICKLY_READ = 1 << 20
 _QUICKLY_LISTED = 64
-"""Largest file, bytes, whose inputs and outputs are read while a caller waits, and the largest number of
-either, which takes some milliseconds."""
+"""Largest file, bytes, whose inputs and outputs are read while a caller waits, and most inputs or outputs
+that are read: some milliseconds of work."""
 LONGEST_NAME = 1000
 """Characters. Chosen for the full name of a node, up to 255, a slash and the name of a file, with room: every
 list of models and every status repeats it."""
@@ -148,7 +148,7 @@ class ModelTable:
                 self._retire(model)
 
     def end(self) -> None:
-        """Unload all models, and load no more; what is being loaded is answered UnavailableError."""
+        """Unload all models and load no more; requests to load are answered with UnavailableError."""
         with self._lock:
             self._ended = True
             models, self._models = self._models, {}
@@ -194,7 +194,7 @@ class ModelTable:
         return error
 
     def _forget_failed(self) -> None:
-        """Keep no more names than may be loaded: of models that could not be loaded, the last ones."""
+        """Forget the oldest models that could not be loaded while there are more names than permitted."""
         failed = [name for name, each in self._models.items() if each.state is ModelState.FAILED]
         for name in failed[: max(len(self._models) - self._admission.limits.models, 0)]:
             del self._models[name]

@@ -13,7 +13,7 @@ SILENCE = 10.0
 """Seconds without messages until one is logged. Chosen: longer than most cameras take to start."""
 
 _CHECK_PERIOD = 1.0
-"""Seconds between two looks at the topics of a node. Uncritical: SILENCE is longer."""
+"""Seconds between two checks of the topics of a node. Uncritical: SILENCE is longer."""
 
 
 class SilentTopic:
@@ -23,7 +23,7 @@ class SilentTopic:
     """
 
     def __init__(self, node: Node, topic: str, subject: str, reason: Callable[[], str] | None = None) -> None:
-        """topic: resolved. subject: of the messages, in the plural. reason: says why there may be none."""
+        """topic: resolved name. subject: of the messages, in the plural. reason: why there may be none."""
         self._node, self._topic, self._subject = node, topic, subject
         self._reason = self._without_publisher if reason is None else reason
         self.received = 0
@@ -51,16 +51,16 @@ class SilentTopic:
 
 
 class SilentTopics:
-    """Topics that a node looks at once a second."""
+    """The topics of a node, checked for messages once a second."""
 
     def __init__(self, node: Node, subject: str) -> None:
-        """subject: of all messages, in the plural."""
+        """subject: name of the messages in the log, in the plural."""
         self._node, self._subject = node, subject
         self._topics: list[SilentTopic] = []
         create_steady_timer(node, _CHECK_PERIOD, self._check)
 
     def watch(self, topic: str) -> SilentTopic:
-        """Look at this topic, too, a resolved one; count its messages in what is returned."""
+        """Check a topic, given by its resolved name. The caller counts its messages in `received`."""
         self._topics.append(SilentTopic(self._node, topic, self._subject))
         return self._topics[-1]
 

@@ -40,15 +40,16 @@ from edgetpu_msgs.msg import DeviceStatus
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
 
 QUICK = 0.03
-"""Seconds after which what is known by then is answered: a model that is still QUEUED, the last readings."""
+"""Seconds after which a request is answered with what is known: a model that is still QUEUED, the last
+readings."""
 
 SEARCH = 0.01
-"""Seconds for which the executor waits until a model's file is found, which commonly takes less than 1 ms.
-What a client asks for next then finds the model, also if it has not waited for the answer."""
+"""Seconds for which the executor waits until a model's file is found, which usually takes less than 1 ms. The
+client's next request then finds the model, even if the client did not wait for this answer."""
 
 MOST_WAITING_FOR_FILES = 1000
-"""Requests that may wait for directories of models that do not answer, as on a network file system that is
-gone. Uncritical: each takes a few kilobytes."""
+"""Requests that may wait while the model directories do not answer, as on an unreachable network file system.
+Uncritical: each takes a few kilobytes."""
 
 MOST_CLIENT_BYTES = 255
 """Longest name of a client, as that of a node."""
@@ -95,16 +96,17 @@ class DriverServices:
         self._driver = driver
         self._registers: tuple[RegisterValue, ...] = ()
         self._waiting: list[tuple[float, _Reply, str]] = []
-        """Requests that wait for files, with the times at which they came, and with what they wait for."""
+        """Requests that wait for files: time of arrival, reply, and the error text of one that waits too
+        long."""
         self._delayed = BackgroundThread("edgetpu delayed answers")
         self._products = BackgroundThread("edgetpu products")
         self._searches = BackgroundThread("edgetpu model search")
         self._found = threading.Event()
-        """Whether the last file that was looked for has been found, or is not there."""
+        """Set unless a search for a model's file is still in progress."""
         self._found.set()
         self._listings = BackgroundThread("edgetpu listings")
         self._to_list: deque[_Reply] = deque()
-        """Requests that wait for a listing, which answers all that have come until it begins."""
+        """Requests that wait for a listing; a listing answers all that arrived before it began."""
         self._intake = RequestIntake(node)
         self._large = LargeRequests(node)
         for kind, name, handle in (
@@ -126,7 +128,7 @@ class DriverServices:
                 self._large.apply_to(service)
 
     def answer_overdue(self, seconds: float) -> None:
-        """Answer BUSY to requests that have waited that long for a file; a model continues to load."""
+        """Answer BUSY to requests that have waited that long for files; a model continues to load."""
         now = time.monotonic()
         self._waiting = [each for each in self._waiting if not each[1].sent]
         for came, reply, what in self._waiting:
@@ -189,7 +191,7 @@ class DriverServices:
             reply.finish_soon(self._delayed, fill, lambda: model.failure or model)
 
     def _wait_for_files(self, reply: _Reply, number: int, what: str) -> None:
-        """Have a request answered in time; BusyError if too many, the `number` given, wait as it does."""
+        """Let `answer_overdue` answer a request in time. number: of waiting ones; BusyError if too many."""
         if number >= MOST_WAITING_FOR_FILES:
             raise BusyError(
                 f"{number} requests wait for model_dirs, which do not answer; try again in {LOADING:g} s",
@@ -207,7 +209,7 @@ class DriverServices:
         self._wait_for_files(reply, len(self._to_list), "the model files are still being listed")
         self._to_list.append(reply)
         if self._listings.pending > 1:
-            return  # one is yet to begin
+            return  # a listing that has not begun will answer it
         try:
             self._listings.submit(self._answer_listings)  # tens of milliseconds with many models and files
         except RuntimeError:  # no thread can be started

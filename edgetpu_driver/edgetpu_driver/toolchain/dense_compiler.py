@@ -157,7 +157,7 @@ def _layer(spec: TensorSpec, size: int, zero_point: int, layout: OutputLayout | 
 
 
 def _sidecar(plan: DenseProgramPlan) -> bytes:
-    """The description: the keys of those of other compiled matrices, and what generated the program."""
+    """The sidecar file: the keys of those of other compiled matrices, and what generated the program."""
     (layer,) = plan.layout.layers
     content: dict[str, Any] = {
         "matrix_size": plan.columns,

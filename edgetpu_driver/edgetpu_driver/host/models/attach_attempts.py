@@ -1,12 +1,12 @@
-"""When a model is attached again whose graph ended its process while it was attached."""
+"""When to attach a model again after the process that runs its graph has died."""
 
 from __future__ import annotations
 
 from math import inf
 
 MOST_FAILURES = 8
-"""Failures in a row after which it is not attached until the device is opened, or the model loaded, again.
-Chosen: the pauses take two minutes in all, longer than most shortages of memory."""
+"""Failures in a row after which a model is not attached until the device is opened, or the model loaded,
+again. Chosen: the pauses take two minutes in all, longer than most shortages of memory."""
 
 
 class AttachAttempts:
@@ -14,9 +14,9 @@ class AttachAttempts:
 
     def __init__(self) -> None:
         self.due = inf
-        """When the next attempt is due; infinite if none is."""
+        """Time at which the next attempt is due; infinite if none is."""
         self.failures = 0
-        """Failures since it last ran."""
+        """Failures since the model last ran."""
 
     def failed(self, now: float) -> bool:
         """Note a failure; returns whether there will be another attempt: after 1 s, 2 s, 4 s, .. 64 s."""

@@ -37,12 +37,12 @@ _RETRY_SECONDS = 1.0
 """Seconds after which weights that a device could not take are sent again. Uncritical."""
 
 MOST_JOINT = 16
-"""Groups that may have a joint graph; the models of further ones are run one by one. Chosen above the cameras
-of a robot: names of clients come with requests, so that a client could have any number of graphs made."""
+"""Groups that may have a joint graph; the models of further ones are run one by one. Chosen above the number
+of cameras of a robot, but limited: clients can use any number of names in their requests."""
 
-_MOST_TOLD = 256
+_MOST_LOGGED = 256
 """Joint graphs for which it is remembered that the reason against them was logged. Chosen far above
-MOST_JOINT: models come with requests, so that a client could name any number of them."""
+MOST_JOINT, but limited: clients can name any number of models in their requests."""
 
 Inputs: TypeAlias = Mapping[str, NDArray[Any]]
 Done: TypeAlias = Callable[["InferenceResult | EdgeTpuError"], None]
@@ -130,7 +130,7 @@ class SharedInference:
         self._groups = ImageGroups(self._changed)
         self._wanted: dict[ImageGroup, tuple[HostedModel, ...]] = {}
         """The heads that each group's joint graph is to have."""
-        self._told: deque[str] = deque(maxlen=_MOST_TOLD)
+        self._logged: deque[str] = deque(maxlen=_MOST_LOGGED)
         self._next_try: dict[JointModel, float] = {}
 
     @staticmethod
@@ -299,8 +299,8 @@ class SharedInference:
     def _tell_once(self, heads: Sequence[HostedModel], error: EdgeTpuError) -> None:
         """Log why a joint graph is not used, unless that was logged for one of the last ones."""
         names = _names(heads)
-        if names not in self._told:
-            self._told.append(names)
+        if names not in self._logged:
+            self._logged.append(names)
             self._tell(f"{names} are run one by one, not as one graph: {error}")
 
     def _replace(self, group: ImageGroup, joint: JointModel | None) -> None:

@@ -1,4 +1,4 @@
-"""When a stick attaches models again whose graphs have ended their processes."""
+"""When a stick attaches models again after the processes of their graphs have died."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class PendingAttachments:
     """The next attempt of any model on one stick. Used by the thread that owns it; reads no clock."""
 
     def __init__(self, replicas: Callable[[], Iterable[ModelReplica]]) -> None:
-        """replicas: returns those of the stick."""
+        """replicas: returns the replicas on the stick."""
         self._replicas = replicas
         self._due = inf
 
     def plan(self) -> None:
-        """Find out when the next attempt is due; to be called when one has been made or has become due."""
+        """Determine when the next attempt is due, after the replicas or their attempts have changed."""
         self._due = min((replica.attempts.due for replica in self._replicas()), default=inf)
 
     def is_due(self, now: float) -> bool:
@@ -25,5 +25,5 @@ class PendingAttachments:
         return now >= self._due
 
     def seconds_left(self, now: float) -> float | None:
-        """Seconds until then, 0 or more; None if no attempt is due."""
+        """Seconds until the next attempt, 0 or more; None if none is planned."""
         return None if self._due == inf else max(0.0, self._due - now)

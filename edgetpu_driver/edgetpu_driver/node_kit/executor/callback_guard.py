@@ -83,8 +83,8 @@ class CountsFailures(Protocol):
 def report(nodes: Iterable[Node], source: str, error: Exception) -> None:
     """Log and count an exception for the node it belongs to; raises it again if it is to end the process.
 
-    Afterwards it and its causes have no traceback. Python keeps what `_culprit` has read of a frame, and the
-    caller's frame refers to the exception: images in other frames would stay until the garbage is collected.
+    Removes the tracebacks of the exception and its causes. Their frames refer to the exception in turn, so
+    images in these frames would remain until the garbage collector runs.
     """
     if isinstance(error, ENDING):
         raise error
@@ -194,9 +194,9 @@ def read_request(service: Service) -> tuple[Any, Any]:
 def read_ready_request(service: Service) -> tuple[Any, Any]:
     """Take a request that the wait set has announced; otherwise as `read_request`.
 
-    Raises UnreadableError also if Fast DDS has nothing to give: it drops a request that it cannot
-    deserialise, and says why on standard error at most. Other middlewares raise then, and may announce a
-    client that has left.
+    Also raises UnreadableError if Fast DDS returns no request: it drops a request that it cannot deserialise
+    and reports that on standard error at best. Other middlewares raise an exception then, and may also
+    announce a client that has left.
     """
     request, header = read_request(service)
     if header is None and get_rmw_implementation_identifier().startswith("rmw_fastrtps"):

@@ -37,7 +37,8 @@ def create_steady_timer(node: Node, period: float, callback: Callable[[], None])
 def create_graph_timer(node: Node, period: float, callback: Callable[[], None]) -> Timer:
     """Make a timer in simulated time, s, if the node starts with use_sim_time, otherwise in real time.
 
-    One of the node's own clock would rest when the system's is set back, for as long as it was set back by.
+    A timer on the node's own clock would pause when the system clock is set back, by as much as it was set
+    back.
     """
     simulated = node.get_parameter("use_sim_time").value
     clock = node.get_clock() if simulated else Clock(clock_type=ClockType.STEADY_TIME)

@@ -224,7 +224,8 @@ def _take_response(client: Client) -> None:
 def _take_request(service: Service) -> None:
     """Answer all waiting requests in one round: a round costs more than most requests.
 
-    An unreadable one is counted if it is the first of a round. A later one looks like the end of the queue.
+    An unreadable request is counted only if it is the first of a round; a later one looks like an empty
+    queue.
     """
     large = large_requests_of(service)
     if large is not None and not large.may_take(service):

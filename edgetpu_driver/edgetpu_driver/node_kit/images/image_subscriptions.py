@@ -66,7 +66,8 @@ class SharedImage:
         """Number of images that were sent before this one and did not arrive."""
         self._message, self._decode = message, decode
         self._image: CameraImage | Callable[[], ImageError] | None = None
-        """The image, or what makes its error anew: one that was raised refers to this by its traceback."""
+        """The image, or what makes its error: a raised error would refer to this object through its
+        traceback."""
         self._answers: list[_Answer] = []
 
     @property

@@ -26,7 +26,7 @@ of 150 Hz sends four frames meanwhile, which a node that keeps up works off.
 """
 
 _MOST_PUBLISHERS = 4
-"""Of one topic, whose sequences are told apart; more than one is a mistake already."""
+"""Publishers on one topic whose messages are counted separately. Uncritical: more than one is a mistake."""
 
 
 class NewestFrame(Generic[T]):
@@ -156,13 +156,13 @@ def take_waiting(
 class SequenceGaps:
     """Counts messages that publishers sent and that did not arrive, by gaps in their sequence numbers.
 
-    Each publisher on a topic numbers its messages separately, and rclpy does not tell whose a message is: a
-    number belongs to the sequence with the nearest lower one.
+    Each publisher on a topic numbers its messages separately, and rclpy does not say who sent a message. A
+    number is assigned to the sequence with the nearest lower number.
     """
 
     def __init__(self) -> None:
         self._last: deque[int] = deque(maxlen=_MOST_PUBLISHERS)
-        """Of each sequence; the one that grew last at the end."""
+        """The last number of each sequence; that of the newest message is at the end."""
         self._lost = 0
 
     def add(self, info: Any) -> None:

@@ -1,4 +1,4 @@
-"""The rate limit of an image node: leaves images out by their stamps."""
+"""The rate limit of an image node: skips images by their stamps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RateLimit:
     def skips(self, stamp: float, limit: float) -> bool:
         """Whether an image is skipped. stamp: s; 0 is no stamp. limit: Hz; 0: none.
 
-        A stamp before the last one begins anew.
+        Time that goes backwards, as when a bag is played again, starts a new period.
         """
         if not stamp:
             return False

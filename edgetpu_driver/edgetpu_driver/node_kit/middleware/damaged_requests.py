@@ -1,11 +1,11 @@
 """Refuses damaged requests and answers before the middleware's deserialiser reads them.
 
-rmw_fastrtps hands the deserialiser a buffer that grows: a length beyond the end enlarges it instead of
-failing. If there is not so much memory, the buffer is lost, and in lists of messages, whose errors the
-generated code ignores, reading goes on beyond the next buffer: the process ends with SIGSEGV. Here the
-lengths are checked first. rclpy has no place for that, so the deserialiser in the table of the type is
-replaced by a function that checks, and calls it. If the middleware is laid out in another way than
-`type_callbacks` expects, the deserialiser stays as it is, and the log says so.
+rmw_fastrtps gives the deserialiser a buffer that grows: a length beyond its end enlarges the buffer instead
+of failing. If there is not enough memory, the buffer is lost. In lists of messages the generated code ignores
+that error and reads on beyond the next buffer, which ends the process with SIGSEGV. This module checks the
+lengths first. rclpy has no hook for that, so the deserialiser in the function table of a message type is
+replaced by a function that checks the lengths and then calls the original. If the libraries are laid out in
+another way than `type_callbacks` expects, the deserialiser is not replaced, and the log says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tells whether the lengths in a serialised message fit into it, without making the message.
+"""Checks whether the lengths in a serialised message fit into it, without deserialising it.
 
 Format: plain CDR of XCDR version 1, which ROS 2 uses (OMG DDS-XTypes 1.3, 7.4).
 """
@@ -22,7 +22,7 @@ _HEADER_BYTES = 4
 """The encapsulation: representation and options. Positions and alignment count from its end."""
 
 _LENGTHS = {b"\x00\x00": struct.Struct(">I"), b"\x00\x01": struct.Struct("<I")}
-"""How lengths are written, by representation: CDR_BE, CDR_LE."""
+"""The format of lengths by representation: CDR_BE, CDR_LE."""
 
 _BYTES = {
     "boolean": 1,
@@ -39,13 +39,16 @@ _BYTES = {
     "int64": 8,
     "double": 8,
 }
-"""Sizes of numbers; they are aligned to these. Given by the format."""
+"""Sizes of numbers, bytes, by the format. A number is aligned to its size."""
 
 _LengthAt = Callable[[memoryview, int], tuple[int]]
 """Reads a length at a position of the data after the header."""
 
 _End = Callable[[memoryview, int, _LengthAt], int]
-"""The position after a value that begins at one; struct.error or _TooLongError if the value does not fit."""
+"""Returns the position after the value that begins at a position of the data.
+
+Raises struct.error or _TooLongError if the value does not fit.
+"""
 
 
 class UnknownTypeError(Exception):
@@ -53,15 +56,17 @@ class UnknownTypeError(Exception):
 
 
 class _TooLongError(Exception):
-    pass
+    """A sequence has more elements than the rest of the message can hold."""
 
 
 class _Type(NamedTuple):
+    """How long the values of a type are."""
+
     end: _End
     least: int
     """The fewest bytes that a value takes."""
     size: int = 0
-    """That of a number; 0 if it is none."""
+    """Size of a number, bytes; 0 for other types."""
 
 
 class SerializedLengths:
@@ -114,7 +119,7 @@ def _type(slot: Any) -> _Type:
 
 
 def _numbers(size: int, count: int) -> _Type:
-    """Numbers without a length before them. Whether the last one fits is seen at the end of the message."""
+    """A fixed count of numbers. Whether the last one fits is checked at the end of the message."""
 
     def end(_data: memoryview, at: int, _length_at: _LengthAt) -> int:
         return (at + size - 1) // size * size + size * count

@@ -10,17 +10,17 @@ MEMORY_VARIABLE = "EDGETPU_MEMORY_LIMIT"
 
 DEFAULT_MEMORY = 2048
 LEAST_MEMORY = 256
-"""The default, and the least that lets a process start, MiB. The largest requests take half of the default.
+"""The default, and the least with which a process starts, MiB. The largest requests take half of the default.
 
-Fast DDS allocates what a damaged request claims to hold, up to 8 GiB, where `damaged_requests` does not check
-it. With a limit it fails.
+Fast DDS allocates as much memory as a damaged request claims to hold, up to 8 GiB, unless `damaged_requests`
+has checked it. With a limit, that allocation fails.
 """
 
 
 def limit_memory() -> None:
     """Limit the memory of this process as the environment says."""
     value = os.environ.get(MEMORY_VARIABLE, "")
-    # More digits than those of any computer's memory mean no limit; int() would take them one by one.
+    # Ten digits are more than any computer's memory. int() refuses thousands of them.
     limit = (int(value[:10]) if value.isdecimal() else DEFAULT_MEMORY) << 20
     if limit:
         limit = max(limit, LEAST_MEMORY << 20)
