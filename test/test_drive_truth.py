@@ -18,7 +18,7 @@ from drive import report
 from drive.comparisons import Comparisons
 from drive.scenario import Outcome
 from drive.scenarios.accuracy_scenario import Accuracy
-from drive.scenarios.shown_template import PATCH
+from drive.scenarios.template_from_camera import PATCH
 from drive.truth import Measured, Record, Truth
 from drive.worlds import world as worlds
 from drive.worlds.camera import Camera, InImage, image_motion, most_common

@@ -23,7 +23,7 @@ from std_msgs.msg import Header
 
 from edgetpu_driver.node_kit import silent_topic
 from edgetpu_driver.node_kit.images.missing_images import MissingImages
-from edgetpu_driver.node_kit.images.newest_frame import SequenceGaps
+from edgetpu_driver.node_kit.images.sequence_gaps import SequenceGaps
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_msgs.msg import ServoError
 from edgetpu_perception.graphs import families

@@ -11,7 +11,7 @@ from std_srvs.srv import Trigger
 
 from drive.comparisons import Comparisons
 from drive.scenario import Outcome, Scenario
-from drive.scenarios.shown_template import PATCH, show_template
+from drive.scenarios.template_from_camera import PATCH, set_template
 from drive.simulated_robot import SimulatedRobot
 from drive.truth import Record, Truth
 from drive.worlds.panelled_room import make_room
@@ -66,7 +66,7 @@ class Accuracy(Scenario):
         robot.enter(world)
         ((x, y),) = world.camera.pixels(np.array([room.poster]))
         left, top = round(x - PATCH[0] / 2), round(y - PATCH[1] / 2)
-        shown = show_template(robot, world.image(), left, top)
+        shown = set_template(robot, world.image(), left, top)
         robot.call(Trigger, "visual_compass/reset_heading")
         trace = []
         for linear, angular in self._motions(world, random):

@@ -10,7 +10,7 @@ import numpy as np
 
 from drive.scenario import Outcome, Scenario, share, values
 from drive.scenarios.follow_scenario import bearing_from
-from drive.scenarios.shown_template import PATCH, show_template
+from drive.scenarios.template_from_camera import PATCH, set_template
 from drive.simulated_robot import SimulatedRobot
 from drive.worlds.world import FOCAL_LENGTH, HEIGHT, PERIOD, WIDTH, Box, World
 from edgetpu_msgs.msg import PatternMatch
@@ -56,7 +56,7 @@ class Return(Scenario):
         poster = Box(DISTANCE + 0.02, 0.0, 0.0, 0.02, width / 2, height, bottom=0.35 - height / 2)
         world = World(seed, [poster])
         robot.enter(world)
-        shown = show_template(robot, world.image(), (WIDTH - PATCH[0]) // 2, (HEIGHT - PATCH[1]) // 2)
+        shown = set_template(robot, world.image(), (WIDTH - PATCH[0]) // 2, (HEIGHT - PATCH[1]) // 2)
         turned = random.choice((-1.0, 1.0)) * random.uniform(*TURNED)
         moved = random.uniform(*MOVED[random.integers(len(MOVED))])
         world.put(moved, 0.0, math.radians(turned))

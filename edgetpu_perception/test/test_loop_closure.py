@@ -17,7 +17,7 @@ from edgetpu_perception.visual_compass.foreground_pull import NO_PULL, AddedPull
 from edgetpu_perception.visual_compass.heading_filter_state import Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes
 from edgetpu_perception.visual_compass.loop_closure import LoopClosure
-from edgetpu_perception.visual_compass.pose_estimator import PoseEstimator
+from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import to_matrix, to_vector
@@ -121,7 +121,7 @@ def test_what_was_measured_against_a_discarded_keyframe_keeps_its_place_in_the_c
 def test_a_pulled_heading_may_be_corrected_as_far_as_it_was_pulled(pull: float, returns: bool) -> None:
     grid = FeatureGrid(52, 52, 6.0, 1.0, blur=0.0, floor=0.002, quiet=0.3)
     aligner = RotationAligner(Pinhole(64, 64, 60.0, 60.0, 31.5, 31.5), 64, 64, grid)
-    keyframes, estimator = Keyframes(), PoseEstimator(aligner, UP)
+    keyframes, estimator = Keyframes(), OrientationEstimator(aligner, UP)
     view = waves()
     first = Keyframe(aligner.key(view), 0.0, np.eye(3), np.zeros((3, 3)))
     sure = math.radians(0.3) ** 2 / 3.0 * np.eye(3)
@@ -144,7 +144,7 @@ def test_a_place_that_the_camera_has_left_is_not_returned_to(
 ) -> None:
     grid = FeatureGrid(52, 52, 6.0, 1.0, blur=0.0, floor=0.002, quiet=0.3)
     aligner = RotationAligner(Pinhole(64, 64, 60.0, 60.0, 31.5, 31.5), 64, 64, grid)
-    keyframes, estimator, view = Keyframes(), PoseEstimator(aligner, UP), waves()
+    keyframes, estimator, view = Keyframes(), OrientationEstimator(aligner, UP), waves()
     known = Keyframe(aligner.key(view), 0.0, np.eye(3), np.zeros((3, 3)))
     present = Keyframe(aligner.key(view), 1.0, np.eye(3), np.zeros((3, 3)), parent=known)
     found = Pose(2.0, np.eye(3), present, np.zeros(3), np.zeros((3, aligner.blocks)), 1.0)

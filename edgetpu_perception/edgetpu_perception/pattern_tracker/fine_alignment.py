@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_perception.pattern_tracker.expected_scores import EXPECTED_NOISE
-from edgetpu_perception.pattern_tracker.fine_judge import LEAST_SHARE, FineJudge, Seen
 from edgetpu_perception.pattern_tracker.fine_patch import SMOOTHING, FinePatch, coarser, smoothed
+from edgetpu_perception.pattern_tracker.fine_patch_check import LEAST_SHARE, FinePatchCheck, Seen
 from edgetpu_perception.pattern_tracker.patch_alignment import ROUNDING_PX, Aligner, Alignment
 from edgetpu_perception.pattern_tracker.plane_alignment import Homography, PlaneAligner, scaled
 
@@ -74,7 +74,7 @@ class FineAligner:
         self._upright = levels if patch.smooth else levels[:1]
         self._levels = levels if coarse is None else [_Level(coarse, last=False), *levels]
         self._judged = levels[0]
-        self._judge = FineJudge(patch)
+        self._check = FinePatchCheck(patch)
 
     def refine(self, image: Pixels, search: tuple[int, int], match: Alignment) -> Alignment | None:
         """The match aligned in the image [H, W], of which the search image is a copy.
@@ -88,7 +88,7 @@ class FineAligner:
             found = level.upright(image, search, match)
             match, start = found.match, found.tilted if start is None else start
             seen.append(found.seen)
-        contradicted = self._judge.is_contradicted(
+        contradicted = self._check.is_contradicted(
             seen[0],
             lambda: (
                 seen[1] if len(seen) > 1 else self._finer(image, search, _upright_place(image, search, match))
@@ -96,7 +96,7 @@ class FineAligner:
         )
         if start is not None:
             match, to_image = self._tilted(image, search, match, start)
-            contradicted = contradicted and self._judge.is_contradicted(
+            contradicted = contradicted and self._check.is_contradicted(
                 self._judged.seen(image, search, to_image), lambda: self._finer(image, search, to_image)
             )
         return None if contradicted else match
@@ -129,7 +129,7 @@ class FineAligner:
 
         `image`, `search`: as for `refine`; `known`: begin there instead, the `to_image` of a confirmation.
         """
-        if not self._judge.can_confirm:
+        if not self._check.can_confirm:
             return None
         starts, share = _tilted_starts(image, search, match) if known is None else [known], 0.0
         tilted, to_image = match, starts[0]
@@ -139,10 +139,10 @@ class FineAligner:
             starts = [to_image]
             if level is self._judged:
                 seen = level.seen(image, search, to_image)
-                share = self._judge.share(seen)
-                if share < LEAST_SHARE or self._judge.is_contradicted(seen):
+                share = self._check.share(seen)
+                if share < LEAST_SHARE or self._check.is_contradicted(seen):
                     return None
-        if self._judge.is_contradicted(seen, lambda: self._finer(image, search, to_image)):
+        if self._check.is_contradicted(seen, lambda: self._finer(image, search, to_image)):
             return None
         return Confirmation(tilted, to_image, share, _frontal_scale(image, search, to_image))
 

@@ -31,8 +31,8 @@ from edgetpu_perception.visual_compass.measured_turn import (
     is_repeated,
 )
 from edgetpu_perception.visual_compass.mixed_motions import separated
+from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
 from edgetpu_perception.visual_compass.point_agreement import ALL_FOLLOW
-from edgetpu_perception.visual_compass.pose_estimator import PoseEstimator
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import (
@@ -69,7 +69,7 @@ class HeadingFilter:
         self._direct = DirectComparison(aligner, self._shutter)
         self._course = SteadyCourse(aligner)
         self._fixed = FixedParts(aligner)
-        self._estimator = PoseEstimator(aligner, self._up)
+        self._estimator = OrientationEstimator(aligner, self._up)
         self._sideways = SidewaysMotion(aligner, self._ahead is not None)
         self._keyframes = Keyframes()
         self._closure = LoopClosure(aligner, self._estimator, self._keyframes, self._shutter)

@@ -12,7 +12,7 @@ from edgetpu_perception.visual_compass.alignment import View
 from edgetpu_perception.visual_compass.heading_filter_state import Loss, Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes, has_moved_on
 from edgetpu_perception.visual_compass.measured_turn import better, initial_similarity
-from edgetpu_perception.visual_compass.pose_estimator import PoseEstimator
+from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, angle_between, trace
@@ -35,7 +35,7 @@ class LoopClosure:
     def __init__(
         self,
         aligner: RotationAligner,
-        estimator: PoseEstimator,
+        estimator: OrientationEstimator,
         keyframes: Keyframes,
         shutter: RollingShutter,
     ) -> None:

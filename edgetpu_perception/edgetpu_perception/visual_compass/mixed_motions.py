@@ -23,7 +23,7 @@ Uncritical from 1 to 1.5; with 2.5 alignments miss the motion.
 LEAST_NOISE = 0.1
 """Least noise at which it is searched for, grey levels. Derived: the rounding of the model's output."""
 
-MIN_DIFFERENCE_CELLS = 0.3
+MIN_OFFSET_CELLS = 0.3
 """Least difference of the scene's motion from the mean, cells. Uncritical from 0.1."""
 
 MIN_AREA_SHARE = 0.55
@@ -50,7 +50,7 @@ def separated(
         guess = mixed.rotation.dot(to_matrix(side / aligner.cells_per_radian * axis))
         found = aligner.align(key, view, guess, most_noise=usual)
         difference = angle_between(found.rotation, mixed.rotation) * aligner.cells_per_radian
-        if not found.converged or difference < MIN_DIFFERENCE_CELLS:
+        if not found.converged or difference < MIN_OFFSET_CELLS:
             continue
         # One motion fits exactly what follows it. Where the camera is carried past near things none does.
         if found.agreement.measure(usual)[0] < similarity:

@@ -23,7 +23,8 @@ from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
 from edgetpu_driver.node_kit.executor.callback_guard import UnreadableError, report
 from edgetpu_driver.node_kit.images.image_messages import image_from_compressed_message, image_from_message
-from edgetpu_driver.node_kit.images.newest_frame import Backlog, SequenceGaps, take_waiting
+from edgetpu_driver.node_kit.images.newest_frame import Backlog, take_waiting
+from edgetpu_driver.node_kit.images.sequence_gaps import SequenceGaps
 from edgetpu_driver.node_kit.images.serialized_image import read_image
 from edgetpu_driver.node_kit.messages.message_stamps import seconds_of
 

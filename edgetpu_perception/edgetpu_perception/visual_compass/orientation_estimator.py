@@ -1,4 +1,4 @@
-"""Poses of views from their alignments to keyframes, with their uncertainty and confidence."""
+"""Orientations of views from their alignments to keyframes, with their uncertainty and confidence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector
 
 
-class PoseEstimator:
+class OrientationEstimator:
     """Orientation of the camera at a view that was aligned to a keyframe."""
 
     def __init__(self, aligner: RotationAligner, up: Vector) -> None:

@@ -1,4 +1,4 @@
-"""Shows a pattern tracker a part of what the camera sees."""
+"""Makes a part of the camera's image the template of a pattern tracker."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PATCH = WIDTH // 4, HEIGHT // 4
 """Width and height of the template in the image, px: 16 of the 64 px that the tracker searches."""
 
 
-def show_template(robot: SimulatedRobot, view: NDArray[np.uint8], left: int, top: int) -> bool:
-    """Make a part of an image of the camera, taken now, the template; return whether it was accepted.
+def set_template(robot: SimulatedRobot, view: NDArray[np.uint8], left: int, top: int) -> bool:
+    """Set a part of the camera's present image as the template; returns whether it was accepted.
 
-    left, top: first column and row of the part, px.
+    view: uint8 [HEIGHT, WIDTH]. left, top: first column and row of the part, px.
     """
     right, bottom = left + PATCH[0], top + PATCH[1]
     world = robot.world

@@ -1,4 +1,4 @@
-"""Tells whether the camera's image shows a fine patch where it was aligned, or something else."""
+"""Checks whether the camera image shows a fine patch where it was aligned, or something else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgetpu_perception.pattern_tracker.fine_patch import FinePatch
 from edgetpu_perception.pattern_tracker.patch_agreement import UNEXPLAINED_OF_ALL, PatchAgreement
 
 LEAST_SHARE = 0.7
-"""Least share of the blocks of a patch that have to be there for a doubtful match to be confirmed.
+"""Least share of the blocks of a patch that must agree for a doubtful match to be confirmed.
 
 Rows: pattern, tilted boards, look-alike: valid. Of boards that differ in half of their fields, up to half of
 the blocks agree.
@@ -27,11 +27,12 @@ Seen = tuple[NDArray[np.float32], float]
 """What an image shows of a patch, [h, w], and the noise to expect of a square, grey levels."""
 
 
-class FineJudge:
-    """Compares one fine patch, and the same in finer squares, with images of them.
+class FinePatchCheck:
+    """Compares a fine patch with what images show of it, if necessary also in squares of half the side.
 
-    Structure finer than squares is left out of them, or is small beside it. Something else with the same
-    coarse structure, as a chessboard with other tags in its fields, differs from the patch in finer squares.
+    Squares leave out finer structure, or it is small compared with the rest. Something else with the same
+    coarse structure, such as a chessboard with other tags in its fields, differs from the patch in finer
+    squares.
     """
 
     def __init__(self, patch: FinePatch) -> None:
@@ -51,18 +52,18 @@ class FineJudge:
         return 0.0 if seen is None else self._agreement.share(*seen)
 
     def is_contradicted(self, seen: Seen | None, finer: Callable[[], Seen | None] = lambda: None) -> bool:
-        """Whether the image shows something else; unknown (False) where it has fewer px than the patch.
+        """Whether the image shows something else; False also if it has fewer px than the patch.
 
-        `finer`: gives what it shows in the finer squares, if that is to be compared, too.
+        `finer`: returns what the image shows in the finer squares, called only if these are compared.
         """
         if seen is None or self._is_clear(seen):
             return False
         if self._agreement.is_contradicted(*seen):
             return True
-        shown = None if self._finer is None else finer()
-        if self._finer is None or shown is None:
+        finer_seen = None if self._finer is None else finer()
+        if self._finer is None or finer_seen is None:
             return False
-        return self._finer.is_contradicted(*shown, self._finer.left_by_errors)
+        return self._finer.is_contradicted(*finer_seen, self._finer.left_by_errors)
 
     def _is_clear(self, seen: Seen) -> bool:
         """Whether finer squares need not be compared."""
