@@ -52,15 +52,15 @@ Derived: the nearer half of a patch as large as a third of the picture, tilted b
 """
 
 MIN_GAIN_OF_TILT = 0.06
-"""Least share of what a match leaves unexplained that a tilt has to explain to be looked for.
+"""Share of what a match leaves unexplained from which on a tilt that would explain it is searched for.
 
 Rows: pattern, tilted posters and whole picture, inside one sigma.
 """
 
 START_TILT = 35.0
-"""Tilt of the places from which the alignment of a doubtful match begins, degrees.
+"""Tilt at which the alignment of a doubtful match begins, degrees, besides that without a tilt.
 
-Derived: a match that is tilted less than half as much is nearer to an upright place.
+Derived: a match that is tilted less than half as much is nearer to the start without a tilt.
 """
 
 
@@ -73,14 +73,14 @@ class FineAligner:
         coarse = coarser(patch)
         self._upright = levels if patch.smooth else levels[:1]
         self._levels = levels if coarse is None else [_Level(coarse, last=False), *levels]
-        self._judged = levels[0]
+        self._checked = levels[0]
         self._check = FinePatchCheck(patch)
 
     def refine(self, image: Pixels, search: tuple[int, int], match: Alignment) -> Alignment | None:
-        """The match aligned in the image [H, W], of which the search image is a copy.
+        """Align a match in the image [H, W], of which the search image is a reduced copy.
 
-        `search`: height and width of that copy; position and sigmas stay in its px. Returns the same match
-        if it cannot be improved, and None if the image shows something else there.
+        `search`: height and width of the search image; position and sigmas remain in its px. Returns the
+        match itself if it cannot be improved, and None if the image shows something else there.
         """
         start: Homography | None = None
         seen: list[Seen | None] = []
@@ -97,7 +97,7 @@ class FineAligner:
         if start is not None:
             match, to_image = self._tilted(image, search, match, start)
             contradicted = contradicted and self._check.is_contradicted(
-                self._judged.seen(image, search, to_image), lambda: self._finer(image, search, to_image)
+                self._checked.seen(image, search, to_image), lambda: self._finer(image, search, to_image)
             )
         return None if contradicted else match
 
@@ -107,10 +107,10 @@ class FineAligner:
     def _tilted(
         self, image: Pixels, search: tuple[int, int], match: Alignment, upright: Homography
     ) -> tuple[Alignment, Homography]:
-        """The match aligned in perspective, and its place; `upright`: see `_Level.tilted`.
+        """Align a match in perspective; returns it and its `to_image`. `upright`: start, see `_Level.tilted`.
 
-        Where the patch does not determine its tilt well enough, it stays upright, with the sigmas of a tilted
-        one and the distance from it.
+        If the patch does not determine its tilt well enough, the upright match is returned. Its sigmas are
+        then those of the tilted one and include the distance between both.
         """
         tilted, to_image = match, upright
         for level in self._levels:
@@ -127,7 +127,8 @@ class FineAligner:
     ) -> Confirmation | None:
         """Align a doubtful match in perspective; None if the image does not show enough of the patch there.
 
-        `image`, `search`: as for `refine`; `known`: begin there instead, the `to_image` of a confirmation.
+        `image`, `search`: as for `refine`; `known`: where to begin, the `to_image` of an earlier
+        confirmation.
         """
         if not self._check.can_confirm:
             return None
@@ -137,7 +138,7 @@ class FineAligner:
         for level in self._levels:
             tilted, to_image = level.tilted(image, search, tilted, starts)
             starts = [to_image]
-            if level is self._judged:
+            if level is self._checked:
                 seen = level.seen(image, search, to_image)
                 share = self._check.share(seen)
                 if share < LEAST_SHARE or self._check.is_contradicted(seen):
@@ -148,16 +149,16 @@ class FineAligner:
 
 
 class Confirmation(NamedTuple):
-    """A match that is confirmed by what the image shows of the patch."""
+    """A match in perspective, confirmed by the camera image."""
 
     match: Alignment
     to_image: Homography
-    """From px of the search image, from the centre of the template where it was cut out, to px of the
+    """From px of the search image, relative to the centre of the template where it was cut out, to px of the
     image."""
     share: float
-    """Of the blocks of the patch that are there, LEAST_SHARE..1."""
+    """Share of the blocks of the patch that agree, LEAST_SHARE..1."""
     frontal_scale: float
-    """Scale that it would have without its tilt, which makes a patch narrower along one axis only."""
+    """Scale along the axis of the tilt, which the tilt does not change."""
 
     @property
     def turn(self) -> float:
@@ -166,7 +167,7 @@ class Confirmation(NamedTuple):
 
     @property
     def surplus(self) -> float:
-        """How much more than LEAST_SHARE that is, 0..1."""
+        """Where `share` is between LEAST_SHARE and 1, 0..1."""
         return (self.share - LEAST_SHARE) / (1.0 - LEAST_SHARE)
 
 
@@ -175,9 +176,10 @@ class _Upright(NamedTuple):
 
     match: Alignment
     tilted: Homography | None
-    """The start for `_Level.tilted` if that would be better."""
+    """The start for `_Level.tilted`, if a tilt would explain the image better; else None."""
     seen: Seen | None
-    """What the image shows there, until the next alignment; None if it has fewer px than the patch."""
+    """What the image shows there; overwritten by the next alignment. None if it has fewer px than the
+    patch."""
 
 
 class _Squares(NamedTuple):
@@ -186,30 +188,30 @@ class _Squares(NamedTuple):
     levels: NDArray[np.float32]
     """Grey levels minus the mean of the patch, [H, W]."""
     left: int
-    """First px of the image."""
+    """First column of the image, px; `top`: first row."""
     top: int
     x_side: float
-    """Px of the image in a square."""
+    """Width of a square, px of the image; `y_side`: its height."""
     y_side: float
 
     @property
     def noise(self) -> float:
-        """To expect of a square: one standard deviation, grey levels."""
+        """Expected noise of a square, one standard deviation, grey levels."""
         return EXPECTED_NOISE / math.sqrt(self.x_side * self.y_side)
 
     @property
     def to_image(self) -> Homography:
-        """From squares to px of the image; in both, (0, 0) is the centre of the first one."""
+        """From squares to px of the image; (0, 0) is the centre of the first square, or px."""
         x, y = self.x_side, self.y_side
         first = self.left + x / 2 - 0.5, self.top + y / 2 - 0.5
         return np.array([[x, 0.0, first[0]], [0.0, y, first[1]], [0.0, 0.0, 1.0]])
 
 
 class _Level:
-    """Alignment in squares of one size."""
+    """Aligns a patch in squares of one size."""
 
     def __init__(self, patch: FinePatch, *, last: bool) -> None:
-        """`last`: none with finer squares follows."""
+        """`last`: whether no level with finer squares follows."""
         self._patch = patch
         self._aligner = Aligner(
             patch.values,
@@ -222,11 +224,11 @@ class _Level:
         self._plane = PlaneAligner(patch.values, patch.mask, PLANE_CONVERGED_PX if last else CONVERGED_PX)
         x, y = self._plane.extent / patch.x_scale, self._plane.extent / patch.y_scale
         self._to_template = np.array([[x, 0.0, patch.offset[0]], [0.0, y, patch.offset[1]], [0.0, 0.0, 1.0]])
-        """From places of the patch to px of the search image, from the centre of the template."""
+        """From places of the patch to px of the search image, relative to the centre of the template."""
         self._from_template = np.linalg.inv(self._to_template)
 
     def upright(self, image: Pixels, search: tuple[int, int], match: Alignment) -> _Upright:
-        """The match aligned with rotation and scale."""
+        """Align a match with rotation and scale."""
         patch = self._patch
         x_cell, y_cell = _cell(image, search)
         u = (match.x + patch.offset[0] + 0.5) * x_cell
@@ -261,10 +263,9 @@ class _Level:
     def tilted(
         self, image: Pixels, search: tuple[int, int], match: Alignment, starts: Sequence[Homography]
     ) -> tuple[Alignment, Homography]:
-        """The match aligned in perspective, from the best start.
+        """Align a match in perspective, from the best start; returns it and its `to_image`.
 
-        `starts`, and what is returned with the match: from px of the search image, from the centre of the
-        template where it was cut out, to px of the image.
+        `starts`: homographies like `to_image`, see Confirmation.
         """
         squares, places = self._located(image, search, starts)
         if squares is None:
@@ -303,7 +304,7 @@ class _Level:
     def _located(
         self, image: Pixels, search: tuple[int, int], starts: Sequence[Homography]
     ) -> tuple[_Squares | None, list[Homography]]:
-        """The squares around the first start, and all starts from places of the patch to px of them."""
+        """The squares around the first start, and all starts, from places of the patch to squares."""
         places = [start @ self._to_template for start in starts]
         u, v = places[0][:2, 2] / places[0][2, 2] + 0.5
         squares = self._squares(image, search, u, v, TILTED_GROWTH)
@@ -315,7 +316,7 @@ class _Level:
     def _squares(
         self, image: Pixels, search: tuple[int, int], u: float, v: float, growth: float
     ) -> _Squares | None:
-        """The squares around (u, v), px of the image whose first one reaches from 0 to 1.
+        """The squares around (u, v), px of the image; its first px reaches from 0 to 1.
 
         None if the image has fewer px than the patch. `growth`: see LARGEST_GROWTH.
         """
@@ -337,7 +338,7 @@ class _Level:
         return _Squares(self._aligner.levels(averages)[0], left, top, x_side, y_side)
 
     def _grown(self, squares: _Squares, image: Pixels, search: tuple[int, int]) -> float:
-        """Side of a square, px of the search image, over that of the patch's."""
+        """Side of a square over that of a square of the patch, both in px of the search image."""
         x_cell, y_cell = _cell(image, search)
         x, y = squares.x_side * self._patch.x_scale, squares.y_side * self._patch.y_scale
         return math.sqrt(x / x_cell * (y / y_cell))
@@ -346,8 +347,9 @@ class _Level:
 def is_nearer(tilted: Alignment, upright: Alignment) -> bool:
     """Whether a tilted match is expected to be nearer to the truth than the upright one.
 
-    An upright match is off by its variance and for the tilt that it leaves out: by as much as the two are
-    apart, in squares, less what noise makes of that, the difference of their variances (Hausman, 1978).
+    The squared error of an upright match is its variance plus the squared bias of ignoring the tilt. The bias
+    is estimated from the squared distance of the two matches, less the part that noise causes, which is the
+    difference of their variances (Hausman, 1978).
     """
     by_noise = tilted.x_sigma**2 + tilted.y_sigma**2 - upright.x_sigma**2 - upright.y_sigma**2
     apart = (tilted.x - upright.x) ** 2 + (tilted.y - upright.y) ** 2
@@ -355,7 +357,7 @@ def is_nearer(tilted: Alignment, upright: Alignment) -> bool:
 
 
 def _upright_place(image: Pixels, search: tuple[int, int], match: Alignment) -> Homography:
-    """Place of a match that is not tilted: see `to_image` of Confirmation."""
+    """The `to_image`, see Confirmation, of a match that is not tilted."""
     x_cell, y_cell = _cell(image, search)
     place = np.eye(3)
     place[:2, :2] = np.array([[match.cosine, -match.sine], [match.sine, match.cosine]]) * (x_cell, y_cell)
@@ -364,7 +366,7 @@ def _upright_place(image: Pixels, search: tuple[int, int], match: Alignment) -> 
 
 
 def _tilted_starts(image: Pixels, search: tuple[int, int], match: Alignment) -> list[Homography]:
-    """Places to begin with: that of an upright match, and tilted about four axes with the same area."""
+    """Starts: a match without a tilt, and with the same area tilted about four axes."""
     place, cell = _upright_place(image, search, match), np.diag(_cell(image, search))
     starts = [place]
     for direction in (0.0, 45.0, 90.0, 135.0):

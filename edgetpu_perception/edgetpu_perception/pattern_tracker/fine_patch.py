@@ -49,22 +49,22 @@ Derived: with the average over a square itself it leaves 11 % of a wave of two s
 
 @dataclass(frozen=True, eq=False)
 class FinePatch:
-    """What a template covers, in squares of px of the camera image."""
+    """The part of the camera image that a template covers, averaged over squares of px."""
 
     values: NDArray[np.float32]
     """Grey levels, [h, w]."""
     mask: NDArray[np.bool_]
-    """bool [h, w]: the squares that count."""
+    """Squares that count, bool [h, w]."""
     x_scale: float
-    """Squares per px of the search image along x ..."""
+    """Squares per px of the search image along x."""
     y_scale: float
-    """... and along y."""
+    """Squares per px of the search image along y."""
     offset: tuple[float, float]
-    """Centre of these squares minus that of the template, (x, y), px of the search image."""
+    """Centre of the squares minus that of the template, (x, y), px of the search image."""
     smooth: bool = False
-    """Whether structure finer than squares was removed, as it is to be in images."""
+    """Whether structure finer than squares was removed; then it is removed from images as well."""
     finer: FinePatch | None = None
-    """The same without structure finer than squares of half the side."""
+    """The same in squares of half the side, without finer structure; None if there are none."""
 
 
 def fine_patch(
@@ -73,10 +73,10 @@ def fine_patch(
     scale: tuple[float, float],
     offset: tuple[float, float],
 ) -> FinePatch | None:
-    """Average a patch [h, w] of the camera image over squares; None if it has hardly more px than that.
+    """Average a patch [h, w] of the camera image over squares; None if they are hardly finer than search px.
 
     `counts`: non-zero where the patch counts; `scale`: px of the search image per px of the camera image,
-    along y and x; `offset`: its centre minus that of the template, (x, y), px of the search image.
+    along y and x; `offset`: centre of the patch minus that of the template, (x, y), px of the search image.
     """
     side = max(1, math.ceil(max(grey.shape) / MOST_PX))
     patch = _patch_of(grey, counts, scale, offset, side)
@@ -97,7 +97,7 @@ def _patch_of(
     *,
     smooth: bool = False,
 ) -> FinePatch | None:
-    """See `fine_patch`; `side`: that of the squares, px of the camera image."""
+    """See `fine_patch`; `side`: side of a square, px of the camera image."""
     height, width = grey.shape
     rows, columns = height // side, width // side
     y_scale, x_scale = 1 / (side * scale[0]), 1 / (side * scale[1])
@@ -122,7 +122,7 @@ def _patch_of(
 
 
 def coarser(patch: FinePatch) -> FinePatch | None:
-    """The same in squares of twice the side; None if they are too few."""
+    """The same patch in squares of twice the side; None if these are too few."""
     height, width = (length // 2 for length in patch.values.shape)
     mask = averaged(patch.mask.astype(np.float32), 2) > 0.5
     if min(height, width) < LEAST_PX or not mask.any():
@@ -134,14 +134,14 @@ def coarser(patch: FinePatch) -> FinePatch | None:
 
 
 def _whole_squares(levels: NDArray[np.uint8], side: int) -> NDArray[np.float32]:
-    """The middle of an array [h, w], whose height and width are multiples of the side."""
+    """The middle part of an array [h, w] whose height and width are multiples of the side."""
     height, width = (length // side * side for length in levels.shape)
     top, left = (levels.shape[0] - height) // 2, (levels.shape[1] - width) // 2
     return levels[top : top + height, left : left + width].astype(np.float32)
 
 
 def averaged(levels: NDArray[np.float32], side: int) -> NDArray[np.float32]:
-    """Means over squares that begin at the first px; px that fill none are left out."""
+    """Means over squares that begin at the first px; px that do not fill a square are left out."""
     rows, columns = levels.shape[0] // side, levels.shape[1] // side
     used = levels[: rows * side, : columns * side]
     averages: NDArray[np.float32] = cv2.resize(used, (columns, rows), interpolation=cv2.INTER_AREA)
@@ -149,7 +149,7 @@ def averaged(levels: NDArray[np.float32], side: int) -> NDArray[np.float32]:
 
 
 def smoothed(levels: NDArray[Any], x_side: float, y_side: float) -> NDArray[Any]:
-    """Grey levels [h, w] without structure finer than squares of so many px along x and y."""
+    """Grey levels [h, w] without structure finer than squares of `x_side` by `y_side` px."""
     smooth: NDArray[Any] = cv2.GaussianBlur(levels, (0, 0), SMOOTHING * x_side, sigmaY=SMOOTHING * y_side)
     return smooth
 
@@ -157,8 +157,8 @@ def smoothed(levels: NDArray[Any], x_side: float, y_side: float) -> NDArray[Any]
 def aliasing_of(levels: NDArray[np.float32], mask: NDArray[np.bool_], side: int) -> float:
     """Error of squares that are interpolated between squares, as a share of their contrast.
 
-    `levels`: grey levels, [h * side, w * side]; `mask`: bool [h, w], the squares that count. Squares half a
-    square off are interpolated, and the squares themselves from these.
+    `levels`: grey levels, [h * side, w * side]; `mask`: squares that count, bool [h, w]. Squares shifted by
+    half a side are interpolated, and from these the original ones again.
     """
     half, around = side // 2, INTERPOLATION_REACH
     values, between = averaged(levels, side), averaged(levels[half:, half:], side)
@@ -174,7 +174,7 @@ def aliasing_of(levels: NDArray[np.float32], mask: NDArray[np.bool_], side: int)
 
 
 def _moved(values: NDArray[np.float32], shift: float) -> NDArray[np.float32]:
-    """Values [h, w] interpolated at positions that are `shift` farther right and down."""
+    """Values [h, w] interpolated at positions `shift` to the right and down."""
     matrix = np.array([[1.0, 0.0, shift], [0.0, 1.0, shift]])
     flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
     moved: NDArray[np.float32] = cv2.warpAffine(values, matrix, values.shape[::-1], flags=flags)

@@ -1,11 +1,13 @@
 """How much of a patch an image shows where it was aligned, block by block.
 
-A patch as a whole resembles whatever has the same light and dark parts, above all once it may be stretched
-for it. Gradients tell more: in natural pictures those of neighbours are hardly alike, so that few of many
-blocks of something else agree by chance. Blocks beside what covers a patch in part agree as before.
+As a whole, a patch correlates with everything that has the same light and dark parts, particularly if it may
+be stretched. Gradients are more specific: in natural pictures those of neighbouring px are hardly correlated,
+so that only few blocks of another object agree by chance. If a patch is partly covered, its other blocks
+still agree.
 
-Gradients of all blocks together tell whether a match is something else with the same light and dark parts:
-where the patch is, only noise, interpolation and small errors of its place leave some of them unexplained.
+The gradients of all blocks together show whether a match is another object with the same light and dark
+parts: at the place of the patch, only noise, interpolation and small errors of position leave some
+unexplained.
 """
 
 from __future__ import annotations
@@ -18,39 +20,39 @@ from numpy.typing import NDArray
 BLOCKS = 4
 """Largest number of blocks along each axis.
 
-Derived: 16 of them tell 70 % from 50 %, and in a patch of 32x24 px each has 48 px.
+Derived: 16 blocks distinguish 70 % from 50 %, and in a patch of 32x24 px each has 48 px.
 """
 
 LEAST_BLOCK_PX = 4
-"""Least side of a block, px. Derived: half of it are neighbours of other blocks already."""
+"""Least side of a block, px. Derived: half of such a block borders on other blocks."""
 
 LEAST_BLOCKS = 6
 """Least number of blocks with structure of a patch that can be confirmed.
 
-Derived: in three of them, about what one thing may cover, something else agrees more easily.
+Derived: three of them, about as many as one object covers, agree with other things more easily.
 """
 
 LEAST_GRADIENT = 1.0
 """Least gradient of a block with structure, grey levels per px, root mean square.
 
-Derived: that which a noise of EXPECTED_NOISE leaves in squares of 4 px.
+Derived: that of EXPECTED_NOISE averaged over squares of 4 px.
 """
 
 UNEXPLAINED = 0.15
-"""Share of the gradients in a block that agrees which the patch may leave unexplained, besides noise.
+"""Largest share of the gradients of a block, besides noise, that the patch leaves unexplained if it agrees.
 
 Rows: pattern, tilted boards and posters, present: valid and look-alike: valid. Seven of ten blocks of patches
 tilted by 45 degrees leave less than 0.1 to 0.2; of other boards with the same frames or dots, 0.22 to 0.6.
 """
 
 NOISE_MARGIN = 2.0
-"""How many times the expected noise a block may have.
+"""Noise that a block may have over the expected noise.
 
-Derived: the view that the patch is from has noise too.
+Derived: the view from which the patch was cut has noise, too.
 """
 
 UNEXPLAINED_OF_ALL = 0.13
-"""Share of all gradients that the patch may leave unexplained, besides noise, before it is something else.
+"""Share of all gradients, besides noise, above which what the patch leaves unexplained is another object.
 
 Derived: of 338 patterns at their places half left 0.02, 99 % less than 0.09 and none more than 0.11; 100
 look-alikes left 0.14 or more. Rows: pattern, tilted boards and posters, present: valid and look-alike: valid.
@@ -59,23 +61,24 @@ look-alikes left 0.14 or more. Rows: pattern, tilted boards and posters, present
 COVERED = 0.25
 """Share of a patch along one of its sides that may be covered.
 
-Derived: a row or column of blocks. What covers a patch reaches into it from a side; what tells signs of the
-same shape from each other is in their middle.
+Derived: a row or column of blocks. An object that covers a patch reaches into it from one side; signs of the
+same shape differ in their middle.
 """
 
 LEAST_LEFT = 0.5
-"""Least share of the gradients of a patch outside of what may be covered.
+"""Least share of the gradients of a patch outside of the part that may be covered.
 
-Derived: with less of them, most of what tells the patch from something else would not count.
+Derived: with less, most of what distinguishes the patch from other objects would not count.
 """
 
 MOST_UNEXPLAINED = 0.5
-"""Largest share that may be left unexplained. Derived: of half of what is seen nothing is known otherwise."""
+"""Largest share that may be left unexplained with any noise. Derived: half of what is seen."""
 
 OFF_PX = 0.2
-"""How far a patch without structure finer than its px may be from where it was aligned, px along an axis.
+"""Error of an alignment along each axis that is tolerated, px, for a patch without structure finer than its
+px.
 
-Derived: alignments end with steps of up to 0.15 px, and a tilt that is not looked for leaves about as much.
+Derived: alignments end with steps of up to 0.15 px, and a tilt that is not searched for causes as much.
 """
 
 STEP_PX = 2
@@ -85,7 +88,7 @@ _Part = tuple[slice, slice, slice]
 
 
 class PatchAgreement:
-    """Compares one patch, grey levels float32 [h, w], of which the px in `mask` count, with images of it."""
+    """Compares a patch, grey levels float32 [h, w] of which the px in `mask` count, with parts of images."""
 
     def __init__(self, patch: NDArray[np.float32], mask: NDArray[np.bool_]) -> None:
         self._inner = mask & ~_beside(~mask)
@@ -100,14 +103,14 @@ class PatchAgreement:
         self._seen = np.empty((2, *inner.shape), np.float32)
         self._patch = self._differences(patch).copy()
         self.left_by_errors = OFF_PX**2 * _squared_slope(self._patch)
-        """Share of the gradients that a patch that is off by OFF_PX along both axes leaves unexplained."""
+        """Share of the gradients that the patch leaves unexplained if it is off by OFF_PX along both axes."""
         least = max(LEAST_LEFT * _product(self._patch, self._patch), 1e-9)
         self._parts = [
             (part, squares, np.count_nonzero(inner[part[1:]]))
             for part in _parts(*inner.shape)
             if (squares := _product(self._patch[part], self._patch[part])) >= least
         ]
-        """What is compared, the sum of squares of `_patch` there, and the number of px that count."""
+        """Parts to compare, the sum of squares of `_patch` in each, and the number of px that count."""
 
     @property
     def is_known(self) -> bool:
@@ -117,16 +120,17 @@ class PatchAgreement:
     def is_contradicted(
         self, window: NDArray[np.float32], noise: float, most: float = UNEXPLAINED_OF_ALL
     ) -> bool:
-        """Whether the image shows something else, even if one side of the patch may be covered.
+        """Whether the image shows something else, even if one side of the patch is covered.
 
-        `window`, `noise`: as for `share`; `most`: share of all gradients that may be left unexplained,
-        besides noise. Unlike `share`, this weighs blocks by their gradients, as weak ones tell little, and
-        gradients of the patch that are not there count, too.
+        `window`, `noise`: as for `share`; `most`: largest share of all gradients, besides noise, that may be
+        left unexplained. Unlike `share`, this weights blocks by their gradients, and includes gradients of
+        the patch that the image lacks.
         """
         seen = self._differences(window)
         for part, patch_power, count in self._parts:
-            shown, patch = seen[part], self._patch[part]
-            power, product = _product(shown, shown), max(_product(shown, patch), 0.0)
+            window_part, patch = seen[part], self._patch[part]
+            power = _product(window_part, window_part)
+            product = max(_product(window_part, patch), 0.0)
             from_noise = (STEP_PX * noise) ** 2 * count
             unexplained = power - product**2 / patch_power
             if unexplained <= most * power + NOISE_MARGIN * from_noise:
@@ -169,7 +173,7 @@ class PatchAgreement:
 
 
 def _parts(height: int, width: int) -> list[_Part]:
-    """All of a patch, and the rest of it if one side is covered."""
+    """The whole of a patch, and what remains of it if one of its sides is covered."""
     every, rows, columns = slice(None), round(COVERED * height), round(COVERED * width)
     return [
         (every, every, every),

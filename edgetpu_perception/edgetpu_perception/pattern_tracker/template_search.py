@@ -66,9 +66,9 @@ class TemplateSearch:
         self._matcher, self._correlator = matcher, correlator
         self._fine, self._scales, self._pool = fine, scales, pool
         self._last: tuple[float, float] | None = None
-        """Where it was found last, as shares of the whole image's width and height."""
+        """Where the template was found last, as shares of the whole image's width and height."""
         self._tilted: Homography | None = None
-        """Where it was confirmed last, until it is lost: see Confirmation."""
+        """The `to_image` of the last Confirmation; None once the template is lost."""
 
     def find(
         self,
@@ -89,7 +89,7 @@ class TemplateSearch:
                     return self._placed(frame, refined)
                 found = replace(found, confidence=0.0)
             tried.append(found)
-            if self._tilted is not None and len(tried) == 1:  # as likely there as it was before
+            if self._tilted is not None and len(tried) == 1:  # first try where it was confirmed last
                 confirmed = self._confirmed(frame, tried, min_confidence)
                 if confirmed is not None:
                     return self._placed(frame, confirmed)
@@ -101,7 +101,7 @@ class TemplateSearch:
         return next(found for found in tried if found.size == grey.shape)
 
     def _placed(self, frame: Frame, found: Finding) -> Finding:
-        """The same finding, whose place and scale are kept for other images."""
+        """Keep the position and scale of a finding for the next images; returns the finding."""
         best, (height, width), region = found.matches.best, found.size, frame.region
         assert best is not None
         self._last = (
@@ -129,9 +129,9 @@ class TemplateSearch:
                 yield found
 
     def _confirmed(self, frame: Frame, tried: Sequence[Finding], min_confidence: float) -> Finding | None:
-        """The best of several doubtful findings, if the camera's image shows that it is the template.
+        """The best of several doubtful findings, if the camera image shows that it is the template.
 
-        Tilted, it resembles itself less in the px of the model than in the camera's.
+        A tilted template is recognised better in the camera's px than in those of the model.
         """
         found = max(tried, key=self._promise)
         matches = found.matches
@@ -153,13 +153,13 @@ class TemplateSearch:
         return finding if finding.is_valid(min_confidence) else None
 
     def _is_looked_for(self, frame: Frame, size: pattern.Size, confirmed: Confirmation) -> bool:
-        """Whether it is no more turned or scaled than a match may be, but for its tilt."""
+        """Whether rotation and scale, apart from those of the tilt, are within the limits of matches."""
         scale = confirmed.frontal_scale * scale_of(size, self._scales.search)
         growth = self._scales.excess(scale, frame)
         return math.hypot(confirmed.turn / TURN_SIGMA, growth / GROWTH_SIGMA) <= MAX_POSE_DEVIATION
 
     def _promise(self, found: Finding) -> tuple[bool, float]:
-        """How likely a finding is the template: the larger, the likelier."""
+        """A sort key: larger if a finding is more likely to be the template."""
         best = found.matches.best
         return (False, -1.0) if best is None else (self._matcher.is_promising(best), best.score)
 
@@ -185,7 +185,7 @@ class TemplateSearch:
         return Finding(matches, confidence * (0.5 if matches.rivals else 1.0), (height, width))
 
     def _expected(self, frame: Frame, size: pattern.Size) -> tuple[float, float] | None:
-        """Where it was found last, (x, y) px of the region in this size; None before."""
+        """Where the template was found last, (x, y) px of the region in this size; None if nowhere yet."""
         if self._last is None:
             return None
         region, (height, width) = frame.region, size
@@ -194,9 +194,9 @@ class TemplateSearch:
         return x, y
 
     def _refined(self, frame: Frame, found: Finding) -> Finding | None:
-        """The same with its best match aligned at the resolution of the camera image, if that is higher.
+        """Align the best match at the resolution of the camera image, if that is higher.
 
-        None if that shows something else than the template.
+        Returns None if the camera image shows something other than the template.
         """
         best = found.matches.best
         if self._fine is None or frame.image is None or best is None:

@@ -59,9 +59,9 @@ class Key:
 
     @functools.cached_property
     def tolerated(self) -> Floats:
-        """Squared residual that shows no other motion, whatever the noise, while little moves by itself.
+        """Largest squared residual without independent motion, at any noise: [channels, points].
 
-        See TOLERATED_CELLS: [channels, points].
+        Applies while little of the picture moves independently; see TOLERATED_CELLS.
         """
         return np.float32((TOLERATED_CELLS / MAX_DEVIATION_CELLS) ** 2) * self.slack
 

@@ -1,8 +1,8 @@
 """Parts of the picture that are fixed to the camera: the robot's own hull, a dashboard, bars, dirt.
 
-They stand still in the picture however the camera turns, and may have more texture than the scene. Two
-things tell them from a scene before which something moves: all the rest turns as one, and covers more of the
-picture. What stands still in several turns is then left out of alignments.
+They stand still in the picture while the camera turns, and may have more texture than the scene. They differ
+from a scene in front of which something moves in two ways: all the rest of the picture turns with one motion,
+and the rest covers more of the picture. What stands still in several turns is left out of alignments.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from edgetpu_perception.visual_compass.rotation_alignment import MIN_GAIN, Rotat
 from edgetpu_perception.visual_compass.rotations import Matrix, angle_between
 
 MIN_FOLLOWING = ALL_FOLLOW
-"""Least share of the texture that turns as one, of that which does not stand still: nothing seems to move by
-itself. Scenes have 0.94 to 0.99, people before a still camera up to 0.79. Rows: compass, middle of the static
-camera's picture, people fill much of it, 5 Hz, frames within 0.3 deg."""
+"""Least share of the texture that turns with one motion, of the texture that does not stand still. Scenes
+have 0.94 to 0.99, people before a static camera up to 0.79. Rows: compass, middle of the static camera's
+picture, people fill much of it, 5 Hz, frames within 0.3 deg."""
 
 MIN_AREA_SHARE = 0.5
 """Least area that shows a turn over the area that shows either the turn or none. Derived: half."""
 
 RETRY_S = (0.05, 0.8)
-"""Time, s, after which a turn is searched for again: the first one once, then twice as long each time, up to
-the second one, as long as something moves; limits the time before a scene with people."""
+"""First and longest pause, s, between two searches for a turn while something moves; it doubles each time.
+Limits the time that scenes with people take."""
 
 LEARNING_TURN_CELLS = 2.0 * MIN_DIFFERENCE_CELLS
-"""Turn since the keyframe, cells, from which on it shows what is fixed to the camera.
+"""Least turn since the keyframe, cells, from which is learned what is fixed to the camera.
 
-Derived: twice the difference by which two motions are distinguished.
+Derived: twice the difference at which two motions are distinguished.
 """
 
 LEARNING_INTERVAL_S = 0.2
-"""Time, s, between two looks at what is fixed; limits the time."""
+"""Time, s, between two views that are learned from. Limits the time."""
 
 LEARNING = 0.3
-"""Weight of a look. Derived: two that agree decide, as 0.7^2 is less than half."""
+"""Weight of one view. Derived: two views that agree decide, as 0.7^2 is less than half."""
 
 _STILL = np.eye(3)
 
 
 class FixedParts:
-    """Tells what is fixed to the camera from a scene that stands still, and leaves it out of alignments."""
+    """Distinguishes parts fixed to the camera from a static scene, and leaves them out of alignments."""
 
     def __init__(self, aligner: RotationAligner) -> None:
         self._aligner = aligner
@@ -55,11 +55,11 @@ class FixedParts:
         self._next_try = self._next_look = -math.inf
         self._wait = RETRY_S[0]
         self._certainty = np.zeros(aligner.features, np.float32)
-        """How certainly each feature of the picture is fixed, 0..1: [rows * columns]."""
+        """Certainty that each feature of the picture is fixed to the camera, 0..1: [rows * columns]."""
         aligner.leave_out(self._certainty > 0.5)
 
     def turn(self, found: Alignment, key: Key, view: View, stamp: float) -> Alignment | None:
-        """The turn that most of the picture shows, while `found` is what stands still in it; else None."""
+        """Align by what turns, if `found` shows what stands still; None if the rest does not turn as one."""
         if found.following >= ALL_FOLLOW:
             self._wait, self._next_try = RETRY_S[0], -math.inf
             return None
@@ -78,11 +78,11 @@ class FixedParts:
         return None
 
     def _stands(self, rotation: Matrix) -> bool:
-        """Whether a picture stands still with this rotation since the key."""
+        """Whether this rotation since the key is too small to be distinguished from none."""
         return angle_between(rotation, _STILL) < self._other.least_difference
 
     def learn(self, found: Alignment, view: View, stamp: float) -> None:
-        """Learn what stood still in the picture since the key of an alignment by which the camera turned."""
+        """Learn what is fixed to the camera: what stood still although the camera has turned by `found`."""
         if (
             0.0 < self._next_look - stamp <= LEARNING_INTERVAL_S
             or angle_between(found.rotation, _STILL) < self._least_turn
@@ -95,7 +95,7 @@ class FixedParts:
         gain = aligner.gain(still, turned)
         if share_of_gains(gain) > MIN_AREA_SHARE:
             return
-        # What moves by itself fits neither: what stands still leaves less than half of the misfit.
+        # Moving objects fit neither motion: what is fixed has less than half of the misfit of the turn.
         stands = aligner.gain(still, turned, 2.0) > MIN_GAIN
         known = np.abs(gain) > MIN_GAIN
         learned = self._certainty + np.float32(LEARNING) * (stands - self._certainty) * known

@@ -32,9 +32,9 @@ blocks. That is 2.3 if it has a quarter of both, and 4 if half.
 FIXED_PULL_SHARE = 0.004
 """Pull of parts that are fixed to the camera, one sigma, as a share of the turn.
 
-Features at their border are of both, and some of them go unnoticed. The mean error of the turns from keyframe
-to keyframe is 0.3 to 0.5 % in the scenes that it is largest in. Rows: compass, the robot itself fills the
-lowest 30 %, yaw error over its sigma; 0.003 is enough.
+Features at their border belong to both, and some fixed features go unnoticed. The mean error of the turns
+from keyframe to keyframe is 0.3 to 0.5 % in the scenes in which it is largest. Rows: compass, the robot
+itself fills the lowest 30 %, yaw error over its sigma; 0.003 is enough.
 """
 
 MEMORY_S = 1.0
@@ -49,16 +49,16 @@ class AddedPull:
     """The pulls on a heading so far."""
 
     variance: float
-    """Of all of them, rad^2."""
+    """Variance of all pulls, rad^2."""
     present: float
-    """Sum of those of the present foreground, one sigma, rad; in the variance."""
+    """Sum of the pulls of the present foreground, one sigma, rad; included in the variance."""
     stamp: float
-    """When it last pulled, s."""
+    """Time at which the foreground last pulled, s."""
     fixed: float = 0.0
-    """Sum of those of parts that are fixed to the camera, one sigma, rad; in the variance."""
+    """Sum of the pulls of parts fixed to the camera, one sigma, rad; included in the variance."""
 
     def after(self, pull: float, stamp: float) -> AddedPull:
-        """With one more pull, rad, at a later time, s: in the same direction while the foreground lasts."""
+        """Add a pull, rad, at a later time, s; pulls of one foreground have the same direction."""
         if pull == 0.0:
             return self
         before = self.present if stamp - self.stamp <= MEMORY_S else 0.0
@@ -66,14 +66,14 @@ class AddedPull:
         return AddedPull(variance, before + pull, stamp, self.fixed)
 
     def after_fixed(self, pull: float) -> AddedPull:
-        """With one more pull, rad, of what is fixed to the camera: in the same direction at any time."""
+        """Add a pull, rad, of parts fixed to the camera; all of these have the same direction."""
         if pull == 0.0:
             return self
         variance = self.variance + pull * (2.0 * self.fixed + pull)
         return AddedPull(variance, self.present, self.stamp, self.fixed + pull)
 
     def less(self, variance: float) -> AddedPull:
-        """With a variance, rad^2, less."""
+        """Subtract a variance, rad^2."""
         if variance == 0.0 or self.variance == 0.0:
             return self
         left = max(self.variance - variance, 0.0)
@@ -91,12 +91,13 @@ class ForegroundPull:
         """`floor`: variance of a turn by which blocks always disagree, rad^2."""
         self._floor = floor
         self.noise = math.inf
-        """Of views in which nothing moves independently, grey levels; infinite before the first view."""
+        """Noise of views in which nothing moves independently, grey levels; infinite before the first
+        view."""
 
     def learn_noise(self, noise: float, interval: float, is_quiet: bool) -> None:
         """Learn from the noise of a view, `interval` s after the last one.
 
-        `is_quiet`: whether nothing moves independently in it; what does so only adds to the noise.
+        `is_quiet`: whether nothing moves independently in it. Otherwise its noise is an upper limit only.
         """
         if not is_quiet or math.isinf(self.noise):
             self.noise = min(self.noise, noise)
@@ -106,7 +107,7 @@ class ForegroundPull:
     def pull(self, alignment: Alignment, axis: Vector) -> float:
         """One sigma of the pull on a turn about an axis of the key's frame, rad; 0 where noise explains all.
 
-        A foreground looks like more noise, but only that from before explains its disagreement.
+        A foreground looks like noise, so its disagreement is compared with the noise of earlier views.
         """
         influence = axis.dot(alignment.influence)
         square, floor = float(influence.dot(influence)), EXPLAINED_SIGMAS**2 * self._floor

@@ -1,9 +1,9 @@
 """Separates the scene from an object with which it was aligned together.
 
-Somebody may go along with a camera that turns, before a scene with little texture across. Both are then
-aligned to a mean of their motions: each is off by less than its features vary, so none looks like an outlier,
-and there only seems to be more noise. At the noise of the views without objects, an alignment that starts
-beside that mean finds one of the two motions.
+A person may walk along with a turning camera, in front of a scene with little horizontal texture. An
+alignment then finds a mean of the two motions. Both deviate from it by less than the width of their features,
+so neither looks like an outlier; the picture only seems noisier. If the noise is limited to that of earlier
+views without objects, an alignment that starts next to the mean finds one of the two motions.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Vector, angle_between, to_matrix
 
 BESIDE_CELLS = 1.5
-"""Difference of the guesses from the mean of two motions, cells.
+"""Difference of the two initial guesses from the mean motion, cells.
 
 Rows: none; turn of make drive: 5 of 60 worlds end more than 1 deg off without this search, 1 with it.
 Uncritical from 1 to 1.5; with 2.5 alignments miss the motion.
 """
 
 LEAST_NOISE = 0.1
-"""Least noise at which it is searched for, grey levels. Derived: the rounding of the model's output."""
+"""Least noise that an alignment is limited to, grey levels. Derived: the rounding of the model's output."""
 
 MIN_OFFSET_CELLS = 0.3
 """Least difference of the scene's motion from the mean, cells. Uncritical from 0.1."""
@@ -36,10 +36,10 @@ Derived: more than half. Rows: as BESIDE_CELLS; uncritical from 0.5 to 0.6.
 def separated(
     aligner: RotationAligner, mixed: Alignment, key: Key, view: View, axis: Vector, noise: float
 ) -> Alignment:
-    """The alignment of a view to a key by the scene alone, if there is one that fits better; else `mixed`.
+    """Align a view to a key by the scene alone; returns `mixed` unless an alignment fits better.
 
-    `mixed`: the alignment that may be to a mean of two motions. `axis`: of the turns, in the key's frame.
-    `noise`: of the views without independent motion, grey levels.
+    `mixed`: the alignment that may be a mean of two motions. `axis`: axis of the turns in the key's frame, a
+    unit vector. `noise`: of views without independent motion, grey levels.
     """
     usual = max(noise, LEAST_NOISE)
     if mixed.agreement.noise < NOISE_RISE * usual:
@@ -52,7 +52,7 @@ def separated(
         difference = angle_between(found.rotation, mixed.rotation) * aligner.cells_per_radian
         if not found.converged or difference < MIN_OFFSET_CELLS:
             continue
-        # One motion fits exactly what follows it. Where the camera is carried past near things none does.
+        # A single motion fits its part exactly. When the camera passes near objects, no motion does.
         if found.agreement.measure(usual)[0] < similarity:
             continue
         share = aligner.area_share(found, mixed)

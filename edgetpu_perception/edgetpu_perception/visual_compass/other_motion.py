@@ -1,4 +1,4 @@
-"""Aligns what does not follow an alignment: of two motions either may be that of the camera."""
+"""Finds a second motion in a picture, by an alignment of what does not follow the first."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, angle_between
 
 MIN_DIFFERENCE_CELLS = 1.0
-"""Difference of two motions since a keyframe, cells, from which on they are distinguished.
+"""Least difference of two motions since a keyframe, cells, at which they are distinguished.
 
 Rows: compass, an object crosses, noise 8, ends within 1 deg.
 """
 
 MIN_SUPPORT_SHARE = 0.1
-"""Least support of the scene over that of what is followed. Rows: the same."""
+"""Least support of the second motion as a share of that of the first. Rows: the same."""
 
 
 class OtherMotion:
-    """Finds a second motion in a picture."""
+    """Finds a second motion in a picture: either of the two may be that of the camera."""
 
     def __init__(self, aligner: RotationAligner) -> None:
         self._aligner = aligner
         self._key: Key | None = None
         self._whole: Key | None = None
-        """`_key` with the points that were left out of it."""
+        """`_key` including the points that were left out of it."""
         self.least_difference = MIN_DIFFERENCE_CELLS / aligner.cells_per_radian
-        """Difference of two motions, rad, from which on they are distinguished."""
+        """MIN_DIFFERENCE_CELLS, rad."""
 
     def find(
         self,
@@ -40,10 +40,10 @@ class OtherMotion:
         min_following: float,
         min_area_share: float,
     ) -> Alignment | None:
-        """The alignment, from a guess, of what does not follow `found`; None if there is not enough of it.
+        """Align what does not follow `found`, from a guess; None if the result has too little support.
 
-        `min_following`: least share of that texture that moves like this, 0..1. `min_area_share`: least area
-        that shows it over the area that shows either motion, 0..1.
+        `min_following`: least share of that texture that has the same motion, 0..1. `min_area_share`: least
+        area that shows this motion over the area that shows either, 0..1.
         """
         aligner = self._aligner
         rest = aligner.not_following(found)

@@ -82,13 +82,13 @@ class RotationAligner:
         ends = np.array([[grid.columns], [grid.rows]], np.float32)
         self._ends = np.repeat(ends, len(self.points.index), axis=1)
         self.little_moves = True
-        """Whether little of the picture moves by itself; see `Key.tolerated`."""
+        """Whether little of the picture moves independently; see `Key.tolerated`."""
         self.ahead: Vector | None = None
         """Where the camera moves, a unit vector in its optical frame; None if alignments find turns only."""
         self.features = grid.rows * grid.columns
         """Number of features of a map."""
-        self._shown: tuple[Floats, Floats] | None = None
-        """1 for features, and for points, that are not fixed to the camera, else 0; None if all are."""
+        self._used: tuple[Floats, Floats] | None = None
+        """1 for features, and for points, that are used, 0 for those fixed to the camera; None to use all."""
         self.blocks = self.points.blocks
         """Number of blocks of residuals."""
         self.field_of_view = self.points.field_of_view
@@ -106,18 +106,18 @@ class RotationAligner:
 
     def leave_out(self, fixed: NDArray[np.bool_]) -> None:
         """Leave features that are fixed to the camera out of all alignments: [rows * columns]."""
-        shown = np.float32(1.0) - fixed
-        self._shown = (shown, shown[self.points.index]) if fixed.any() else None
+        used = np.float32(1.0) - fixed
+        self._used = (used, used[self.points.index]) if fixed.any() else None
 
     @property
     def leaves_out(self) -> bool:
         """Whether features that are fixed to the camera are left out of alignments."""
-        return self._shown is not None
+        return self._used is not None
 
     def key(self, view: View, known: Alignment | None = None) -> Key:
         """Prepare a view for others to be aligned to it.
 
-        `known`: this view aligned to another key; what moved by itself there is left out of the new key.
+        `known`: this view aligned to another key; what moved independently there is left out of the new key.
         """
         points = view.planes[..., self.points.index]
         jacobian = np.empty((4, *points.shape[1:]), np.float32)
@@ -127,8 +127,8 @@ class RotationAligner:
         standing = self._standing(known) if known is not None and known.following < ALL_FOLLOW else None
         if standing is not None:
             jacobian *= standing
-        if self._shown is not None:
-            jacobian *= self._shown[1]
+        if self._used is not None:
+            jacobian *= self._used[1]
         jacobian = jacobian.reshape(4, -1)
         information = self.points.by_block(jacobian * jacobian)
         leverage = 1.0 / (
@@ -142,7 +142,7 @@ class RotationAligner:
         return Key(view, points, jacobian, leverage, contrast, spread, slack, standing, velocity)
 
     def _standing(self, known: Alignment) -> Floats:
-        """0 at points of an aligned view that show what moves by itself, else 1: [points].
+        """0 at points of an aligned view that move independently, else 1: [points].
 
         At least MIN_STANDING_SHARE of the points are 1: those around which most of the texture follows.
         """
@@ -174,8 +174,8 @@ class RotationAligner:
     def gain(self, one: Alignment, other: Alignment, weight: float = 1.0) -> Floats:
         """How much better the first of two alignments explains the picture around each feature, -1..1.
 
-        Features are those of the key, [rows * columns]; MIN_GAIN and more are certain. `weight`: how often
-        the misfit of the first one counts.
+        Features are those of the key, [rows * columns]; values of MIN_GAIN and more are certain. `weight`:
+        factor for the misfit of the first alignment.
         """
         noise = min(one.agreement.noise, other.agreement.noise)
         both = one.inside * other.inside
@@ -187,7 +187,7 @@ class RotationAligner:
         return around
 
     def unturned(self, found: Alignment, view: View) -> Alignment:
-        """How a view agrees with the key of an alignment if the camera has not turned, at the same gain."""
+        """The alignment `found` with no turn of the camera instead, at the same gain."""
         agreement = dataclasses.replace(found.agreement, view=view.planes[0][:, self.points.index])
         everywhere = np.ones_like(found.inside)
         return dataclasses.replace(found, rotation=np.eye(3), agreement=agreement, inside=everywhere)
@@ -347,16 +347,16 @@ class RotationAligner:
         value *= np.float32(0.5)
         value += there[0]
         inside = self._inside(cell).astype(np.float32)
-        if self._shown is not None:
-            cells, points = self._shown
+        if self._used is not None:
+            cells, points = self._used
             inside *= points
             inside *= cells.take(index, mode="clip")
         return inside, value
 
     def _overlap(self, inside: Floats) -> float:
         """Share of the points that are not fixed to the camera that are in view, 0..1."""
-        shown = inside.size if self._shown is None else max(float(self._shown[1].sum()), 1.0)
-        return float(inside.dot(inside)) / shown
+        in_use = inside.size if self._used is None else max(float(self._used[1].sum()), 1.0)
+        return float(inside.dot(inside)) / in_use
 
     def _inside(self, cell: Floats) -> NDArray[np.bool_]:
         """Whether columns and rows, whole numbers [2, n], are those of a feature."""

@@ -29,25 +29,25 @@ from edgetpu_perception.visual_compass.rotations import Matrix, Vector, angle_be
 MIN_AREA_SHARE = 0.4
 """Least area that shows the scene over the area that shows either motion.
 
-A robot that begins to turn sees its own parts go on as before, and one that slows down past a person may see
-a few edges do so: they are no scene. Own parts have 0.14 to 0.33. Rows: compass, an object crosses, noise 8,
-ends within 1 deg; the robot itself fills the lowest quarter, the same.
+When a robot begins to turn, its own parts in view continue as before; when it slows down past a person, a few
+edges may. They are not the scene: parts of the robot have 0.14 to 0.33. Rows: compass, an object crosses,
+noise 8, ends within 1 deg; the robot itself fills the lowest quarter, the same.
 """
 
 MIN_FOLLOWING = 0.5
 """Least share of the texture that follows the scene and not the object. Derived: half."""
 
 MEMORY_S = 1.0
-"""Time, s, for which something may be in view after it was last distinguished from the scene. Rows:
+"""Time, s, for which an object may remain in view after it was last distinguished from the scene. Rows:
 compass, an object crosses, noise 8, ends within 1 deg."""
 
 UNNOTICED_S = 0.5
-"""Time, s, for which something may be in view before it is distinguished from the scene. Rows: the same."""
+"""Time, s, for which an object may be in view before it is distinguished from the scene. Rows: the same."""
 
 RETRY_S = 0.047
 """Time, s, after which the course is searched for again if the picture did not support it.
 
-The heading that goes astray meanwhile is corrected when the course is found; 0.07 s misses brief chances.
+The error of the heading until then is corrected when the course is found; 0.07 s misses short chances.
 Rows: compass, an object crosses, noise 8, ends within 1 deg; bench perception, compass.
 """
 
@@ -75,12 +75,12 @@ class SteadyCourse:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing has moved by itself for MEMORY_S."""
+        """Whether nothing has moved independently for MEMORY_S."""
         return self._is_quiet
 
     @property
     def began(self) -> float:
-        """Time, s, at which something may have begun to move by itself; infinite if nothing does."""
+        """Time, s, since which something may move independently; infinite if nothing does."""
         return math.inf if self._is_quiet or not self._before else self._before[0].pose.stamp
 
     def update(self, velocity: Vector, pose: Pose, alignment: Alignment, interval: float) -> Vector | None:
@@ -110,7 +110,7 @@ class SteadyCourse:
         return astray
 
     def _notice(self, orientation: Matrix) -> None:
-        """Something moves independently: it may have been followed for some time already."""
+        """Sum the error of the heading so far: a moving object may have been followed for some time."""
         self._astray = np.zeros(3)
         if self._before:
             first = self._before[0]
@@ -119,7 +119,7 @@ class SteadyCourse:
                 self._astray += orientation.dot(later.velocity - first.velocity) * interval
 
     def alternative(self, found: Alignment, keyframe: Keyframe, view: View, stamp: float) -> Alignment | None:
-        """The alignment by which the camera goes on as before; None if the picture does not support it."""
+        """The alignment by which the camera continues as before; None if the picture does not support it."""
         if not self._before or stamp - self._moved > MEMORY_S or 0.0 < self._next_try - stamp <= RETRY_S:
             return None
         guess = self._expected(keyframe, stamp)
@@ -135,7 +135,7 @@ class SteadyCourse:
         return other
 
     def confirm(self, found: Alignment, keyframe: Keyframe, view: View, stamp: float) -> bool:
-        """Whether another alignment shows the camera go on as before; then the course is found again."""
+        """Whether an alignment shows that the camera continues as before; then the course is found again."""
         if not self._before:
             return False
         astray = angle_between(self._expected(keyframe, stamp), found.rotation)
@@ -144,15 +144,15 @@ class SteadyCourse:
         return agrees
 
     def _expected(self, keyframe: Keyframe, stamp: float) -> Matrix:
-        """Rotation since a keyframe if the camera has gone on as before."""
+        """Rotation since a keyframe if the camera has continued as before."""
         expected: Matrix = to_matrix(-self._before[0].velocity * (stamp - keyframe.stamp))
         return expected
 
     def _shows_scene(self, view: View, stamp: float) -> bool:
-        """Whether a view shows the scene of before where it is if the camera has gone on as before.
+        """Whether a view shows the earlier scene where it is if the camera has continued as before.
 
-        Something that goes along with a camera that turns looks as if that stood still, but the scene of
-        before has then gone. True as well if too little of the scene would be in view.
+        An object that moves along with a turning camera looks like a camera that stands still, but then the
+        earlier scene is no longer there. Also true if too little of that scene would be in view.
         """
         first = self._before[0]
         keyframe, turned = first.pose.keyframe, first.velocity * (stamp - first.pose.stamp)
