@@ -107,7 +107,7 @@ neighbours are correlated, it is less. Rows: spot, noise 8 at amplitude 160, ins
 """
 
 SMALL_LAMP_SHARE = math.pi / 4.0
-"""Share of its height that a lamp of a few cells has left in the map, at most.
+"""Largest share of its height that the map shows of a lamp of a few cells.
 
 Derived: a disc with the diameter of three cells covers that much of the 3x3 over which the map averages.
 """
@@ -134,8 +134,9 @@ def measure_blob(
 
     The confidence falls with the shape's solidity and with the distance to the centroid of the outline.
 
-    A lamp of a few cells is placed in the camera's pixels: most of its cells are on its edge, and what the
-    graph removes from them, or the threshold, moves the centroid. The map averages over more than the lamp.
+    A lamp of a few cells is measured in the camera's pixels. Most of its cells are on its edge, where the
+    graph and the threshold remove a part and so move the centroid; and the map averages over more than the
+    lamp.
     """
     values = np.empty((2, blob.height, blob.width))
     values[0] = blob.mask

@@ -23,7 +23,7 @@ LAMP_SIDE = 3
 """Side, px, of the square whose mean is the brightness of a lamp. Derived: one hot pixel has a ninth."""
 
 MIN_CELL_PIXELS = 2.0
-"""Px of the camera along a cell, below which they show hardly more than the cells.
+"""Least px of the camera along a cell; with less, they show hardly more than the cells.
 
 Derived: half a cell is what the centroid of a spot resolves.
 """
@@ -33,9 +33,9 @@ LAMP_CONTRAST = (60.0, 100.0)
 from the second on. Rows: spot, lamps of radius 1.5 px on a dull day; photographs without a lamp."""
 
 LAMP_REACH_CELLS = (1.0, 2.0)
-"""How far around a small lamp the camera's px are looked at: farther only if it reaches beyond.
+"""Reach of the window around a small lamp; the second one if the lamp exceeds the first.
 
-Derived: 1 holds what lies within a cell, and 2 what `measure_small_spot` looks at.
+Derived: 1 contains a lamp within a cell, and 2 is the reach of `measure_small_spot`.
 """
 
 MAX_LAMP_CELLS = 16
@@ -45,14 +45,14 @@ Derived: the average over 3x3 cells makes 4x4 cells of a lamp on 2x2.
 """
 
 BLOB_MARGINS_CELLS = (0.5, 1.0)
-"""Cells added on each side of a blob of the map: more only if the lamp reaches beyond.
+"""Cells added on each side of a blob of the map; the second one if the lamp exceeds the first.
 
-Derived: half a cell is what the outline of a blob may lie inside the lamp.
+Derived: the outline of a blob may be half a cell inside that of the lamp.
 """
 
 PLACING_CELL_PIXELS = 3.0
-"""Least px along a cell with which a blob is measured; of more, the means of squares are looked at, which
-takes less time. Rows: spot, lamps of radius 5 px, whose cells have 3.75 px.
+"""Least px along a cell with which a blob is measured. With twice as many or more, means of squares are used,
+which takes less time. Rows: spot, lamps of radius 5 px, whose cells have 3.75 px.
 """
 
 EDGE_ERROR = 0.25
@@ -116,7 +116,7 @@ def _placed(small: SmallSpot, shape: tuple[int, ...], pixels: NDArray[np.uint8],
     if min(x_cell, y_cell) < MIN_CELL_PIXELS:
         return NO_SPOT
     column, row = small.peak
-    # All that is looked at around any px of the block.
+    # The largest window around any px of the block.
     x_reach, y_reach = (math.ceil(LAMP_REACH_CELLS[-1] * cell) + LAMP_SIDE for cell in (x_cell, y_cell))
     left, top = max(int(column * x_cell) - x_reach, 0), max(int(row * y_cell) - y_reach, 0)
     right, bottom = math.ceil((column + 2) * x_cell) + x_reach, math.ceil((row + 2) * y_cell) + y_reach
@@ -160,7 +160,7 @@ def place_blob(blob: Blob, camera: CameraPixels) -> LampCentroid | None:
 
 
 def _means(pixels: NDArray[np.uint8], step: int) -> NDArray[np.uint8]:
-    """Means of squares of `step` px, whole numbers of which fit."""
+    """Means of squares of `step` px; height and width are multiples of it."""
     if step == 1:
         return pixels
     size = (pixels.shape[1] // step, pixels.shape[0] // step)
@@ -177,7 +177,7 @@ def _around(px: tuple[int, int], x_reach: float, y_reach: float) -> tuple[slice,
 def _measure_around(
     pixels: NDArray[np.uint8], px: tuple[int, int], x_reach: float, y_reach: float
 ) -> LampCentroid | None:
-    """Centroid of a lamp around a bright px (column, row), with itself in the middle of what is looked at."""
+    """Centroid of a lamp around a bright px (column, row), in a window with the lamp in its middle."""
     found = _measure(pixels, _around(px, x_reach, y_reach), whole=True)
     if found is None or (round(found.x), round(found.y)) == px:
         return found
@@ -189,7 +189,7 @@ def _measure(
 ) -> LampCentroid | None:
     """Centroid of what exceeds the surroundings in a window (rows, columns), px; None if nothing does.
 
-    With `whole` None, too, if more than half of the spot's height reaches beyond.
+    With `whole`, also None if the border of the window reaches more than half of the spot's height.
     """
     part = pixels[window]
     top, left = window[0].start, window[1].start
@@ -239,7 +239,7 @@ def _distance(center: float, size: int) -> float:
 
 
 def _edge_errors(sides: list[NDArray[np.uint8]], height: float) -> tuple[float, float]:
-    """Error of a lamp's centroid along x and y, px, as px on its edge show part of what is beside it."""
+    """Error of a lamp's centroid along x and y, px, because px on its edge include the background."""
     if len(sides) < 4:
         return 0.0, 0.0
     above, below, left, right = (cv2.mean(side)[0] for side in sides)

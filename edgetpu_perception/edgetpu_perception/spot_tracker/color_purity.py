@@ -1,4 +1,4 @@
-"""How pure the colour of a spot is: a tint of grey, as walls and wood have, is no coloured target."""
+"""Confidence in a coloured spot by its purity: tints of grey, as of walls and wood, are no target."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from edgetpu_perception.spot_tracker.small_spot import SmallSpot
 from edgetpu_perception.spot_tracker.spot_decoder import CameraPixels
 
 PURITY = (0.4, 0.6)
-"""Amount of a colour over the light in the channels that it adds up: a tint up to the first, full confidence
-from the second on. It is 1 for the colour alone and 0 for grey; for red, green and blue it is at most the
-saturation of HSV. Derived: half on either side of 0.5, equal shares of colour and white light. In rooms of
-`make drive` the red ball has 0.94, and the largest red of rooms without it 0.40 in the median."""
+"""Amount of a colour over the light in its channels: no confidence up to the first, full confidence from the
+second on. It is 1 for the colour alone and 0 for grey; for red, green and blue it is at most the saturation
+of HSV. Derived: half on either side of 0.5, equal shares of colour and white light. In rooms of `make drive`
+the red ball has 0.94, and the largest red of rooms without it 0.40 in the median."""
 
 PURITY_OF_DISC = (0.35, 0.45)
 """The same for a disc with an outline, which no wall has; glare adds white to it.
@@ -27,12 +27,13 @@ test_a_ball_of_which_a_glare_hides_the_colour_in_part_is_found_by_its_outline.
 """
 
 PURITY_WITHOUT_RED = (0.25, 0.4)
-"""As PURITY, for green, blue and cyan. Wood, brick, skin and the light of lamps have tints of the other
-colours, but hardly any of these; and balls that are clearly green or blue to the eye, but pale or in warm or
-strong light, have less than 0.6 of them. Derived: around 1/3, a part of the colour to two of white light."""
+"""As PURITY, for green, blue and cyan. Wood, brick, skin and lamplight have tints of the other colours, but
+hardly of these. Balls that people call green or blue may have less than 0.6, if they are pale or in warm or
+strong light. Derived: around 1/3, one part of the colour and two of white light."""
 
 PURITY_OF_DISC_WITHOUT_RED = (0.2, 0.3)
-"""As PURITY_OF_DISC, for the same colours. Derived: less than PURITY_WITHOUT_RED by as much as there."""
+"""As PURITY_OF_DISC, for the same colours. Derived: as far below PURITY_WITHOUT_RED as that is below
+PURITY."""
 
 _SMOOTH_SIDE = 3
 """Side, px, of the square whose mean is the colour of a px of the camera. Derived: one hot pixel has a
@@ -47,8 +48,9 @@ def purity_of_large_spot(
 ) -> float:
     """Confidence, 0..1, by the purity at the cell with most of the colour.
 
-    That is the one on the disc, if the spot was found by its outline, else near `peak` (column, row).
-    `image`: RGB, uint8 [H, W, 3]; `weights`: of the colour, [1, 3]. 1 for a colour that grey has as well.
+    `image`: RGB, uint8 [H, W, 3]; `peak`: column and row near which the cell is searched for, unless `disc`,
+    the outline by which the spot was found, is given; `weights`: of the colour, [1, 3]. Returns 1 for weights
+    without a negative one, as for white: grey has such a colour, too.
     """
     if disc is None:
         return _purity(_square(image, peak, 1), weights, _limits(weights))
@@ -59,7 +61,7 @@ def purity_of_large_spot(
 def purity_of_small_spot(
     image: NDArray[np.uint8], small: SmallSpot, camera: CameraPixels | None, weights: NDArray[np.float32]
 ) -> float:
-    """The same for a spot that may be smaller than a cell, in the camera's pixels if there are any."""
+    """The same for a spot that may be smaller than a cell, in the camera's pixels if they are given."""
     column, row = small.peak
     if camera is None or weights.min() >= 0.0:
         return _purity(image[row : row + 2, column : column + 2], weights, _limits(weights))
@@ -73,12 +75,12 @@ def purity_of_small_spot(
 
 
 def _has_red(weights: NDArray[np.float32]) -> bool:
-    """Whether red is a part of a colour."""
+    """Whether the weight of red is above 0."""
     return bool(weights[0, 0] > 0.0)
 
 
 def _limits(weights: NDArray[np.float32]) -> tuple[float, float]:
-    """The purity of a spot of any shape."""
+    """The limits for a spot of any shape."""
     return PURITY if _has_red(weights) else PURITY_WITHOUT_RED
 
 

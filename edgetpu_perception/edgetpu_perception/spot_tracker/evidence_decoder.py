@@ -249,14 +249,13 @@ class EvidenceDecoder:
         return (best if self._is_white else _best_round_shape(best, flat, clarity)), best_blob
 
     def _placed(self, spot: Spot, blob: Blob, camera: CameraPixels | None) -> Spot | None:
-        """The spot by its outline in the camera's pixels; None if they do not show it.
+        """Measure the spot by its outline in the camera's pixels; None if they do not show it.
 
-        Unless the border cuts it off, a bright spot is a light, whose glow shows its position, and a white
-        one is placed by its shade.
+        Bright and white spots are measured so only if the border cuts them off. Otherwise the glow of a
+        light, and the shade of a white ball, give their positions.
         """
         is_colored = self._colored and self._weights is not None and not self._is_white
-        is_sought = is_colored or any(blob.touches_border)
-        if camera is None or spot is NO_SPOT or not is_sought:
+        if camera is None or spot is NO_SPOT or not (is_colored or any(blob.touches_border)):
             return None
         return place_by_outline(spot, blob, camera, self._weighted_sum)
 

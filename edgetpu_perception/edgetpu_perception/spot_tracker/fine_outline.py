@@ -1,4 +1,4 @@
-"""A spot with an outline, placed by its shape in the camera's pixels, which are finer than cells."""
+"""Position of a spot with an outline by its shape in the camera's pixels, which are finer than cells."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from edgetpu_perception.spot_tracker.lamp_centroid import LampCentroid, lamp_cen
 from edgetpu_perception.spot_tracker.spot_decoder import MIN_CONTRAST, CameraPixels, Spot
 
 MIN_CELL_PIXELS = 1.5
-"""Px of the camera along the longer side of a cell, below which they show hardly more than the cells.
+"""Least px of the camera along the longer side of a cell; with less, they show hardly more than the cells.
 
-Derived: midway between one px to a cell and two, which halve the raster."""
+Derived: midway between one px for each cell and two, which halve the raster."""
 
 MARGIN_CELLS = 1.5
 """Cells added to a blob on each side. Derived: 1 that averaging may narrow a spot by, and half a cell."""
 
 MARGIN_PX = 4
-"""Px added as well. Derived: 3 that the surroundings below take, and 1 that a soft edge does."""
+"""Px added on each side besides. Derived: 3 for _MARGIN, and 1 for a soft edge."""
 
 MAX_SAMPLES = 64
-"""Samples along a spot; of a larger one, the means of squares of px are looked at. Limits the time."""
+"""Samples along a spot. Of a larger one, means of squares of px are used. Limits the time."""
 
 MAX_HARMONIC_SAMPLES = 24
 """The same for the asymmetry of the shape, which low harmonics show. Limits the time."""
 
 MIN_AREA = 12
-"""Samples; of a smaller spot the edge is all. Derived: a disc of a radius of 2 has 12.6."""
+"""Least area, samples: a smaller spot consists of edges only. Derived: a disc of radius 2 has 12.6."""
 
 MIN_STEP_SHARE = 0.5
 """Least step across the outline, as a share of the contrast: shade alone has less. Derived: half."""
@@ -47,10 +47,10 @@ _NEIGHBOURS = np.ones((3, 3), np.uint8)
 """A sample and its eight neighbours."""
 
 _AROUND_STEP = np.ones((5, 5), np.uint8)
-"""The square in which a step is seen. Derived: a soft edge takes a sample or two on either side."""
+"""The square in which a step is measured. Derived: a soft edge takes a sample or two on either side."""
 
 _MARGIN = 3
-"""Samples around a shape. Derived: 1 that a soft edge takes and 2 in which a step is seen."""
+"""Samples around a shape. Derived: 1 for a soft edge and 2 for half of _AROUND_STEP."""
 
 _IN_SHAPE = np.uint8(1)
 """Shift from the value with which cv2.floodFill marks a shape, 2, to 1. Given by _shape_at."""
@@ -67,12 +67,12 @@ class _Window(NamedTuple):
     """First column and row, px."""
     top: int
     step: int
-    """Px along a sample."""
+    """Px along a side of a sample."""
     sides: tuple[bool, bool, bool, bool]
-    """Whether the left, upper, right and lower side are inside of the image."""
+    """Whether the left, upper, right and lower sides are inside the image."""
 
     def around(self) -> float | None:
-        """Level of the surroundings, along the sides inside of the image; None without any."""
+        """Median level along the sides that are inside the image; None if none is."""
         lines = (self.part[:, 0], self.part[0], self.part[:, -1], self.part[-1])
         seen = [line for line, inside in zip(lines, self.sides, strict=True) if inside]
         if not seen:
@@ -87,16 +87,16 @@ class _Shape(NamedTuple):
 
     blob: Blob
     mask: NDArray[np.uint8]
-    """1 inside, 0 outside; of the size of the window."""
+    """1 inside, 0 outside, uint8 [h, w] as the window."""
     contrast: float
 
 
 def place_by_outline(spot: Spot, blob: Blob, camera: CameraPixels, amount: Amount) -> Spot | None:
     """The spot at the centroid of its shape in the camera's pixels.
 
-    None if these are hardly finer than cells, or do not show one shape with an outline all around. Px on
-    the outline count by the share that is covered, from the levels inside and outside of it nearby, so that
-    shade hardly moves the centroid.
+    None if these are hardly finer than cells, or do not show one shape with an outline all around. Px on the
+    outline count by the share that the shape covers. That follows from the levels nearby inside and outside,
+    so that shade hardly moves the centroid.
     """
     pixels = camera()
     x_cell, y_cell = pixels.shape[1] / blob.columns, pixels.shape[0] / blob.rows
@@ -124,13 +124,13 @@ def place_by_outline(spot: Spot, blob: Blob, camera: CameraPixels, amount: Amoun
 def _window_around(
     blob: Blob, pixels: NDArray[np.uint8], x_cell: float, y_cell: float, amount: Amount
 ) -> _Window:
-    """What is looked at around a blob."""
+    """The part of the camera's image around a blob."""
     rows, columns = pixels.shape[:2]
     left, right = _span(blob.left, blob.width, x_cell, columns)
     top, bottom = _span(blob.top, blob.height, y_cell, rows)
     step = max(-(-max(right - left, bottom - top) // MAX_SAMPLES), 1)
     width, height = (right - left) // step, (bottom - top) // step
-    if right == columns:  # whole samples end at this border of the image
+    if right == columns:  # begin with a whole sample at this border of the image
         left = right - width * step
     if bottom == rows:
         top = bottom - height * step
@@ -143,14 +143,14 @@ def _window_around(
 
 
 def _span(first: int, cells: int, cell: float, size: int) -> tuple[int, int]:
-    """First px and the one after the last, along an axis of `size` px."""
+    """First px and the px after the last, along an axis of `size` px."""
     begin = int((first - MARGIN_CELLS) * cell) - MARGIN_PX
     end = math.ceil((first + cells + MARGIN_CELLS) * cell) + MARGIN_PX
     return max(begin, 0), min(end, size)
 
 
 def _shape_at(window: _Window, column: int, row: int, reach: int) -> _Shape | None:
-    """The shape at a sample, up to `reach` samples around which its level is seen; None without one."""
+    """The shape at a sample; its level is the mean up to `reach` samples around. None if there is none."""
     part = window.part
     rows, columns = part.shape
     around = window.around()
@@ -195,7 +195,7 @@ def _centroid(part: NDArray[np.uint8], shape: _Shape) -> LampCentroid | None:
 
 
 def _shade_errors(part: NDArray[np.uint8], inner: NDArray[np.uint8]) -> tuple[float, float]:
-    """Errors of the centroid along x and y, samples, as the level near the outline is not that on it."""
+    """Errors of the centroid along x and y, samples, because shade changes the level near the outline."""
     area, shaded = cv2.moments(inner, binaryImage=True), cv2.moments(cv2.multiply(part, inner))
     if not area["m00"]:
         return 0.0, 0.0
@@ -205,7 +205,7 @@ def _shade_errors(part: NDArray[np.uint8], inner: NDArray[np.uint8]) -> tuple[fl
 
 
 def _coarse_centroid(light: NDArray[np.float32]) -> LampCentroid:
-    """Centroid of light in means of squares, which leave it where it is, and low harmonics nearly so."""
+    """Centroid of light from means of squares, which keep it, and nearly keep its low harmonics."""
     rows, columns = light.shape
     side = -(-max(rows, columns) // MAX_HARMONIC_SAMPLES)
     if side == 1:

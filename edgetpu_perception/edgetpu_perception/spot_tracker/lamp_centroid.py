@@ -1,4 +1,4 @@
-"""Centroid of a lamp in px, with a sigma from the asymmetry that the lamp itself shows."""
+"""Centroid of a lamp in px, with a sigma from the asymmetry of its image."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 RASTER_SIGMA = 0.0175
-"""Standard deviation, px, of the centroid of a noise-free disc of radius 1 on square px, at least.
+"""Least standard deviation, px, of the centroid of a noise-free disc of radius 1 on square px.
 
 Derived: exactly drawn discs of radius 1.5, 2, 3, 5 and 8 px have 0.0095, 0.0060, 0.0034, 0.0018 and 0.0011;
 it falls with radius**-1.5, as the waves in the spectrum of a disc do.
 """
 
 CORE_AREA = 1.0
-"""Squared distance from the centre, px squared, within which a direction varies inside a px.
+"""Squared distance from the centre, px^2, within which the direction varies inside a px.
 
 Derived: the area of a px. With it the harmonics of drawn discs of radius 1.5 to 12 px are as large as the
 errors of their centroids; without it, two to five times as large at a radius of 2 px.
 """
 
 STUDENT_FACTOR = 1.14
-"""Factor of a standard deviation estimated from four numbers with which 68 % of the errors are inside.
+"""Factor for a standard deviation estimated from four numbers, so that it includes 68 % of the errors.
 
 Derived: Student's distribution of 4 degrees of freedom.
 """
@@ -40,7 +40,7 @@ class LampCentroid(NamedTuple):
     y_sigma: float
 
     def in_cells(self, left: float, top: float, x_cell: float, y_cell: float) -> LampCentroid:
-        """The same in cells of a width and height, px, if (0, 0) is the px at `left`, `top` so far."""
+        """Convert px relative to the px (`left`, `top`) to cells of `x_cell` by `y_cell` px."""
         return LampCentroid(
             (self.x + left + 0.5) / x_cell - 0.5,
             (self.y + top + 0.5) / y_cell - 0.5,
@@ -50,14 +50,14 @@ class LampCentroid(NamedTuple):
 
 
 def lamp_centroid(light: NDArray[np.float32]) -> LampCentroid:
-    """Centroid of light, [H, W], of which at least one px is more than 0 and none is less.
+    """Centroid of light, [H, W], all of it 0 or more and at least one px above 0.
 
-    A round lamp has no odd harmonics around its centre, and neither has one that is blurred along a line.
-    Noise of any kind, of the light or of its compression, leaves some; the first one is the error of the
-    centroid. The third and the fifth, weighted with the distance from the centre as the first one is, have
-    its variance if the errors of different px are independent: two numbers each, which give sigma.
+    The image of a round lamp has no odd harmonics around its centre, also if it is blurred along a line.
+    Noise, for example of compression, adds some. The first harmonic is the error of the centroid. If the
+    errors of px are independent, the third and fifth have the same variance when weighted with the distance
+    from the centre, as the first one is. Sigma is estimated from their real and imaginary parts.
     """
-    if light.shape[1] == 2:  # which cv2.moments takes for the points of an outline
+    if light.shape[1] == 2:  # cv2.moments takes two columns for the points of an outline
         light = np.pad(light, ((0, 0), (0, 1)))
     moments = cv2.moments(light)
     total, x, y = moments["m00"], moments["m10"] / moments["m00"], moments["m01"] / moments["m00"]
@@ -74,7 +74,7 @@ def lamp_centroid(light: NDArray[np.float32]) -> LampCentroid:
 
 
 def _harmonics(light: NDArray[np.float32], x: float, y: float) -> tuple[complex, complex]:
-    """Third and fifth harmonic of light, [H, W], around a position, weighted with the distance from it."""
+    """Third and fifth harmonics of light, [H, W], around a position, weighted with the distance from it."""
     offsets = _grid(max(light.shape))[: light.shape[0], : light.shape[1]] - np.complex64(complex(x, y))
     squares = offsets * offsets
     areas = np.abs(squares)
@@ -88,7 +88,7 @@ def _harmonics(light: NDArray[np.float32], x: float, y: float) -> tuple[complex,
 
 
 def _grid(side: int) -> NDArray[np.complex64]:
-    """Column + i row of each px, at least [side, side]."""
+    """Column + 1j * row of each px, at least [side, side]."""
     return _square(1 << (side - 1).bit_length())
 
 

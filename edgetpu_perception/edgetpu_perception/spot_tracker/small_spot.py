@@ -43,8 +43,8 @@ Rows: spot, lamps of radius 1.5 px at dusk; photographs without a lamp.
 
 RING_SHARE = (-0.75, -0.5)
 """Brightest cell of the ring around a spot over the brightest cell of the spot, both above the ring's median,
-negated: part of a larger pattern at the first, a spot of its own at the second. Derived: the outline of a
-spot is at half its height, and a small one ends inside of the ring; the peak of a texture goes on.
+negated: part of a larger pattern at the first, a separate spot from the second on. Derived: the outline of a
+spot is at half its height, and that of a small one is inside the ring; the peak of a texture continues.
 """
 
 MIN_RIVAL_SHARE = 0.75

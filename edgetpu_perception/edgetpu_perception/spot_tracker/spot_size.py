@@ -24,13 +24,13 @@ Derived: a disc of this area has a diameter of 2.5 px, and the 3x3 px below must
 """
 
 MOST_OF_REACH = 1.2
-"""Largest diameter over what is looked at on each side, so that the border shows the surroundings.
+"""Largest diameter over the reach of the window, so that its border shows the surroundings.
 
 Derived: a disc of that size leaves at least 0.4 of the reach around it.
 """
 
 MIN_SEEN_SHARE = 0.6
-"""Seen part of a spot that the image's border cuts off, as a share of its width along the border, at least.
+"""Least visible part of a spot that the image's border cuts off, as a share of its width along the border.
 
 Derived: half of a disc shows its whole width; a tenth more, as the outline consists of whole px.
 """
@@ -47,11 +47,11 @@ def spot_diameter(
 ) -> float:
     """Return the diameter of a disc of the spot's area, px of the image.
 
-    `region`: what of the image counts, as `Region.within` returns it. `u`, `v`: where the spot is, px of the
-    image. `weights`: amounts of red, green and blue in the spot's colour; None: brightness. The outline is
-    halfway between the levels of the spot and of its surroundings, so that blur leaves the area as it is.
-    If one border cuts the spot off, its width along that border. NaN if less than MIN_SEEN_SHARE of it is
-    seen, or it has fewer than MIN_AREA px.
+    `region`: the part of the image that counts, as `Region.within` returns it. `u`, `v`: position of the
+    spot, px of the image. `weights`: amounts of red, green and blue in the spot's colour; None: brightness.
+    The outline is halfway between the levels of the spot and of its surroundings, so that blur does not
+    change the area. For a spot that one border cuts off, returns its width along that border. Returns NaN if
+    less than MIN_SEEN_SHARE of that is visible, or if the spot has fewer than MIN_AREA px.
     """
     reach = FIRST_REACH
     while True:
@@ -76,7 +76,7 @@ def spot_diameter(
 
 
 class _Shape(NamedTuple):
-    """The spot in what is looked at, px."""
+    """The spot in the window, px."""
 
     area: int
     columns: int
@@ -93,8 +93,8 @@ class _Shape(NamedTuple):
         if not sides:
             return math.sqrt(4 * self.area / math.pi)
         is_beside = self.touches[0] or self.touches[2]
-        seen, along = (self.columns, self.rows) if is_beside else (self.rows, self.columns)
-        return float(along) if seen >= MIN_SEEN_SHARE * along else math.nan
+        visible, along = (self.columns, self.rows) if is_beside else (self.rows, self.columns)
+        return float(along) if visible >= MIN_SEEN_SHARE * along else math.nan
 
 
 _ALL, _NONE = (True, True, True, True), (False, False, False, False)
@@ -124,7 +124,7 @@ def _shape(levels: NDArray[np.uint8], column: int, row: int) -> _Shape:
     border = np.concatenate([levels[0], levels[-1], levels[:, 0], levels[:, -1]])
     around = float(np.median(border))
     if peak - around < MIN_CONTRAST:
-        return _Shape(0, 0, 0, _ALL)  # all of what is looked at lies on the spot
+        return _Shape(0, 0, 0, _ALL)  # the whole window lies on the spot
     mask = (levels > (peak + around) / 2).view(np.uint8)
     seed = first_column + x, first_row + y
     if not mask[seed[1], seed[0]]:
