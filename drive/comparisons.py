@@ -13,7 +13,7 @@ from drive.truth import Measured, Record, Truth
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """Values of one or two quantities beside their truth, image by image; NaN: not valid, or unknown."""
+    """Measured and true values of one or two quantities in each image; NaN: not valid, or unknown."""
 
     values: NDArray[np.float64]
     """[quantities, images]"""
@@ -24,7 +24,7 @@ class Comparisons:
     def of(
         cls, records: Sequence[Record], quantities: Sequence[str], counts: Callable[[Truth], object]
     ) -> Comparisons:
-        """Return the results of images that count: those for whose truth `counts` returns anything true."""
+        """Collect the results of those images for whose truth `counts` returns a true value."""
         columns: list[list[Measured]] = []
         for quantity in quantities:
             column: list[Measured] = []
@@ -50,17 +50,17 @@ class Comparisons:
 
     @property
     def error(self) -> float:
-        """Median of the distances between values and truth; NaN without any."""
+        """Median distance of measured and true values; NaN if there are none."""
         return _median(np.linalg.norm(self._errors, axis=0))
 
     @property
     def relative_error(self) -> float:
-        """Median of the errors over the truth, %; NaN without any."""
+        """Median error relative to the true values, %; NaN if there are none."""
         return _median(100 * np.linalg.norm(self._errors / self.true[:, self._compared], axis=0))
 
     @property
     def inside(self) -> float:
-        """Percentage of errors inside one sigma, of all quantities together."""
+        """Percentage of errors within one sigma, over all quantities."""
         return _percent((np.abs(self._errors) <= self.sigmas[:, self._compared]).ravel())
 
     @property

@@ -35,7 +35,7 @@ td, th {{ padding: 0.2em 0.8em; text-align: left }}
 
 
 _COLUMNS = 3
-"""Of the plots of truth and measurement."""
+"""Number of columns of plots of truth and measurement."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Panel:
     """A plot of one quantity over time, true and measured."""
 
     quantity: str
-    """Of Record.measured."""
+    """A key of Record.measured."""
     unit: str
     true: Callable[[Truth], float] | None = None
     """Truth at any time; None: only that of each result is known."""
     range: tuple[float, float] | None = None
-    """Of the plot; None: of what is in it."""
+    """Range of the vertical axis; None: that of the data."""
     always: bool = False
     """Whether it is drawn even if nothing was measured."""
 

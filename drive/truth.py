@@ -1,4 +1,4 @@
-"""Ground truth of a world, and beside it what the nodes measured, for the report and for figures."""
+"""Ground truth of a world and the results of the nodes, for the report and the figures."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS
 INPUT = 64
 """Width and height of the input of optical_flow's model, px."""
 LONGEST_CONTACT = 20.0
-"""Seconds; a longer time to contact is not plotted."""
+"""Longest time to contact that is plotted, s."""
 SLOWEST = 0.01
-"""m/s; a slower robot does not approach anything."""
+"""Least speed, m/s, at which a robot approaches something."""
 GRID = 16, 12
 """Columns and rows of the points in the image whose motions make the true flow."""
 UNSEEN = BORDER / INPUT
 """Share of the image on each side where optical_flow has no features."""
 FOLLOWS = MAX_DEVIATION_CELLS / INPUT * np.array([WIDTH, HEIGHT])
-"""px along each axis, by which a part of the picture that follows a motion may deviate from it, as it is for
+"""Largest deviation from a motion, px along each axis, of a part of the picture that follows it: that of
 optical_flow. In a turn the edges of the picture move up to a third faster than its middle."""
 KEPT_IMAGES = 30
-"""Of which the true flow can be computed: a node that has had no image for a second compares none."""
+"""Images for which the true flow can be computed, one second: no node compares older ones."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Truth:
     expansion_rate: float
     """The inverse of that time, 1/s, however long it is; negative: the robot drives backward."""
     spot: InImage | None
-    """Of what spot_tracker is to find; None: nothing."""
+    """Position of the object that spot_tracker should find; None: there is none."""
     pattern: InImage | None
-    """Of the template of pattern_tracker; None: it has none."""
+    """Position of the template of pattern_tracker; None: it has none."""
 
     @classmethod
     def of(cls, world: World, seconds: float) -> Truth:
@@ -79,15 +79,15 @@ class Truth:
 
 @dataclass(frozen=True)
 class Measured:
-    """One number that a node measured in an image, and the truth."""
+    """One number that a node measured in an image, and its true value."""
 
     time: float
-    """Of the image, s since the world was entered."""
+    """Time of the image, s since the world was entered."""
     value: float
     """NaN: the result was not valid."""
     sigma: float
     true: float = math.nan
-    """NaN: not known, or not all of what the node is to find was in the image."""
+    """NaN: not known, or the object was not completely in the image."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class _View:
     time: float
     camera: Camera
     points: Points
-    """On what stands still, m, [n, 3]; NaN in directions without any."""
+    """Points of static objects in the world, m, [n, 3]; NaN where there is none."""
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Record:
         self._views.append(_View(seconds, camera, world.surfaces(camera.rays(camera.grid(*GRID, UNSEEN)))))
 
     def measure(self, message: Any, seconds: float) -> None:
-        """Store the result of an image of this time beside its truth."""
+        """Store the result of an image of this time with the true values."""
         if isinstance(message, PlaceMatch):
             self.places.append((seconds, message))
         for quantity, value, sigma, true in self._numbers(message, seconds):

@@ -1,4 +1,4 @@
-"""The five perception nodes beside the truth of their images, while the robot stands, turns and drives."""
+"""Compares the five perception nodes with the truth while the robot stands, turns and drives."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from edgetpu_msgs.msg import Flow, Heading, PatternMatch, ServoError, TimeToCont
 from measured_figures.row import Row
 
 TURNS = (((6.0, 15.0), 8.0), ((25.0, 50.0), 20.0))
-"""Least and most deg/s, and how far to turn there, and back, deg."""
+"""Range of the rate, deg/s, and angle of turns there and back, deg."""
 ROUND = 60.0, 90.0
-"""deg/s, of a full turn."""
+"""Range of the rate of a full turn, deg/s."""
 DRIVES = (((0.25, 0.4), 0.9), ((-0.5, -0.5), 0.0), ((0.6, 1.0), 1.6))
-"""Least and most m/s, and how far from the start to drive, m: ahead, back and ahead again."""
+"""Range of the speed, m/s, and distance from the start at the end, m: ahead, back and ahead again."""
 STANDING = 1.5, 0.5, 1.0
-"""s, at the start, before the drives and at the end."""
+"""Time for which the robot stands at the start, before the drives and at the end, s."""
 TURN_GAIN = 5.0
-"""1/s: of a turn, from the angle left to the angular velocity."""
+"""Angular velocity by the angle left to turn, 1/s."""
 TURNED = math.radians(0.5)
-"""An angle left at which a turn is over, rad."""
+"""Angle left at which a turn ends, rad."""
 STILL = 0.02
-"""rad/s and m/s, below which the robot counts as standing."""
+"""Speed below which the robot counts as standing, rad/s and m/s."""
 LONGEST = 15.0
-"""s for one motion; something is in the way of a robot that needs more."""
+"""Longest time for one motion, s; a robot that needs more is blocked."""
 
 
 class Accuracy(Scenario):
@@ -80,8 +80,8 @@ class Accuracy(Scenario):
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
         """Return for each node the share of valid results, their errors, and how many are inside one sigma.
 
-        Limits are those of `make accuracy` and docs/accuracy.md for the same quantity. Others, and all shares
-        inside one sigma, are for information: what is rendered from noise is not a picture of a real place.
+        Limits are those of `make accuracy` and docs/accuracy.md for the same quantities. Other rows, such as
+        shares inside one sigma, have no limit, because rendered noise differs from pictures of real places.
         """
         records = [outcome.record for outcome in outcomes]
         nodes = (_spot_rows, _looming_rows, _flow_rows, _compass_rows, _pattern_rows)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Points = NDArray[np.float64]
-"""Of the world, m, [n, 3]; or of an image, px, right and down from the centre of the first pixel, [n, 2]."""
+"""Points of the world, m, [n, 3], or of an image, px right and down from the centre of the first pixel, [n,
+2]."""
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,9 @@ class InImage:
     """Where something appears in an image."""
 
     x: float
-    """Of its middle, px, right positive from the centre of the first pixel; NaN behind the camera."""
+    """Column of the middle, px from the centre of the first pixel; NaN behind the camera."""
     y: float
-    """px, down positive."""
+    """Row of the middle, px."""
     whole: bool
     """Whether all of it is in the image."""
     absent: bool
@@ -31,14 +32,14 @@ class Camera:
     """A pinhole camera at one time, with its principal point in the middle of the image."""
 
     width: int
-    """px"""
+    """Of the image, px."""
     height: int
     focal_length: float
-    """px"""
+    """In px."""
     position: NDArray[np.float64]
-    """Of the centre of projection, m, [3]."""
+    """The centre of projection, m, [3]."""
     axes: NDArray[np.float64]
-    """The directions right, down and forward of its image, in the world, [3, 3], one a row."""
+    """Unit vectors to the right, down and forward of the image in the world: the rows of [3, 3]."""
 
     def rays(self, pixels: Points) -> Points:
         """Return the directions to pixels, [n, 2], in the world, of length 1: [n, 3]."""

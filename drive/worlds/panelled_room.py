@@ -13,18 +13,21 @@ from drive.worlds.world import FOCAL_LENGTH, Box
 PANEL = 2.5
 """Width and height of a panel, m: as wide as high, so that its texture is not stretched."""
 PANELS = 3
-"""Side by side; more than the camera sees at once."""
+"""Number of panels side by side: wider than the camera's view."""
 THICKNESS = 0.002
-"""Half of that of panels and of the poster, m: what the poster is nearer than the wall matters to nothing."""
+"""Half the thickness of panels and of the poster, m; small, so that the poster is as far away as the wall."""
 WALL_DISTANCE, LARGEST_SLANT = (4.2, 4.8), math.radians(15)
-"""m from the start along the camera's axis, and rad; looming allows 40 degrees."""
+"""Range of the distance from the start along the camera's axis, m, and largest slant, rad; looming allows 40
+degrees."""
 POSTER_ASIDE, POSTER_SIZE = 0.45, (90.0, 68.0)
-"""m from the axis, and width and height in the camera's first image, px: a little more than the template."""
+"""Distance from the axis, m; width and height in the camera's first image, px, a little more than the
+template."""
 BALL_RADIUS, BALL_DISTANCE, BALL_ASIDE = 0.12, (3.2, 3.8), (0.65, 0.85)
-"""m. The ball lies on the floor, below the part of the image that shows the wall alone."""
+"""Radius and ranges of the position ahead and to the side, m. The ball lies on the floor, below the part of
+the image that shows only the wall."""
 RED = 0.85, 0.05, 0.05
 POSTER_HEIGHT = 0.75
-"""Of its middle, m: it hangs above the floor."""
+"""Height of the middle of the poster above the floor, m."""
 
 
 @dataclass(frozen=True)

@@ -20,21 +20,23 @@ FOCAL_LENGTH = 266.0
 PERIOD = 1 / 30
 """Seconds of simulated time between two images of the camera."""
 CAMERA_X, CAMERA_Z = 0.0, 0.35
-"""m, forward from the axis about which the robot turns, where a compass belongs, and up from the floor."""
+"""Position of the camera, m: forward from the robot's vertical axis, as a compass needs it, and above the
+floor."""
 HULL_RADIUS = 0.15
-"""m; the robot is a cylinder."""
+"""Radius of the robot, a cylinder, m."""
 MASS, SPEED_GAIN, STRONGEST = 10.0, 100.0, 25.0
 """kg, N s/m, N: a lag of 0.1 s, and 2.5 m/s^2 at most, as small indoor robots have."""
 TURN_INERTIA, TURN_GAIN, STRONGEST_TURN = 0.1, 1.0, 1.0
 """kg m^2, N m s, N m: the same lag, and 10 rad/s^2 at most."""
 PHYSICS_STEP = 1 / 300
-"""Seconds."""
+"""Time step of the physics, s."""
 ROOM = 12.0
 """Width and length of the room, m."""
 _WALLS = 4
-"""Of the room; their numbers come before those of the boxes in it."""
+"""Number of walls, which come before the boxes in the room."""
 _NOISE_VALUES = 4 * WIDTH * HEIGHT * 3
-"""Of the noise that images take their parts of: drawing new noise took a third of the time of an image."""
+"""Length of the noise from which images take parts: drawing new noise took a third of the time of an
+image."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,13 @@ class Box:
     x: float
     y: float
     yaw: float
-    """Of its x axis, rad."""
+    """Direction of its x axis, rad."""
     half_depth: float
     half_width: float
     height: float = 2.5
     moves: bool = False
     color: tuple[float, float, float] | None = None
-    """Without texture and shading, 0 to 1 each."""
+    """Red, green and blue, 0 to 1, drawn without texture and shading; None: a texture."""
     bottom: float = 0.0
     """Height of its lower side, m."""
     ball: bool = False
@@ -68,7 +70,7 @@ class World:
         brightness: float = 1.0,
         texture_size: int = SIZE,
     ) -> None:
-        """start: of the robot, m. brightness: of all that has a texture; 1: as in a lit room.
+        """start: position of the robot, m. brightness: of all textures; 1: as in a lit room.
 
         texture_size: width and height of each texture, px.
         """
@@ -98,7 +100,7 @@ class World:
         self.touched = False
         """Whether the robot has touched anything but the floor."""
         self.spot: int | None = None
-        """Number of the box that spot_tracker is to find; None: none."""
+        """Number of the box that spot_tracker should find; None: none."""
         self.pattern: Points | None = None
         """The template of pattern_tracker in the world: its middle and its corners, [5, 3], m; None: none."""
 

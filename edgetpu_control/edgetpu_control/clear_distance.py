@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-LASTS = 1.0
-"""Seconds for which a measurement counts; longer than a robot brakes or speeds up, while speeds are too
-uncertain to measure a distance."""
+MEASUREMENT_AGE = 1.0
+"""Seconds for which a measurement counts: longer than a robot brakes or speeds up, during which its speed is
+too uncertain to measure a distance."""
 
 
 class ClearDistance:
     """A lower limit of the distance to whatever is ahead, m from the camera.
 
-    A robot that has not driven, has turned away from what it measured, or has measured nothing for LASTS does
-    not know what is ahead: 0.
+    The limit is 0 while the robot does not know what is ahead: if it has not driven, has turned away from
+    what it measured, or has measured nothing for MEASUREMENT_AGE.
     """
 
     def __init__(self) -> None:
         self.metres = 0.0
         self._age = 0.0
-        """Seconds since it was measured."""
+        """Seconds since the last measurement."""
         self._turned = 0.0
         """Angle turned since then, rad."""
 
     def forget(self) -> None:
-        """Whatever is ahead is unknown."""
+        """Set the limit to 0."""
         self.metres = 0.0
 
     def drive(self, metres: float, angle: float, seconds: float, largest_angle: float) -> None:
@@ -30,10 +30,10 @@ class ClearDistance:
         self._age += seconds
         self._turned += angle
         self.metres = max(self.metres - metres, 0.0)
-        if self._age > LASTS or abs(self._turned) > largest_angle:
+        if self._age > MEASUREMENT_AGE or abs(self._turned) > largest_angle:
             self.forget()
 
     def measure(self, metres: float) -> None:
-        """Take the lower limit that an image has just given, m; 0: it gave none."""
+        """Take the lower limit that an image has just given, m; 0: the image gave none."""
         if metres > 0:
             self.metres, self._age, self._turned = metres, 0.0, 0.0

@@ -24,8 +24,8 @@ MEASURED_OVER = 0.2
 """Seconds before an image over which a growth is measured; chosen on the simulated robot (`make drive`)."""
 
 LEAST_UNMEASURED_SPEED = 2 * SLOWEST
-"""m/s; a robot that does not know what is ahead may drive as fast, whatever its settings, as a slower one
-would never know."""
+"""Speed, m/s, at which a robot that does not know what is ahead may always drive: slower, it would never
+measure it."""
 
 _RUNAWAY = 2.0
 """Share of the limits beyond which odometry is wrong: the robot is told to stay within them, and overshoots
@@ -137,7 +137,7 @@ class ContactGuard:
         self.distance = DistanceFilter()
         """From the camera; see DistanceFilter."""
         self._clear = ClearDistance()
-        """From the camera, while no obstacle is known."""
+        """Distance from the camera that is certainly free, while no obstacle is known."""
         self._delay = 0.0
         """Seconds from the stamp of the last image to its measurement."""
         self._needs_detections, self._needs_odometry = detections, odometry
@@ -157,7 +157,7 @@ class ContactGuard:
         """Whether the robot stands because of the distance."""
 
     def ask(self, velocity: Velocity, now: float) -> None:
-        """Take the velocity requested at this time, s; one that is not plausible is ignored."""
+        """Take the velocity requested at this time, s; an implausible one is ignored."""
         if velocity.is_plausible:
             self._asked, self._latest[_Input.REQUEST] = velocity, now
 
@@ -305,7 +305,7 @@ class ContactGuard:
     def unmeasured_speed(self) -> float:
         """Speed, m/s, from which a robot that finds an obstacle `gap` ahead stops before contact.
 
-        It finds it when it has certainly driven for MEASURED_OVER and the image of that has been measured.
+        It is found once the robot has certainly driven for MEASURED_OVER and an image of that was measured.
         """
         until_measured = MEASURED_OVER + self.settings.reaction_time + self._delay
         return max(

@@ -1,19 +1,19 @@
-"""The timeout of inputs: a robot stops when what it is steered by is too old.
+"""The timeout of inputs: a robot stops when its inputs are too old.
 
-Nodes skip messages that are old on arrival (`nodes/message_age.py`). Controllers stop when nothing new has
-come. Times are in s; -inf is that of an input that never came.
+Nodes skip messages that are old on arrival (`nodes/message_age.py`). Controllers stop when nothing new
+arrives. Times are in s; that of an input that never arrived is -inf.
 """
 
 from __future__ import annotations
 
 
 def is_recent(stamp: float, now: float, timeout: float) -> bool:
-    """Whether an input is at most `timeout` old; one of the future, after the clock was set, is not."""
+    """Whether an input is at most `timeout` old; false for one of the future, as after the clock was set."""
     return 0 <= now - stamp <= timeout
 
 
 def is_old(stamp: float, now: float, timeout: float) -> bool:
-    """Whether an input is more than `timeout` old; one of the future is not."""
+    """Whether an input is more than `timeout` old; false if it is from the future."""
     return not now - stamp <= timeout  # true for NaN
 
 
