@@ -140,7 +140,7 @@ def _run(options: argparse.Namespace) -> int:
                 print(line(row), flush=True)
             print(f"[drive] {name}: {time.monotonic() - began:.0f} s", flush=True)
             rows += found
-    finally:  # a run takes hours: if a scenario fails, or somebody interrupts it, those before it count
+    finally:  # a run takes hours: if a scenario fails or is interrupted, the earlier ones are reported
         if rows:
             write_rows(options.output / "results.json", rows)
             write_report(options.output / "report.html", rows, outcomes, SCENARIOS, films)

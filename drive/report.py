@@ -113,7 +113,7 @@ def _plot(scenario: type[Scenario], outcomes: Sequence[Outcome]) -> str:
 
 
 def _truth(outcomes: Sequence[Outcome]) -> str:
-    """Draw the true positions of the robot, and what the nodes measured beside its truth."""
+    """Draw the true positions of the robot, and the results of the nodes with the true values."""
     shown = panels(outcomes)
     rows = -(-(1 + len(shown)) // _COLUMNS)
     figure, axes = plt.subplots(rows, _COLUMNS, figsize=(13, 4 * rows), squeeze=False, layout="constrained")

@@ -36,15 +36,15 @@ class Scenario(ABC):
 
     name: ClassVar[str]
     nodes: ClassVar[tuple[str, ...]]
-    """Of the node table, beside the driver."""
+    """Nodes of the node table that run in addition to the driver."""
     watched: ClassVar[tuple[tuple[type[Any], str], ...]]
     """Results that the clock waits for: their types and topics."""
     cmd_vel: ClassVar[str]
     """Topic of the velocities that the robot obeys."""
     parameters: ClassVar[dict[str, dict[str, str]]] = {}
-    """Of nodes, beside the defaults, as a command line has them."""
+    """Parameters of nodes that differ from the defaults, as on a command line."""
     remappings: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Topics of the nodes, beside those of the camera, and what they are called here."""
+    """Topics of the nodes, in addition to those of the camera, and their names here."""
     on_request: ClassVar[bool] = False
     """Whether it runs only if it is named, because it takes long."""
     film_every: ClassVar[int] = EVERY

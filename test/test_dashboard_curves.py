@@ -28,7 +28,7 @@ def page(chromium: Any) -> Iterator[Any]:
 
 def whole(page: Any, now: float, **points: tuple[bool, list[list[float]]]) -> dict[str, list[list[float]]]:
     """The points of each curve after a message, with times before now."""
-    curves = [{"id": name, "anew": anew, "points": new} for name, (anew, new) in points.items()]
+    curves = [{"id": name, "complete": complete, "points": new} for name, (complete, new) in points.items()]
     found = page.execute_script("return edgetpuCurves.whole(arguments[0], arguments[1])", curves, now)
     return {each["id"]: each["points"] for each in found}
 
@@ -44,7 +44,7 @@ def test_points_older_than_a_minute_are_forgotten(page: Any) -> None:
     assert whole(page, 69.25, x=(False, [])) == {"x": [[-59.75, 6.0, 0.5]]}
 
 
-def test_a_curve_that_begins_anew_has_no_earlier_points(page: Any) -> None:
+def test_a_complete_curve_replaces_the_earlier_points(page: Any) -> None:
     whole(page, 10.0, x=(True, [[1, 9.0, 5.0, 0.5]]), y=(True, [[1, 9.0, 1.0, 0.0]]))
     found = whole(page, 11.0, x=(True, [[4, 10.5, 7.0, 0.5]]), y=(False, []))
     assert found == {"x": [[-0.5, 7.0, 0.5]], "y": [[-2.0, 1.0, 0.0]]}

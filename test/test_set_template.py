@@ -102,7 +102,7 @@ def test_the_images_after_the_answer_are_searched_for_the_new_template(tracker: 
     for name in CORNERS:
         answer = tracker.set(patch(name))
         assert (answer.success, answer.error.value) == (True, ErrorCode.NONE)
-        assert "it can be told from other things" in answer.message
+        assert "it can be distinguished from other objects" in answer.message
         assert tracker.place() == near(name)
 
 

@@ -71,7 +71,7 @@ class Faults(DockAtBall):
             figures[f"{fault}, speed"] = trace[-1][4]
             self._switch(robot, fault, fails=True)
             during = self._advance(robot, trace, FAULT_SECONDS, BALL_SPEED)
-            figures[f"{fault}, told to stop"] = last_above(during, 6, 0.0)
+            figures[f"{fault}, ordered to stop"] = last_above(during, 6, 0.0)
             figures[f"{fault}, at rest"] = last_above(during, 4, STILL)
             self._switch(robot, fault, fails=False)
             figures[f"{fault}, back"] = self._arrive(robot, trace)
@@ -86,13 +86,14 @@ class Faults(DockAtBall):
         for fault in FAULTS:
             case = f"{fault} for {FAULT_SECONDS:g} s, {len(outcomes)} worlds"
             rest, told, back = (
-                np.array(values(outcomes, f"{fault}, {what}")) for what in ("at rest", "told to stop", "back")
+                np.array(values(outcomes, f"{fault}, {what}"))
+                for what in ("at rest", "ordered to stop", "back")
             )
             stopped, went_on = (100 * float(np.mean(good)) for good in (rest <= STOP, np.isfinite(back)))
             rows += [
                 Row("drive", case, f"at rest within {STOP:g} s", stopped, "%", 100.0, "higher"),
-                Row("drive", case, "goes on by itself", went_on, "%", 100.0, "higher"),
-                Row("drive", case, "told to stop, at the latest", float(told.max()), "s", None, "lower"),
+                Row("drive", case, "continues by itself", went_on, "%", 100.0, "higher"),
+                Row("drive", case, "ordered to stop, at the latest", float(told.max()), "s", None, "lower"),
                 Row("drive", case, "at rest, at the latest", float(rest.max()), "s", None, "lower"),
                 Row("drive", case, "at the ball again, at the latest", float(back.max()), "s", None, "lower"),
             ]

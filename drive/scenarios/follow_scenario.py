@@ -96,6 +96,6 @@ class FollowByPolicy(Follow):
 def bearing_from(world: World, x: float, y: float) -> float:
     """Direction from the camera to a place, left positive, degrees."""
     robot_x, robot_y, yaw = world.pose
-    eye = robot_x + CAMERA_X * math.cos(yaw), robot_y + CAMERA_X * math.sin(yaw)
-    direction = math.atan2(y - eye[1], x - eye[0]) - yaw
+    camera = robot_x + CAMERA_X * math.cos(yaw), robot_y + CAMERA_X * math.sin(yaw)
+    direction = math.atan2(y - camera[1], x - camera[0]) - yaw
     return math.degrees(math.remainder(direction, 2 * math.pi))

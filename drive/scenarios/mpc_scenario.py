@@ -87,7 +87,7 @@ class Stick:
 
 
 class MpcScenario(SystemScenario):
-    """A task for batch MPC; the world is paused until each decision is there, or goes on after a period."""
+    """A task for batch MPC; the world is paused until each decision is made, or continues after a period."""
 
     period: ClassVar[float]
     """Seconds between two actions."""
@@ -168,7 +168,7 @@ class MpcScenario(SystemScenario):
         return tuple((n * self.period, *self.shown(state)) for n, state in enumerate(states, 1))
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return success and cost beside those in float64, the rate, and what a deadline costs."""
+        """Return success and cost and those in float64, the rate, and what a deadline costs."""
         hurried = f"{self.case(outcomes)}, within a period of wall time of this computer"
         return [
             *self.rows_of_comparison(outcomes),
@@ -190,7 +190,7 @@ class MpcScenario(SystemScenario):
         return f"{self.title}, {self.mpc.method} on the stick, {plan}, {len(outcomes)} worlds"
 
     def rows_of_comparison(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return success and cost beside those in float64, and the rate."""
+        """Return success and cost and those in float64, and the rate."""
         case, exact = self.case(outcomes), share(outcomes, "done_float64")
         cost, cost_exact, milliseconds, late = (
             float(np.mean(values(outcomes, each))) for each in ("cost", "cost_float64", "device_ms", "late")
@@ -213,7 +213,7 @@ class MpcScenario(SystemScenario):
 
     @staticmethod
     def rows_of_deadline(outcomes: Sequence[Outcome], case: str) -> list[Row]:
-        """Return success and cost with a deadline beside those in float64, and what was late."""
+        """Return success and cost with a deadline and those in float64, and what was late."""
         exact = share(outcomes, "done_float64")
         cost, cost_exact, missing, cut = (
             float(np.mean(values(outcomes, each)))
@@ -254,7 +254,7 @@ class MpcScenario(SystemScenario):
         """Run a world. paused: whether it waits for decisions.
 
         Otherwise a decision has a period of the clock, and the best so far counts; one that is not there
-        then is missing, and the action before goes on, zero at first.
+        then is missing, and the previous action continues, zero at first.
         """
         system, mpc = self.system(seed), SamplingMpc(self.mpc, self.cost, seed)
         action = np.clip(0.0, self.mpc.low, self.mpc.high)

@@ -23,7 +23,7 @@ MARGIN = 0.1
 SWING = 0.6
 """m to either side of the poles, through which the wanted line goes."""
 _TOO_NEAR, _OFF_LINE = 20.0, 4.0
-"""Cost of a metre that is missing to a pole, and of the square of that beside the line."""
+"""Cost of each metre too close to a pole, and of the squared distance from the line, m^2."""
 
 
 def line(x: Array) -> Array:

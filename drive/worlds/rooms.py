@@ -26,7 +26,7 @@ THICKNESS = 0.03
 WALL_HEIGHT = 2.5
 """m."""
 FURNITURE, PICTURES = 3, 2
-"""Pieces in corners of a room, and on its walls, beside the doors."""
+"""Pieces of furniture in corners of a room, and along its walls next to the doors."""
 _SIDES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
 """Of a room, as directions."""
 

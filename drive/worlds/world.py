@@ -161,7 +161,7 @@ class World:
 
         noise: standard deviation of each px, grey levels.
         """
-        self._renderer.update_scene(self._data, camera="eye")
+        self._renderer.update_scene(self._data, camera="front")
         light = self.lamps * (1.0 + 0.1 * math.sin(0.5 * self.time + self._light))
         image = self._renderer.render() * light.astype(np.float32)
         begin = self._random.integers(_NOISE_VALUES - image.size)
@@ -204,14 +204,14 @@ class World:
         """
         count, robot = len(rays), self._model.body("robot").id
         met, away = np.zeros(count, np.int32), np.zeros(count)
-        eye = self._data.cam_xpos[0]
+        origin = self._data.cam_xpos[0]
         flat = np.ascontiguousarray(rays).ravel()
         mujoco.mj_multiRay(
-            self._model, self._data, eye, flat, None, 1, robot, met, away, None, count, math.inf
+            self._model, self._data, origin, flat, None, 1, robot, met, away, None, count, math.inf
         )
         moves = self._model.body_mocapid[self._model.geom_bodyid[met]] >= 0
         away[(met < 0) | moves] = math.nan
-        points: Points = eye + away[:, np.newaxis] * rays
+        points: Points = origin + away[:, np.newaxis] * rays
         return points
 
     def spot_in_image(self) -> InImage | None:
@@ -263,7 +263,7 @@ class World:
       <geom name="hull" type="cylinder" pos="0 0 0.15" size="{HULL_RADIUS} 0.12" group="3"/>
       <geom name="mark" type="box" pos="0.1 0 1" size="0.3 0.2 0.01" group="4" rgba="1 1 0 1"
         contype="0" conaffinity="0"/>
-      <camera name="eye" pos="{CAMERA_X} 0 {CAMERA_Z}" xyaxes="0 -1 0 0 0 1" fovy="{fov}"/>
+      <camera name="front" pos="{CAMERA_X} 0 {CAMERA_Z}" xyaxes="0 -1 0 0 0 1" fovy="{fov}"/>
     </body>
   </worldbody>
   <actuator>

@@ -18,12 +18,12 @@ from edgetpu_dashboard.live.snapshot import SentPoints, rate_of_results, snapsho
 
 
 def view(values: dict[str, str], log: ResultLog | None = None, fields: tuple[Any, ...] = ()) -> Any:
-    """The view of one node, `eye`, with one diagnostic."""
+    """The view of one node, `spot`, with one diagnostic."""
     diagnostic = SimpleNamespace(level="warning", message="no images", values=values)
     result = SimpleNamespace(values=fields)
-    eye = SimpleNamespace(
+    spot = SimpleNamespace(
         running=True,
-        diagnostics={"eye": diagnostic},
+        diagnostics={"spot": diagnostic},
         log=log,
         word="",
         result=result,
@@ -31,7 +31,7 @@ def view(values: dict[str, str], log: ResultLog | None = None, fields: tuple[Any
         signals=(),
         readings={},
     )
-    return SimpleNamespace(lock=threading.RLock(), nodes={"eye": eye}, pictured=lambda: {"eye": "eye"})
+    return SimpleNamespace(lock=threading.RLock(), nodes={"spot": spot}, pictured=lambda: {"spot": "spot"})
 
 
 def log_of(**row: float) -> ResultLog:
@@ -58,7 +58,7 @@ def shown(found: Any) -> dict[str, tuple[Any, ...]]:
 
 def test_a_node_has_the_counts_of_its_diagnostics() -> None:
     found = snapshot(view({"dropped": "3", "failed": "1"}), "none")
-    assert found["nodes"]["eye"] == {
+    assert found["nodes"]["spot"] == {
         "pictured": True,
         "running": True,
         "level": "warning",
@@ -71,34 +71,34 @@ def test_a_node_has_the_counts_of_its_diagnostics() -> None:
 
 @pytest.mark.parametrize("text", ["", "many", "-1", "1e9", "9" * 5000, "\u00b2"])
 def test_a_count_that_is_no_number_is_0(text: str) -> None:
-    assert snapshot(view({"dropped": text}), "eye")["nodes"]["eye"]["dropped"] == 0
+    assert snapshot(view({"dropped": text}), "spot")["nodes"]["spot"]["dropped"] == 0
 
 
 def test_a_result_says_in_words_what_was_found() -> None:
     found = view({}, log_of(valid=True, confidence=0.5))
-    found.nodes["eye"].word = "kitchen"
-    assert snapshot(found, "none")["nodes"]["eye"]["word"] == "kitchen"
+    found.nodes["spot"].word = "kitchen"
+    assert snapshot(found, "none")["nodes"]["spot"]["word"] == "kitchen"
 
 
 def test_what_json_cannot_hold_is_left_out() -> None:
     log = ResultLog({"x": ""})
     log.add(0.0, {"x": float("inf"), "valid": True, "confidence": float("nan")}, 0.0)
     value = SimpleNamespace(field="x", meaning="place", unit="m", sigma="")
-    found = snapshot(view({}, log, (value,)), "eye")
+    found = snapshot(view({}, log, (value,)), "spot")
     json.dumps(found, allow_nan=False)
     assert found["curves"][0]["value"] is None
 
 
 def test_the_numbers_that_a_node_gives_and_takes_are_curves_with_their_topics() -> None:
     found = view({})
-    found.nodes["eye"].signals = (
+    found.nodes["spot"].signals = (
         Signal("cmd_vel_in", False, log_of(**{"angular.z": 0.5})),
-        Signal("eye/cmd_vel", True, log_of(**{"linear.x": 0.25})),
-        Signal("eye/command", True, log_of(data=3.0)),
+        Signal("spot/cmd_vel", True, log_of(**{"linear.x": 0.25})),
+        Signal("spot/command", True, log_of(data=3.0)),
     )
-    assert shown(snapshot(found, "eye")) == {
-        "eye/cmd_vel linear.x": ("speed, published on eye/cmd_vel", 0.25, "m/s", 1),
-        "eye/command data": ("published on eye/command", 3.0, "", 1),
+    assert shown(snapshot(found, "spot")) == {
+        "spot/cmd_vel linear.x": ("speed, published on spot/cmd_vel", 0.25, "m/s", 1),
+        "spot/command data": ("published on spot/command", 3.0, "", 1),
         "cmd_vel_in angular.z": ("turn rate, left positive, received on cmd_vel_in", 0.5, "rad/s", 1),
     }
 
@@ -109,22 +109,22 @@ def test_points_are_sent_once() -> None:
     sent = SentPoints()
 
     def message() -> tuple[bool, list[Any]]:
-        (curve,) = snapshot(found, "eye", sent)["curves"]
-        return curve["anew"], [[value, sigma] for _, _, value, sigma in curve["points"]]
+        (curve,) = snapshot(found, "spot", sent)["curves"]
+        return curve["complete"], [[value, sigma] for _, _, value, sigma in curve["points"]]
 
     assert message() == (True, [[1.0, 0.0]])
     assert message() == (False, [])
     log.add(time.monotonic() + 1.0, {"x": 2.0}, 0.0)
     assert message() == (False, [[2.0, 0.0]])
-    found.nodes["eye"].log = log_of(x=3.0)
+    found.nodes["spot"].log = log_of(x=3.0)
     assert message() == (True, [[3.0, 0.0]])
 
 
 def test_a_node_that_takes_its_own_results_has_all_points_of_both_curves() -> None:
     found = view({}, log_of(x=2.0), (SimpleNamespace(field="x", meaning="place", unit="m", sigma=""),))
-    found.nodes["eye"].result.topic = "error"
-    found.nodes["eye"].takes = ("eye",)
-    assert [each["points"][0][2] for each in snapshot(found, "eye")["curves"]] == [2.0, 2.0]
+    found.nodes["spot"].result.topic = "error"
+    found.nodes["spot"].takes = ("spot",)
+    assert [each["points"][0][2] for each in snapshot(found, "spot")["curves"]] == [2.0, 2.0]
 
 
 def test_a_node_without_results_has_the_rate_of_what_it_publishes() -> None:
@@ -132,8 +132,8 @@ def test_a_node_without_results_has_the_rate_of_what_it_publishes() -> None:
     log = ResultLog()
     for step in range(3):
         log.add(time.monotonic() + 0.1 * step, {}, float("nan"))
-    found.nodes["eye"].signals = (Signal("eye/cmd_vel", True, log),)
-    summary = snapshot(found, "none")["nodes"]["eye"]
+    found.nodes["spot"].signals = (Signal("spot/cmd_vel", True, log),)
+    summary = snapshot(found, "none")["nodes"]["spot"]
     assert (summary["rate"], summary["latency"]) == (10.0, None)
     assert "valid" not in summary
 
@@ -153,23 +153,23 @@ def test_a_node_without_messages_has_the_rate_of_its_counter(
     reading = Reading("results")
     for second, count in enumerate(counts, 1):
         reading.add(float(second), count)
-    assert rate_of_results({"eye: pictures": {"results": reading}}, len(counts)) == rate
+    assert rate_of_results({"spot: pictures": {"results": reading}}, len(counts)) == rate
 
 
 def test_the_results_that_a_node_takes_are_curves_of_it_too() -> None:
     found = view({}, log_of(x=2.0), (SimpleNamespace(field="x", meaning="place", unit="m", sigma=""),))
-    found.nodes["eye"].result.topic = "error"
-    found.nodes["servo"] = SimpleNamespace(**vars(found.nodes["eye"]) | {"log": None, "takes": ("eye",)})
-    assert shown(snapshot(found, "servo")) == {"eye/error x": ("place, received on eye/error", 2.0, "m", 1)}
+    found.nodes["spot"].result.topic = "error"
+    found.nodes["servo"] = SimpleNamespace(**vars(found.nodes["spot"]) | {"log": None, "takes": ("spot",)})
+    assert shown(snapshot(found, "servo")) == {"spot/error x": ("place, received on spot/error", 2.0, "m", 1)}
 
 
 def test_values_of_diagnostics_are_facts_and_curves_but_for_the_counters() -> None:
     found = view({})
     counters = {"images": "7", "dropped": "0", "valid": "5", "limited": "1", "lost": "2"}
     pairs = {**counters, "state": "FREE", "distance, m": "0.5 +- 0.1"}
-    found.nodes["eye"].readings = {"eye: images": {key: read(key, text) for key, text in pairs.items()}}
-    answer = snapshot(found, "eye")
-    assert answer["facts"] == {"eye: images": {**counters, "state": "FREE", "distance": "0.5 +- 0.1 m"}}
+    found.nodes["spot"].readings = {"spot: images": {key: read(key, text) for key, text in pairs.items()}}
+    answer = snapshot(found, "spot")
+    assert answer["facts"] == {"spot: images": {**counters, "state": "FREE", "distance": "0.5 +- 0.1 m"}}
     state, distance = answer["curves"]
     assert (state["field"], state["words"], state["value"]) == ("state", ["FREE"], 0.0)
     assert (distance["field"], distance["value"], distance["sigma"], distance["unit"]) == (
@@ -183,16 +183,16 @@ def test_values_of_diagnostics_are_facts_and_curves_but_for_the_counters() -> No
 def test_a_fact_that_is_not_known_says_so() -> None:
     found = view({})
     pairs = {"temperature (degC)": "nan", "latency p50 (ms)": "NaN"}
-    found.nodes["eye"].readings = {"eye": {key: read(key, text) for key, text in pairs.items()}}
-    facts = snapshot(found, "eye")["facts"]["eye"]
+    found.nodes["spot"].readings = {"spot": {key: read(key, text) for key, text in pairs.items()}}
+    facts = snapshot(found, "spot")["facts"]["spot"]
     assert facts == {"temperature": "unknown", "latency p50": "unknown"}
 
 
 def test_no_number_of_a_diagnostic_makes_text_that_is_no_json() -> None:
     found = view({})
     texts = {"a": "nan", "b": "1e999", "c": f"{sys.float_info.max!r} +- {sys.float_info.max!r}"}
-    found.nodes["eye"].readings = {"eye": {key: read(key, text) for key, text in texts.items()}}
-    json.dumps(snapshot(found, "eye"), allow_nan=False)
+    found.nodes["spot"].readings = {"spot": {key: read(key, text) for key, text in texts.items()}}
+    json.dumps(snapshot(found, "spot"), allow_nan=False)
 
 
 @pytest.mark.parametrize(
@@ -209,4 +209,4 @@ def test_a_counter_gives_a_rate_over_some_time(received: list[tuple[float, str]]
     results = Reading("results")
     for now, text in received:
         results.add(now, text)
-    assert rate_of_results({"eye": {"results": results}}, 12.5) == rate
+    assert rate_of_results({"spot": {"results": results}}, 12.5) == rate

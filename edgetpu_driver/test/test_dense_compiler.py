@@ -1,4 +1,4 @@
-"""Dense graphs compiled here: as by Google's compiler where that can be told, and right elsewhere."""
+"""Dense graphs compiled here: as by Google's compiler where its output is known, and correct elsewhere."""
 
 from __future__ import annotations
 

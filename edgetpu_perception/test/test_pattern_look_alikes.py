@@ -16,7 +16,7 @@ GROUND = texture(6, side=640, blur=30.0)[:480].astype(np.float32)
 LEFT, TOP, SIDE = 240, 180, 120
 """Where the signs are, px."""
 LETTERS = ("VN", "BH", "HM", "KR", "AX")
-"""Of other signs, which the px of the model tell little from MK."""
+"""Letters of other signs, which look much like MK in the px of the model."""
 
 
 def sign(letters: str) -> NDArray[np.float32]:

@@ -46,7 +46,7 @@ class SentPoints:
         self._counts[curve] = curve.count
         points = curve.points(now, sent or 0)
         return {
-            "anew": sent is None,
+            "complete": sent is None,
             "points": [[each.number, each.time, _number(each.value), _number(each.sigma)] for each in points],
         }
 

@@ -1,4 +1,4 @@
-"""Names of the page's elements, for screen readers and for whoever looks for one in the page."""
+"""Names of the page's elements, for screen readers and for tests."""
 
 from __future__ import annotations
 

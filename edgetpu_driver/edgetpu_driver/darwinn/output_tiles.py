@@ -21,7 +21,7 @@ from edgetpu_driver.errors import ModelFormatError
 _BLOCK_PIXELS = 65536
 """Pixels whose positions are computed at a time: 512 kB."""
 _MOST_KEPT = 1 << 18
-"""Largest number of rows whose list is kept, 2 MB; it is computed anew for each inference if there are more.
+"""Largest number of rows whose list is kept, 2 MB; it is computed again for each inference if there are more.
 Uncritical: published models have up to 2304."""
 
 

@@ -24,10 +24,10 @@ from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_perception.nodes.perception_node import PerceptionNode
 
 PATIENCE = 10.0
-"""Seconds for which a change of the weights waits for another graph to be loaded: ten attempts."""
+"""Longest time for which a change of the weights waits for another graph to be loaded, s: ten attempts."""
 _CHECK_PERIOD = 0.5
-"""Seconds between two checks whether a change has waited too long. That of the heartbeat, so that one round
-of the executor serves both timers."""
+"""Seconds between two checks whether a change has waited too long: the period of the heartbeat, so that one
+round of the executor serves both timers."""
 
 
 class WeightState(Enum):
@@ -35,8 +35,8 @@ class WeightState(Enum):
 
     CURRENT = "the model has this node's weights; images are processed"
     LOADING = "another graph is being loaded"
-    MISSING = "the model was loaded and lacks this node's weights, which are being set or were refused"
-    LATE = "the same, and the driver could not set them at that time: they are sent again with the next image"
+    MISSING = "the model lacks this node's weights, which are being set or were refused"
+    LATE = "the driver could not set this node's weights: they are sent again with the next image"
     CHANGING = "the driver is replacing the weights"
 
 
@@ -47,7 +47,7 @@ class _Change:
     request: WeightRequest
     done: Callable[[WeightResult | EdgeTpuError], None]
     until: float
-    """Steady time up to which it waits for another graph, s."""
+    """Steady time until which it waits for another graph, s."""
 
 
 class WeightUpdatingNode(PerceptionNode):
@@ -94,9 +94,9 @@ class WeightUpdatingNode(PerceptionNode):
     ) -> None:
         """Replace the model's weights as soon as no image is under way.
 
-        `done` gets what that did or the error, once: after the driver has replaced them and before any
-        further image, or UnavailableError when another graph is not loaded within PATIENCE. Raises BusyError
-        while others are being set, and UnavailableError if they cannot be changed now.
+        `done` is called once, with the result after the driver has replaced them and before any further
+        image, or with the error: UnavailableError if another graph is not loaded within PATIENCE. Raises
+        BusyError while other weights are being set, and UnavailableError if they cannot be changed now.
         """
         if self._change is not None:
             raise BusyError("other weights are being set")

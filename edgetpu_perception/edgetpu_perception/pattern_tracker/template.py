@@ -32,7 +32,7 @@ Derived: a quarter of the 1 px within which matches count as right.
 class TemplateReason(enum.Enum):
     """Why a template was accepted or why it should not be."""
 
-    GOOD = "it can be told from other things"
+    GOOD = "it can be distinguished from other objects"
     FLAT = "it has no contrast"
     SLIDES = "it looks the same when moved along its edge"
     PLAIN = "it has too little structure: other things look like it by chance"

@@ -55,7 +55,7 @@ Rows: spot, smooth spots, inside one sigma.
 """
 
 MIN_AREA_TO_SEE_NOISE = 40
-"""Cells from which on noise inside a spot can be told from the curvature of the spot.
+"""Cells from which on noise inside a spot can be distinguished from its curvature.
 
 Rows: spot, noise 8 at amplitude 160, inside one sigma.
 """

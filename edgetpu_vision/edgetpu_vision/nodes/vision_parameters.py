@@ -126,7 +126,7 @@ FEEDBACK = Setting(
     "feedback",
     [],
     "Of a recurrent model: outputs and the inputs that they are in the next run, each as output=input. A "
-    "jump in time begins anew. Empty: those whose names match.",
+    "jump in time resets these inputs. Empty: those whose names match.",
     read_only=False,
     check=_no_feedback,
 )

@@ -85,7 +85,8 @@ class PoseMaps:
     def among(cls, image: TensorSpec, outputs: Sequence[TensorSpec]) -> PoseMaps | None:
         """These outputs, in any order.
 
-        Names tell short from long offsets and forward from backward ones; without, these are in that order.
+        Names distinguish short from long offsets and forward from backward ones; without names they have that
+        order.
         """
         heatmaps, short = maps(outputs, HEATMAP_CHANNELS), short_and_long(outputs)
         halves = _named_first(maps(outputs, MID_CHANNELS // 2), "fwd", "bwd")

@@ -14,7 +14,7 @@ const edgetpuCurves = (() => {
     const before = known;
     forget();
     return curves.map((curve) => {
-      const points = known.get(curve.id) || (!curve.anew && before.get(curve.id)) || new Map();
+      const points = known.get(curve.id) || (!curve.complete && before.get(curve.id)) || new Map();
       known.set(curve.id, points);
       for (const [number, ...point] of curve.points) points.set(number, point);
       for (const [number, [time]] of points) if (time < now - WINDOW) points.delete(number);

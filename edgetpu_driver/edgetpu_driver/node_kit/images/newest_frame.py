@@ -12,7 +12,8 @@ from rclpy.subscription import Subscription
 T = TypeVar("T")
 
 PATIENCE = 8
-"""Ends of work at which frames may have waited for long before a node counts as too slow for its camera.
+"""Most frames that wait, and most ends of work at which a frame had waited for more than MAX_WAIT, before a
+node counts as too slow for its camera.
 
 With 4, a node that needs nearly all of its camera's period dropped an image now and then. Row: bench
 five_nodes, rate without loss.
@@ -96,7 +97,7 @@ class NewestFrame(Generic[T]):
             self.put_back(frame)
 
     def _keep(self, count: int) -> None:
-        """Drop all but the newest frames."""
+        """Drop all frames but the newest `count`."""
         while len(self._waiting) > count:
             self._waiting.popleft()
             self.dropped += 1

@@ -1,4 +1,4 @@
-"""Memory that is touched before it is needed, so that whoever takes it meets no page faults."""
+"""Memory that is touched before it is needed, so that its user has no page faults."""
 
 from __future__ import annotations
 
