@@ -65,14 +65,8 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
     invalidate_zombie_ports()
     if shortage := shortage_of_shared_memory(get_rmw_implementation_identifier(), os.environ):
         log.logger.warning(shortage)
-    try:
-        rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
-    except _rclpy.UnknownROSArgsError as error:
-        return _complain(f"unknown ROS arguments: {error}", EXIT_USAGE)
-    except UnicodeEncodeError as error:
-        return _complain(f"expected arguments in UTF-8; got {error.object!r}", EXIT_USAGE)
-    except RuntimeError as error:
-        return _complain(error, EXIT_USAGE)
+    if wrong := _init_ros():
+        return _complain(wrong, EXIT_USAGE)
     nodes: list[Node] = []
     reported: list[Exception] = []
 
@@ -114,6 +108,19 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
         stop.ignore()
         exit_in_time()
     return status
+
+
+def _init_ros() -> str:
+    """Initialise ROS without its signal handlers; returns why the arguments are wrong, else an empty text."""
+    try:
+        rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
+    except _rclpy.UnknownROSArgsError as error:
+        return f"unknown ROS arguments: {error}"
+    except UnicodeEncodeError as error:
+        return f"expected arguments in UTF-8; got {error.object!r}"
+    except RuntimeError as error:
+        return str(error) or type(error).__name__
+    return ""
 
 
 def settle_memory() -> None:
