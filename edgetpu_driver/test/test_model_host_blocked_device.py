@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,7 +34,8 @@ class TestADeviceThatBlocks:
     def blocked(self, host: ModelHost, backend: FakeBackend) -> Iterator[ModelHost]:
         host.load("plus")
         backend.hold()
-        host.submit_invoke("plus", ONES, lambda _answer: None)
+        self.answers: list[Any] = []
+        host.submit_invoke("plus", ONES, self.answers.append)
         assert backend.begun.wait(PATIENCE)
         yield host
         backend.release.set()
@@ -69,8 +71,10 @@ class TestADeviceThatBlocks:
         assert isinstance(answers.get(timeout=PATIENCE), ExpiredError)
         assert (blocked.status().expired, blocked.status().waiting) == (1, 0)
 
-    def test_a_reset_is_taken(self, blocked: ModelHost) -> None:
+    def test_a_reset_does_not_wait_for_it(self, blocked: ModelHost) -> None:
         blocked.reset()
+        assert self.answers == []
+        assert blocked.status().sticks[0].state is State.READY
 
     def test_many_resets_cost_one(
         self, blocked: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
@@ -101,7 +105,9 @@ class TestADeviceThatBlocks:
         assert len(reads) == 2
 
     def test_closing_waits_no_longer_than_its_timeout(self, blocked: ModelHost) -> None:
+        begin = time.monotonic()
         blocked.close(timeout=0.01)
+        assert time.monotonic() - begin < PATIENCE / 2
 
     @pytest.mark.parametrize(("spent", "left"), [(7.0, 3.0), (12.0, 0.0)])
     def test_the_thread_for_the_cpu_gets_what_the_sticks_leave_of_the_time_to_close(

@@ -193,8 +193,10 @@ class TestOwnership:
 
     def test_a_shared_model_may_be_changed_by_all(self, host: ModelHost) -> None:
         host.load("plus", client="/owner", shared=True)
-        host.load("other", "plus", client="/other")
+        changed = host.load("other", "plus", client="/other")
+        assert [path.stem for path in changed.paths] == ["other_edgetpu"]
         host.unload("plus", "/third")
+        assert host.models() == ()
 
     def test_a_model_that_cannot_run_stays_its_owners_when_another_client_loads_it(
         self, host: ModelHost, backend: FakeBackend
