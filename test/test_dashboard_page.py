@@ -208,7 +208,7 @@ def test_no_picture_of_another_view_is_saved(browser: Any) -> None:
     assert saved == []
 
 
-def test_pictures_go_on_after_the_page_was_drawn_anew(browser: Any) -> None:
+def test_pictures_continue_after_the_page_was_redrawn(browser: Any) -> None:
     show(browser, "spot_tracker")
     wait(browser, lambda: pictures(browser) > 0)
     rename = "document.getElementById('{}').id = '{}'"
@@ -338,7 +338,7 @@ def test_a_node_is_started_and_stopped(browser: Any) -> None:
     wait(browser, lambda: "camera was not started from here" in text(browser, "body"))
 
 
-def test_pictures_go_on_when_a_node_restarts(browser: Any, nodes: dict[str, Any], start_node: Any) -> None:
+def test_pictures_continue_when_a_node_restarts(browser: Any, nodes: dict[str, Any], start_node: Any) -> None:
     show(browser, "spot_tracker")
     nodes["spot_tracker"].stop()
     wait(browser, lambda: text(browser, "#state") == "stopped")

@@ -251,7 +251,7 @@ def test_a_contact_that_cannot_be_leaves_the_robot_blind(rate: float, sigma: flo
     assert guard.restriction is Restriction.BLIND
 
 
-def test_a_robot_without_odometry_drives_as_told_after_its_reaction_time() -> None:
+def test_a_robot_without_odometry_drives_as_commanded_after_its_reaction_time() -> None:
     guard = ContactGuard(replace(SETTINGS, reaction_time=0.5), LIMITS, TIMEOUT)
     guard.follow(Velocity(0.5), 1.0)
     see(guard, 1.0, 1.25)
@@ -260,7 +260,7 @@ def test_a_robot_without_odometry_drives_as_told_after_its_reaction_time() -> No
     assert guard.distance.distance == 0.5
 
 
-def test_a_robot_told_to_stand_may_still_roll_as_far_as_it_needs_to_brake() -> None:
+def test_a_robot_commanded_to_stand_may_still_roll_as_far_as_it_needs_to_brake() -> None:
     guard = ContactGuard(replace(SETTINGS, reaction_time=0.2), LIMITS, TIMEOUT)
     for tick in range(20):
         guard.follow(Velocity(1.0), tick / 10)
@@ -269,7 +269,7 @@ def test_a_robot_told_to_stand_may_still_roll_as_far_as_it_needs_to_brake() -> N
     for tick in range(20, 31):
         guard.follow(STANDSTILL, tick / 10)
         guard.command(tick / 10)
-    # 0.1 m before it is told to stand; then between none, and 0.2 m + 0.62 m in 0.8 s of braking.
+    # 0.1 m before it is commanded to stand; then between none, and 0.2 m + 0.62 m in 0.8 s of braking.
     assert known[0] - guard.distance.distance == pytest.approx(0.1 + (0.2 + 0.62) / 2)
     assert guard.distance.sigma > 1.2 * known[1]
 

@@ -187,7 +187,7 @@ class TestEightBits:
     def test_cost_less_with_copies(self, narrow: QuantisedNetwork, wide: QuantisedNetwork) -> None:
         assert wide.layer_errors[-1].total < narrow.layer_errors[-1].total / 2
 
-    def test_cost_is_told_of_every_layer(self, narrow: QuantisedNetwork) -> None:
+    def test_cost_is_stated_for_every_layer(self, narrow: QuantisedNetwork) -> None:
         errors = narrow.layer_errors
         assert [each.units for each in errors] == [32, 32, 2]
         assert all(0 < each.own < 0.05 for each in errors)

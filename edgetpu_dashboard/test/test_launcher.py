@@ -49,7 +49,7 @@ def test_a_node_gets_the_arguments_of_the_graph_and_its_parameters(
     assert not launcher.started("wheel")
 
 
-def test_a_node_that_ends_with_an_error_is_told(
+def test_a_node_that_ends_with_an_error_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
 ) -> None:
     install(tmp_path, monkeypatch, handler="sys.exit(3)")

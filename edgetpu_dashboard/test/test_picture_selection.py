@@ -39,7 +39,7 @@ def test_a_box_of_no_size_is_refused() -> None:
         ((19, 10, 10), [6.0, -3.0, -3.0]),
     ],
 )
-def test_a_spot_is_told_by_what_its_colour_has_more_than_grey(
+def test_a_spot_is_distinguished_by_what_its_colour_has_more_than_grey(
     rgb: tuple[int, int, int], weights: list[float]
 ) -> None:
     assert spot_weights(rgb) == weights
@@ -48,7 +48,7 @@ def test_a_spot_is_told_by_what_its_colour_has_more_than_grey(
 @pytest.mark.parametrize(
     "rgb", [(0, 0, 0), (20, 20, 20), (240, 230, 216), (3, 1, 2), (20, 17, 18), (8, 8, 9), (18, 10, 10)]
 )
-def test_a_grey_spot_is_told_by_its_brightness(rgb: tuple[int, int, int]) -> None:
+def test_a_grey_spot_is_distinguished_by_its_brightness(rgb: tuple[int, int, int]) -> None:
     assert is_grey(rgb)
     assert spot_weights(rgb) == [1.0, 1.0, 1.0]
 

@@ -52,7 +52,7 @@ def test_usb_prefers_the_compiled_file(models: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(100, 50), (300, 400)])
 def test_a_driver_on_usb_multiplies_without_a_compiled_file(models: Path, shape: tuple[int, int]) -> None:
-    """The backend `usb` on a stick that behaves like one on the bus; it was told of no graph."""
+    """The backend `usb` on a stick that behaves like one on the bus, without a registered graph."""
     host = ModelHost([StickBackend(lambda _: EdgeTpu.open(VirtualEdgeTpu()))], [models])
     host.connect()
     host.load("dense_256")

@@ -26,5 +26,5 @@ def test_images_without_a_stamp_are_taken() -> None:
     assert taken([0.0, 0.0, 1.0, 0.0, 1.01], 1.0) == [0.0, 0.0, 1.0, 0.0]
 
 
-def test_a_stamp_before_the_last_one_begins_anew() -> None:
+def test_a_stamp_before_the_last_one_starts_a_new_period() -> None:
     assert taken([100.0, 5.0, 5.5, 6.0], 1.0) == [100.0, 5.0, 6.0]
