@@ -152,7 +152,7 @@ def _outcomes(
 ) -> tuple[list[Outcome], Film, int, int]:
     """Run all worlds with one graph; also a film, the number of images, and of those without results."""
     if isinstance(scenario, SystemScenario):
-        return [_told(scenario.run_alone(seed)) for seed in seeds], Film(), 0, 0
+        return [_printed(scenario.run_alone(seed)) for seed in seeds], Film(), 0, 0
     parameters = scenario.prepare(options.output.resolve() / "models", options.model)
     robot = SimulatedRobot(scenario.cmd_vel)
     try:
@@ -167,14 +167,14 @@ def _outcomes(
             found = []
             for seed in seeds:
                 outcome = scenario.run(robot, seed)
-                found.append(_told(replace(outcome, record=robot.record)))
+                found.append(_printed(replace(outcome, record=robot.record)))
                 robot.film = None  # of the first world only, as it takes time
         return found, film, robot.images, robot.missing
     finally:
         robot.close()
 
 
-def _told(outcome: Outcome) -> Outcome:
+def _printed(outcome: Outcome) -> Outcome:
     figures = ", ".join(f"{name} {value:.3g}" for name, value in outcome.values.items())
     print(f"[drive]   seed {outcome.seed}: {figures}", flush=True)
     return outcome

@@ -39,7 +39,7 @@ class SimulatedRobot:
         self._topics = RobotTopics(self._suite.node)
         self._awaited = AwaitedResults()
         self._velocity = (0.0, 0.0)
-        self._ticks = self._told_at = 0
+        self._ticks = self._commanded_at = 0
         self._waiting: deque[tuple[int, Image]] = deque()
         """Images on their way, with the tick at which they were taken."""
         self._world: World | None = None
@@ -86,7 +86,7 @@ class SimulatedRobot:
 
     def drive(self, linear: float, angular: float) -> None:
         """Obey these velocities, m/s and rad/s, until the next ones."""
-        self._velocity, self._told_at = (linear, angular), self._ticks
+        self._velocity, self._commanded_at = (linear, angular), self._ticks
 
     def watch(self, message_type: type[Any], topic: str) -> None:
         """Wait for a result on this topic after each image."""
@@ -125,7 +125,7 @@ class SimulatedRobot:
     def advance(self) -> None:
         """Drive for a period; publish an image that is due, and wait for its results."""
         world = self.world
-        if self.real_time and self._ticks - self._told_at > BASE_TIMEOUT / PERIOD:
+        if self.real_time and self._ticks - self._commanded_at > BASE_TIMEOUT / PERIOD:
             self._velocity = 0.0, 0.0
         world.step(PERIOD, *self._velocity)
         self._ticks += 1

@@ -185,13 +185,13 @@ def _run_graph(messages: int, seed: int) -> bool:
 
 
 def _counter(name: str, total: int) -> Callable[[], None]:
-    done, said = 0, time.monotonic()
+    done, last_line = 0, time.monotonic()
 
     def advance() -> None:
-        nonlocal done, said
+        nonlocal done, last_line
         done += 1
-        if time.monotonic() - said >= _SECONDS_BETWEEN_LINES:
-            said = time.monotonic()
+        if time.monotonic() - last_line >= _SECONDS_BETWEEN_LINES:
+            last_line = time.monotonic()
             print(f"[fuzz] {name}: {done} of {total}", flush=True)
 
     return advance

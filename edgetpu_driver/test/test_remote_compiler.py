@@ -91,7 +91,7 @@ def test_a_program_of_another_name_is_run(far: Run, graphs: list[Path], tmp_path
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("", "edgetpu_compiler on builder failed: it said nothing"),
+        ("", "edgetpu_compiler on builder failed: it printed nothing"),
         ("#!/bin/sh\necho ERROR: no; exit 1", "edgetpu_compiler on builder failed: ERROR: no"),
         ("#!/bin/sh\nsleep 9", "did not finish within 1 s and was stopped"),
         (None, "there is no edgetpu_compiler on builder: install it there"),

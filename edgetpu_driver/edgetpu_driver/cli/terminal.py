@@ -108,14 +108,14 @@ def _rich_bar() -> Any:
 
 def _line_counter(what: str, total: int) -> Callable[[], None]:
     done = 0
-    said = time.monotonic()
+    last_line = time.monotonic()
 
     def advance() -> None:
-        nonlocal done, said
+        nonlocal done, last_line
         done += 1
         now = time.monotonic()
-        if now - said >= _SECONDS_BETWEEN_LINES:
-            said = now
+        if now - last_line >= _SECONDS_BETWEEN_LINES:
+            last_line = now
             say(f"{what}: {done} of {total}")
 
     return advance

@@ -250,7 +250,7 @@ class ModelTable:
             fresh.owner, fresh.shared = present.owner, present.shared
         read = self._read(files)
         name = "" if read.parts else head_name(*files[0], read.whole.inputs, read.whole.outputs)
-        said = _without_weights(files)
+        description = _without_weights(files)
         waiting: list[Request] = []
         if read.parts:
             self._whole.cpu.prepare()
@@ -259,7 +259,7 @@ class ModelTable:
             self._check_wanted(fresh)
             if present is not fresh and present is not None:
                 self._retire(present)
-            fresh.set_read(digest, fresh.file_bytes, read, said)
+            fresh.set_read(digest, fresh.file_bytes, read, description)
             fresh.head_name = name
             self._models[fresh.name] = fresh
             if fresh.parts:

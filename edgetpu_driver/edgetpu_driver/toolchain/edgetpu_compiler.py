@@ -206,4 +206,4 @@ def _stop(process: subprocess.Popen[str]) -> None:
 def last_lines(output: str) -> str:
     """The last lines of a program's output, which say why it failed, as one line."""
     lines = [line.strip() for line in output.splitlines() if line.strip() and not _VERSION.match(line)]
-    return "; ".join(lines[-_TAIL_LINES:]) or "it said nothing"
+    return "; ".join(lines[-_TAIL_LINES:]) or "it printed nothing"

@@ -68,8 +68,10 @@ class PostProcessHead(Head):
         classes = (options.classes or None) if options is not None else None
         of_graph = dict(enumerate(options.outputs)) if options is not None else {}
         of_names = {role: name for name in names if (role := _role_of_name(name)) is not None}
-        said = {meaning: name for name, meaning in description.output_names.items()}
-        of_metadata = {role: said[meaning] for meaning, role in _METADATA_NAMES.items() if meaning in said}
+        by_meaning = {meaning: name for name, meaning in description.output_names.items()}
+        of_metadata = {
+            role: by_meaning[meaning] for meaning, role in _METADATA_NAMES.items() if meaning in by_meaning
+        }
         for known in (of_graph, of_names, of_metadata):
             roles = {role: name for role, name in known.items() if name in names}
             complete = {_BOXES, _CLASSES, _SCORES} <= roles.keys()

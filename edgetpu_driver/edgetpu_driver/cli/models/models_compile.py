@@ -286,8 +286,8 @@ def _row_lines(row: _Row) -> list[str]:
         lines.append(f"  edgetpu_compiler {row['version']}, {_bytes(row['free_bytes'])} of the chip left")
         mapped = sum(each["count"] for each in row["operators"] if each["mapped"])
         total = sum(each["count"] for each in row["operators"])
-        unsaid = "it did not report which operators are mapped"
-        lines.append(f"  {mapped} of {total} operators mapped" if total else f"  {unsaid}")
+        unreported = "it did not report which operators are mapped"
+        lines.append(f"  {mapped} of {total} operators mapped" if total else f"  {unreported}")
         lines += [
             f"    {each['count']} {each['name']} on the CPU: {each['status']}"
             for each in row["operators"]

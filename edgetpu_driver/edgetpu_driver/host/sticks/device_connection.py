@@ -34,7 +34,7 @@ class DeviceConnection:
         self._backend = backend
         self._on_change = on_change
         self._recovering = False
-        self._told = ""
+        self._logged = ""
 
     def open(self) -> None:
         """Open the device; `is_open` and the state show the outcome. Takes seconds."""
@@ -93,8 +93,8 @@ class DeviceConnection:
             raise
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            if text != self._told:
-                self._told = text
+            if text != self._logged:
+                self._logged = text
                 _log.error("cannot read the device's state: %s", text)
 
     def registers(self) -> tuple[RegisterValue, ...]:

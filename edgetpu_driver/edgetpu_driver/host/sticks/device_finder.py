@@ -34,7 +34,7 @@ class DeviceFinder:
         self._add = add
         self._period = period
         self._stopped = threading.Event()
-        self._told = ""
+        self._logged = ""
         threading.Thread(target=self._run, name="edgetpu finder", daemon=True).start()
 
     def stop(self) -> None:
@@ -51,6 +51,6 @@ class DeviceFinder:
                 self._add(backend)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            if text != self._told:
-                self._told = text
+            if text != self._logged:
+                self._logged = text
                 _log.warning("cannot look for more devices: %s", text)

@@ -59,7 +59,7 @@ class StickWorker:
         """Whether it is to close but has not done so; it starts nothing new."""
         self._commanded = False
         """Whether the last piece of work was a command, so that a request is next."""
-        self._told = ""
+        self._logged = ""
         """The unexpected error that was logged last."""
         self._times = UpkeepTimes()
         self._self_check = SelfCheck()
@@ -296,8 +296,8 @@ class StickWorker:
         try:
             return self._step()
         except Exception as error:
-            if repr(error) != self._told:
-                self._told = repr(error)
+            if repr(error) != self._logged:
+                self._logged = repr(error)
                 _log.exception("unexpected error in the thread of stick %d", self.slot.number)
             time.sleep(_PAUSE)
             return False

@@ -129,7 +129,7 @@ class MatrixClient:
         self._finished: Callable[[], None] | None = None
         """Passes the result of a product that has just ended to the caller."""
         self._refusal: _Refusal | None = None
-        self._told = ""
+        self._logged = ""
         """The refusal that was logged last."""
         self._stepping = False
         self._copies: list[_Copy] = []
@@ -353,8 +353,8 @@ class MatrixClient:
 
     def _refuse(self, error: EdgeTpuError, until: float = inf) -> None:
         self._refusal = _Refusal(error, until)
-        if str(error) != self._told:
-            self._told = str(error)
+        if str(error) != self._logged:
+            self._logged = str(error)
             self._node.get_logger().error(f"the matrix cannot be set: {error}")
 
     def _send_requests(self) -> bool:

@@ -69,7 +69,7 @@ def _end_silently(seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def failed_starts_told(tell: Callable[[Exception], None]) -> Iterator[None]:
+def reporting_failed_starts(tell: Callable[[Exception], None]) -> Iterator[None]:
     """Inside the block, call `tell` with the error of a node that fails to start, before it is destroyed."""
     global _tell_failed_start
     _tell_failed_start = tell

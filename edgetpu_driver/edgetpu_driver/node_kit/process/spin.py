@@ -32,7 +32,7 @@ from edgetpu_driver.node_kit.process.process_end import (
     EXIT_FAILURE,
     end_within,
     exit_in_time,
-    failed_starts_told,
+    reporting_failed_starts,
     say,
 )
 from edgetpu_driver.node_kit.process.python_log import RosLogHandler, python_log_to_ros
@@ -83,7 +83,7 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
     status = 0
     try:
         stop.wakes(executor)
-        with failed_starts_told(tell):
+        with reporting_failed_starts(tell):
             nodes.extend(make_nodes())
         refuse_damaged_requests(nodes)
         if nodes:
