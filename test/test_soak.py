@@ -10,7 +10,7 @@ import pytest
 from edgetpu_driver.matrix.matmul import MatMul
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.weights.weight_request import WeightRequest
-from soak.chaos.chaos_schedule import Kind, has_light_load, is_quiet, make_schedule, quiet_ends
+from soak.chaos.chaos_schedule import START_SECONDS, Kind, has_light_load, is_quiet, make_schedule, quiet_ends
 from soak.checks.matrix_checks import (
     PEAK_BIN,
     SETTLED_STEPS,
@@ -365,7 +365,7 @@ def test_a_journal_gives_back_what_was_added(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("time", "light"), [(0.0, False), (52.0, False), (53.5, True), (65.0, True), (66.0, False), (295.0, True)]
+    ("time", "light"), [(0.0, False), (62.0, False), (63.5, True), (75.0, True), (76.0, False), (295.0, True)]
 )
 def test_the_load_is_light_before_the_end_of_each_quiet_turn(time, light):
     assert has_light_load(time, 300.0) is light
@@ -379,3 +379,12 @@ def test_a_seed_gives_one_schedule_without_actions_in_the_quiet():
     assert all(action.kind is Kind.CALM or not is_quiet(action.time, 300.0) for action in schedule)
     assert {action.kind for action in schedule} == set(Kind)
     assert quiet_ends(300.0)[-1] == 300.0
+
+
+def test_after_a_driver_was_killed_nothing_happens_until_it_has_loaded_its_models():
+    schedule = make_schedule(5, 3600.0, 3, ["edgetpu", "looming"], ["edgetpu"])
+    ends = [each.time + each.seconds + START_SECONDS for each in schedule if each.kind is Kind.KILL]
+    kills = [each.time for each in schedule if each.kind is Kind.KILL]
+    times = [each.time for each in schedule if each.kind is not Kind.CALM]
+    assert len(kills) > 30
+    assert not [time for time in times for kill, end in zip(kills, ends, strict=True) if kill < time < end]

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from edgetpu_driver.node_kit.node_table import DRIVER
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer, can_strike
 
-START_SECONDS = 20.0
-"""Time before the first action, in which all nodes start, s."""
+START_SECONDS = 30.0
+"""Time without actions after the start of the run, and of a driver after one that was killed, s. All nodes
+load their models in it, so that memory a minute after the start is that of all models."""
 END_SECONDS = 20.0
 """Time without actions at the end, in which every node has to recover, s."""
 BUSY_SECONDS, QUIET_SECONDS = 30.0, 15.0
@@ -133,8 +135,21 @@ def make_schedule(
     for kind, mean in MEAN_SECONDS.items():
         fill = _Fill(chance, kind, sticks, tuple(nodes), tuple(killed_nodes))
         actions += [fill(time) for time in _times(chance, mean, seconds)]
+    actions = _after_starts(sorted(actions, key=lambda action: action.time))
     actions += [Action(time, Kind.CALM) for time in quiet_begins(seconds)]
     return sorted(actions, key=lambda action: action.time)
+
+
+def _after_starts(actions: Sequence[Action]) -> list[Action]:
+    """Those of the actions, in order, that are not within START_SECONDS of the start of another driver."""
+    kept: list[Action] = []
+    free_from = 0.0
+    for action in actions:
+        if action.time >= free_from:
+            kept.append(action)
+            if action.kind is Kind.KILL and action.arguments == (DRIVER,):
+                free_from = action.time + action.seconds + START_SECONDS
+    return kept
 
 
 def is_quiet(time: float, seconds: float) -> bool:
