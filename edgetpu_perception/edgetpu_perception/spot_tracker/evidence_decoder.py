@@ -213,23 +213,9 @@ class EvidenceDecoder:
         clarity = ramp(contrast, MIN_CONTRAST, FULL_CONFIDENCE_CONTRAST)
         if clarity == 0.0:
             return NO_SPOT, None
-        grey = None if self._colored else image[:, :, 0]
-        rival = background.level + MIN_RIVAL_CONTRAST_SHARE * contrast
-        best, best_blob = NO_SPOT, None
-        for threshold in clear_thresholds(background, contrast, self._shares):
-            found = find_blob(evidence, threshold, peak, rival, near)
-            blob, other = found.blob, found.rival
-            confidence = clarity * found.share * blob.compactness
-            confidence *= _uniqueness(evidence, found, background, contrast, threshold)
-            confidence *= _clearness(image, found, contrast)
-            if confidence > best.confidence:
-                spot = measure_blob(
-                    evidence, grey, background, contrast, threshold, blob, confidence, self._solid, camera
-                )
-                if spot.confidence > best.confidence:
-                    best, best_blob = spot if other is None else spot._replace(rival=other), blob
-            if best.confidence >= SUFFICIENT_CONFIDENCE:
-                break
+        best, best_blob = self._strongest_blob(
+            image, evidence, background, contrast, clarity, peak, near, camera
+        )
         placed = None if best_blob is None else self._placed(best, best_blob, camera)
         if not self._colored:
             return placed or best, best_blob
@@ -247,6 +233,37 @@ class EvidenceDecoder:
             best = self._placed(best, best_blob, camera) or best
         # White targets are searched for as shaded discs, too, which also finds discs of one flat level.
         return (best if self._is_white else _best_round_shape(best, flat, clarity)), best_blob
+
+    def _strongest_blob(
+        self,
+        image: NDArray[np.uint8],
+        evidence: NDArray[Any],
+        background: Background,
+        contrast: float,
+        clarity: float,
+        peak: tuple[int, int],
+        near: Position | None,
+        camera: CameraPixels | None,
+    ) -> tuple[Spot, Blob | None]:
+        """The spot of the best blob over all thresholds. `clarity`: confidence, 0..1, by the contrast."""
+        grey = None if self._colored else image[:, :, 0]
+        rival = background.level + MIN_RIVAL_CONTRAST_SHARE * contrast
+        best, best_blob = NO_SPOT, None
+        for threshold in clear_thresholds(background, contrast, self._shares):
+            found = find_blob(evidence, threshold, peak, rival, near)
+            blob, other = found.blob, found.rival
+            confidence = clarity * found.share * blob.compactness
+            confidence *= _uniqueness(evidence, found, background, contrast, threshold)
+            confidence *= _clearness(image, found, contrast)
+            if confidence > best.confidence:
+                spot = measure_blob(
+                    evidence, grey, background, contrast, threshold, blob, confidence, self._solid, camera
+                )
+                if spot.confidence > best.confidence:
+                    best, best_blob = spot if other is None else spot._replace(rival=other), blob
+            if best.confidence >= SUFFICIENT_CONFIDENCE:
+                break
+        return best, best_blob
 
     def _placed(self, spot: Spot, blob: Blob, camera: CameraPixels | None) -> Spot | None:
         """Measure the spot by its outline in the camera's pixels; None if they do not show it.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgetpu_perception.visual_compass import heading_filter_limits as limits
-from edgetpu_perception.visual_compass.alignment import View
+from edgetpu_perception.visual_compass.alignment import Alignment, View
 from edgetpu_perception.visual_compass.heading_filter_state import Loss, Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes, has_moved_on
 from edgetpu_perception.visual_compass.measured_turn import better, initial_similarity
@@ -79,17 +79,10 @@ class LoopClosure:
             if variance_between > limits.UNCERTAIN_SIGMA**2
             else limits.KNOWN_SIMILARITY_SHARE
         ) * initial_similarity(known)
-        alignment = self._aligner.align(known.key, view, expected.T @ known.orientation)
         # What pulls a heading makes it no less similar to its keyframe, but puts it elsewhere.
         off_by = math.sqrt(variance_between + _pulls_between(found, known))
         max_correction = limits.MAX_CORRECTION_SIGMAS * off_by + limits.SAME_ORIENTATION
-        if (
-            alignment.similarity < least
-            and max_correction * self._aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
-        ):
-            # Few people who happen to look alike elsewhere outvote no scene that stands where it should.
-            found_again = self._aligner.align(known.key, view, self._aligner.search(known.key, view))
-            alignment = better(alignment, found_again)
+        alignment = self._aligned(known, view, expected, least, max_correction)
         if alignment.similarity < least or has_moved_on(alignment):
             return None
         if not self._estimator.confidence(alignment, known):
@@ -114,6 +107,24 @@ class LoopClosure:
         since, since_known = _variance_since(found, variance), _variance_since(pose, self._variance(pose))
         self._keyframes.close_loop(correction, found.keyframe, since, known, since_known)
         return self._estimator.measured(found.stamp, known, alignment)
+
+    def _aligned(
+        self, known: Keyframe, view: View, expected: Matrix, least: float, max_correction: float
+    ) -> Alignment:
+        """Align a view to an earlier keyframe from the orientation that it is expected to have.
+
+        If the similarity is below `least` and the orientation may be off by more than an alignment corrects,
+        the whole view is searched as well. `max_correction`: rad.
+        """
+        alignment = self._aligner.align(known.key, view, expected.T @ known.orientation)
+        if (
+            alignment.similarity < least
+            and max_correction * self._aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
+        ):
+            # A few people who look alike by chance elsewhere do not outweigh a scene at its expected place.
+            found_again = self._aligner.align(known.key, view, self._aligner.search(known.key, view))
+            alignment = better(alignment, found_again)
+        return alignment
 
     def _variance(self, pose: Pose) -> float:
         """Sum of the variances of an orientation about all axes, rad^2."""
