@@ -44,8 +44,8 @@ def follow(compass: VisualCompass, images: Iterable[IMAGE], first: int = 0) -> H
 def left_out(compass: VisualCompass) -> float:
     """Share of the features that is left out of alignments."""
     assert compass._aligner is not None
-    shown = compass._aligner._shown
-    return 0.0 if shown is None else 1.0 - float(shown[0].mean())
+    used = compass._aligner._used
+    return 0.0 if used is None else 1.0 - float(used[0].mean())
 
 
 @pytest.mark.parametrize("still", [0.0, 1.0])

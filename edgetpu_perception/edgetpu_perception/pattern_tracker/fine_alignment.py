@@ -153,8 +153,7 @@ class Confirmation(NamedTuple):
 
     match: Alignment
     to_image: Homography
-    """From px of the search image, relative to the centre of the template where it was cut out, to px of the
-    image."""
+    """From px of the search image, relative to the template's centre where it was cut out, to image px."""
     share: float
     """Share of the blocks of the patch that agree, LEAST_SHARE..1."""
     frontal_scale: float
@@ -347,9 +346,8 @@ class _Level:
 def is_nearer(tilted: Alignment, upright: Alignment) -> bool:
     """Whether a tilted match is expected to be nearer to the truth than the upright one.
 
-    The squared error of an upright match is its variance plus the squared bias of ignoring the tilt. The bias
-    is estimated from the squared distance of the two matches, less the part that noise causes, which is the
-    difference of their variances (Hausman, 1978).
+    The squared error of an upright match is its variance plus the squared bias of ignoring the tilt: the
+    squared distance of the two matches less the difference of their variances (Hausman, 1978).
     """
     by_noise = tilted.x_sigma**2 + tilted.y_sigma**2 - upright.x_sigma**2 - upright.y_sigma**2
     apart = (tilted.x - upright.x) ** 2 + (tilted.y - upright.y) ** 2
