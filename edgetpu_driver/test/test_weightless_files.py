@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -68,3 +69,10 @@ def test_a_file_that_is_no_model_is_an_error() -> None:
 def test_damaged_bytes_are_an_error(data: bytes, expected: str) -> None:
     with pytest.raises(InputError, match=f"expected .*{expected}"):
         weightless_files(data)
+
+
+def test_files_together_are_no_larger_than_one_may_be() -> None:
+    small = zlib.compress(bytes(1 << 20), 9)
+    assert len(weightless_files(small * 2, largest=2 << 20)) == 2
+    with pytest.raises(InputError, match="expected complete files of at most 2097152 bytes together"):
+        weightless_files(small * 3, largest=2 << 20)

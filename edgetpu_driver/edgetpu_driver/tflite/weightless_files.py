@@ -15,8 +15,8 @@ _LARGEST_KEPT = 1024
 """Maximum size of a constant to keep, bytes. Uncritical: shapes are smaller, weights that matter larger."""
 _LARGEST_SENT = 2**21
 """Maximum size of the result, bytes; anchors and labels take up to some 100 kB."""
-_LARGEST_FILE = 2**28
-"""Maximum size of one unpacked file, bytes, so that a small archive cannot fill the memory."""
+_LARGEST_FILES = 2**28
+"""Maximum size of all unpacked files together, bytes, so that a small archive cannot fill the memory."""
 
 
 def without_weights(files: Iterable[bytes]) -> bytes:
@@ -29,9 +29,9 @@ def without_weights(files: Iterable[bytes]) -> bytes:
     return result if len(result) <= _LARGEST_SENT else b""
 
 
-def weightless_files(data: bytes) -> tuple[bytes, ...]:
-    """Unpack a result of `without_weights`; InputError for anything else."""
-    return tuple(_streams(data))
+def weightless_files(data: bytes, largest: int = _LARGEST_FILES) -> tuple[bytes, ...]:
+    """Unpack a result of `without_weights`; InputError for anything else, or more than `largest` bytes."""
+    return tuple(_streams(data, largest))
 
 
 def _zeroed(data: bytes) -> bytes:
@@ -54,16 +54,18 @@ def _address(data: bytes | memoryview) -> int:
     return int(view.ctypes.data)
 
 
-def _streams(data: bytes) -> Iterator[bytes]:
+def _streams(data: bytes, largest: int) -> Iterator[bytes]:
+    left = largest
     while data:
         stream = zlib.decompressobj()
         try:
-            content = stream.decompress(data, _LARGEST_FILE)
+            content = stream.decompress(data, left + 1)  # 0 would be no limit
         except zlib.error as error:
             raise InputError(f"expected files compressed by zlib; got {error}") from None
-        if not stream.eof:
+        if not stream.eof or len(content) > left:
             raise InputError(
-                f"expected complete files of at most {_LARGEST_FILE} bytes; got a truncated or larger one"
+                f"expected complete files of at most {largest} bytes together; got a truncated one or more"
             )
+        left -= len(content)
         yield content
         data = stream.unused_data
