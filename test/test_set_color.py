@@ -19,6 +19,7 @@ from std_msgs.msg import Header
 
 from edgetpu_msgs.msg import ErrorCode, ServoError
 from edgetpu_msgs.srv import SetColor
+from edgetpu_perception.graphs import spot_tracker_evidence
 from testdata import ModelFolder
 
 PLACES = {"red": (41.5, 21.5), "green": (51.5, 51.5), "blue": (11.5, 41.5)}
@@ -162,6 +163,22 @@ def test_a_tracker_for_brightness_turns_to_a_color(
     answer = tracker.set(preset="blue")
     assert answer.success, answer.message
     assert tracker.place() == near("blue")
+    assert tracker.set(preset="red").success
+    assert tracker.place() == near("red")
+
+
+def test_a_color_whose_graph_cannot_be_written_is_refused_and_brightness_stays(
+    start_tracker: Callable[..., Tracker], tmp_path: Path
+) -> None:
+    tracker = start_tracker("unwritable", "cpu", tmp_path)
+    before = tracker.place()
+    file = tmp_path / f"{spot_tracker_evidence.name('red')}.tflite"
+    file.mkdir()
+    answer = tracker.set(preset="red")
+    assert (answer.success, answer.error.value) == (False, ErrorCode.DEVICE)
+    assert answer.message == f"cannot write the model {file.stem} to {tmp_path}: Is a directory"
+    assert tracker.place() == before
+    file.rmdir()
     assert tracker.set(preset="red").success
     assert tracker.place() == near("red")
 

@@ -225,6 +225,9 @@ class SpotTrackerNode(WeightUpdatingNode):
         if self.values["model"]:
             raise ModelUnsupportedError(f"expected a model for a colour; '{self.values['model']}' takes grey")
         name = self._graph_name(color)
-        data = models.build(name)
+        try:
+            self._provide(name)  # before anything changes: the disk may be full
+        except StateError as error:
+            raise EdgeTpuError(str(error)) from None
         self._tracker.set_color(color)
-        self.run_model(name, data)
+        self.run_model(name, models.build(name))
