@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from edgetpu_perception import FlowResult, OpticalFlow
 from edgetpu_perception.optical_flow.competing_motions import LargerPart, larger_part
 from edgetpu_perception.optical_flow.dominant_motion import NeighbourhoodMotions
-from edgetpu_perception.optical_flow.normal_equations import NormalEquations, picture_shares
+from edgetpu_perception.optical_flow.normal_equations import NormalEquations
+from edgetpu_perception.optical_flow.part_areas import picture_areas
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -58,16 +59,23 @@ def test_an_object_that_fills_half_of_the_features_is_not_taken_for_the_scene(se
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("box", [(60, 40, 180, 140), (80, 40, 150, 150), (90, 60, 170, 180)])
+@pytest.mark.parametrize("step", [3, 4])
+def test_an_object_of_a_third_is_not_taken_for_the_scene(
+    seed: int, box: tuple[int, int, int, int], step: int
+) -> None:
+    # 29 to 40 % of the picture, which move by nearly a cell of the features.
+    result = passed_by(seed, 40.0, box, step)
+    assert result.valid
+    assert (result.dx, result.dy) == pytest.approx((0.0, 0.0), abs=0.15)
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_sigma_has_the_distance_of_two_parts_of_the_same_size(seed: int) -> None:
     result = passed_by(seed, 20.0, (0, 0, 226, 170), 2)
     assert result.valid
     # 2 px with a probability of 1/2: 1.4 px. The half is for the doubt about the areas.
     assert result.dx_sigma > 0.7
-
-
-def test_neighbourhoods_at_the_edge_stand_for_the_border() -> None:
-    shares = picture_shares(18, 18, 30, 30).reshape(3, 3)
-    assert shares == pytest.approx(np.outer((0.4, 0.2, 0.4), (0.4, 0.2, 0.4)))
 
 
 def competing(moved: NDArray[np.bool_], dx: float) -> LargerPart | None:
@@ -78,7 +86,7 @@ def competing(moved: NDArray[np.bool_], dx: float) -> LargerPart | None:
     array[3, 0] = np.where(cells, np.float32(dx) * array[0, 0], 0.0)
     normal = NormalEquations(array)
     motions = NeighbourhoodMotions(normal, contrast=0.0, noise=0.01)
-    areas = picture_shares(48, 48, 48, 48)
+    areas = picture_areas(48, 48, 48, 48)
     return larger_part(motions, normal, 0.0, (0.2, 0.0), (0.5, 0.0), areas, 0.12)
 
 

@@ -16,7 +16,8 @@ from edgetpu_perception.optical_flow.dominant_motion import (
     NeighbourhoodMotions,
     chance_of_another,
 )
-from edgetpu_perception.optical_flow.normal_equations import NormalEquations, picture_shares
+from edgetpu_perception.optical_flow.normal_equations import NormalEquations
+from edgetpu_perception.optical_flow.part_areas import picture_areas
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -170,6 +171,13 @@ def test_the_share_counts_what_follows_and_has_texture() -> None:
     array[:, :, :24] = 0.0
     found = motions(array)
     followers = found.within(MAX_DEVIATION_CELLS)
-    areas = picture_shares(48, 48, 48, 48)
+    areas = picture_areas(48, 48, 48, 48).nearest
     assert followers.share(followers.weights(0.0, 0.0), areas) == pytest.approx(0.375, abs=0.01)
     assert found.rather_textured == 0.5
+
+
+def test_the_rival_is_the_motion_of_the_rest_and_no_step_towards_it() -> None:
+    areas = picture_areas(48, 48, 48, 48).nearest
+    rival, area = motions(equations(0.9)).rival(0.0, 0.0, areas, near=False)
+    assert rival == pytest.approx((0.9, 0.0), abs=0.1)
+    assert area == pytest.approx(0.25, abs=0.02)

@@ -1,14 +1,13 @@
 """Tells which of two motions has the larger part of the picture.
 
-Each neighbourhood goes to the motion that explains it better, whatever its contrast, and stands for the part
-of the picture that is nearest to it: the features leave out a border, which an object covers less often than
-the scene does.
+Each neighbourhood goes to the motion that explains it better, whatever its contrast. The areas of both parts
+follow from that, see `part_areas`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +16,10 @@ from edgetpu_perception.optical_flow.dominant_motion import (
     MAX_DEVIATION_CELLS,
     REACH_CELLS,
     NeighbourhoodMotions,
-    chance_of_another,
     follow,
 )
 from edgetpu_perception.optical_flow.normal_equations import NEIGHBOURHOOD_CELLS, NormalEquations, Vector
+from edgetpu_perception.optical_flow.part_areas import PictureAreas, area_lead
 
 STEPS = 4
 """Least-squares steps in which the two motions are settled. Uncritical from 3 on."""
@@ -29,8 +28,8 @@ INDEPENDENT = 0.1 * NEIGHBOURHOOD_CELLS**2
 """Independent features of a neighbourhood. Derived: a tenth of its cells, as in BandPass.independent."""
 
 LEAST_AREA = 0.1
-"""Smallest share of the picture that follows a motion of its own. Derived: the neighbourhoods that deviate by
-noise (1 - NEARLY_ALL in dominant_motion.py), and twice as many."""
+"""Smallest share of what has texture that follows a motion of its own. Derived: the neighbourhoods that
+deviate by noise (1 - NEARLY_ALL in dominant_motion.py), and twice as many."""
 
 LEAST_FOLLOWING = 0.5
 """Smallest share of its part that follows a motion. Derived: most of it; any shift explains some of what
@@ -58,13 +57,13 @@ def larger_part(
     roughness: float,
     motion: tuple[float, float],
     rival: tuple[float, float],
-    areas: NDArray[np.float64],
+    areas: PictureAreas,
     apart: float,
 ) -> LargerPart | None:
     """Settle two motions, cells, each over the part that it explains better, and choose the larger part.
 
-    `roughness`: see Registration. `areas`: share of the picture that each neighbourhood stands for,
-    [neighbourhoods]. `apart`: least distance of the two motions, cells. None if these are not two parts.
+    `roughness`: see Registration. `apart`: least distance of the two motions, cells. None if these are not
+    two parts.
     """
     steps: list[Vector] = [(*motion, 0.0), (*rival, 0.0)]
     limit = motions.limit(MAX_DEVIATION_CELLS)
@@ -80,21 +79,22 @@ def larger_part(
     left = [motions.left(*step[:2]) for step in steps]
     side = _side(left[0], left[1], motions.noise)
     # What follows neither rather than the other does not count.
-    parts = [np.maximum(2 * share - 1, 0.0) * areas for share in (side, 1 - side)]
-    shares = [float(part @ follow(squares / limit)) for part, squares in zip(parts, left, strict=True)]
+    parts = [np.maximum(2 * share - 1, 0.0) for share in (side, 1 - side)]
+    first, second = (part * follow(squares / limit) for part, squares in zip(parts, left, strict=True))
+    shares = [float(part @ areas.nearest) for part in (first, second)]
     away = math.dist(steps[0][:2], steps[1][:2])
-    own = LEAST_FOLLOWING * float(parts[1].sum())
+    own = LEAST_FOLLOWING * float(parts[1] @ areas.nearest)
     if (
         away < apart
-        or min(shares) < LEAST_AREA
+        or min(shares) < LEAST_AREA * motions.textured(areas.nearest)
         or shares[1] < own
         or _coherence(side, normal) < LEAST_COHERENCE
     ):
         return None
-    if shares[0] < shares[1]:
-        steps, side, shares = steps[::-1], 1 - side, shares[::-1]
-    chance = chance_of_another(shares[0] / sum(shares), 1 / float(np.square(areas).sum()))
-    dx, dy = (chance * (steps[0][axis] - steps[1][axis]) ** 2 for axis in (0, 1))
+    lead = area_lead(first, second, areas)
+    if lead.lead < 0.0:
+        lead, steps, side = replace(lead, lead=-lead.lead), steps[::-1], 1 - side
+    dx, dy = (lead.chance * (steps[0][axis] - steps[1][axis]) ** 2 for axis in (0, 1))
     return LargerPart(steps[0], side, (dx, dy))
 
 

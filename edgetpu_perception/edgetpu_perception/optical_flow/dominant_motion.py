@@ -175,18 +175,19 @@ class NeighbourhoodMotions:
         `areas`: share of the picture that each neighbourhood stands for, [neighbourhoods]. `near`: try only
         shifts that nearly all of the picture may follow.
         """
-        squares = self._squares.astype(np.float32)
+        before = self.left(dx, dy)
+        # The share of what is left: every step towards a far motion gains more than noise.
+        worth = areas / (before + self.noise)
         unit = NARROWER_DEVIATIONS[-1] if near else MAX_DEVIATION_CELLS
-        tried = np.array((dx, dy)) + unit * _NEAR
+        best, area = _largest_gain(_NEAR_MONOMIALS, _about(dx, dy, unit) @ self._squares, before, worth)
+        x, y = _NEAR[best].tolist()
+        rival = dx + unit * x, dy + unit * y
         if not near:
-            tried = np.concatenate((tried, _SHIFTS))
-        gain = self.left(dx, dy).astype(np.float32) - _monomials(*tried.T).T.astype(np.float32) @ squares
-        np.maximum(gain, 0.0, out=gain)
-        gain /= gain + np.float32(self.noise)
-        area = gain @ areas.astype(np.float32)
-        best = int(area.argmax())
-        x, y = tried[best].tolist()
-        return (x, y), float(area[best])
+            far, far_area = _largest_gain(_MONOMIALS, self._squares, before, worth)
+            if far_area > area:
+                (x, y), area = _SHIFTS[far].tolist(), far_area
+                rival = x, y
+        return rival, area
 
     @functools.cached_property
     def _textured(self) -> NDArray[np.float64]:
@@ -195,6 +196,13 @@ class NeighbourhoodMotions:
         flat, textured = TEXTURE_RANGE
         share: NDArray[np.float64] = (visible - flat) / (textured - flat)
         return np.minimum(np.maximum(share, 0.0), 1.0)
+
+    def textured(self, areas: NDArray[np.float64]) -> float:
+        """Share of the picture that has texture, 0..1.
+
+        `areas`: share of the picture that each neighbourhood stands for, [neighbourhoods].
+        """
+        return float(self._textured @ areas)
 
     @property
     def rather_textured(self) -> float:
@@ -268,6 +276,19 @@ class Followers:
     def share_of_texture(self, weights: NDArray[np.float64]) -> float:
         """Share of the texture that follows the shift with these `weights`: 0..1."""
         return float(weights @ self.texture) / max(float(self.texture.sum()), 1.0)
+
+
+def _largest_gain(
+    monomials: Floats, forms: NDArray[np.float64], before: NDArray[np.float64], worth: NDArray[np.float64]
+) -> tuple[int, float]:
+    """Index of the shift that leaves the least, and what it gains.
+
+    `before`: squares that are left without it. `worth`: what each of these is worth, [neighbourhoods].
+    """
+    gain = before.astype(np.float32) - monomials @ forms.astype(np.float32)
+    gains = np.maximum(gain, 0.0, out=gain) @ worth.astype(np.float32)
+    best = int(gains.argmax())
+    return best, float(gains[best])
 
 
 def _about(dx: float, dy: float, unit: float) -> NDArray[np.float64]:

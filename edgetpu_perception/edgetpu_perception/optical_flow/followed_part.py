@@ -21,8 +21,8 @@ from edgetpu_perception.optical_flow.normal_equations import (
     NormalEquations,
     Symmetric,
     Vector,
-    picture_shares,
 )
+from edgetpu_perception.optical_flow.part_areas import PictureAreas, picture_areas
 
 REWEIGHTED_STEPS = 3
 """Least-squares steps in which the part that follows the motion is settled. Uncritical from 3 on."""
@@ -30,10 +30,10 @@ REWEIGHTED_STEPS = 3
 MAJORITY = 0.5
 """Share of the texture that has to keep a narrower deviation. Derived: that of most of it."""
 
-RIVAL_AREA = 0.15
+RIVAL_AREA = 0.085
 """Share of the picture that another motion has to explain better before the two compete.
 
-Rows: flow, any shift to 4, inside one sigma (by noise, one of all shifts tried explains 14 % better); a slow
+Rows: flow, any shift to 4, inside one sigma (by noise, one of all shifts tried explains 8 % better); a slow
 object of 20 % of the area, rms.
 """
 
@@ -58,6 +58,10 @@ class FollowedPart:
     """Share of the picture that has texture, 0..1."""
     doubt: tuple[float, float] = (0.0, 0.0)
     """Variances of dx and dy because slowly moving parts may be the larger ones, cells^2."""
+
+    def doubted(self, dx: float, dy: float) -> FollowedPart:
+        """The part with further variances of dx and dy, cells^2."""
+        return replace(self, doubt=(self.doubt[0] + dx, self.doubt[1] + dy)) if dx or dy else self
 
 
 class PartFinder:
@@ -113,7 +117,7 @@ class PartFinder:
 
     def _with_shares(self, part: FollowedPart, followers: Followers) -> FollowedPart:
         """The part with the share of the picture that follows, and that of texture."""
-        areas = self._areas(part.normal)
+        areas = self._areas(part.normal).nearest
         following = followers.share(followers.weights(*part.step[:2]), areas)
         return replace(part, share=following, textured=float(followers.texture @ areas))
 
@@ -124,7 +128,7 @@ class PartFinder:
         """
         areas = self._areas(part.normal)
         motion = part.step[:2]
-        rival, area = motions.rival(*motion, areas, near=near)
+        rival, area = motions.rival(*motion, areas.nearest, near=near)
         larger = None
         if area >= RIVAL_AREA:
             # Motions that deviate less are not those for which parts were looked for.
@@ -136,13 +140,10 @@ class PartFinder:
         start = self._settled(replace(part, weights=followers.weights(*larger.step[:2])), followers)
         if part.weights is not None:
             start = self._with_shares(start, motions.within(MAX_DEVIATION_CELLS))
-        part = self._narrowed(start, motions, larger.side)
-        dx_doubt, dy_doubt = (sum(doubts) for doubts in zip(part.doubt, larger.doubt, strict=True))
-        return replace(part, doubt=(dx_doubt, dy_doubt))
+        return self._narrowed(start, motions, larger.side).doubted(*larger.doubt)
 
-    def _areas(self, normal: NormalEquations) -> NDArray[np.float64]:
-        """Share of the picture that each neighbourhood stands for, [neighbourhoods]."""
-        return picture_shares(normal.rows, normal.columns, self._height, self._width)
+    def _areas(self, normal: NormalEquations) -> PictureAreas:
+        return picture_areas(normal.rows, normal.columns, self._height, self._width)
 
     def _narrowed(
         self, part: FollowedPart, motions: NeighbourhoodMotions, side: NDArray[np.float64] | None = None
@@ -164,7 +165,7 @@ class PartFinder:
             if following < MAJORITY:
                 break
             part = closer
-        return replace(part, doubt=(dx_doubt, dy_doubt))
+        return part.doubted(dx_doubt, dy_doubt)
 
     def _settled(self, part: FollowedPart, followers: Followers) -> FollowedPart:
         """Solve and weigh in turn, from the weights of a part on."""

@@ -48,9 +48,6 @@ _OF_CONTRAST = [PAIRS.index(pair) for pair in ((2, 2), (2, 3), (3, 3))]
 AGREEING = 0.5
 """Correlation of a neighbourhood from which on the frames agree there. Derived: texture exceeds noise."""
 
-_SHARES_KEPT = 32
-"""Sizes of overlaps whose shares are kept. Uncritical: a motion changes them little from image to image."""
-
 Values = TypeVar("Values", float, NDArray[np.float64])
 
 Vector = tuple[float, float, float]
@@ -208,21 +205,10 @@ def centers(rows: int, columns: int) -> tuple[NDArray[np.float64], NDArray[np.fl
     return np.tile(x, len(y)), np.repeat(y, len(x))
 
 
-@functools.lru_cache(maxsize=_SHARES_KEPT)
-def picture_shares(rows: int, columns: int, height: int, width: int) -> NDArray[np.float64]:
-    """Share of a picture of height x width cells that each neighbourhood stands for, [neighbourhoods].
-
-    The neighbourhoods divide rows x columns cells in the middle of the picture. Those at the edge stand for
-    what is nearest to them outside, too.
-    """
-    sides = []
-    for cells, all_cells in ((rows, height), (columns, width)):
-        side = _blocks(cells, NEIGHBOURHOOD_CELLS).sum(axis=1, dtype=np.float64)
-        side[[0, -1]] += (all_cells - cells) / 2
-        sides.append(side)
-    down, across = sides
-    shares: NDArray[np.float64] = np.outer(down, across).ravel() / (down.sum() * across.sum())
-    return shares
+def neighbourhood_sides(size: int) -> NDArray[np.float64]:
+    """Cells of each neighbourhood along an axis of `size` cells."""
+    sides: NDArray[np.float64] = _blocks(size, NEIGHBOURHOOD_CELLS).sum(axis=1, dtype=np.float64)
+    return sides
 
 
 @functools.lru_cache(maxsize=512)
