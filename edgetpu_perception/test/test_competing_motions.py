@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_perception import FlowResult, OpticalFlow
-from edgetpu_perception.optical_flow.competing_motions import LargerPart, larger_part
+from edgetpu_perception.optical_flow.competing_motions import LargerPart, larger_part, pull_of_contrast
 from edgetpu_perception.optical_flow.dominant_motion import NeighbourhoodMotions
 from edgetpu_perception.optical_flow.normal_equations import NormalEquations
 from edgetpu_perception.optical_flow.part_areas import picture_areas
@@ -115,3 +115,27 @@ def test_less_than_a_tenth_of_the_picture_is_not_a_part() -> None:
     corner = np.zeros((8, 8), bool)
     corner[:2, :3] = True
     assert competing(corner, 0.6) is None
+
+
+def pull(contrast: float, dx: float) -> tuple[float, float]:
+    """Variances for 8x8 neighbourhoods, of which two columns of a `contrast` move by `dx` cells."""
+    random = np.random.default_rng(6)
+    moved = np.kron(np.tile(np.arange(8) >= 6, (8, 1)), np.ones((6, 6), bool))
+    array = np.zeros((4, 1, 48, 48), np.float32)
+    array[:2] = np.where(moved, contrast, 1.0) * random.normal(0, 1, (2, 1, 48, 48))
+    array[3, 0] = np.where(moved, dx * array[0, 0], 0.0) + random.normal(0, 0.2, (48, 48))
+    normal = NormalEquations(array)
+    motions = NeighbourhoodMotions(normal, contrast=0.0, noise=0.01)
+    step, _ = normal.solve(None, 0.0)
+    return pull_of_contrast(motions, normal, 0.0, step[:2])
+
+
+def test_contrast_that_moves_with_the_rest_pulls_nothing() -> None:
+    assert pull(8.0, 0.0) == (0.0, 0.0)
+
+
+def test_a_motion_of_what_has_contrast_alone_is_in_doubt() -> None:
+    # Least squares go by contrast: 64 * 2 of 64 * 2 + 6. A quarter of the neighbourhoods has a quarter of it.
+    along, across = pull(8.0, 0.1)
+    assert along == pytest.approx((0.1 * (128 / 134 - 0.25)) ** 2, rel=0.2)
+    assert across == 0.0

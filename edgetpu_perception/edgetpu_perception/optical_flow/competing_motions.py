@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from edgetpu_perception.optical_flow.dominant_motion import (
     MAX_DEVIATION_CELLS,
     REACH_CELLS,
+    VISIBLE_SHIFT_CELLS,
     NeighbourhoodMotions,
     follow,
 )
@@ -38,6 +39,9 @@ neither motion does."""
 LEAST_COHERENCE = 0.25
 """Smallest correlation of neighbouring places (Moran, 1950) of two parts. Derived: three standard deviations
 of that of 81 places at random."""
+
+BY_CHANCE = 2.0
+"""Standard deviations up to which two measurements of one motion differ by chance. Derived: 95 % of them."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,25 @@ def larger_part(
         lead, steps, side = replace(lead, lead=-lead.lead), steps[::-1], 1 - side
     dx, dy = (lead.chance * (steps[0][axis] - steps[1][axis]) ** 2 for axis in (0, 1))
     return LargerPart(steps[0], side, (dx, dy))
+
+
+def pull_of_contrast(
+    motions: NeighbourhoodMotions, normal: NormalEquations, roughness: float, motion: tuple[float, float]
+) -> tuple[float, float]:
+    """Variances of dx and dy, cells^2, because what has contrast may move otherwise than most of the picture.
+
+    Least squares go by contrast. If each neighbourhood has the same influence, they find the same motion less
+    exactly, but that of most of the picture even if no neighbourhood alone shows how it moves: what differs
+    by more than noise is in doubt (Hausman, 1978). `roughness`: see Registration. `motion`: cells.
+    """
+    limit = motions.limit(VISIBLE_SHIFT_CELLS)
+    # What clearly moves otherwise is no part of the measurement.
+    following = follow(motions.left(*motion) / motions.limit(MAX_DEVIATION_CELLS))
+    weights = following * np.sqrt(float(limit.mean()) / limit)
+    step, inverse = normal.solve(weights, roughness)
+    noise = (BY_CHANCE**2 * normal.variance(step, inverse, weights)).tolist()
+    dx, dy = ((step[axis] - motion[axis]) ** 2 for axis in (0, 1))
+    return dx if dx > noise[0] else 0.0, dy if dy > noise[1] else 0.0
 
 
 def _side(left: NDArray[np.float64], other: NDArray[np.float64], noise: float) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.optical_flow.competing_motions import larger_part
+from edgetpu_perception.optical_flow.competing_motions import larger_part, pull_of_contrast
 from edgetpu_perception.optical_flow.dominant_motion import (
     MAX_DEVIATION_CELLS,
     NARROWER_DEVIATIONS,
@@ -135,7 +135,8 @@ class PartFinder:
             apart = 0.0 if part.weights is None else MAX_DEVIATION_CELLS
             larger = larger_part(motions, part.normal, self._roughness, motion, rival, areas, apart)
         if larger is None:
-            return part if near else self._narrowed(part, motions)
+            part = part if near else self._narrowed(part, motions)
+            return part.doubted(*pull_of_contrast(motions, part.normal, self._roughness, part.step[:2]))
         followers = motions.within(MAX_DEVIATION_CELLS, larger.side)
         start = self._settled(replace(part, weights=followers.weights(*larger.step[:2])), followers)
         if part.weights is not None:

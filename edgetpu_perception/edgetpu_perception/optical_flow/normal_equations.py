@@ -120,6 +120,22 @@ class NormalEquations:
             step = _product(inverse, (xr, yr, cr))
         return step, inverse
 
+    def variance(self, step: Vector, inverse: Symmetric, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Variances of dx and dy of a solution with these `weights`, cells^2: [2].
+
+        By how far each neighbourhood pulls the solution (White, 1980), as noise differs from one to another.
+        """
+        xx, xy, xc, yy, yc, _ = inverse
+        x, y, c = step
+        # Of each pair in PAIRS, how far it pulls dx and dy.
+        pulls = [
+            (-a * x, -a * y - b * x, -a * c - d * x, a, -b * y, -b * c - d * y, b, -d * c, d, 0.0)
+            for a, b, d in ((xx, xy, xc), (xy, yy, yc))
+        ]
+        pulled = (np.array(pulls) @ self.sums) * np.square(weights)
+        variance: NDArray[np.float64] = np.square(pulled, out=pulled).sum(axis=1)
+        return variance
+
     def agreement(self, step: Vector, weights: NDArray[np.float64]) -> float:
         """Correlation of the two frames after a step, -1..1, in neighbourhoods with these `weights`."""
         x, y, c = step
