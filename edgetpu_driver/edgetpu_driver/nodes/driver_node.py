@@ -66,22 +66,23 @@ def _reported(transition: Transition) -> Transition:
 
 def _within(seconds: float, load: Callable[[], HostedModel], late: str) -> HostedModel:
     """What `load` returns, or raises; UnavailableError beginning with `late` if that takes longer."""
-    outcomes: list[HostedModel | Exception] = []
+    loaded: list[HostedModel] = []
+    errors: list[Exception] = []
 
     def work() -> None:
         try:
-            outcomes.append(load())
+            loaded.append(load())
         except Exception as error:
-            outcomes.append(error)
+            errors.append(error)
 
     thread = threading.Thread(target=work, name="edgetpu models at start", daemon=True)
     thread.start()
     thread.join(seconds)
-    if not outcomes:
+    if errors:
+        raise errors.pop()  # not kept in a variable of a frame that it refers to
+    if not loaded:
         raise UnavailableError(f"{late} after {seconds:g} s; do model_dirs answer?")
-    if isinstance(outcomes[0], Exception):
-        raise outcomes.pop()  # not kept in a variable of a frame that it refers to
-    return outcomes[0]
+    return loaded[0]
 
 
 class DriverNode(BaseNode, LifecycleNode):
