@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -379,6 +380,14 @@ def test_a_seed_gives_one_schedule_without_actions_in_the_quiet():
     assert all(action.kind is Kind.CALM or not is_quiet(action.time, 300.0) for action in schedule)
     assert {action.kind for action in schedule} == set(Kind)
     assert quiet_ends(300.0)[-1] == 300.0
+
+
+def test_all_nodes_are_killed_equally_often():
+    nodes = ["edgetpu", "looming", "spectrum"]
+    kills = [each for each in make_schedule(5, 3600.0, 3, nodes, nodes) if each.kind is Kind.KILL]
+    counts = Counter(each.arguments for each in kills)
+    assert set(counts) == {("edgetpu",), ("looming",), ("spectrum",)}
+    assert max(counts.values()) - min(counts.values()) <= 1
 
 
 def test_after_a_driver_was_killed_nothing_happens_until_it_has_loaded_its_models():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from edgetpu_driver.node_kit.node_table import DRIVER
@@ -133,22 +134,31 @@ def make_schedule(
     chance = random.Random(seed)
     actions: list[Action] = []
     for kind, mean in MEAN_SECONDS.items():
-        fill = _Fill(chance, kind, sticks, tuple(nodes), tuple(killed_nodes))
+        fill = _Fill(chance, kind, sticks, tuple(nodes))
         actions += [fill(time) for time in _times(chance, mean, seconds)]
-    actions = _after_starts(sorted(actions, key=lambda action: action.time))
+    names = list(killed_nodes)
+    chance.shuffle(names)
+    actions = _killing(names, sorted(actions, key=lambda action: action.time))
     actions += [Action(time, Kind.CALM) for time in quiet_begins(seconds)]
     return sorted(actions, key=lambda action: action.time)
 
 
-def _after_starts(actions: Sequence[Action]) -> list[Action]:
-    """Those of the actions, in order, that are not within START_SECONDS of the start of another driver."""
+def _killing(names: Sequence[str], actions: Sequence[Action]) -> list[Action]:
+    """The actions, in order, with the nodes to kill: each in turn, so that all live equally long.
+
+    Those within START_SECONDS of the start of another driver are left out.
+    """
+    turns = itertools.cycle(names)
     kept: list[Action] = []
     free_from = 0.0
     for action in actions:
-        if action.time >= free_from:
-            kept.append(action)
-            if action.kind is Kind.KILL and action.arguments == (DRIVER,):
+        if action.time < free_from:
+            continue
+        if action.kind is Kind.KILL:
+            action = replace(action, arguments=(next(turns),))
+            if action.arguments == (DRIVER,):
                 free_from = action.time + action.seconds + START_SECONDS
+        kept.append(action)
     return kept
 
 
@@ -200,13 +210,9 @@ class _Fill:
         kind: Kind,
         sticks: int,
         nodes: tuple[str, ...],
-        killed_nodes: tuple[str, ...],
     ) -> None:
         self._chance, self._kind, self._sticks = chance, kind, sticks
         self._nodes = nodes
-        self._to_kill = list(killed_nodes)
-        chance.shuffle(self._to_kill)
-        self._killed = 0
         self._fills: dict[Kind, Callable[[float], Action]] = {
             Kind.FAULT: self._fault,
             Kind.KILL: self._kill,
@@ -243,10 +249,8 @@ class _Fill:
         )
 
     def _kill(self, time: float) -> Action:
-        """Kill the next node; each in turn, so that all live equally long."""
-        name = self._to_kill[self._killed % len(self._to_kill)]
-        self._killed += 1
-        return Action(time, Kind.KILL, (name,), seconds=self._chance.uniform(0.2, 2.0))
+        """Kill a node that `_killing` chooses."""
+        return Action(time, Kind.KILL, seconds=self._chance.uniform(0.2, 2.0))
 
     def _malformed(self, time: float) -> Action:
         topic = self._chance.choice(TOPICS)
