@@ -39,7 +39,7 @@ from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_msgs.msg import DeviceStatus
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
 
-QUICK = 0.03
+QUICK = 0.02
 """Seconds after which a request is answered with what is known: a model that is still QUEUED, the last
 readings."""
 
