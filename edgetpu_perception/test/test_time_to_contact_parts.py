@@ -25,6 +25,7 @@ from edgetpu_perception.time_to_contact.relative_depth_filter import (
     LASTING_RATE_ERROR,
     MIN_MISFIT,
     RelativeDepth,
+    lasting_error_of,
 )
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.surface import Surface
@@ -268,6 +269,10 @@ class TestRelativeDepth:
         assert depth.observed_rate_sigma == pytest.approx(
             math.hypot(by_images, LASTING_RATE_ERROR * depth.rate)
         )
+
+    def test_takes_fewer_errors_that_last_from_a_larger_map(self) -> None:
+        assert lasting_error_of(60 * 60) == pytest.approx(LASTING_RATE_ERROR)
+        assert lasting_error_of(120 * 120) == pytest.approx(LASTING_RATE_ERROR / 4)
 
     @pytest.mark.parametrize("images", [2, 3, 4, 5, 8])
     @pytest.mark.parametrize(("before", "after"), [(-0.05, -0.25), (0.1, 0.0), (-0.1, -0.2), (0.05, 0.3)])

@@ -43,13 +43,19 @@ Rows: looming, plane and plane at a slant, inside one sigma.
 ASSUMED_INNOVATIONS = 4
 """Number of innovations, as large as expected, that the average begins with. Rows: the same."""
 
-MIN_MISFIT = 0.1
-"""Least factor on the variance. Given as a guard: a picture that stands still has no innovations at all."""
+MIN_MISFIT = 0.03
+"""Least factor on the variance. Given as a guard: a picture that stands still has no innovations at all, and
+clear ones at a constant speed have factors down to 0.05."""
 
 LASTING_RATE_ERROR = 0.004
-"""Relative standard deviation of the rate by errors that last, as of an unknown focal length: they are in no
-innovation. Rows: looming, plane at a slant, inside one sigma; 0.003 and 0.005 change them by 2 to 7 points.
+"""Relative standard deviation of the rate by errors that last, as those of resampling: they are in no
+innovation. For a map of LASTING_ERROR_ELEMENTS.
+
+Rows: looming, plane at a slant, inside one sigma; 0.003 and 0.005 change them by 2 to 7 points.
 """
+
+LASTING_ERROR_ELEMENTS = 60 * 60
+"""Elements of the map for which LASTING_RATE_ERROR was measured. Given by the model of 64x64 px."""
 
 MAX_TREND = 9.0
 """Squared mean innovation, in its variance, from which on the speed must have changed.
@@ -58,15 +64,33 @@ Derived: three standard deviations.
 """
 
 
+def lasting_error_of(elements: int) -> float:
+    """Relative standard deviation of the rate by lasting errors in a map of so many elements.
+
+    The errors of single elements average over all of them, and a larger map is a longer lever for them.
+    """
+    return LASTING_RATE_ERROR * LASTING_ERROR_ELEMENTS / elements
+
+
 class RelativeDepth:
     """Filter with the state: log(depth / depth at the keyframe), and rate = speed / depth, 1/s.
 
     At constant speed depth falls linearly, so the rate grows by its own square.
     """
 
-    def __init__(self, rate: float = 0.0, log_depth: float = 0.0, log_depth_sigma: float = 0.0) -> None:
-        """Start with this state; the standard deviation of the rate is 1/s."""
+    def __init__(
+        self,
+        rate: float = 0.0,
+        log_depth: float = 0.0,
+        log_depth_sigma: float = 0.0,
+        lasting_error: float = LASTING_RATE_ERROR,
+    ) -> None:
+        """Start with this state; the standard deviation of the rate is 1/s.
+
+        `lasting_error`: relative standard deviation of the rate by errors that last.
+        """
         self.rate = rate
+        self.lasting_error = lasting_error
         self._log_depth = log_depth
         self._variance = (log_depth_sigma**2, 0.0, 1.0)
         self._keyframe_variance = math.nan
@@ -90,7 +114,7 @@ class RelativeDepth:
         """
         trend = self._mean_innovation**2 * (2 - _SURPRISE_WEIGHT) / _SURPRISE_WEIGHT
         factor = max(self._misfit, MIN_MISFIT, trend if trend > MAX_TREND else 0.0)
-        return math.hypot(math.sqrt(factor) * self.rate_sigma, LASTING_RATE_ERROR * self.rate)
+        return math.hypot(math.sqrt(factor) * self.rate_sigma, self.lasting_error * self.rate)
 
     def predict(self, seconds: float) -> None:
         """Predict the state after this time."""

@@ -47,7 +47,7 @@ def begun_with(found: IndependentMotion, main: Surface) -> Surface:
     membership = np.full(main.membership.shape, LEAST_SHARE, np.float32)
     membership[found.rows, found.columns] = MOST_SHARE
     warp = main.warp @ inverse(warp_of([*found.step, 0, 0, 0, 0, 0]))
-    depth = RelativeDepth(main.rate, main.log_depth, 0.03)
+    depth = RelativeDepth(main.rate, main.log_depth, 0.03, main.depth.lasting_error)
     return Surface(membership, warp / warp[2, 2], main.motion.copy(), main.seconds, depth)
 
 

@@ -27,6 +27,7 @@ from edgetpu_perception.time_to_contact.homography_alignment import (
 from edgetpu_perception.time_to_contact.image_structure import shows_motion
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
 from edgetpu_perception.time_to_contact.noise_and_exposure import Exposure, NoiseLevel
+from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth, lasting_error_of
 from edgetpu_perception.time_to_contact.second_surface import Explained
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.standing_part import StandingPartSearch
@@ -147,7 +148,8 @@ class SurfaceTracker:
         self._aligner.set_keyframe(brightness)
         self._keyframe_stamp = self._stamp = stamp
         self._exposure.update(brightness)
-        self.surfaces = [Surface(np.ones(self._grid.shape, np.float32))]
+        depth = RelativeDepth(lasting_error=lasting_error_of(self._grid.x.size))
+        self.surfaces = [Surface(np.ones(self._grid.shape, np.float32), depth=depth)]
 
     @property
     def _slope_variance(self) -> float:
