@@ -258,7 +258,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
             return LoomingResult(stamp, False, confidence, tau=tau, zones=energies)
         lead = tracker.rate_lead_of_others(surface)
         observed = surface.depth.observed_rate_sigma
-        sigma = math.hypot(observed, surface.deviation_sigma, lead, surface.jump_sigma)
+        sigma = math.hypot(observed, surface.focal_error, surface.deviation_sigma, lead, surface.jump_sigma)
         ttc, ttc_sigma = contact_time(rate, sigma)
         # A surface whose slant is unknown may seem to approach: its own sigma counts as well.
         certain = surface.approaches and rate >= APPROACH_SIGMAS * sigma
@@ -312,7 +312,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
                 ),
             )
             if self._tracker is None or view != self._view:
-                self._tracker = SurfaceTracker(grid, layout.noise)
+                self._tracker = SurfaceTracker(grid, layout.noise, calibrated=self.camera is not None)
             else:
                 self._tracker.look_at(grid)
             self._view, self._seen = view, frame.region

@@ -50,6 +50,18 @@ MIN_FORWARD = 0.02
 Derived: the noise of the motion, 0.001 to 0.005, would make up a quarter of it.
 """
 
+_NEARER = 1 / (1 + FOCAL_LENGTH_ERROR)
+"""Factor on the tangents of directions for a focal length that is larger by its error. Derived from it."""
+
+_LARGER_FOCAL = np.outer([_NEARER, _NEARER, 1], [1 / _NEARER, 1 / _NEARER, 1])
+"""The same for a warp, element by element. Derived from it."""
+
+_LARGER_FOCAL_PARAMETERS = np.array([_NEARER, _NEARER, 1, 1, 1, 1, 1 / _NEARER, 1 / _NEARER])
+"""The same for the parameters of a warp. Derived from it."""
+
+_LARGER_FOCAL_COVARIANCE = np.outer(_LARGER_FOCAL_PARAMETERS, _LARGER_FOCAL_PARAMETERS)
+"""The same for the covariance of a warp's parameters. Derived from it."""
+
 _TINY = 1e-24
 """Added to a denominator that is 0 if nothing has moved. Given as a guard."""
 
@@ -171,6 +183,25 @@ class PlaneDistance:
         noise = last.discriminant_variance / 16 + abs(last.sum) ** 2 * last.sum_variance / 4
         new = (1 - overlap) * SLANT_SIGMA**2 * (abs(self._separation) + SLANT_SIGMA**2)
         self._variance = noise / square**2 + new + SEPARATION_DRIFT_SIGMA**2
+
+
+class UnknownFocalLength:
+    """What a focal length that is larger by its standard deviation would make of the same images.
+
+    A rotation then passes for a motion, by the same share in image after image.
+    """
+
+    def __init__(self) -> None:
+        self._plane = PlaneDistance()
+
+    def error_of(self, distance: Distance, warp: Matrix, covariance: Matrix) -> float:
+        """Standard deviation of the logarithm of a distance, which was measured from the same warp."""
+        larger = self._plane.measure(warp * _LARGER_FOCAL, covariance * _LARGER_FOCAL_COVARIANCE)
+        return abs(larger.log - distance.log)
+
+    def start_keyframe(self, overlap: float) -> None:
+        """Make the present image the keyframe; see PlaneDistance."""
+        self._plane.start_keyframe(overlap)
 
 
 def _without_rotation(warp: Matrix) -> tuple[Matrix, float]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edgetpu_perception.time_to_contact.homography_alignment import Map, Matrix, inverse
-from edgetpu_perception.time_to_contact.plane_distance import PlaneDistance
+from edgetpu_perception.time_to_contact.homography_alignment import Alignment, Map, Matrix, inverse
+from edgetpu_perception.time_to_contact.plane_distance import PlaneDistance, UnknownFocalLength
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     CONFIRMING_SHARE,
@@ -74,6 +74,10 @@ class Surface:
     """Logarithm of the depth over that at the keyframe, as measured last."""
     slant_error: float = 0.0
     """Standard deviation of the rate, 1/s, due to unknown directions of the plane and of the motion."""
+    focal: UnknownFocalLength = field(default_factory=UnknownFocalLength)
+    focal_error: float = 0.0
+    """Standard deviation of the rate, 1/s, due to an unknown focal length, with which a turn of the camera
+    passes for a motion. It lasts over many images, so no innovation shows it."""
     overlap: float = 1.0
     """Share of the map that is in the keyframe."""
     evidence: float = 0.0
@@ -197,6 +201,28 @@ class Surface:
     def take_texture(self, moves: float) -> None:
         """Take how much its texture moves with it in the present image, as a chi-square."""
         self.texture_moves += NEWEST_TEXTURE_WEIGHT * (moves - self.texture_moves)
+
+    def measure_distance(self, alignment: Alignment, age: float, *, calibrated: bool) -> float:
+        """Measure the distance to it as the main surface; returns the variance of the logarithm.
+
+        `age`: of the keyframe, s; `calibrated`: whether the focal length is known.
+        """
+        found = alignment.measured, alignment.covariance
+        distance = self.plane.measure(*found)
+        self.log_depth = distance.log
+        by_focal_length = 0.0 if calibrated else self.focal.error_of(distance, *found)
+        if age > MIN_AGE_S or self.frames < 2:
+            self.slant_error = distance.lasting_sigma / max(age, MIN_AGE_S)
+            self.focal_error = by_focal_length / max(age, MIN_AGE_S)
+        return distance.variance
+
+    def start_keyframe(self) -> None:
+        """Make the present image the keyframe."""
+        self.warp = np.eye(3)
+        self.log_depth = 0.0
+        self.depth.start_keyframe()
+        self.plane.start_keyframe(self.overlap)
+        self.focal.start_keyframe(self.overlap)
 
     def move(self, warp: Matrix, seconds: float) -> None:
         """Set the warp found `seconds` after the last one."""

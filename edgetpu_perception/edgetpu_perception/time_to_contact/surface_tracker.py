@@ -69,12 +69,16 @@ from edgetpu_perception.time_to_contact.third_motion import ThirdMotion
 class SurfaceTracker:
     """Follows the surfaces in a sequence of maps of brightness and slopes."""
 
-    def __init__(self, grid: Grid, slope_noise: float) -> None:
-        """`slope_noise`: standard deviation of a slope over that of the brightness, for white noise."""
+    def __init__(self, grid: Grid, slope_noise: float, *, calibrated: bool = False) -> None:
+        """`slope_noise`: standard deviation of a slope over that of the brightness, for white noise.
+
+        `calibrated`: whether the focal length of the grid is known.
+        """
         self._grid = grid
         self._aligner = Aligner(grid)
         self._search = MotionSearch(*grid.shape)
         self._slope_noise = slope_noise**2
+        self._calibrated = calibrated
         self._size = float(grid.x.size)
         self.restart()
 
@@ -216,15 +220,12 @@ class SurfaceTracker:
         surface.overlap = float(np.count_nonzero(alignment.inside)) / self._size
         surface.frames += 1
         surface.steady += 1
-        covariance = alignment.covariance
         if main:
-            distance = surface.plane.measure(alignment.measured, covariance)
-            surface.log_depth, variance = distance.log, distance.variance
-            if self._age > MIN_AGE_S or surface.frames < 2:
-                surface.slant_error = distance.lasting_sigma / max(self._age, MIN_AGE_S)
+            variance = surface.measure_distance(alignment, self._age, calibrated=self._calibrated)
         else:
             (a, b), (c, d) = alignment.measured[:2, :2].tolist()
-            surface.log_depth, variance = 0.5 * math.log(max(a * d - b * c, 1e-3)), float(covariance[2, 2])
+            surface.log_depth = 0.5 * math.log(max(a * d - b * c, 1e-3))
+            variance = float(alignment.covariance[2, 2])
         if surface.lost:
             return
         variance += 2 * surface.rate**2 * self._jitter.variance
@@ -396,7 +397,4 @@ class SurfaceTracker:
             self._keyframe_stamp = self._stamp
             self._exposure.ratio = 1.0
             for surface in self._followed:
-                surface.warp = np.eye(3)
-                surface.log_depth = 0.0
-                surface.depth.start_keyframe()
-                surface.plane.start_keyframe(surface.overlap)
+                surface.start_keyframe()
