@@ -39,6 +39,13 @@ class BackgroundThread:
             self._pending += 1
             self._work.put(work)
 
+    def submit_or_do(self, work: Callable[[], None]) -> None:
+        """As `submit`, except that the calling thread does the work if no other can be started."""
+        try:
+            self.submit(work)
+        except RuntimeError:
+            work()
+
     def _run(self) -> None:
         while True:
             try:

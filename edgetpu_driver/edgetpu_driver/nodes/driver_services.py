@@ -165,10 +165,7 @@ class DriverServices:
                 reply.fail(error)
             found.set()
 
-        try:
-            self._searches.submit(search)
-        except RuntimeError:  # no thread can be started
-            search()
+        self._searches.submit_or_do(search)
         if at_once:
             found.wait(SEARCH)
 
@@ -210,10 +207,8 @@ class DriverServices:
         self._to_list.append(reply)
         if self._listings.pending > 1:
             return  # a listing that has not begun will answer it
-        try:
-            self._listings.submit(self._answer_listings)  # tens of milliseconds with many models and files
-        except RuntimeError:  # no thread can be started
-            self._answer_listings()
+        # Tens of milliseconds with many models and files.
+        self._listings.submit_or_do(self._answer_listings)
 
     def _answer_listings(self) -> None:
         replies = [self._to_list.popleft() for _ in range(len(self._to_list))]
@@ -292,10 +287,7 @@ class DriverServices:
             if isinstance(outcome, Exception) or outcome.outputs.nbytes < LARGE_PRODUCT:
                 reply.finish(fill, outcome)
                 return
-            try:
-                self._products.submit(functools.partial(answer, outcome))
-            except RuntimeError:  # no thread can be started
-                answer(outcome)
+            self._products.submit_or_do(functools.partial(answer, outcome))
 
         host.submit_multiply(model.name, product_request(request), done, _terms(request))
 

@@ -205,10 +205,7 @@ class Scheduler:
         def calculate() -> None:
             self._resume(slot, request, work, _outcome(calculation))
 
-        try:
-            self._arithmetic.submit(calculate)
-        except RuntimeError:  # no thread can be started
-            calculate()
+        self._arithmetic.submit_or_do(calculate)
 
     def _resume(self, slot: StickSlot, request: Request, work: Work, value: Any) -> None:
         with self.lock:

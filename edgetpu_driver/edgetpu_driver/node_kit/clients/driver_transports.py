@@ -132,10 +132,7 @@ class DirectTransport:
         if self._searches.pending:  # the directories of models do not answer
             answered(BusyError("the model's file is still being looked for", LOADING))
             return
-        try:
-            self._searches.submit(search)
-        except RuntimeError:  # no thread can be started
-            search()
+        self._searches.submit_or_do(search)
 
     def invoke(
         self,

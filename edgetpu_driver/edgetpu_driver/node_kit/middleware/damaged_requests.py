@@ -27,7 +27,7 @@ from edgetpu_driver.node_kit.middleware.type_callbacks import (
 _checked: dict[type[Any], _CheckedType | None] = {}
 """What was made for each type, None where the deserialiser stays; the functions must not be collected."""
 
-_told: set[str] = set()
+_logged: set[str] = set()
 """The middlewares of which the log says that they check for themselves."""
 
 
@@ -53,8 +53,8 @@ def _check(node: Node, message_types: Iterable[type[Any]]) -> None:
     for each in message_types:
         if each not in _checked:
             _checked[each] = _checked_type(each) if middleware == "rmw_fastrtps_cpp" else None
-            if _checked[each] is None and middleware not in _told:
-                _told.add(middleware)
+            if _checked[each] is None and middleware not in _logged:
+                _logged.add(middleware)
                 node.get_logger().info(
                     f"the lengths in requests and answers are left to {middleware} to check, those of "
                     f"{each.__name__} for example"
