@@ -15,7 +15,7 @@ from edgetpu_driver.node_kit.middleware.middleware_profile import (
 )
 
 PROFILE = Path(__file__).resolve().parents[1] / "config" / "fastdds.xml"
-LARGE = {"rq/edgetpu/set_weightsRequest", "rq/edgetpu/matmulRequest", "rr/edgetpu/matmulReply"}
+LARGE = {"rq/edgetpu/set_weightsRequest", "rq/edgetpu/matmulRequest"}
 
 
 def policies(profile: Path) -> dict[tuple[str, str], str | None]:
@@ -28,7 +28,7 @@ def policies(profile: Path) -> dict[tuple[str, str], str | None]:
     }
 
 
-def test_weights_and_products_of_the_default_driver_keep_their_memory() -> None:
+def test_requests_with_weights_and_vectors_for_the_default_driver_keep_their_memory() -> None:
     kept = {name for (_, name), policy in policies(PROFILE).items() if policy != "DYNAMIC"}
     assert {name for name in kept if "/" in name} == LARGE
     assert {policies(PROFILE)[kind, "service"] for kind in ("data_writer", "data_reader")} == {"DYNAMIC"}

@@ -21,8 +21,8 @@ _ENDPOINTS_FROM_PROFILE = {"RMW_FASTRTPS_USE_QOS_FROM_XML": "1"}
 """Without it rmw_fastrtps overrides what the profile says of the memory of endpoints."""
 
 _NAMESPACE = "http://www.eprosima.com/XMLSchemas/fastRTPS_Profiles"
-_TOPICS = tuple(f"{prefix}{DEFAULT_DRIVER}/" for prefix in ("rq", "rr"))
-"""How the DDS topics of requests to the driver, and of its answers, begin."""
+_REQUESTS = f"rq{DEFAULT_DRIVER}/"
+"""How the DDS topics of requests to the driver begin."""
 
 
 class Launch(Protocol):
@@ -53,7 +53,7 @@ def profile_settings(
 ) -> dict[str, str]:
     """Return the variables to set for the shipped profile; none if the user has chosen another.
 
-    `drivers`: full names of the drivers whose weights and products are to be fast. For other names than
+    `drivers`: full names of the drivers whose large requests are to be fast. For other names than
     /edgetpu a copy of the profile is made (`profile_for`); the shipped one is used if that fails.
     """
     if any(variable in environment for variable in PROFILE_VARIABLES):
@@ -78,7 +78,7 @@ def profile_for(profile: Path, drivers: Collection[str], directory: Path) -> Pat
     tree = ElementTree.fromstring(profile.read_bytes())
     for endpoint in list(tree):
         name = endpoint.get("profile_name", "")
-        if name.startswith(_TOPICS):
+        if name.startswith(_REQUESTS):
             for driver in others:
                 other = copy.deepcopy(endpoint)
                 other.set("profile_name", name.replace(DEFAULT_DRIVER, driver, 1))
