@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.optical_flow.competing_motions import larger_part, pull_of_contrast
 from edgetpu_perception.optical_flow.dominant_motion import (
     MAX_DEVIATION_CELLS,
     NARROWER_DEVIATIONS,
@@ -15,6 +14,7 @@ from edgetpu_perception.optical_flow.dominant_motion import (
     NeighbourhoodMotions,
     chance_of_another,
 )
+from edgetpu_perception.optical_flow.larger_part import larger_part, pull_of_contrast
 from edgetpu_perception.optical_flow.linear_motion import linear_motion, remove
 from edgetpu_perception.optical_flow.normal_equations import (
     Floats,

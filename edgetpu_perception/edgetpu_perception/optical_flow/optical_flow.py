@@ -15,7 +15,7 @@ from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures, flow_features
-from edgetpu_perception.optical_flow.motion_choice import Motion, MotionChoice
+from edgetpu_perception.optical_flow.shift_choice import Motion, ShiftChoice
 from edgetpu_perception.optical_flow.shift_registration import ShiftScores, Texture
 from edgetpu_perception.pinhole import Pinhole
 
@@ -82,7 +82,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         super().__init__(camera, min_confidence)
         self._size = size
         self._features: FlowFeatures | None = None
-        self._choice: MotionChoice | None = None
+        self._choice: ShiftChoice | None = None
         self._last: tuple[Frame, Texture] | None = None
         self._speed: Motion | None = None
         self._use_engine(engine)
@@ -100,7 +100,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         """Accept the suite's own features, of any size and order, and the maps of Gabor models."""
         self._features = flow_features(image, outputs)
-        self._choice = MotionChoice(self._features)
+        self._choice = ShiftChoice(self._features)
         self.reset()
 
     def reset(self) -> None:

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_perception import FlowResult, OpticalFlow
-from edgetpu_perception.optical_flow.competing_motions import LargerPart, larger_part, pull_of_contrast
 from edgetpu_perception.optical_flow.dominant_motion import NeighbourhoodMotions
+from edgetpu_perception.optical_flow.larger_part import LargerPart, larger_part, pull_of_contrast
 from edgetpu_perception.optical_flow.normal_equations import NormalEquations
 from edgetpu_perception.optical_flow.part_areas import picture_areas
 

@@ -87,7 +87,7 @@ class Match:
         return self.distance(other) > 2 * MAX_DEVIATION_CELLS
 
 
-class MotionChoice:
+class ShiftChoice:
     """Chooses the motion from one frame to the next; remembers the last one."""
 
     def __init__(self, features: FlowFeatures) -> None:
