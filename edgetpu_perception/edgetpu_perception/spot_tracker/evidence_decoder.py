@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -27,6 +27,7 @@ from edgetpu_perception.spot_tracker.blob_measurement import (
 )
 from edgetpu_perception.spot_tracker.camera_lamp import find_camera_lamp, place_small_spot
 from edgetpu_perception.spot_tracker.color_purity import purity_of_large_spot, purity_of_small_spot
+from edgetpu_perception.spot_tracker.disc_around_spot import SUFFICIENT_CONFIDENCE, spot_by_disc, whole_disc
 from edgetpu_perception.spot_tracker.fine_disc import find_fine_disc
 from edgetpu_perception.spot_tracker.fine_outline import place_by_outline
 from edgetpu_perception.spot_tracker.flat_target import (
@@ -37,7 +38,6 @@ from edgetpu_perception.spot_tracker.flat_target import (
     refined_by_outline,
 )
 from edgetpu_perception.spot_tracker.round_target import MAX_ROUND_CONFIDENCE, find_round_target
-from edgetpu_perception.spot_tracker.shaded_disc import ShadedDisc
 from edgetpu_perception.spot_tracker.small_spot import SmallSpot, find_small_spot
 from edgetpu_perception.spot_tracker.spot_decoder import (
     FULL_CONFIDENCE_CONTRAST,
@@ -78,12 +78,6 @@ COLOR_SOLIDITY = (0.9, 0.99)
 Rows: spot, colours, full contrast, right or unsure. Uncritical below 1.
 """
 
-SUFFICIENT_CONFIDENCE = 0.5
-"""Confidence from which on no further threshold or shape is tried.
-
-Derived: half of full confidence; it is what "right or unsure" counts as sure. Uncritical.
-"""
-
 CERTAIN_CONFIDENCE = 0.9
 """Confidence from which on no further shape is tried for a colour: at a low threshold a target may have
 merged with part of the scene. Rows: spot, colours, full contrast, right or unsure."""
@@ -110,18 +104,6 @@ Rows: spot, lamps of radius 1.5 px on a dull day.
 SAME_SPOT_CELLS = 2.0
 """A small spot this close to the blob is the blob. Derived: what 3x3 cells and a soft edge reach."""
 
-
-SAME_DISC_CELLS = 0.5
-"""A certain spot this close to the disc is the disc, and the spot's position is the more precise one.
-
-Rows: spot, colours, full contrast, white, within 0.3.
-"""
-
-SAME_DISC_SHARE = 0.1
-"""Share of the disc's radius within which a spot that is at least as certain is the disc, too.
-
-Derived: the bright side of a ball is farther off, unless its lamp is beside the camera."""
-
 WHOLE_STEP_SHARE = 0.75
 """Step of the map across the outline of a white thing without shade, as a share of the contrast, at least; no
 disc is looked for around it. Limits the time. It is less than 1, as the background may be brighter beside it
@@ -129,6 +111,18 @@ than elsewhere. Rows: spot, white ball of real colour, right and wrong."""
 
 _FLANK_CELLS = np.ones((5, 5), np.uint8)
 """Neighbourhood within the flank of a spot. Derived: 1 cell for the 3x3 average and 1 for a soft edge."""
+
+
+class EvidenceMap(NamedTuple):
+    """The model's output for one image, and what stands out of it."""
+
+    evidence: NDArray[Any]
+    """Grey levels, [H, W]."""
+    background: Background
+    contrast: float
+    """The strongest cell over the background's level, grey levels."""
+    peak: tuple[int, int]
+    """Column and row of the strongest cell."""
 
 
 class EvidenceDecoder:
@@ -165,68 +159,75 @@ class EvidenceDecoder:
         camera: CameraPixels | None = None,
     ) -> Spot:
         """See SpotDecoder.decode; NO_SPOT if nothing stands out."""
-        evidence, below = self._evidence(outputs[self._name][0, :, :, 0])
-        background = background_of(below)
-        _, top, _, peak = cv2.minMaxLoc(evidence)
-        contrast = top - background.level
-        large, blob = self._large_spot(image[0], evidence, background, contrast, peak, near, camera)
+        output = self._map(outputs[self._name][0, :, :, 0])
+        large, blob = self._large_spot(image[0], output, near, camera)
         grey = self._grey(image[0])
         if grey is None:
             return large
         by_outline = None
-        if self._may_be_part_of_disc(large, blob, evidence, contrast):
+        if self._may_be_part_of_disc(large, blob, output):
             disc = find_fine_disc(grey, cell, camera, self._weighted_sum)
-            of_blob, large = large, (_by_disc if self._is_white else _whole_disc)(large, disc)
+            of_blob, large = large, (spot_by_disc if self._is_white else whole_disc)(large, disc)
             by_outline = disc if large is not of_blob else None
         if self._is_pure and self._weights is not None and large.confidence:
-            purity = purity_of_large_spot(image[0], peak, by_outline, self._weights)
+            purity = purity_of_large_spot(image[0], output.peak, by_outline, self._weights)
             large = _less_confident(large, purity)
-        found = large
-        if cv2.norm(grey, cv2.NORM_INF) - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast:
-            small = find_small_spot(grey, cell[0] * cell[1], near)
-            if self._is_pure and self._weights is not None and small.confidence:
-                purity = purity_of_small_spot(image[0], small, camera, self._weights)
-                small = small._replace(confidence=small.confidence * purity)
-            brighter = small.level - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast
-            if not _is_same(small, large) and (brighter or small.confidence > large.confidence):
-                spot = place_small_spot(small, grey, camera, self._weighted_sum)
-                spot = self._placed(spot, small.blob_in(grey.shape), camera) or spot
-                found = large if spot is NO_SPOT else spot
+        found = self._small_or_large(image[0], grey, output, large, near, cell, camera)
         sure = SUFFICIENT_CONFIDENCE if found is large else CERTAIN_CONFIDENCE
-        hidden = found is large and _may_hide_lamp(large, grey, evidence, contrast)
+        hidden = found is large and _may_hide_lamp(large, grey, output)
         if camera is None or (found.confidence >= sure and not hidden):
             return found
         lamp = find_camera_lamp(grey, camera, self._weighted_sum)
         return lamp if lamp.confidence >= found.confidence else found
 
+    def _small_or_large(
+        self,
+        image: NDArray[np.uint8],
+        grey: NDArray[np.uint8],
+        output: EvidenceMap,
+        large: Spot,
+        near: Position | None,
+        cell: tuple[float, float],
+        camera: CameraPixels | None,
+    ) -> Spot:
+        """A spot too small for the map if it is brighter or more certain than the large one; else that."""
+        level, least = output.background.level, SMALL_SPOT_CONTRAST_FACTOR * output.contrast
+        if cv2.norm(grey, cv2.NORM_INF) - level < least:
+            return large
+        small = find_small_spot(grey, cell[0] * cell[1], near)
+        if self._is_pure and self._weights is not None and small.confidence:
+            purity = purity_of_small_spot(image, small, camera, self._weights)
+            small = small._replace(confidence=small.confidence * purity)
+        brighter = small.level - level >= least
+        if _is_same(small, large) or not (brighter or small.confidence > large.confidence):
+            return large
+        spot = place_small_spot(small, grey, camera, self._weighted_sum)
+        spot = self._placed(spot, small.blob_in(grey.shape), camera) or spot
+        return large if spot is NO_SPOT else spot
+
     def _large_spot(
         self,
         image: NDArray[np.uint8],
-        evidence: NDArray[Any],
-        background: Background,
-        contrast: float,
-        peak: tuple[int, int],
+        output: EvidenceMap,
         near: Position | None,
         camera: CameraPixels | None,
     ) -> tuple[Spot, Blob | None]:
         """The strongest blob of the map, which averages over 3x3 cells; NO_SPOT if there is none."""
-        clarity = ramp(contrast, MIN_CONTRAST, FULL_CONFIDENCE_CONTRAST)
+        clarity = ramp(output.contrast, MIN_CONTRAST, FULL_CONFIDENCE_CONTRAST)
         if clarity == 0.0:
             return NO_SPOT, None
-        best, best_blob = self._strongest_blob(
-            image, evidence, background, contrast, clarity, peak, near, camera
-        )
+        best, best_blob = self._strongest_blob(image, output, clarity, near, camera)
         placed = None if best_blob is None else self._placed(best, best_blob, camera)
         if not self._colored:
             return placed or best, best_blob
         if placed is not None:
             best = placed
         elif best.confidence >= SUFFICIENT_CONFIDENCE and best_blob is not None:
-            best = refined_by_outline(best, best_blob, evidence, image)
+            best = refined_by_outline(best, best_blob, output.evidence, image)
         if best.confidence >= (SUFFICIENT_CONFIDENCE if best.is_outlined else CERTAIN_CONFIDENCE):
             return best, best_blob
-        flat = cells_of_color(image, peak)
-        shade = cells_of_color(image, peak, SHADE_TOLERANCE)
+        flat = cells_of_color(image, output.peak)
+        shade = cells_of_color(image, output.peak, SHADE_TOLERANCE)
         target = find_flat_target(flat, shade, near)
         if target is not None and clarity * target.confidence > best.confidence:
             best, best_blob = flat_spot(target, clarity * target.confidence), target.blob
@@ -237,15 +238,13 @@ class EvidenceDecoder:
     def _strongest_blob(
         self,
         image: NDArray[np.uint8],
-        evidence: NDArray[Any],
-        background: Background,
-        contrast: float,
+        output: EvidenceMap,
         clarity: float,
-        peak: tuple[int, int],
         near: Position | None,
         camera: CameraPixels | None,
     ) -> tuple[Spot, Blob | None]:
         """The spot of the best blob over all thresholds. `clarity`: confidence, 0..1, by the contrast."""
+        evidence, background, contrast, peak = output
         grey = None if self._colored else image[:, :, 0]
         rival = background.level + MIN_RIVAL_CONTRAST_SHARE * contrast
         best, best_blob = NO_SPOT, None
@@ -253,7 +252,7 @@ class EvidenceDecoder:
             found = find_blob(evidence, threshold, peak, rival, near)
             blob, other = found.blob, found.rival
             confidence = clarity * found.share * blob.compactness
-            confidence *= _uniqueness(evidence, found, background, contrast, threshold)
+            confidence *= _uniqueness(output, found, threshold)
             confidence *= _clearness(image, found, contrast)
             if confidence > best.confidence:
                 spot = measure_blob(
@@ -276,9 +275,7 @@ class EvidenceDecoder:
             return None
         return place_by_outline(spot, blob, camera, self._weighted_sum)
 
-    def _may_be_part_of_disc(
-        self, large: Spot, blob: Blob | None, evidence: NDArray[Any], contrast: float
-    ) -> bool:
+    def _may_be_part_of_disc(self, large: Spot, blob: Blob | None, output: EvidenceMap) -> bool:
         """Whether a disc around the spot may be what is looked for: a ball whose bright side the spot is."""
         if not self._is_white:
             return self._colored and large.confidence < CERTAIN_CONFIDENCE
@@ -287,7 +284,7 @@ class EvidenceDecoder:
         if large.is_outlined:
             return False
         # White objects have shade, but one without shade and with an outline all around is a whole object.
-        return not has_steep_outline(evidence, blob, WHOLE_STEP_SHARE * contrast)
+        return not has_steep_outline(output.evidence, blob, WHOLE_STEP_SHARE * output.contrast)
 
     def _grey(self, image: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
         """What the graph removes hot pixels from, uint8 [H, W]; None if a colour's weights are unknown."""
@@ -303,6 +300,13 @@ class EvidenceDecoder:
         weighted: NDArray[np.uint8] = cv2.transform(pixels, self._weights)
         return weighted
 
+    def _map(self, grid: NDArray[Any]) -> EvidenceMap:
+        """The map of a model's output, [H, W]."""
+        evidence, below = self._evidence(grid)
+        background = background_of(below)
+        _, top, _, peak = cv2.minMaxLoc(evidence)
+        return EvidenceMap(evidence, background, top - background.level, (peak[0], peak[1]))
+
     def _evidence(self, grid: NDArray[Any]) -> tuple[NDArray[Any], Sequence[float]]:
         """The map in grey levels, [H, W], and its `cells_below`. Maps of floats need no conversion."""
         if self._dtype.kind == "f":
@@ -317,37 +321,9 @@ def _less_confident(spot: Spot, factor: float) -> Spot:
     return spot._replace(confidence=confidence) if confidence else NO_SPOT
 
 
-def _by_disc(large: Spot, disc: ShadedDisc | None) -> Spot:
-    """The spot by the outline of a bright disc, if there is one around it, or it is not certain itself.
-
-    Without a disc only a certain spot counts, as most scenes have something white.
-    """
-    if disc is None:
-        return large if large.confidence >= SUFFICIENT_CONFIDENCE else NO_SPOT
-    apart = math.dist((large.x, large.y), (disc.x, disc.y))
-    if apart < SAME_DISC_CELLS and large.confidence >= SUFFICIENT_CONFIDENCE:
-        return large._replace(confidence=max(large.confidence, disc.confidence))
-    if large.confidence >= disc.confidence and apart < SAME_DISC_SHARE * disc.radius:
-        return large
-    # A spot on the disc is its bright side; one elsewhere is another object.
-    if apart > disc.radius and large.confidence > max(disc.confidence, SUFFICIENT_CONFIDENCE):
-        return large
-    return Spot(disc.x, disc.y, disc.x_sigma, disc.y_sigma, disc.confidence)
-
-
-def _whole_disc(large: Spot, disc: ShadedDisc | None) -> Spot:
-    """The spot by the outline of a disc of the colour around it, of which light may hide a part."""
-    if disc is None or disc.confidence <= large.confidence:
-        return large
-    apart = math.dist((large.x, large.y), (disc.x, disc.y))
-    if apart < SAME_DISC_CELLS or (large is not NO_SPOT and apart > disc.radius):
-        return large
-    return Spot(disc.x, disc.y, disc.x_sigma, disc.y_sigma, disc.confidence)
-
-
-def _may_hide_lamp(large: Spot, grey: NDArray[np.uint8], evidence: NDArray[Any], contrast: float) -> bool:
+def _may_hide_lamp(large: Spot, grey: NDArray[np.uint8], output: EvidenceMap) -> bool:
     """Whether the graph has removed something elsewhere that may be a lamp brighter than the spot."""
-    least = REMOVED_CONTRAST_SHARE * contrast
+    evidence, least = output.evidence, REMOVED_CONTRAST_SHARE * output.contrast
     if evidence.dtype != np.uint8 or cv2.norm(grey, evidence, cv2.NORM_INF) <= least:
         return False
     _, removed, _, peak = cv2.minMaxLoc(cv2.subtract(grey, evidence))
@@ -361,19 +337,17 @@ def _is_same(small: SmallSpot, large: Spot) -> bool:
     return large.confidence >= SUFFICIENT_CONFIDENCE and apart < SAME_SPOT_CELLS
 
 
-def _uniqueness(
-    evidence: NDArray[Any], found: FoundBlob, background: Background, contrast: float, threshold: float
-) -> float:
+def _uniqueness(output: EvidenceMap, found: FoundBlob, threshold: float) -> float:
     """1 if the map stays well below the spot everywhere else, 0 if it comes near, as in a scene without one.
 
     The flanks of the spot and of others like it do not count.
     """
-    below, level = background.below, background.level
-    least = min(threshold, level - UNIQUENESS[1] * contrast)
+    below, level = output.background.below, output.background.level
+    least = min(threshold, level - UNIQUENESS[1] * output.contrast)
     if below[-1] - below[int(least) + 1] <= found.blob.area:
         return 1.0  # all cells that would count are in the blob
-    most = cv2.norm(evidence, cv2.NORM_INF, cv2.erode(found.outside(), _FLANK_CELLS))
-    return ramp(level - most, *(share * contrast for share in UNIQUENESS))
+    most = cv2.norm(output.evidence, cv2.NORM_INF, cv2.erode(found.outside(), _FLANK_CELLS))
+    return ramp(level - most, *(share * output.contrast for share in UNIQUENESS))
 
 
 def _clearness(image: NDArray[np.uint8], found: FoundBlob, contrast: float) -> float:
