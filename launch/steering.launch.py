@@ -13,13 +13,21 @@ from pathlib import Path
 
 from ament_index_python.packages import get_package_share_directory
 from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
-from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, SetEnvironmentVariable
+from launch.actions import (
+    DeclareLaunchArgument,
+    LogInfo,
+    OpaqueFunction,
+    RegisterEventHandler,
+    SetEnvironmentVariable,
+)
+from launch.event_handlers import OnProcessExit
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, DiscoveryRange, discovery_range
 from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_arguments
 from edgetpu_driver.node_kit.middleware.middleware_profile import settings_in_launch
+from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
 from edgetpu_driver.node_kit.process.respawn_handlers import give_up_on_failures, respawn_delay
 
 CONFIG = Path(get_package_share_directory("edgetpu_ros")) / "config"
@@ -141,6 +149,7 @@ def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     return [
         LogInfo(msg=_discovery(context).text),
         *(SetEnvironmentVariable(*each) for each in profile.items()),
+        RegisterEventHandler(OnProcessExit(on_exit=lambda *_: invalidate_zombie_ports())),
         *guards,
         *processes.values(),
     ]

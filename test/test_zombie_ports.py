@@ -19,7 +19,7 @@ from rcl_interfaces.srv import GetParameters
 from rclpy.utilities import get_rmw_implementation_identifier
 
 from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
-from testdata.running_nodes.fast_dds_port import DEAD, OK, FastDdsPort
+from testdata.running_nodes.fast_dds_port import DEAD, OK, READS, USED, FastDdsPort
 from testdata.running_nodes.ros_graph import Graph, NodeProcess
 
 _LISTENERS = 1024 * 20
@@ -81,6 +81,18 @@ class TestAPort:
         assert port.flags == DEAD
         after = port.path.read_bytes()
         assert [old - new for old, new in zip(before, after, strict=True) if old != new] == [OK - DEAD]
+
+    def test_of_a_process_that_ended_reads_no_message(self, tmp_path: Path) -> None:
+        port = FastDdsPort(tmp_path, listener=USED | READS)
+        invalidate_zombie_ports(tmp_path)
+        assert port.listener == USED
+
+    def test_of_a_living_process_goes_on_reading(self, tmp_path: Path) -> None:
+        port = FastDdsPort(tmp_path, listener=USED | READS)
+        with port.lock.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            invalidate_zombie_ports(tmp_path)
+        assert port.listener == USED | READS
 
     def test_of_a_living_process_stays_valid(self, tmp_path: Path) -> None:
         port = FastDdsPort(tmp_path)

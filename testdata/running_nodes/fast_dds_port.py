@@ -12,6 +12,10 @@ _NUMBER = 4_000_000_000
 """Of a port that no participant has: those have 16 bits."""
 _AFTER_FLAGS = 50
 """Bytes."""
+_LISTENERS, _LISTENER_BYTES = 1024, 20
+"""States of listeners, and bytes of each."""
+USED, WAITS, READS = 0b1, 0b10, 0b100
+"""State of a listener, in its first byte: that there is one, that it waits, and that it reads a message."""
 
 
 class FastDdsPort:
@@ -23,19 +27,28 @@ class FastDdsPort:
         domain: str = "fastrtps",
         flags: int = OK,
         layout: bytes = b"port_node_abi5",
+        listener: int = USED | WAITS,
     ) -> None:
         self.path = directory / f"{domain}_port{_NUMBER}"
         self.lock = directory / f"{self.path.name}_el"
         fields = struct.pack("=7I", _NUMBER, 1, 1000, 333, 512, 1, flags)
-        self.path.write_bytes(layout + struct.pack("=I", _NUMBER) + bytes(50) + fields + bytes(_AFTER_FLAGS))
+        before = layout + struct.pack("=I", _NUMBER) + bytes(50) + fields
+        self._flags_at = len(before) - 4
+        self._listener_at = len(before) + _AFTER_FLAGS
+        listeners = bytes([listener]).ljust(_LISTENERS * _LISTENER_BYTES, b"\0")
+        self.path.write_bytes(before + bytes(_AFTER_FLAGS) + listeners + f"{domain}\0".encode())
         self.lock.touch()
 
     @property
     def flags(self) -> int:
         """Its present flags."""
-        content = self.path.read_bytes()
-        (flags,) = struct.unpack_from("=I", content, len(content) - _AFTER_FLAGS - 4)
+        (flags,) = struct.unpack_from("=I", self.path.read_bytes(), self._flags_at)
         return int(flags)
+
+    @property
+    def listener(self) -> int:
+        """Present state of its listener."""
+        return self.path.read_bytes()[self._listener_at]
 
     def remove(self) -> None:
         """Delete its files."""

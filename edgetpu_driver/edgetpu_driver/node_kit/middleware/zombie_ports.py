@@ -8,6 +8,10 @@ ready, and nothing sent to it arrives. Fast DDS 2.14.5 and 3.6.2 have this fault
 
 The mark set here is the one that Fast DDS sets on a dead port. It is in memory that all senders share, and
 each of them looks at it before it sends. A living receiver with a marked port makes a new one.
+
+A sender that finds a dead port also gives back the message that its listener was reading. For this Fast DDS
+locks the port twice, waits for itself, and sends nothing any more, to nobody. So what a listener of a dead
+port reads is forgotten first. The sender's memory for that message, 64 KiB at most, remains in use.
 """
 
 from __future__ import annotations
@@ -30,6 +34,11 @@ _FIELDS = struct.Struct("=7I")
 _IS_OK = 1
 _ALL_FLAGS = 0b111
 
+_LISTENERS, _LISTENER_BYTES = 1024, 20
+"""States of listeners, which stand before the name of the domain, and bytes of each (Fast DDS 2.14.5)."""
+_READS = 0b100
+"""In the first byte of the state of a listener: it is reading a message."""
+
 
 def invalidate_zombie_ports(directory: Path = SHARED_MEMORY) -> None:
     """Have all senders drop the ports whose receivers have ended; to be called before a new participant.
@@ -48,7 +57,16 @@ def _invalidate_unless_locked(lock: Path, port: Path, number: int) -> None:
         flags_at = _position_of_flags(memory, number)
         if flags_at is not None and memory[flags_at] & _IS_OK:
             fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no process takes the port meanwhile
+            _forget_reading(memory, flags_at, lock.name.partition("_")[0])
             memory[flags_at] &= ~_IS_OK
+
+
+def _forget_reading(memory: mmap.mmap, flags_at: int, domain: str) -> None:
+    """Have no listener of the port read a message."""
+    begin = memory.find(f"{domain}\0".encode(), flags_at) - _LISTENERS * _LISTENER_BYTES
+    if begin > flags_at:
+        states = slice(begin, begin + _LISTENERS * _LISTENER_BYTES, _LISTENER_BYTES)
+        memory[states] = bytes(state & ~_READS for state in memory[states])
 
 
 def _position_of_flags(memory: mmap.mmap, number: int) -> int | None:
