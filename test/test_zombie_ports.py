@@ -87,6 +87,11 @@ class TestAPort:
         invalidate_zombie_ports(tmp_path)
         assert port.listener == USED
 
+    def test_that_a_sender_has_found_to_be_dead_reads_no_message_either(self, tmp_path: Path) -> None:
+        port = FastDdsPort(tmp_path, flags=DEAD, listener=USED | READS)
+        invalidate_zombie_ports(tmp_path)
+        assert (port.flags, port.listener) == (DEAD, USED)
+
     def test_of_a_living_process_goes_on_reading(self, tmp_path: Path) -> None:
         port = FastDdsPort(tmp_path, listener=USED | READS)
         with port.lock.open() as lock:

@@ -11,7 +11,8 @@ each of them looks at it before it sends. A living receiver with a marked port m
 
 A sender that finds a dead port also gives back the message that its listener was reading. For this Fast DDS
 locks the port twice, waits for itself, and sends nothing any more, to nobody. So what a listener of a dead
-port reads is forgotten first. The sender's memory for that message, 64 KiB at most, remains in use.
+port reads is forgotten first. A sender that waits already goes on after 10 s then. Its memory for that
+message, 64 KiB at most, remains in use.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _invalidate_unless_locked(lock: Path, port: Path, number: int) -> None:
     """Raises BlockingIOError if its receiver lives, and ValueError if the port is empty."""
     with port.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory, lock.open("rb") as locked:
         flags_at = _position_of_flags(memory, number)
-        if flags_at is not None and memory[flags_at] & _IS_OK:
+        if flags_at is not None:
             fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no process takes the port meanwhile
             _forget_reading(memory, flags_at, lock.name.partition("_")[0])
             memory[flags_at] &= ~_IS_OK
