@@ -19,13 +19,8 @@ from rcl_interfaces.srv import GetParameters
 from rclpy.utilities import get_rmw_implementation_identifier
 
 from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
-from testdata.running_nodes.fast_dds_port import DEAD, OK, READS, USED, FastDdsPort
+from testdata.running_nodes.fast_dds_port import DEAD, LISTENERS, OK, READS, USED, WAITS, FastDdsPort
 from testdata.running_nodes.ros_graph import Graph, NodeProcess
-
-_LISTENERS = 1024 * 20
-"""Bytes of the states of a port's listeners, which stand before the name of its domain."""
-_WAITS = 0b10
-"""In the first byte of the state of a listener."""
 
 
 def kill_while_it_takes_a_message(process: NodeProcess) -> None:
@@ -36,7 +31,7 @@ def kill_while_it_takes_a_message(process: NodeProcess) -> None:
     for port in ports_of(process):
         with port.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
             domain = port.name.partition("_")[0]
-            memory[memory.find(f"{domain}\0".encode()) - _LISTENERS] &= ~_WAITS
+            memory[memory.find(f"{domain}\0".encode()) - LISTENERS] &= ~WAITS
     process.kill()
 
 

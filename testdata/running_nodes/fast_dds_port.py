@@ -12,8 +12,8 @@ _NUMBER = 4_000_000_000
 """Of a port that no participant has: those have 16 bits."""
 _AFTER_FLAGS = 50
 """Bytes."""
-_LISTENERS, _LISTENER_BYTES = 1024, 20
-"""States of listeners, and bytes of each."""
+LISTENERS = 1024 * 20
+"""Bytes of the states of a port's listeners, which stand before the name of its domain."""
 USED, WAITS, READS = 0b1, 0b10, 0b100
 """State of a listener, in its first byte: that there is one, that it waits, and that it reads a message."""
 
@@ -35,7 +35,7 @@ class FastDdsPort:
         before = layout + struct.pack("=I", _NUMBER) + bytes(50) + fields
         self._flags_at = len(before) - 4
         self._listener_at = len(before) + _AFTER_FLAGS
-        listeners = bytes([listener]).ljust(_LISTENERS * _LISTENER_BYTES, b"\0")
+        listeners = bytes([listener]).ljust(LISTENERS, b"\0")
         self.path.write_bytes(before + bytes(_AFTER_FLAGS) + listeners + f"{domain}\0".encode())
         self.lock.touch()
 

@@ -35,8 +35,10 @@ _FIELDS = struct.Struct("=7I")
 _IS_OK = 1
 _ALL_FLAGS = 0b111
 
-_LISTENERS, _LISTENER_BYTES = 1024, 20
-"""States of listeners, which stand before the name of the domain, and bytes of each (Fast DDS 2.14.5)."""
+_LISTENER_BYTES = 20
+"""Of the state of a listener (Fast DDS 2.14.5)."""
+_ALL_LISTENERS_BYTES = 1024 * _LISTENER_BYTES
+"""Of the states of all listeners, which stand before the name of the domain."""
 _READS = 0b100
 """In the first byte of the state of a listener: it is reading a message."""
 
@@ -56,18 +58,27 @@ def _invalidate_unless_locked(lock: Path, port: Path, number: int) -> None:
     """Raises BlockingIOError if its receiver lives, and ValueError if the port is empty."""
     with port.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory, lock.open("rb") as locked:
         flags_at = _position_of_flags(memory, number)
-        if flags_at is not None:
+        if flags_at is None:
+            return
+        domain = lock.name.partition("_")[0]
+        end = memory.find(f"{domain}\0".encode(), flags_at + _ALL_LISTENERS_BYTES)
+        # A process that is just starting cannot have a port whose lock is held here.
+        if memory[flags_at] & _IS_OK or _reading_listeners(memory, end):
             fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no process takes the port meanwhile
-            _forget_reading(memory, flags_at, lock.name.partition("_")[0])
+            for listener in _reading_listeners(memory, end):
+                memory[listener] &= ~_READS
             memory[flags_at] &= ~_IS_OK
 
 
-def _forget_reading(memory: mmap.mmap, flags_at: int, domain: str) -> None:
-    """Have no listener of the port read a message."""
-    begin = memory.find(f"{domain}\0".encode(), flags_at) - _LISTENERS * _LISTENER_BYTES
-    if begin > flags_at:
-        states = slice(begin, begin + _LISTENERS * _LISTENER_BYTES, _LISTENER_BYTES)
-        memory[states] = bytes(state & ~_READS for state in memory[states])
+def _reading_listeners(memory: mmap.mmap, end: int) -> list[int]:
+    """Where the states of listeners are that are reading a message.
+
+    `end`: that of all states, where the name of the domain is; negative if it is not there.
+    """
+    if end < 0:
+        return []
+    states = range(end - _ALL_LISTENERS_BYTES, end, _LISTENER_BYTES)
+    return [state for state in states if memory[state] & _READS]
 
 
 def _position_of_flags(memory: mmap.mmap, number: int) -> int | None:
