@@ -155,6 +155,18 @@ def test_a_restarted_tracker_tracks_the_color_that_was_set(
     assert tracker.place() == near("green")
 
 
+def test_a_restarted_tracker_replaces_the_weights_that_another_color_left_in_its_model(
+    start_tracker: Callable[..., Tracker], tmp_path: Path
+) -> None:
+    tracker = start_tracker("thrice", "cpu", tmp_path, color="red")
+    for color in ("blue", "red"):  # the model for red gets weights for blue, and that for blue those for red
+        tracker.place()
+        assert tracker.set(preset=color).success
+        tracker.node.process.kill()
+        tracker.node.start_node_process()
+    assert tracker.place() == near("red")
+
+
 def test_a_tracker_for_brightness_turns_to_a_color(
     start_tracker: Callable[..., Tracker], tmp_path: Path
 ) -> None:

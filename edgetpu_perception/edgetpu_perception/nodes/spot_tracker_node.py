@@ -161,7 +161,10 @@ class SpotTrackerNode(WeightUpdatingNode):
 
     def node_weights(self) -> NDArray[np.floating[Any]] | None:
         """Weights of the colour."""
-        return None if self._color is None else color_filter(self._color)
+        color = self._color
+        if color is None and self._client is not None and self._client.loaded.weights_version:
+            color = self._tracker.color  # the driver has kept the weights of a colour set before a restart
+        return None if color is None else color_filter(color)
 
     def publish(self, header: Header, result: SpotResult) -> None:
         """Publish the result on ~/servo_error and, with its size, on ~/detections if that has subscribers."""

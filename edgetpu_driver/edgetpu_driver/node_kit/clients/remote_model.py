@@ -46,6 +46,8 @@ class LoadResult:
     """Why the driver, which has loaded the model, cannot run it; one line, else empty."""
     sha256: str = ""
     """Digest of the model's file, in hexadecimal."""
+    weights_version: int = 0
+    """Number of weight replacements since the driver loaded it, by this client or another."""
     files: tuple[str, ...] = ()
     """Path of the model's file on the driver's computer; of a pipeline those of its segments in order."""
     files_without_weights: bytes = b""
