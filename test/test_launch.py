@@ -27,7 +27,7 @@ from rclpy.node import Node  # noqa: E402
 from edgetpu_driver.node_kit.middleware.profile_variables import PROFILE_VARIABLES  # noqa: E402
 from edgetpu_driver.node_kit.middleware.zombie_ports import SHARED_MEMORY  # noqa: E402
 from edgetpu_msgs.srv import ListModels  # noqa: E402
-from testdata.running_nodes.fast_dds_port import DEAD, OK, FastDdsPort  # noqa: E402
+from testdata.running_nodes.port_files import DEAD, OK, PortFiles  # noqa: E402
 from testdata.timeouts import PATIENCE  # noqa: E402
 
 pytestmark = pytest.mark.timeout(600)  # a busy machine makes minutes of half a minute
@@ -235,14 +235,14 @@ def test_without_respawn_a_killed_process_stays_away(start_launch: Callable[...,
 
 
 @pytest.fixture
-def port() -> Iterator[FastDdsPort]:
-    port = FastDdsPort(SHARED_MEMORY)
+def port() -> Iterator[PortFiles]:
+    port = PortFiles(SHARED_MEMORY)
     yield port
     port.remove()
 
 
 def test_the_ports_of_a_killed_process_are_invalid_before_it_is_started_again(
-    start_launch: Callable[..., Launch], port: FastDdsPort
+    start_launch: Callable[..., Launch], port: PortFiles
 ) -> None:
     with port.lock.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -11,8 +11,11 @@ each of them looks at it before it sends. A living receiver with a marked port m
 
 A sender that finds a dead port also gives back the message that its listener was reading. For this Fast DDS
 locks the port twice, waits for itself, and sends nothing any more, to nobody. So what a listener of a dead
-port reads is forgotten first. A sender that waits already goes on after 10 s then. Its memory for that
-message, 64 KiB at most, remains in use.
+port reads is forgotten first. A sender that waits already goes on after 10 s then.
+
+Nobody gives back the messages that wait in a dead port. Their memory is in the segment of the sender, who
+counts it as used until no free byte is left. After a few restarts the free bytes suffice for an image but not
+in one piece, and no image is sent any more, while shorter messages are. So they are given back here.
 """
 
 from __future__ import annotations
@@ -21,74 +24,38 @@ import contextlib
 import fcntl
 import mmap
 import re
-import struct
 from pathlib import Path
+
+from edgetpu_driver.node_kit.middleware.fast_dds_port import FastDdsPort, Segments
 
 SHARED_MEMORY = Path("/dev/shm")
 
 _LOCK = re.compile(r"(fast(?:rtps|dds)_port(\d+))_el")
 """The file that the receiver of a port keeps locked. Fast DDS 2 and 3 have different names."""
-_LAYOUT = b"port_node_abi5"
-"""Name of the layout of a port in Fast DDS 2.6 to 3.6."""
-_FIELDS = struct.Struct("=7I")
-"""Number of the port, listeners, ms between checks, ms of a wait, capacity, waiting listeners, flags."""
-_IS_OK = 1
-_ALL_FLAGS = 0b111
-
-_LISTENER_BYTES = 20
-"""Of the state of a listener (Fast DDS 2.14.5)."""
-_ALL_LISTENERS_BYTES = 1024 * _LISTENER_BYTES
-"""Of the states of all listeners, which stand before the name of the domain."""
-_READS = 0b100
-"""In the first byte of the state of a listener: it is reading a message."""
 
 
 def invalidate_zombie_ports(directory: Path = SHARED_MEMORY) -> None:
-    """Have all senders drop the ports whose receivers have ended; to be called before a new participant.
+    """Have all senders drop the ports whose receivers have ended, and give them back their messages.
 
-    A port of another user, or with an unknown layout, is left as it is.
+    To be called before a new participant, or when a process has ended. A port of another user, or with an
+    unknown layout, is left as it is.
     """
-    for lock in directory.glob("fast*_port*_el"):
-        if name := _LOCK.fullmatch(lock.name):
-            with contextlib.suppress(OSError, ValueError):
-                _invalidate_unless_locked(lock, directory / name[1], int(name[2]))
+    with Segments() as segments:
+        for lock in directory.glob("fast*_port*_el"):
+            if name := _LOCK.fullmatch(lock.name):
+                with contextlib.suppress(OSError, ValueError):
+                    _invalidate_unless_locked(lock, directory / name[1], int(name[2]), segments)
 
 
-def _invalidate_unless_locked(lock: Path, port: Path, number: int) -> None:
-    """Raises BlockingIOError if its receiver lives, and ValueError if the port is empty."""
-    with port.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory, lock.open("rb") as locked:
-        flags_at = _position_of_flags(memory, number)
-        if flags_at is None:
-            return
-        domain = lock.name.partition("_")[0]
-        end = memory.find(f"{domain}\0".encode(), flags_at + _ALL_LISTENERS_BYTES)
+def _invalidate_unless_locked(lock: Path, path: Path, number: int, segments: Segments) -> None:
+    """Raises BlockingIOError if its receiver lives, and ValueError if the port is empty or unknown."""
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory, lock.open("rb") as locked:
+        port = FastDdsPort(path, number, memory)
         # A process that is just starting cannot have a port whose lock is held here.
-        if memory[flags_at] & _IS_OK or _reading_listeners(memory, end):
+        if port.valid or port.is_read or port.has_waiting:
             fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no process takes the port meanwhile
-            for listener in _reading_listeners(memory, end):
-                memory[listener] &= ~_READS
-            memory[flags_at] &= ~_IS_OK
-
-
-def _reading_listeners(memory: mmap.mmap, end: int) -> list[int]:
-    """Where the states of listeners are that are reading a message.
-
-    `end`: that of all states, where the name of the domain is; negative if it is not there.
-    """
-    if end < 0:
-        return []
-    states = range(end - _ALL_LISTENERS_BYTES, end, _LISTENER_BYTES)
-    return [state for state in states if memory[state] & _READS]
-
-
-def _position_of_flags(memory: mmap.mmap, number: int) -> int | None:
-    """Where the flags of a port are in its memory; None if it is not as expected."""
-    if memory.find(_LAYOUT) < 0:
-        return None
-    start = memory.find(struct.pack("=I", number))
-    while 0 <= start <= len(memory) - _FIELDS.size:
-        _, _, check, wait, capacity, _, flags = _FIELDS.unpack_from(memory, start)
-        if 0 < wait == check // 3 and capacity and flags <= _ALL_FLAGS:
-            return start + _FIELDS.size - 4
-        start = memory.find(struct.pack("=I", number), start + 1)
-    return None
+            for message in port.stop_reading():
+                segments.give_back_read(message)
+            port.invalidate()
+            for message in port.take_waiting():
+                segments.give_back_waiting(message)

@@ -1,0 +1,191 @@
+"""A port of Fast DDS in shared memory: whether it is valid, who reads from it, and which messages wait in it.
+
+A message is in the segment of its sender. The port has a descriptor of it, and the segment counts how many
+ports and how many readers have the message: the sender uses its memory again when there are none.
+
+The layout is that of Fast DDS 2.6 to 3.6 on computers with little-endian numbers.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_LAYOUT = b"port_node_abi5"
+"""Name of the layout of a port in Fast DDS 2.6 to 3.6."""
+_BEFORE_NUMBER = struct.Struct("=3I")
+"""Processes that have it open, position of the queue, and of the queue's state."""
+_FIELDS = struct.Struct("=7I")
+"""Number of the port, listeners, ms between checks, ms of a wait, capacity, waiting listeners, flags."""
+_IS_OK = 1
+_ALL_FLAGS = 0b111
+
+_DESCRIPTOR = struct.Struct("=8sII")
+"""Of a message: identifier of the segment, position of its counts there, and their version."""
+_ENTRY_BYTES = 4 + _DESCRIPTOR.size
+"""Of an entry of the queue: how many listeners have not taken it, and the descriptor."""
+_LISTENER_BYTES = 4 + _DESCRIPTOR.size
+"""Of the state of a listener: flags, counters, and the descriptor of the message that it reads."""
+_ALL_LISTENERS_BYTES = 1024 * _LISTENER_BYTES
+"""Of the states of all listeners, which stand before the name of the domain."""
+_READS = 0b100
+"""In the first byte of the state of a listener: it is reading a message."""
+
+_COUNTS = struct.Struct("<Q")
+"""Of a message: 24 bits version, 20 bits ports in which it waits, 20 bits readers."""
+_ONE_PORT, _ONE_READER = 1 << 24, 1 << 44
+_VERSION = _ONE_PORT - 1
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message in the segment of its sender."""
+
+    segment: Path
+    counts_at: int
+    """Position of its counts in the segment, bytes."""
+    version: int
+    """Of the counts; they have another one if the memory is used for another message by now."""
+
+
+class FastDdsPort:
+    """The memory of a port, which is mapped for reading and writing.
+
+    path: its file, whose name begins with the domain. Raises ValueError if the layout is not known.
+    """
+
+    def __init__(self, path: Path, number: int, memory: mmap.mmap) -> None:
+        self._memory = memory
+        self._domain = path.name.partition("_")[0]
+        self._directory = path.parent
+        self._number_at, self._capacity = _find(memory, number)
+        self._flags_at = self._number_at + _FIELDS.size - 4
+        self._listeners_end = memory.find(
+            f"{self._domain}\0".encode(), self._flags_at + 4 + _ALL_LISTENERS_BYTES
+        )
+        """Position after the states of all listeners, bytes; negative if it is not known."""
+
+    @property
+    def valid(self) -> bool:
+        """Whether senders may use it."""
+        return bool(self._memory[self._flags_at] & _IS_OK)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a listener is reading a message."""
+        return next(self._reading_listeners(), None) is not None
+
+    def invalidate(self) -> None:
+        """Have senders drop it: Fast DDS sets this mark on a dead port."""
+        self._memory[self._flags_at] &= ~_IS_OK
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether messages wait in its queue."""
+        return bool(self._waiting())
+
+    def take_waiting(self) -> Iterator[Message]:
+        """Remove the messages that wait; what senders put into a valid port meanwhile may remain."""
+        for entry in self._waiting():
+            self._memory[entry] = 0
+            yield self._message(entry + 4)
+
+    def stop_reading(self) -> Iterator[Message]:
+        """Forget which messages its listeners are reading; yields them."""
+        for listener in self._reading_listeners():
+            self._memory[listener] &= ~_READS
+            yield self._message(listener + 4)
+
+    def _waiting(self) -> list[int]:
+        """Positions of the entries of messages that wait; none if the queue is not where it should be."""
+        queue, state = _BEFORE_NUMBER.unpack_from(self._memory, self._number_at - _BEFORE_NUMBER.size)[1:]
+        end = queue + self._capacity * _ENTRY_BYTES
+        if end > len(self._memory) or state + 16 > len(self._memory):
+            return []
+        (capacity,) = struct.unpack_from("=I", self._memory, state + 8)
+        if capacity != self._capacity:
+            return []
+        listeners = self._memory[queue:end:_ENTRY_BYTES]  # that have not taken it: fewer than 256
+        return [queue + index * _ENTRY_BYTES for index, count in enumerate(listeners) if count]
+
+    def _reading_listeners(self) -> Iterator[int]:
+        """Positions of the states of listeners that are reading a message."""
+        if self._listeners_end < 0:
+            return
+        start = self._listeners_end - _ALL_LISTENERS_BYTES
+        for listener in range(start, self._listeners_end, _LISTENER_BYTES):
+            if self._memory[listener] & _READS:
+                yield listener
+
+    def _message(self, at: int) -> Message:
+        segment, counts_at, version = _DESCRIPTOR.unpack_from(self._memory, at)
+        return Message(self._directory / f"{self._domain}_{segment.hex()}", counts_at, version)
+
+
+class Segments:
+    """The segments of senders, to which messages are given back; a context manager.
+
+    One byte of the counts is written, which no other process changes at that time if the port is dead: its
+    messages have been with all other readers for long. If one does, a count is off by one, and the sender
+    uses the memory of that message again later, or for a message that a reader then drops.
+    """
+
+    def __init__(self) -> None:
+        self._memories: dict[Path, mmap.mmap | None] = {}
+
+    def __enter__(self) -> Segments:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for memory in self._memories.values():
+            if memory is not None:
+                memory.close()
+
+    def give_back_waiting(self, message: Message) -> None:
+        """Have a message wait in one port less."""
+        memory = self._memory(message.segment)
+        if memory is None or (counts := _counts(memory, message)) is None:
+            return
+        if counts & (0xFF * _ONE_PORT):  # else another byte changes as well, with 256 ports
+            memory[message.counts_at + 3] -= 1
+
+    def give_back_read(self, message: Message) -> None:
+        """Have a message be read by nobody if it has one reader and waits for no other."""
+        memory = self._memory(message.segment)
+        if memory is not None and _counts(memory, message) == _ONE_READER | message.version:
+            memory[message.counts_at + 5] = 0
+
+    def _memory(self, path: Path) -> mmap.mmap | None:
+        """A segment; None if it is gone or belongs to another user."""
+        if path not in self._memories:
+            self._memories[path] = None
+            with suppress(OSError, ValueError), path.open("r+b") as file:
+                self._memories[path] = mmap.mmap(file.fileno(), 0)
+        return self._memories[path]
+
+
+def _counts(memory: mmap.mmap, message: Message) -> int | None:
+    """The counts of a message; None if its memory is in use for another one, or the position is none."""
+    if message.counts_at + _COUNTS.size > len(memory):
+        return None
+    (counts,) = _COUNTS.unpack_from(memory, message.counts_at)
+    return int(counts) if counts & _VERSION == message.version else None
+
+
+def _find(memory: mmap.mmap, number: int) -> tuple[int, int]:
+    """The position of the number of a port in its memory, bytes, and the capacity of its queue.
+
+    Raises ValueError if there is none.
+    """
+    wanted = struct.pack("=I", number)
+    start = memory.find(wanted) if memory.find(_LAYOUT) >= 0 else -1
+    while _BEFORE_NUMBER.size <= start <= len(memory) - _FIELDS.size:
+        _, _, check, wait, capacity, _, flags = _FIELDS.unpack_from(memory, start)
+        if 0 < wait == check // 3 and capacity and flags <= _ALL_FLAGS:
+            return start, capacity
+        start = memory.find(wanted, start + 1)
+    raise ValueError(f"expected a port with the number {number} and the layout {_LAYOUT.decode()}")

@@ -1,0 +1,98 @@
+"""A port in shared memory as Fast DDS makes it, without a process that receives from it, and its messages."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+OK, DEAD = 0b111, 0b110
+"""Flags of a port: that it can be used, that it has one receiver, and that it has one at all."""
+
+_NUMBER = 4_000_000_000
+"""Of a port that no participant has: those have 16 bits."""
+_CAPACITY = 512
+"""Messages that wait at most."""
+_QUEUE_BYTES, _STATE_BYTES = _CAPACITY * 20, 16
+_AFTER_FLAGS = 50
+"""Bytes."""
+LISTENERS = 1024 * 20
+"""Bytes of the states of a port's listeners, which stand before the name of its domain."""
+USED, WAITS, READS = 0b1, 0b10, 0b100
+"""State of a listener, in its first byte: that there is one, that it waits, and that it reads a message."""
+
+
+class SentMessage:
+    """A message in the segment of its sender; it waits in so many ports and has so many readers."""
+
+    IDENTIFIER = bytes(range(8))
+    _COUNTS_AT = 16
+
+    def __init__(self, directory: Path, *, ports: int = 0, readers: int = 0, version: int = 5) -> None:
+        self._path = directory / f"fastrtps_{self.IDENTIFIER.hex()}"
+        counts = struct.pack("<Q", version | ports << 24 | readers << 44)
+        self._path.write_bytes(b"\xff" * self._COUNTS_AT + counts + b"\xff" * 8)
+        self.descriptor = struct.pack("=8sII", self.IDENTIFIER, self._COUNTS_AT, version)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """In how many ports it waits, and how many readers it has; nothing else has changed."""
+        data = self._path.read_bytes()
+        assert data[: self._COUNTS_AT] == b"\xff" * self._COUNTS_AT
+        assert data[self._COUNTS_AT + 8 :] == b"\xff" * 8
+        (counts,) = struct.unpack_from("<Q", data, self._COUNTS_AT)
+        return counts >> 24 & 0xFFFFF, counts >> 44
+
+    def reuse(self) -> None:
+        """Have its sender use its memory for another message, which waits in one port."""
+        SentMessage(self._path.parent, ports=1, version=6)
+
+    def remove(self) -> None:
+        """Delete the segment, as its sender does when it ends."""
+        self._path.unlink()
+
+
+class PortFiles:
+    """The two files of a port; whoever locks `lock` is its receiver.
+
+    waiting, read: descriptors of the messages that wait in it, and of the one that its listener reads.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        domain: str = "fastrtps",
+        flags: int = OK,
+        layout: bytes = b"port_node_abi5",
+        listener: int = USED | WAITS,
+        waiting: tuple[bytes, ...] = (),
+        read: bytes = b"",
+    ) -> None:
+        self.path = directory / f"{domain}_port{_NUMBER}"
+        self.lock = directory / f"{self.path.name}_el"
+        entries = b"".join(struct.pack("=I", 1) + descriptor for descriptor in waiting)
+        queue = bytes(100) + entries.ljust(_QUEUE_BYTES, b"\0")
+        state = struct.pack("=4I", len(waiting), _CAPACITY - len(waiting), _CAPACITY, 1)
+        positions = struct.pack("=3I", 2, 100, len(queue))
+        fields = struct.pack("=7I", _NUMBER, 1, 1000, 333, _CAPACITY, 1, flags)
+        before = queue + state + layout + struct.pack("=I", _NUMBER) + bytes(50) + positions + fields
+        self._flags_at = len(before) - 4
+        self._listener_at = len(before) + _AFTER_FLAGS
+        listeners = (bytes([listener]).ljust(4, b"\0") + read).ljust(LISTENERS, b"\0")
+        self.path.write_bytes(before + bytes(_AFTER_FLAGS) + listeners + f"{domain}\0".encode())
+        self.lock.touch()
+
+    @property
+    def flags(self) -> int:
+        """Its present flags."""
+        (flags,) = struct.unpack_from("=I", self.path.read_bytes(), self._flags_at)
+        return int(flags)
+
+    @property
+    def listener(self) -> int:
+        """Present state of its listener."""
+        return self.path.read_bytes()[self._listener_at]
+
+    def remove(self) -> None:
+        """Delete its files."""
+        self.path.unlink()
+        self.lock.unlink()
