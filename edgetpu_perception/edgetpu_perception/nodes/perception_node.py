@@ -58,15 +58,14 @@ class PerceptionNode(ImageNode):
         own = (self._size_mismatch, self._calibration.problem)
         return super().problems() + [problem for problem in own if problem]
 
-    def run_model(self, name: str, graph: bytes) -> bool:
-        """Have the driver run another graph from now on, written to the model directory under that name.
+    def run_model(self, name: str) -> bool:
+        """Have the driver run another graph from now on, which is in the model directory under that name.
 
         For nodes with `changes_model`. Returns False, and does nothing, if it is the graph of the previous
-        call; that one is unloaded otherwise. Raises OSError when the graph cannot be written.
+        call; that one is unloaded otherwise.
         """
         if name == self._replacement:
             return False
-        models.write_model(name, self._model_dir(), graph)
         assert self._client is not None
         driver, _ = self._client.target
         self._replacement, before = name, self._replacement

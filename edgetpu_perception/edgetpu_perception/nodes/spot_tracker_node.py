@@ -233,4 +233,4 @@ class SpotTrackerNode(WeightUpdatingNode):
         except StateError as error:
             raise EdgeTpuError(str(error)) from None
         self._tracker.set_color(color)
-        self.run_model(name, models.build(name))
+        self.run_model(name)

@@ -82,9 +82,9 @@ class WeightUpdatingNode(PerceptionNode):
         """Return that the model refused the weights, if so."""
         return [self._refused] if self._refused else []
 
-    def run_model(self, name: str, graph: bytes) -> bool:
+    def run_model(self, name: str) -> bool:
         """See PerceptionNode; changes wait until the graph is loaded."""
-        changed = super().run_model(name, graph)
+        changed = super().run_model(name)
         if changed:
             self._weights = WeightState.LOADING
         return changed
