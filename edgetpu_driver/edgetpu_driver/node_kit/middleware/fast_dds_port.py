@@ -129,9 +129,9 @@ class FastDdsPort:
 class Segments:
     """The segments of senders, to which messages are given back; a context manager.
 
-    One byte of the counts is written, which no other process changes at that time if the port is dead: its
-    messages have been with all other readers for long. If one does, a count is off by one, and the sender
-    uses the memory of that message again later, or for a message that a reader then drops.
+    One byte of the counts of a message is written. No other process changes it at that time, as its other
+    readers have had the message for long. If one does, a count is off by one: the memory of the message
+    remains in use, or is used again early, and who reads the message then drops it.
     """
 
     def __init__(self) -> None:
