@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 import re
@@ -141,15 +140,13 @@ class TestAPort:
 
     def test_of_a_living_process_goes_on_reading(self, tmp_path: Path) -> None:
         port = PortFiles(tmp_path, listener=USED | READS)
-        with port.lock.open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with port.received():
             invalidate_zombie_ports(tmp_path)
         assert port.listener == USED | READS
 
     def test_of_a_living_process_stays_valid(self, tmp_path: Path) -> None:
         port = PortFiles(tmp_path)
-        with port.lock.open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with port.received():
             invalidate_zombie_ports(tmp_path)
         assert port.flags == OK
 
@@ -195,8 +192,7 @@ class TestAMessage:
     def test_that_waits_in_the_port_of_a_living_process_goes_on_waiting(self, tmp_path: Path) -> None:
         message = SentMessage(tmp_path, ports=1)
         port = PortFiles(tmp_path, waiting=(message.descriptor,))
-        with port.lock.open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with port.received():
             invalidate_zombie_ports(tmp_path)
         assert message.counts == (1, 0)
 

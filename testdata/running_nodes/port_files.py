@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 OK, DEAD = 0b111, 0b110
@@ -91,6 +94,13 @@ class PortFiles:
     def listener(self) -> int:
         """Present state of its listener."""
         return self.path.read_bytes()[self._listener_at]
+
+    @contextlib.contextmanager
+    def received(self) -> Iterator[None]:
+        """Be its receiver, who lives."""
+        with self.lock.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def remove(self) -> None:
         """Delete its files."""

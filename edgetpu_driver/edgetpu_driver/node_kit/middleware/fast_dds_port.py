@@ -77,7 +77,7 @@ class FastDdsPort:
     @property
     def is_read(self) -> bool:
         """Whether a listener is reading a message."""
-        return next(self._reading_listeners(), None) is not None
+        return bool(self._reading_listeners())
 
     def invalidate(self) -> None:
         """Have senders drop it: Fast DDS sets this mark on a dead port."""
@@ -112,14 +112,13 @@ class FastDdsPort:
         listeners = self._memory[queue:end:_ENTRY_BYTES]  # that have not taken it: fewer than 256
         return [queue + index * _ENTRY_BYTES for index, count in enumerate(listeners) if count]
 
-    def _reading_listeners(self) -> Iterator[int]:
-        """Positions of the states of listeners that are reading a message."""
+    def _reading_listeners(self) -> list[int]:
+        """Positions of the states of listeners that read a message; none if the states are not found."""
         if self._listeners_end < 0:
-            return
+            return []
         start = self._listeners_end - _ALL_LISTENERS_BYTES
-        for listener in range(start, self._listeners_end, _LISTENER_BYTES):
-            if self._memory[listener] & _READS:
-                yield listener
+        states = self._memory[start : self._listeners_end : _LISTENER_BYTES]
+        return [start + index * _LISTENER_BYTES for index, state in enumerate(states) if state & _READS]
 
     def _message(self, at: int) -> Message:
         segment, counts_at, version = _DESCRIPTOR.unpack_from(self._memory, at)
