@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import re
 import shutil
 import signal
 import struct
@@ -30,6 +29,7 @@ from testdata.running_nodes.port_files import (
     WAITS,
     PortFiles,
     SentMessage,
+    ports_of,
 )
 from testdata.running_nodes.ros_graph import Graph, NodeProcess
 
@@ -48,7 +48,7 @@ def suspend(process: NodeProcess) -> None:
 def kill_while_it_takes_a_message(process: NodeProcess) -> None:
     """Kill a process as if its listeners had just been woken by a message: they are not waiting."""
     suspend(process)
-    for port in ports_of(process):
+    for port in ports_of(process.pid):
         with port.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
             domain = port.name.partition("_")[0]
             memory[memory.find(f"{domain}\0".encode()) - LISTENERS] &= ~WAITS
@@ -57,13 +57,6 @@ def kill_while_it_takes_a_message(process: NodeProcess) -> None:
 
 def state(task: Path) -> str:
     return (task / "stat").read_text().rpartition(")")[2].split()[0]
-
-
-def ports_of(process: NodeProcess) -> list[Path]:
-    """The ports whose locks it holds."""
-    files = [os.readlink(each) for each in Path(f"/proc/{process.pid}/fd").iterdir()]
-    found = [re.fullmatch(r"(.*/fast(?:rtps|dds)_port\d+)_el", file) for file in files]
-    return [Path(match[1]) for match in found if match]
 
 
 def waiting_messages(port: Path, copies: Path) -> list[Message]:
@@ -92,7 +85,7 @@ def test_the_successor_of_a_node_that_was_killed_while_it_took_a_message_answers
 
     first = start()
     assert call() == "cpu"
-    assert ports_of(first)
+    assert ports_of(first.pid)
     kill_while_it_takes_a_message(first)
     second = start()
     assert call() == "cpu"
@@ -110,7 +103,7 @@ def test_senders_may_use_the_memory_of_requests_again_that_a_killed_node_has_not
     graph.spin_until(client.service_is_ready)
     for _ in range(5):
         client.call_async(GetParameters.Request(names=["backend"]))
-    messages = [each for port in ports_of(node) for each in waiting_messages(port, tmp_path)]
+    messages = [each for port in ports_of(node.pid) for each in waiting_messages(port, tmp_path)]
     assert len(messages) >= 5
     assert {ports_with(each) for each in messages} == {1}
     node.kill()

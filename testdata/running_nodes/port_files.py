@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import mmap
+import os
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,7 +105,39 @@ class PortFiles:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
+    @contextlib.contextmanager
+    def mapped(self) -> Iterator[mmap.mmap]:
+        """Have it open, as a process that receives from it or sends to it has."""
+        with self.path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+            yield memory
+
+    def flags_in(self, memory: mmap.mmap) -> int:
+        """Its flags as they are in that memory."""
+        (flags,) = struct.unpack_from("=I", memory, self._flags_at)
+        return int(flags)
+
+    def replace_port(self) -> None:
+        """Put a new file in place of the port, as who takes it for dead does."""
+        _replace(self.path)
+
+    def replace_lock(self) -> None:
+        """Put a new file in place of the lock."""
+        _replace(self.lock)
+
     def remove(self) -> None:
         """Delete its files."""
         self.path.unlink()
         self.lock.unlink()
+
+
+def ports_of(pid: int) -> list[Path]:
+    """The ports from which a process receives: it holds their locks."""
+    files = [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
+    found = [re.fullmatch(r"(.*/fast(?:rtps|dds)_port\d+)_el", file) for file in files]
+    return [Path(match[1]) for match in found if match]
+
+
+def _replace(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    other.rename(path)

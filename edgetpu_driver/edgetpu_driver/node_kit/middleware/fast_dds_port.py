@@ -53,26 +53,27 @@ class Message:
 
 
 class FastDdsPort:
-    """The memory of a port, which is mapped for reading and writing.
+    """The memory of a port, which is mapped for reading and writing, or a copy of it.
 
     path: its file, whose name begins with the domain. Raises ValueError if the layout is not known.
     """
 
-    def __init__(self, path: Path, number: int, memory: mmap.mmap) -> None:
+    def __init__(self, path: Path, number: int, memory: mmap.mmap | bytearray) -> None:
         self._memory = memory
         self._domain = path.name.partition("_")[0]
         self._directory = path.parent
         self._number_at, self._capacity = _find(memory, number)
-        self._flags_at = self._number_at + _FIELDS.size - 4
+        self.flags_at = self._number_at + _FIELDS.size - 4
+        """Position of its flags, bytes; those that matter are in the first byte."""
         self._listeners_end = memory.find(
-            f"{self._domain}\0".encode(), self._flags_at + 4 + _ALL_LISTENERS_BYTES
+            f"{self._domain}\0".encode(), self.flags_at + 4 + _ALL_LISTENERS_BYTES
         )
         """Position after the states of all listeners, bytes; negative if it is not known."""
 
     @property
     def valid(self) -> bool:
         """Whether senders may use it."""
-        return bool(self._memory[self._flags_at] & _IS_OK)
+        return bool(self._memory[self.flags_at] & _IS_OK)
 
     @property
     def is_read(self) -> bool:
@@ -81,7 +82,7 @@ class FastDdsPort:
 
     def invalidate(self) -> None:
         """Have senders drop it: Fast DDS sets this mark on a dead port."""
-        self._memory[self._flags_at] &= ~_IS_OK
+        self._memory[self.flags_at] &= ~_IS_OK
 
     @property
     def has_waiting(self) -> bool:
@@ -175,7 +176,7 @@ def _counts(memory: mmap.mmap, message: Message) -> int | None:
     return int(counts) if counts & _VERSION == message.version else None
 
 
-def _find(memory: mmap.mmap, number: int) -> tuple[int, int]:
+def _find(memory: mmap.mmap | bytearray, number: int) -> tuple[int, int]:
     """The position of the number of a port in its memory, bytes, and the capacity of its queue.
 
     Raises ValueError if there is none.

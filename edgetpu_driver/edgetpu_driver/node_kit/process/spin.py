@@ -25,6 +25,7 @@ from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.executor.executor import make_executor
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.middleware.damaged_requests import refuse_damaged_requests
+from edgetpu_driver.node_kit.middleware.lost_ports import LostPorts
 from edgetpu_driver.node_kit.middleware.shared_memory import shortage_of_shared_memory
 from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
 from edgetpu_driver.node_kit.printable_text import one_line
@@ -91,10 +92,11 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
         for node in nodes:
             executor.add_node(node)
         settle_memory()
-        unused = UnusedMemory()
+        unused, lost = UnusedMemory(), LostPorts()
         while not stop.requested:
             executor.spin_once()
             unused.release_when_due()
+            lost.renew_when_due()
     except Exception as error:
         status = EXIT_FAILURE if error in reported else _report(error, nodes)
     finally:

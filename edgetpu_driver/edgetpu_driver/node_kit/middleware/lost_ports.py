@@ -1,0 +1,117 @@
+"""Has this process make a new port in shared memory when one that it receives from was replaced by others.
+
+A process holds a lock for each port from which it receives. Others take the lock for a moment to see whether
+the port is dead, and delete its file afterwards (Fast-DDS issue 2975). Two that look at once can take the
+port of a living process for dead, and replace it by one from which nobody receives. The process does not
+notice: it is discovered, its services look ready, and only those who have opened its port before reach it.
+When a process was killed, all who send to it look again and again while its successor makes its ports.
+Fast DDS 2.14.5 and 3.6.2 have this fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgetpu_driver.node_kit.middleware.fast_dds_port import FastDdsPort
+from edgetpu_driver.node_kit.middleware.zombie_ports import SHARED_MEMORY
+
+LOOK_PERIOD = 1.0
+"""Seconds between two looks. Derived: a look takes 0.7 ms, and the clients of the driver wait 2 s
+for an answer."""
+
+_PROCESS = Path("/proc/self")
+_LOCK = re.compile(r"(fast(?:rtps|dds)_port(\d+))_el(?: \(deleted\))?")
+_MAPPED_PORT = re.compile(r"(\w+)-(\w+) \S+ \S+ \S+ (\d+) +(/.*/fast\w+_port\d+)(?: \(deleted\))?")
+"""A line of /proc/PID/maps: start and end, inode, and path."""
+
+
+class LostPorts:
+    """Ports from which this process receives, and which senders do not find any more."""
+
+    def __init__(self) -> None:
+        self._looked = time.monotonic()
+
+    def renew_when_due(self) -> None:
+        """Renew them if LOOK_PERIOD has passed since the last time."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK_PERIOD:
+            self._looked = now
+            renew_lost_ports()
+
+
+def renew_lost_ports(directory: Path = SHARED_MEMORY) -> None:
+    """Mark the ports that were replaced as dead: their listeners make new ones within 0.4 s.
+
+    That is how long a listener of Fast DDS waits before it looks at the mark. What was sent to the old port
+    is lost; reliable writers send it again. A port with an unknown layout is left as it is.
+    """
+    locks = dict(_locks(directory))
+    if not locks:
+        return
+    for mapping in _mappings():
+        lock = locks.get(mapping.path)
+        if lock is not None and not (lock.is_found and _is_file(mapping.path, mapping.inode)):
+            with contextlib.suppress(OSError, ValueError):
+                _invalidate(mapping, lock.number)
+
+
+@dataclass(frozen=True)
+class _Lock:
+    """What a process locks to receive from a port."""
+
+    number: int
+    """Of the port."""
+    is_found: bool
+    """Whether others find it."""
+
+
+@dataclass(frozen=True)
+class _Mapping:
+    """A file that is mapped into the memory of this process."""
+
+    path: Path
+    inode: int
+    start: int
+    """Address."""
+    bytes: int
+
+
+def _locks(directory: Path) -> Iterator[tuple[Path, _Lock]]:
+    """The ports from which this process receives, and their locks."""
+    for descriptor in (_PROCESS / "fd").iterdir():
+        with contextlib.suppress(OSError):
+            folder, _, name = os.readlink(descriptor).rpartition("/")
+            if (match := _LOCK.fullmatch(name)) and Path(folder) == directory:
+                is_found = _is_file(directory / f"{match[1]}_el", os.stat(descriptor).st_ino)
+                yield directory / match[1], _Lock(int(match[2]), is_found)
+
+
+def _mappings() -> Iterator[_Mapping]:
+    """The ports that this process has mapped, which it receives from or sends to."""
+    for line in (_PROCESS / "maps").read_text().splitlines():
+        if "_port" in line and (match := _MAPPED_PORT.fullmatch(line)):
+            start, end = int(match[1], 16), int(match[2], 16)
+            yield _Mapping(Path(match[4]), int(match[3]), start, end - start)
+
+
+def _is_file(path: Path, inode: int) -> bool:
+    try:
+        return path.stat().st_ino == inode
+    except OSError:
+        return False
+
+
+def _invalidate(mapping: _Mapping, number: int) -> None:
+    """Raises ValueError if the layout of the port is not known."""
+    # Writing through the file system fails if the memory is no longer mapped, instead of ending the process.
+    with (_PROCESS / "mem").open("r+b", buffering=0) as file:
+        memory = bytearray(os.pread(file.fileno(), mapping.bytes, mapping.start))
+        port = FastDdsPort(mapping.path, number, memory)
+        port.invalidate()
+        os.pwrite(file.fileno(), memory[port.flags_at : port.flags_at + 1], mapping.start + port.flags_at)

@@ -1,0 +1,107 @@
+"""Ports in the shared memory of Fast DDS that were replaced although their receiver lives."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+
+from rcl_interfaces.srv import GetParameters
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.utilities import get_rmw_implementation_identifier
+
+from edgetpu_driver.node_kit.middleware.lost_ports import renew_lost_ports
+from testdata.running_nodes.port_files import DEAD, OK, PortFiles, ports_of
+from testdata.running_nodes.ros_graph import Graph, NodeProcess
+from testdata.running_nodes.spinning_node import SpinningNode
+
+
+@contextlib.contextmanager
+def newcomer() -> Iterator[SpinningNode]:
+    """A node that has opened no port of another one."""
+    node = SpinningNode(SingleThreadedExecutor)
+    try:
+        yield node
+    finally:
+        node.close()
+
+
+@pytest.mark.skipif(
+    not get_rmw_implementation_identifier().startswith("rmw_fastrtps"), reason="needs Fast DDS"
+)
+def test_a_newcomer_reaches_a_node_whose_ports_were_taken_for_dead(
+    graph: Graph, start_node: Callable[..., NodeProcess]
+) -> None:
+    node = start_node("edgetpu_driver", "edgetpu_node", backend="cpu")
+    graph.call(GetParameters, "/edgetpu/get_parameters", names=["backend"])
+    for port in ports_of(node.pid):
+        port.unlink()
+        port.with_name(f"{port.name}_el").unlink()
+    with newcomer() as other:
+        client = other.node.create_client(GetParameters, "/edgetpu/get_parameters")
+        other.spin_until(client.service_is_ready)
+        answer = client.call_async(GetParameters.Request(names=["backend"]))
+        other.spin_until(answer.done)
+    assert answer.result().values[0].string_value == "cpu"
+
+
+class TestAPort:
+    def test_that_others_find_stays_valid(self, tmp_path: Path) -> None:
+        port = PortFiles(tmp_path)
+        with port.received(), port.mapped() as memory:
+            renew_lost_ports(tmp_path)
+            assert port.flags_in(memory) == OK
+
+    def test_that_was_replaced_is_invalid(self, tmp_path: Path) -> None:
+        port = PortFiles(tmp_path)
+        with port.received(), port.mapped() as memory:
+            before = memory[:]
+            port.replace_port()
+            renew_lost_ports(tmp_path)
+            assert port.flags_in(memory) == DEAD
+            differences = [old - new for old, new in zip(before, memory[:], strict=True) if old != new]
+        assert differences == [OK - DEAD]
+
+    def test_that_has_taken_its_place_stays_valid(self, tmp_path: Path) -> None:
+        port = PortFiles(tmp_path)
+        with port.received(), port.mapped():
+            port.replace_port()
+            with port.mapped() as memory:
+                renew_lost_ports(tmp_path)
+                assert port.flags_in(memory) == OK
+
+    def test_that_was_deleted_is_invalid(self, tmp_path: Path) -> None:
+        port = PortFiles(tmp_path)
+        with port.received(), port.mapped() as memory:
+            port.remove()
+            renew_lost_ports(tmp_path)
+            assert port.flags_in(memory) == DEAD
+
+    def test_whose_lock_others_do_not_find_is_invalid(self, tmp_path: Path) -> None:
+        port = PortFiles(tmp_path)
+        with port.received(), port.mapped() as memory:
+            port.replace_lock()
+            renew_lost_ports(tmp_path)
+            assert port.flags_in(memory) == DEAD
+
+    def test_to_which_this_process_only_sends_is_left_alone(self, tmp_path: Path) -> None:
+        port = PortFiles(tmp_path)
+        with port.mapped() as memory:
+            port.replace_port()
+            renew_lost_ports(tmp_path)
+            assert port.flags_in(memory) == OK
+
+    def test_with_another_layout_is_left_alone(self, tmp_path: Path) -> None:
+        port = PortFiles(tmp_path, layout=b"port_node_abi6")
+        with port.received(), port.mapped() as memory:
+            port.replace_port()
+            renew_lost_ports(tmp_path)
+            assert port.flags_in(memory) == OK
+
+
+def test_where_there_is_no_shared_memory_nothing_happens(tmp_path: Path) -> None:
+    renew_lost_ports(tmp_path / "shm")
