@@ -9,10 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
+from soak.chaos.chaos_schedule import BUSY_SECONDS, QUIET_SECONDS
+
 SETTLED = 60.0
 """Age of a process from which growth is measured, s."""
-_WINDOW = 15.0
-"""Seconds over which the median of samples is taken, at that age and at the end."""
+_WINDOW = BUSY_SECONDS + QUIET_SECONDS
+"""Seconds over which the median of samples is taken, from that age on and at the end: what waits in the heap
+of a process differs between the turns of the schedule, and a window has one of each."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def _field(text: str, name: str) -> float:
 
 @dataclass(frozen=True)
 class Growth:
-    """The change of a figure of one process from SETTLED until its last sample."""
+    """The change of a figure of one process from SETTLED until its end."""
 
     process: str
     seconds: float
@@ -95,9 +98,9 @@ def growths(samples: Sequence[Sample], value: Callable[[Sample], float]) -> list
 
 
 def _growth(life: Sequence[Sample], value: Callable[[Sample], float]) -> Growth | None:
-    settled = [each for each in life if SETTLED <= each.age < SETTLED + _WINDOW]
-    late = [each for each in life if each.age >= SETTLED + _WINDOW and life[-1].age - each.age < _WINDOW]
-    if not settled or not late:
+    if life[-1].age < SETTLED + 2 * _WINDOW:
         return None
+    settled = [each for each in life if SETTLED <= each.age < SETTLED + _WINDOW]
+    late = [each for each in life if life[-1].age - each.age < _WINDOW]
     first, last = (statistics.median(map(value, part)) for part in (settled, late))
     return Growth(life[0].process, late[-1].time - settled[0].time, first, last)
