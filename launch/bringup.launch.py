@@ -28,8 +28,8 @@ from launch_ros.actions import Node
 
 from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, discovery_range
 from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_arguments
+from edgetpu_driver.node_kit.middleware.killed_processes import clean_up_after_killed_processes
 from edgetpu_driver.node_kit.middleware.middleware_profile import settings_in_launch
-from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
 from edgetpu_driver.node_kit.process.respawn_handlers import give_up_on_failures, respawn_delay
 
@@ -261,7 +261,7 @@ def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         LogInfo(msg=discovery.text),
         *(SetEnvironmentVariable(*each) for each in profile.items()),
         # At once: a foreign node that starts before the next one of ours would take the ports.
-        RegisterEventHandler(OnProcessExit(on_exit=lambda *_: invalidate_zombie_ports())),
+        RegisterEventHandler(OnProcessExit(on_exit=lambda *_: clean_up_after_killed_processes())),
         *guards,
         *processes.values(),
     ]

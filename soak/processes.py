@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
+from edgetpu_driver.node_kit.middleware.killed_processes import clean_up_after_killed_processes
 
 STOP_SECONDS = 8.0
 """Time for all processes to end after the interrupt, s."""
@@ -124,7 +124,7 @@ class Processes:
         if running.popen.poll() is None:
             running.popen.kill()
             running.popen.wait()
-            invalidate_zombie_ports()  # as the launch file does
+            clean_up_after_killed_processes()  # as the launch file does
             self.restarts += 1
             running.restart_at = time.monotonic() + restart_after
 
@@ -136,7 +136,7 @@ class Processes:
                 if time.monotonic() >= running.restart_at:
                     running.start()
             elif running.popen.poll() is not None:
-                invalidate_zombie_ports()
+                clean_up_after_killed_processes()
                 found.append(End(time.monotonic(), name, running.popen.returncode, self._last_line(running)))
                 running.start()
         self.ends += found

@@ -1,4 +1,4 @@
-"""A port in shared memory as Fast DDS makes it, without a process that receives from it, and its messages."""
+"""Ports in shared memory as Fast DDS makes them, and their messages; and what a running process has there."""
 
 from __future__ import annotations
 
@@ -132,9 +132,17 @@ class PortFiles:
 
 def ports_of(pid: int) -> list[Path]:
     """The ports from which a process receives: it holds their locks."""
+    return _locked(pid, r"(.*/fast(?:rtps|dds)_port\d+)_el")
+
+
+def segments_of(pid: int) -> list[Path]:
+    """The segments of a process with the messages that it sends."""
+    return _locked(pid, r"(.*/fast(?:rtps|dds)_[0-9a-f]{16})_el")
+
+
+def _locked(pid: int, lock: str) -> list[Path]:
     files = [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
-    found = [re.fullmatch(r"(.*/fast(?:rtps|dds)_port\d+)_el", file) for file in files]
-    return [Path(match[1]) for match in found if match]
+    return [Path(match[1]) for file in files if (match := re.fullmatch(lock, file))]
 
 
 def _replace(path: Path) -> None:

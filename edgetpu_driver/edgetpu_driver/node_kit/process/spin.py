@@ -25,9 +25,9 @@ from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.executor.executor import make_executor
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.middleware.damaged_requests import refuse_damaged_requests
+from edgetpu_driver.node_kit.middleware.killed_processes import clean_up_after_killed_processes
 from edgetpu_driver.node_kit.middleware.lost_ports import LostPorts
 from edgetpu_driver.node_kit.middleware.shared_memory import shortage_of_shared_memory
-from edgetpu_driver.node_kit.middleware.zombie_ports import invalidate_zombie_ports
 from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.process.process_end import (
     EXIT_FAILURE,
@@ -63,7 +63,7 @@ def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
 
 def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
     stop = _StopSignal()
-    invalidate_zombie_ports()
+    clean_up_after_killed_processes()
     if shortage := shortage_of_shared_memory(get_rmw_implementation_identifier(), os.environ):
         log.logger.warning(shortage)
     if wrong := _init_ros():

@@ -1,0 +1,42 @@
+"""Deletes the segments that killed processes have left in the shared memory of Fast DDS.
+
+A process has its messages in a segment of its own, whose lock it holds while it lives. If it is killed, the
+segment can stay until the computer is restarted: up to 17.6 MB with the profile of the launch file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import time
+from pathlib import Path
+
+from edgetpu_driver.node_kit.middleware.zombie_ports import SHARED_MEMORY
+
+MIN_AGE = 10.0
+"""Seconds for which a segment is left alone. Derived: its process makes the file of the lock and locks it at
+once, and must not find it locked by someone else."""
+
+_LOCK = re.compile(r"(fast(?:rtps|dds)_[0-9a-f]{16})_el")
+
+
+def remove_dead_segments(directory: Path = SHARED_MEMORY) -> None:
+    """Delete the segments whose processes have ended; those of other users remain.
+
+    Who has a segment open keeps it until it closes it. A message that somebody has yet to open is lost.
+    """
+    for lock in directory.glob("fast*_el"):
+        if name := _LOCK.fullmatch(lock.name):
+            with contextlib.suppress(OSError):
+                _remove_unless_locked(lock, directory / name[1])
+
+
+def _remove_unless_locked(lock: Path, segment: Path) -> None:
+    """Raises BlockingIOError if its process lives."""
+    with lock.open("rb") as file:
+        if time.time() - os.fstat(file.fileno()).st_mtime >= MIN_AGE:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            segment.unlink(missing_ok=True)
+            lock.unlink()
