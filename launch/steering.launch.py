@@ -26,7 +26,9 @@ from launch_ros.actions import Node
 
 from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, DiscoveryRange, discovery_range
 from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_arguments
-from edgetpu_driver.node_kit.middleware.killed_processes import clean_up_after_killed_processes
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.killed_processes import (
+    clean_up_after_killed_processes,
+)
 from edgetpu_driver.node_kit.middleware.middleware_profile import settings_in_launch
 from edgetpu_driver.node_kit.process.respawn_handlers import give_up_on_failures, respawn_delay
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from edgetpu_driver.node_kit.middleware.killed_processes import clean_up_after_killed_processes
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.killed_processes import (
+    clean_up_after_killed_processes,
+)
 
 STOP_SECONDS = 8.0
 """Time for all processes to end after the interrupt, s."""

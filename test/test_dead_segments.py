@@ -15,7 +15,7 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 from rcl_interfaces.srv import GetParameters
 from rclpy.utilities import get_rmw_implementation_identifier
 
-from edgetpu_driver.node_kit.middleware.dead_segments import MIN_AGE, remove_dead_segments
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.dead_segments import MIN_AGE, remove_dead_segments
 from testdata.running_nodes.port_files import segments_of
 from testdata.running_nodes.ros_graph import Graph, NodeProcess
 

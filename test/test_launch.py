@@ -24,8 +24,8 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource  # n
 from launch_pytest.actions import ReadyToTest  # noqa: E402
 from rclpy.node import Node  # noqa: E402
 
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import SHARED_MEMORY  # noqa: E402
 from edgetpu_driver.node_kit.middleware.profile_variables import PROFILE_VARIABLES  # noqa: E402
-from edgetpu_driver.node_kit.middleware.zombie_ports import SHARED_MEMORY  # noqa: E402
 from edgetpu_msgs.srv import ListModels  # noqa: E402
 from testdata.running_nodes.port_files import DEAD, OK, PortFiles  # noqa: E402
 from testdata.timeouts import PATIENCE  # noqa: E402

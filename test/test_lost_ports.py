@@ -14,7 +14,7 @@ from rcl_interfaces.srv import GetParameters
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.utilities import get_rmw_implementation_identifier
 
-from edgetpu_driver.node_kit.middleware.lost_ports import renew_lost_ports
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import renew_lost_ports
 from testdata.running_nodes.port_files import DEAD, OK, PortFiles, ports_of
 from testdata.running_nodes.ros_graph import Graph, NodeProcess
 from testdata.running_nodes.spinning_node import SpinningNode

@@ -18,8 +18,12 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 from rcl_interfaces.srv import GetParameters
 from rclpy.utilities import get_rmw_implementation_identifier
 
-from edgetpu_driver.node_kit.middleware.fast_dds_port import FastDdsPort, Message
-from edgetpu_driver.node_kit.middleware.zombie_ports import SHARED_MEMORY, invalidate_zombie_ports
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import (
+    SHARED_MEMORY,
+    FastDdsPort,
+    Message,
+)
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.zombie_ports import invalidate_zombie_ports
 from testdata.running_nodes.port_files import (
     DEAD,
     LISTENERS,

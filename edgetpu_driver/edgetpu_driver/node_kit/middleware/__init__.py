@@ -1,1 +1,1 @@
-"""Settings of the middleware: QoS, discovery, the profile of Fast DDS."""
+"""Settings of the middleware: QoS, discovery, the profile of Fast DDS, and its shared memory."""

@@ -25,9 +25,11 @@ from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.executor.executor import make_executor
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.middleware.damaged_requests import refuse_damaged_requests
-from edgetpu_driver.node_kit.middleware.killed_processes import clean_up_after_killed_processes
-from edgetpu_driver.node_kit.middleware.lost_ports import LostPorts
-from edgetpu_driver.node_kit.middleware.shared_memory import shortage_of_shared_memory
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.free_space import shortage_of_shared_memory
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.killed_processes import (
+    clean_up_after_killed_processes,
+)
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import LostPorts
 from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.process.process_end import (
     EXIT_FAILURE,

@@ -12,8 +12,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import SHARED_MEMORY
 from edgetpu_driver.node_kit.middleware.profile_variables import PROFILE_VARIABLES
-from edgetpu_driver.node_kit.middleware.zombie_ports import SHARED_MEMORY
 
 DEFAULT_SEGMENT = 512 << 10
 """Size of a segment where no profile names another, bytes (manual of Fast DDS, shared memory transport)."""

@@ -26,9 +26,11 @@ import mmap
 import re
 from pathlib import Path
 
-from edgetpu_driver.node_kit.middleware.fast_dds_port import FastDdsPort, Segments
-
-SHARED_MEMORY = Path("/dev/shm")
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import (
+    SHARED_MEMORY,
+    FastDdsPort,
+    Segments,
+)
 
 _LOCK = re.compile(r"(fast(?:rtps|dds)_port(\d+))_el")
 """The file that the receiver of a port keeps locked. Fast DDS 2 and 3 have different names."""

@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgetpu_driver.node_kit.middleware.fast_dds_port import FastDdsPort
-from edgetpu_driver.node_kit.middleware.zombie_ports import SHARED_MEMORY
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import SHARED_MEMORY, FastDdsPort
 
 LOOK_PERIOD = 1.0
 """Seconds between two looks. Derived: a look takes 0.7 ms, and the clients of the driver wait 2 s

@@ -13,7 +13,7 @@ import re
 import time
 from pathlib import Path
 
-from edgetpu_driver.node_kit.middleware.zombie_ports import SHARED_MEMORY
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import SHARED_MEMORY
 
 MIN_AGE = 10.0
 """Seconds for which a segment is left alone. Derived: its process makes the file of the lock and locks it at

@@ -15,6 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+SHARED_MEMORY = Path("/dev/shm")
+"""The directory of the ports and segments."""
+
 _LAYOUT = b"port_node_abi5"
 """Name of the layout of a port in Fast DDS 2.6 to 3.6."""
 _BEFORE_NUMBER = struct.Struct("=3I")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetpu_driver.node_kit.middleware import shared_memory
-from edgetpu_driver.node_kit.middleware.shared_memory import (
+from edgetpu_driver.node_kit.middleware.fast_dds_memory import free_space
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.free_space import (
     DEFAULT_SEGMENT,
     segment_size,
     shortage_of_shared_memory,
@@ -26,7 +26,7 @@ def free(monkeypatch, tmp_path):
 
     def set_free(count: int) -> Path:
         usage = Usage(64 << 20, (64 << 20) - count, count)
-        monkeypatch.setattr(shared_memory.shutil, "disk_usage", {tmp_path: usage}.__getitem__)
+        monkeypatch.setattr(free_space.shutil, "disk_usage", {tmp_path: usage}.__getitem__)
         return tmp_path
 
     return set_free

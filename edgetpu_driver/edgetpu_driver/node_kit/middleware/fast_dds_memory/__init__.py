@@ -1,0 +1,1 @@
+"""The shared memory through which Fast DDS sends messages on one computer."""
