@@ -70,35 +70,22 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
         log.logger.warning(shortage)
     if wrong := _init_ros():
         return _complain(wrong, EXIT_USAGE)
-    nodes: list[Node] = []
-    reported: list[Exception] = []
-
-    def tell(error: Exception) -> None:
-        reported.append(error)
-        end_within(STOP_DEADLINE)
-        _report(error, nodes)
-
     try:
         executor = make_executor()
     except FatalError as error:
         rclpy.try_shutdown()
         return _complain(error, EXIT_USAGE)
+    nodes: list[Node] = []
+    reported: list[Exception] = []
     status = 0
     try:
         stop.wakes(executor)
-        with reporting_failed_starts(tell):
-            nodes.extend(make_nodes())
-        refuse_damaged_requests(nodes)
+        _start(make_nodes, nodes, reported)
         if nodes:
             log.logger = nodes[0].get_logger()  # the driver's, if it is one of several
         for node in nodes:
             executor.add_node(node)
-        settle_memory()
-        unused, lost = UnusedMemory(), LostPorts()
-        while not stop.requested:
-            executor.spin_once()
-            unused.release_when_due()
-            lost.renew_when_due()
+        _spin(executor, stop)
     except Exception as error:
         status = EXIT_FAILURE if error in reported else _report(error, nodes)
     finally:
@@ -112,6 +99,29 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
         stop.ignore()
         exit_in_time()
     return status
+
+
+def _start(make_nodes: Callable[[], Sequence[Node]], nodes: list[Node], reported: list[Exception]) -> None:
+    """Add the nodes that are made to `nodes`, and failures of which the user has been told to `reported`."""
+
+    def tell(error: Exception) -> None:
+        reported.append(error)
+        end_within(STOP_DEADLINE)
+        _report(error, nodes)
+
+    with reporting_failed_starts(tell):
+        nodes.extend(make_nodes())
+    refuse_damaged_requests(nodes)
+
+
+def _spin(executor: Executor, stop: _StopSignal) -> None:
+    """Run callbacks until a stop signal, and between them what a process has to do now and then."""
+    settle_memory()
+    unused, lost = UnusedMemory(), LostPorts()
+    while not stop.requested:
+        executor.spin_once()
+        unused.release_when_due()
+        lost.renew_when_due()
 
 
 def _init_ros() -> str:
