@@ -165,6 +165,30 @@ def _evidence(size: int, *, usual: bool, converts_output: bool) -> str:
 
 
 def _layer(graph: Subgraph) -> _Layer:
+    operator = _dense_operator(graph)
+    source, result = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
+    _check_activations(source, result)
+    weights = _dense_weights(graph, operator)
+    rows, columns = weights.shape
+    if source.shape != (1, columns) or result.shape != (1, rows):
+        raise ModelUnsupportedError(
+            f"expected an input {[1, columns]} and an output {[1, rows]}; got {list(source.shape)} and "
+            f"{list(result.shape)}"
+        )
+    bias = constant_bias(graph, operator, rows)
+    return _Layer(
+        operator,
+        np.frombuffer(weights.data, np.int8).reshape(weights.shape),
+        np.broadcast_to(weights.quantization.scales, rows),
+        np.zeros(rows, np.int32) if bias is None else bias,
+        source.spec,
+        result.spec,
+        ACTIVATIONS[operator.activation],
+    )
+
+
+def _dense_operator(graph: Subgraph) -> Operator:
+    """The only FULLY_CONNECTED operator; raises ModelUnsupportedError for graphs with other operators."""
     names = [operator.name for operator in graph.operators]
     core = [operator for operator in graph.operators if operator.name == "FULLY_CONNECTED"]
     around = [name for name in names if name != "FULLY_CONNECTED"]
@@ -173,17 +197,20 @@ def _layer(graph: Subgraph) -> _Layer:
             "without edgetpu_compiler, expected one FULLY_CONNECTED layer between QUANTIZE operators; "
             f"got {', '.join(names) or 'no operator'}"
         )
-    operator = core[0]
+    (operator,) = core
     _check_chain(graph, operator)
     if operator.activation not in ACTIVATIONS:
         raise ModelUnsupportedError(f"expected no activation, RELU or RELU6; got {operator.activation}")
+    return operator
+
+
+def _dense_weights(graph: Subgraph, operator: Operator) -> Tensor:
+    """Its weights, int8[rows, columns]; raises ModelUnsupportedError for others."""
     weights = graph.tensors[operator.inputs[1]] if len(operator.inputs) > 1 else None
-    source, result = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
-    _check_activations(source, result)
     if weights is None or weights.dtype != np.int8 or not weights.data or len(weights.shape) != 2:
         got = "none" if weights is None else weights.spec if weights.data else f"{weights.spec}, not constant"
         raise ModelUnsupportedError(f"expected constant int8 weights [rows, columns]; got {got}")
-    rows, columns = weights.shape
+    rows = weights.shape[0]
     scales, zero_points = weights.quantization.scales, weights.quantization.zero_points
     if scales.size not in (1, rows) or np.any(zero_points):
         raise ModelUnsupportedError(
@@ -194,21 +221,7 @@ def _layer(graph: Subgraph) -> _Layer:
         raise ModelUnsupportedError(
             f"expected weight scales along the rows, dimension 0; got dimension {weights.quantization.axis}"
         )
-    if source.shape != (1, columns) or result.shape != (1, rows):
-        raise ModelUnsupportedError(
-            f"expected an input {[1, columns]} and an output {[1, rows]}; got {list(source.shape)} and "
-            f"{list(result.shape)}"
-        )
-    bias = constant_bias(graph, operator, rows)
-    return _Layer(
-        operator,
-        np.frombuffer(weights.data, np.int8).reshape(weights.shape),
-        np.broadcast_to(scales, rows),
-        np.zeros(rows, np.int32) if bias is None else bias,
-        source.spec,
-        result.spec,
-        ACTIVATIONS[operator.activation],
-    )
+    return weights
 
 
 def _check_chain(graph: Subgraph, core: Operator) -> None:

@@ -60,16 +60,8 @@ class WeightQuantiser:
         """
         real = self._rows(request.weights)
         rows, columns = real.shape
-        scales = self.tensor.scales[:rows].copy()
         real_bias = self._bias_of(request, rows, kept_bias)
-        if request.rescale_rows:
-            scales = _fitting_scales(real, scales)
-            if real_bias is not None:
-                scales = np.maximum(scales, self._scales_that_hold(real_bias[:rows]))
-                if not np.all(np.isfinite(scales)):
-                    raise InputError(f"expected a bias that rows can be rescaled for; got {real_bias[:rows]}")
-        elif request.row_gains is not None:
-            scales = _with_gains(scales, request.row_gains, rows)
+        scales = self._scales_for(request, real, real_bias)
         if (rows, columns) != self._filled:
             self._values[:] = self.tensor.zero_point
             self._filled = rows, columns
@@ -98,6 +90,25 @@ class WeightQuantiser:
             is_pure_matmul=tensor.is_pure_matmul,
             worst_bias_error=0.0 if request.bias is None else lost_bias[1],
         )
+
+    def _scales_for(
+        self,
+        request: WeightRequest,
+        real: NDArray[np.floating[Any]],
+        real_bias: NDArray[np.float64] | None,
+    ) -> NDArray[np.float32]:
+        """The scale of each row of the weights, as the request has it: fitted, with gains, or the model's."""
+        rows = len(real)
+        scales = self.tensor.scales[:rows].copy()
+        if request.rescale_rows:
+            scales = _fitting_scales(real, scales)
+            if real_bias is not None:
+                scales = np.maximum(scales, self._scales_that_hold(real_bias[:rows]))
+                if not np.all(np.isfinite(scales)):
+                    raise InputError(f"expected a bias that rows can be rescaled for; got {real_bias[:rows]}")
+        elif request.row_gains is not None:
+            scales = _with_gains(scales, request.row_gains, rows)
+        return scales
 
     def _rows(self, weights: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         """The weights as [rows, columns]."""
