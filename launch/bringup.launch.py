@@ -18,22 +18,21 @@ from launch.actions import (
     DeclareLaunchArgument,
     LogInfo,
     OpaqueFunction,
-    RegisterEventHandler,
     SetEnvironmentVariable,
 )
-from launch.event_handlers import OnProcessExit
 from launch.launch_description_entity import LaunchDescriptionEntity
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, discovery_range
 from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_arguments
-from edgetpu_driver.node_kit.middleware.fast_dds_memory.killed_processes import (
-    clean_up_after_killed_processes,
-)
 from edgetpu_driver.node_kit.middleware.middleware_profile import settings_in_launch
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
-from edgetpu_driver.node_kit.process.respawn_handlers import give_up_on_failures, respawn_delay
+from edgetpu_driver.node_kit.process.launch_handlers import (
+    clean_up_after_ends,
+    give_up_on_failures,
+    respawn_delay,
+)
 
 SHARE = Path(get_package_share_directory("edgetpu_ros"))
 
@@ -262,8 +261,7 @@ def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     return [
         LogInfo(msg=discovery.text),
         *(SetEnvironmentVariable(*each) for each in profile.items()),
-        # At once: a foreign node that starts before the next one of ours would take the ports.
-        RegisterEventHandler(OnProcessExit(on_exit=lambda *_: clean_up_after_killed_processes())),
+        clean_up_after_ends(),
         *guards,
         *processes.values(),
     ]

@@ -22,7 +22,7 @@ from edgetpu_driver.node_kit.node_table import all_nodes
 
 ROOT = Path(__file__).parents[1]
 LEARNED = ("policy", "batch_mpc")
-HANDLERS = "edgetpu_driver.node_kit.process.respawn_handlers"
+HANDLERS = "edgetpu_driver.node_kit.process.launch_handlers"
 LAUNCH_MODULES = (
     "launch",
     "launch.actions",

@@ -1,6 +1,6 @@
-"""Handlers for a launch file, which end the respawning of a process that fails each time it is started.
+"""Handlers for a launch file: what happens when one of its processes ends.
 
-Imports `launch`, which only a ROS 2 installation has: for launch files.
+Imports `launch`, which only a ROS 2 installation has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,18 @@ from launch.events.process import ProcessExited, ProcessStarted, ShutdownProcess
 from launch.launch_description_entity import LaunchDescriptionEntity
 from launch_ros.actions import Node
 
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.killed_processes import (
+    clean_up_after_killed_processes,
+)
 from edgetpu_driver.node_kit.process.respawn_limit import RespawnLimit
+
+
+def clean_up_after_ends() -> RegisterEventHandler:
+    """Return a handler that cleans up what a killed process has left, at once when it ends.
+
+    A node of another package that starts before the next one of the suite would take its ports.
+    """
+    return RegisterEventHandler(OnProcessExit(on_exit=lambda *_: clean_up_after_killed_processes()))
 
 
 def give_up_on_failures(processes: Mapping[str, Node]) -> list[RegisterEventHandler]:
