@@ -29,7 +29,7 @@ from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_argume
 from edgetpu_driver.node_kit.middleware.middleware_profile import settings_in_launch
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
 from edgetpu_driver.node_kit.process.launch_handlers import (
-    clean_up_after_ends,
+    clean_up_after_each_process,
     give_up_on_failures,
     respawn_delay,
 )
@@ -261,7 +261,7 @@ def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     return [
         LogInfo(msg=discovery.text),
         *(SetEnvironmentVariable(*each) for each in profile.items()),
-        clean_up_after_ends(),
+        clean_up_after_each_process(),
         *guards,
         *processes.values(),
     ]

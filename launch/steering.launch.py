@@ -26,7 +26,7 @@ from edgetpu_driver.node_kit.middleware.discovery_range import SCOPES, Discovery
 from edgetpu_driver.node_kit.middleware.enclaves import ENCLAVES, enclave_arguments
 from edgetpu_driver.node_kit.middleware.middleware_profile import settings_in_launch
 from edgetpu_driver.node_kit.process.launch_handlers import (
-    clean_up_after_ends,
+    clean_up_after_each_process,
     give_up_on_failures,
     respawn_delay,
 )
@@ -150,7 +150,7 @@ def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     return [
         LogInfo(msg=_discovery(context).text),
         *(SetEnvironmentVariable(*each) for each in profile.items()),
-        clean_up_after_ends(),
+        clean_up_after_each_process(),
         *guards,
         *processes.values(),
     ]

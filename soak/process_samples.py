@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from soak.chaos.chaos_schedule import BUSY_SECONDS, QUIET_SECONDS
+from soak.chaos.chaos_schedule import BUSY_SECONDS, END_SECONDS, QUIET_SECONDS
 
 SETTLED = 60.0
 """Age of a process from which growth is measured, s."""
 _WINDOW = BUSY_SECONDS + QUIET_SECONDS
 """Seconds over which the median of samples is taken, from that age on and at the end: what waits in the heap
-of a process differs between the turns of the schedule, and a window has one of each."""
+of a process differs between the turns of the schedule, and a window has one of each. The END_SECONDS of a
+run, which are quiet as well, are left out."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def _field(text: str, name: str) -> float:
 
 @dataclass(frozen=True)
 class Growth:
-    """The change of a figure of one process from SETTLED until its end."""
+    """The change of a figure of one process from SETTLED until END_SECONDS before its end."""
 
     process: str
     seconds: float
@@ -98,9 +99,10 @@ def growths(samples: Sequence[Sample], value: Callable[[Sample], float]) -> list
 
 
 def _growth(life: Sequence[Sample], value: Callable[[Sample], float]) -> Growth | None:
-    if life[-1].age < SETTLED + 2 * _WINDOW:
+    end = life[-1].age - END_SECONDS
+    if end < SETTLED + 2 * _WINDOW:
         return None
     settled = [each for each in life if SETTLED <= each.age < SETTLED + _WINDOW]
-    late = [each for each in life if life[-1].age - each.age < _WINDOW]
+    late = [each for each in life if end - _WINDOW < each.age <= end]
     first, last = (statistics.median(map(value, part)) for part in (settled, late))
     return Growth(life[0].process, late[-1].time - settled[0].time, first, last)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 from rcl_interfaces.srv import GetParameters
 from rclpy.utilities import get_rmw_implementation_identifier
 
+from edgetpu_driver.node_kit.middleware.fast_dds_memory import killed_processes
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.dead_segments import MIN_AGE, remove_dead_segments
 from testdata.running_nodes.port_files import segments_of
 from testdata.running_nodes.ros_graph import Graph, NodeProcess
@@ -39,21 +42,17 @@ def make_older(file: Path, seconds: float) -> None:
 @pytest.mark.skipif(
     not get_rmw_implementation_identifier().startswith("rmw_fastrtps"), reason="needs Fast DDS"
 )
-def test_a_node_deletes_what_a_killed_one_has_left(
+def test_the_command_for_use_after_kills_deletes_what_a_node_has_left(
     graph: Graph, start_node: Callable[..., NodeProcess]
 ) -> None:
-    def start() -> NodeProcess:
-        node = start_node("edgetpu_driver", "edgetpu_node", backend="cpu")
-        graph.call(GetParameters, "/edgetpu/get_parameters", names=["backend"])
-        return node
-
-    killed = start()
+    killed = start_node("edgetpu_driver", "edgetpu_node", backend="cpu")
+    graph.call(GetParameters, "/edgetpu/get_parameters", names=["backend"])
     segments = segments_of(killed.pid)
     assert segments
     killed.kill()
     for segment in segments:
         make_older(segment.with_name(f"{segment.name}_el"), MIN_AGE)
-    start().stop()
+    subprocess.run([sys.executable, "-m", killed_processes.__name__], check=True)
     assert not any(segment.exists() for segment in segments)
 
 

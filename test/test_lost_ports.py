@@ -15,7 +15,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.utilities import get_rmw_implementation_identifier
 
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import renew_lost_ports
-from testdata.running_nodes.port_files import DEAD, OK, PortFiles, ports_of
+from testdata.running_nodes.port_files import DEAD, OK, READS, USED, PortFiles, ports_of
 from testdata.running_nodes.ros_graph import Graph, NodeProcess
 from testdata.running_nodes.spinning_node import SpinningNode
 
@@ -43,10 +43,8 @@ def test_a_newcomer_reaches_a_node_whose_ports_were_taken_for_dead(
         port.with_name(f"{port.name}_el").unlink()
     with newcomer() as other:
         client = other.node.create_client(GetParameters, "/edgetpu/get_parameters")
-        other.spin_until(client.service_is_ready)
-        answer = client.call_async(GetParameters.Request(names=["backend"]))
-        other.spin_until(answer.done)
-    assert answer.result().values[0].string_value == "cpu"
+        answer = other.ask(client, GetParameters.Request(names=["backend"]))
+    assert answer.values[0].string_value == "cpu"
 
 
 class TestAPort:
@@ -81,12 +79,27 @@ class TestAPort:
             renew_lost_ports(tmp_path)
             assert port.flags_in(memory) == DEAD
 
-    def test_whose_lock_others_do_not_find_is_invalid(self, tmp_path: Path) -> None:
+    def test_whose_lock_was_deleted_is_invalid(self, tmp_path: Path) -> None:
         port = PortFiles(tmp_path)
         with port.received(), port.mapped() as memory:
-            port.replace_lock()
+            port.lock.unlink()
             renew_lost_ports(tmp_path)
             assert port.flags_in(memory) == DEAD
+
+    def test_from_which_another_process_receives_as_well_stays_valid(self, tmp_path: Path) -> None:
+        port = PortFiles(tmp_path)
+        with port.received(), port.mapped() as memory:
+            port.lock.unlink()
+            port.lock.touch()
+            renew_lost_ports(tmp_path)
+            assert port.flags_in(memory) == OK
+
+    def test_whose_listener_is_reading_stays_valid_until_it_has_read(self, tmp_path: Path) -> None:
+        port = PortFiles(tmp_path, listener=USED | READS)
+        with port.received(), port.mapped() as memory:
+            port.replace_port()
+            renew_lost_ports(tmp_path)
+            assert port.flags_in(memory) == OK
 
     def test_to_which_this_process_only_sends_is_left_alone(self, tmp_path: Path) -> None:
         port = PortFiles(tmp_path)
@@ -105,3 +118,11 @@ class TestAPort:
 
 def test_where_there_is_no_shared_memory_nothing_happens(tmp_path: Path) -> None:
     renew_lost_ports(tmp_path / "shm")
+
+
+def test_a_process_that_cannot_read_proc_goes_on(tmp_path: Path) -> None:
+    port = PortFiles(tmp_path)
+    with port.received(), port.mapped() as memory:
+        port.replace_port()
+        renew_lost_ports(tmp_path, process=tmp_path / "proc")
+        assert port.flags_in(memory) == OK

@@ -344,7 +344,7 @@ def test_simulated_time_that_was_not_reached_is_a_missed_figure():
 def test_memory_is_compared_with_that_a_minute_after_each_start():
     samples = [
         Sample(t, t, "looming", 5, 150.0, 100.0 if t < 105 else 106.0, 10.0 + t, 9, 20)
-        for t in np.arange(0.0, 153.0, 3.0)
+        for t in np.arange(0.0, 172.0, 2.0)
     ]
     assert [g.percent for g in growths(samples, lambda each: each.own)] == [pytest.approx(6.0)]
     assert missed(findings(samples=samples)) == ["looming: memory against a minute after its start"]

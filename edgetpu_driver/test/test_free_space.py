@@ -36,8 +36,7 @@ def test_a_segment_without_room_is_told_with_the_cure(free):
     directory = free(13 << 20)
     assert shortage_of_shared_memory(FAST_DDS, ENVIRONMENT, directory) == (
         f"{directory} has 13.0 MB left, and Fast DDS needs 17.0 MB of it for each process: messages of this "
-        "process go through UDP, which is slower. Enlarge it (Docker: --ipc=host, or --shm-size=1g), or "
-        "remove what killed processes have left there (fastdds shm clean)"
+        "process go through UDP, which is slower. Enlarge it (Docker: --ipc=host, or --shm-size=1g)"
     )
 
 

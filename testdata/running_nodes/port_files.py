@@ -118,11 +118,9 @@ class PortFiles:
 
     def replace_port(self) -> None:
         """Put a new file in place of the port, as who takes it for dead does."""
-        _replace(self.path)
-
-    def replace_lock(self) -> None:
-        """Put a new file in place of the lock."""
-        _replace(self.lock)
+        other = self.path.with_name("other")
+        other.write_bytes(self.path.read_bytes())
+        other.rename(self.path)
 
     def remove(self) -> None:
         """Delete its files."""
@@ -143,9 +141,3 @@ def segments_of(pid: int) -> list[Path]:
 def _locked(pid: int, lock: str) -> list[Path]:
     files = [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
     return [Path(match[1]) for file in files if (match := re.fullmatch(lock, file))]
-
-
-def _replace(path: Path) -> None:
-    other = path.with_name("other")
-    other.write_bytes(path.read_bytes())
-    other.rename(path)

@@ -17,7 +17,6 @@ from testdata.timeouts import PATIENCE
 
 STOP_SECONDS = 5.0
 """Seconds after SIGINT until `ros2 launch` sends SIGTERM."""
-RESEND_SECONDS = 0.25
 
 
 class NodeProcess:
@@ -152,18 +151,12 @@ class Graph:
         """
         from rcl_interfaces.srv import GetParameters
 
+        from testdata.running_nodes.spinning_node import ask_until_answered
+
         client = self._client_to_meet(node)
-        futures: list[Any] = []
-        resend_at = 0.0
-
-        def answered() -> bool:
-            nonlocal resend_at
-            if client.service_is_ready() and time.monotonic() > resend_at:
-                futures.append(client.call_async(GetParameters.Request()))
-                resend_at = time.monotonic() + RESEND_SECONDS
-            return any(future.done() for future in futures)
-
-        self.spin_until(answered)
+        ask_until_answered(
+            client, GetParameters.Request(), lambda: self._executor.spin_once(timeout_sec=0.05)
+        )
 
     def _client_to_meet(self, node: str) -> Any:
         """A client of the node that is newer than all subscriptions and all other clients here."""

@@ -22,7 +22,7 @@ from edgetpu_driver.node_kit.middleware.fast_dds_memory.killed_processes import 
 from edgetpu_driver.node_kit.process.respawn_limit import RespawnLimit
 
 
-def clean_up_after_ends() -> RegisterEventHandler:
+def clean_up_after_each_process() -> RegisterEventHandler:
     """Return a handler that cleans up what a killed process has left, at once when it ends.
 
     A node of another package that starts before the next one of the suite would take its ports.

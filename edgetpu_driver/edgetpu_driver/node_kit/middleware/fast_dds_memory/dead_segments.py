@@ -23,18 +23,18 @@ _LOCK = re.compile(r"(fast(?:rtps|dds)_[0-9a-f]{16})_el")
 
 
 def remove_dead_segments(directory: Path = SHARED_MEMORY) -> None:
-    """Delete the segments whose processes have ended; those of other users remain.
+    """Delete the segments whose processes have ended, as far as permissions allow.
 
     Who has a segment open keeps it until it closes it. A message that somebody has yet to open is lost.
     """
     for lock in directory.glob("fast*_el"):
         if name := _LOCK.fullmatch(lock.name):
             with contextlib.suppress(OSError):
-                _remove_unless_locked(lock, directory / name[1])
+                _remove_if_dead(lock, directory / name[1])
 
 
-def _remove_unless_locked(lock: Path, segment: Path) -> None:
-    """Raises BlockingIOError if its process lives."""
+def _remove_if_dead(lock: Path, segment: Path) -> None:
+    """Delete a segment that is older than MIN_AGE; raises BlockingIOError if its process lives."""
     with lock.open("rb") as file:
         if time.time() - os.fstat(file.fileno()).st_mtime >= MIN_AGE:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -65,9 +65,10 @@ class FastDdsPort:
         self._memory = memory
         self._domain = path.name.partition("_")[0]
         self._directory = path.parent
-        self._number_at, self._capacity = _find(memory, number)
-        self.flags_at = self._number_at + _FIELDS.size - 4
-        """Position of its flags, bytes; those that matter are in the first byte."""
+        self.number_at, self._capacity = _find(memory, number)
+        """Position of its number, 4 bytes."""
+        self.flags_at = self.number_at + _FIELDS.size - 4
+        """Position of its flags; those that matter are in the first byte."""
         self._listeners_end = memory.find(
             f"{self._domain}\0".encode(), self.flags_at + 4 + _ALL_LISTENERS_BYTES
         )
@@ -106,7 +107,7 @@ class FastDdsPort:
 
     def _waiting(self) -> list[int]:
         """Positions of the entries of messages that wait; none if the queue is not where it should be."""
-        queue, state = _BEFORE_NUMBER.unpack_from(self._memory, self._number_at - _BEFORE_NUMBER.size)[1:]
+        queue, state = _BEFORE_NUMBER.unpack_from(self._memory, self.number_at - _BEFORE_NUMBER.size)[1:]
         end = queue + self._capacity * _ENTRY_BYTES
         if end > len(self._memory) or state + 16 > len(self._memory):
             return []

@@ -42,7 +42,7 @@ def shortage_of_shared_memory(
     return (
         f"{directory} has {free / _MB:.1f} MB left, and Fast DDS needs {needed / _MB:.1f} MB of it for each "
         "process: messages of this process go through UDP, which is slower. Enlarge it (Docker: --ipc=host, "
-        "or --shm-size=1g), or remove what killed processes have left there (fastdds shm clean)"
+        "or --shm-size=1g)"
     )
 
 

@@ -7,8 +7,11 @@ from edgetpu_driver.node_kit.middleware.fast_dds_memory.zombie_ports import inva
 
 
 def clean_up_after_killed_processes() -> None:
-    """Do so. To be called before a process makes a participant, and when one has ended."""
-    invalidate_zombie_ports()
+    """Invalidate dead ports, then delete dead segments.
+
+    To be called before a process makes a participant, and when one has ended.
+    """
+    invalidate_zombie_ports()  # first: it gives messages back into segments
     remove_dead_segments()
 
 

@@ -24,7 +24,6 @@ LOOK_PERIOD = 1.0
 """Seconds between two looks. Derived: a look takes 0.7 ms, and the clients of the driver wait 2 s
 for an answer."""
 
-_PROCESS = Path("/proc/self")
 _LOCK = re.compile(r"(fast(?:rtps|dds)_port(\d+))_el(?: \(deleted\))?")
 _MAPPED_PORT = re.compile(r"(\w+)-(\w+) \S+ \S+ \S+ (\d+) +(/.*/fast\w+_port\d+)(?: \(deleted\))?")
 """A line of /proc/PID/maps: start and end, inode, and path."""
@@ -44,20 +43,20 @@ class LostPorts:
             renew_lost_ports()
 
 
-def renew_lost_ports(directory: Path = SHARED_MEMORY) -> None:
+def renew_lost_ports(directory: Path = SHARED_MEMORY, process: Path = Path("/proc/self")) -> None:
     """Mark the ports that were replaced as dead: their listeners make new ones within 0.4 s.
 
     That is how long a listener of Fast DDS waits before it looks at the mark. What was sent to the old port
-    is lost; reliable writers send it again. A port with an unknown layout is left as it is.
+    is lost; reliable writers send it again. A port with an unknown layout is left as it is, and so are all if
+    /proc cannot be read.
     """
-    locks = dict(_locks(directory))
-    if not locks:
-        return
-    for mapping in _mappings():
-        lock = locks.get(mapping.path)
-        if lock is not None and not (lock.is_found and _is_file(mapping.path, mapping.inode)):
-            with contextlib.suppress(OSError, ValueError):
-                _invalidate(mapping, lock.number)
+    with contextlib.suppress(OSError):
+        locks = dict(_locks(directory, process))
+        for mapping in _mappings(process) if locks else ():
+            lock = locks.get(mapping.path)
+            if lock is not None and not (lock.exists and _has_inode(mapping.path, mapping.inode)):
+                with contextlib.suppress(OSError, ValueError):
+                    _invalidate(mapping, lock.number, process)
 
 
 @dataclass(frozen=True)
@@ -66,51 +65,59 @@ class _Lock:
 
     number: int
     """Of the port."""
-    is_found: bool
-    """Whether others find it."""
+    exists: bool
+    """Whether there is a file for others to find, be it of a process that receives from the port as well."""
 
 
 @dataclass(frozen=True)
 class _Mapping:
-    """A file that is mapped into the memory of this process."""
+    """A port that is mapped into the memory of this process."""
 
     path: Path
     inode: int
     start: int
     """Address."""
-    bytes: int
+    size: int
+    """Bytes."""
 
 
-def _locks(directory: Path) -> Iterator[tuple[Path, _Lock]]:
+def _locks(directory: Path, process: Path) -> Iterator[tuple[Path, _Lock]]:
     """The ports from which this process receives, and their locks."""
-    for descriptor in (_PROCESS / "fd").iterdir():
-        with contextlib.suppress(OSError):
+    for descriptor in (process / "fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
             folder, _, name = os.readlink(descriptor).rpartition("/")
             if (match := _LOCK.fullmatch(name)) and Path(folder) == directory:
-                is_found = _is_file(directory / f"{match[1]}_el", os.stat(descriptor).st_ino)
-                yield directory / match[1], _Lock(int(match[2]), is_found)
+                yield directory / match[1], _Lock(int(match[2]), (directory / f"{match[1]}_el").exists())
 
 
-def _mappings() -> Iterator[_Mapping]:
+def _mappings(process: Path) -> Iterator[_Mapping]:
     """The ports that this process has mapped, which it receives from or sends to."""
-    for line in (_PROCESS / "maps").read_text().splitlines():
+    for line in (process / "maps").read_text().splitlines():
         if "_port" in line and (match := _MAPPED_PORT.fullmatch(line)):
             start, end = int(match[1], 16), int(match[2], 16)
             yield _Mapping(Path(match[4]), int(match[3]), start, end - start)
 
 
-def _is_file(path: Path, inode: int) -> bool:
+def _has_inode(path: Path, inode: int) -> bool:
     try:
         return path.stat().st_ino == inode
     except OSError:
         return False
 
 
-def _invalidate(mapping: _Mapping, number: int) -> None:
-    """Raises ValueError if the layout of the port is not known."""
-    # Writing through the file system fails if the memory is no longer mapped, instead of ending the process.
-    with (_PROCESS / "mem").open("r+b", buffering=0) as file:
-        memory = bytearray(os.pread(file.fileno(), mapping.bytes, mapping.start))
+def _invalidate(mapping: _Mapping, number: int, process: Path) -> None:
+    """Invalidate a port unless its listener is reading: a sender that finds it dead may wait for itself then.
+
+    Raises ValueError if the layout of the port is not known.
+    """
+    # Through the file system, as the port may be unmapped meanwhile: only in the microseconds between the
+    # last two lines can something else have taken its place.
+    with (process / "mem").open("r+b", buffering=0) as file:
+        memory = bytearray(os.pread(file.fileno(), mapping.size, mapping.start))
         port = FastDdsPort(mapping.path, number, memory)
+        if port.is_read:
+            return
         port.invalidate()
-        os.pwrite(file.fileno(), memory[port.flags_at : port.flags_at + 1], mapping.start + port.flags_at)
+        stated, flags = memory[port.number_at :][:4], memory[port.flags_at :][:1]
+        if os.pread(file.fileno(), 4, mapping.start + port.number_at) == stated:
+            os.pwrite(file.fileno(), flags, mapping.start + port.flags_at)
