@@ -29,7 +29,7 @@ MATRIX_TOPICS = {
 
 _FIELDS = {
     ServoError: ("x", "y"),
-    Flow: ("dx", "dy"),
+    Flow: ("dx", "dy", "dx_sigma", "dy_sigma"),
     Heading: ("yaw", "yaw_sigma"),
     PatternMatch: ("x", "y"),
     TimeToContact: ("expansion_rate", "expansion_rate_sigma"),

@@ -44,7 +44,7 @@ images come, and an error of more than its tolerance may well be one that the re
 
 LARGEST_TURN = 2
 """Images between the two of a flow result that is checked; the camera turns too far in more."""
-LARGEST_SIGMAS = {"yaw_sigma": 0.02, "expansion_rate_sigma": 0.03}
+LARGEST_SIGMAS = {"dx_sigma": 1.0, "dy_sigma": 1.0, "yaw_sigma": 0.02, "expansion_rate_sigma": 0.03}
 """Standard deviations above which a result is not checked, as after a gap in the images."""
 STEADY_SECONDS = 0.7
 """Time of constant speed after which a looming result is checked, s."""
