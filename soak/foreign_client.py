@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
-from edgetpu_driver.node_kit.process.unused_memory import UnusedMemory
+from edgetpu_driver.node_kit.process.periodic import Periodic
+from edgetpu_driver.node_kit.process.unused_memory import RELEASE_PERIOD, release_unused_memory
 from edgetpu_msgs.msg import Priority, Tensor
 from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetWeights
 from soak.chaos.chaos_schedule import has_light_load
@@ -92,7 +93,7 @@ class ForeignClient(Node):
         self._file = model
         self._run, self._journal = run, run.journal
         self._pending: deque[_Pending] = deque()
-        self._unused = UnusedMemory()
+        self._unused = Periodic(RELEASE_PERIOD, release_unused_memory)
         self._pause_until = 0.0
         self._depth = 2
         # None for other services: the middleware would bring the answers to all other clients of those, too,
@@ -130,7 +131,7 @@ class ForeignClient(Node):
         now = time.monotonic()
         self._count_lost(LOST_AFTER)
         self._journal.flush()
-        self._unused.release_when_due()  # otherwise its figure is that of the largest burst of answers
+        self._unused.run_when_due()  # otherwise its figure is that of the largest burst of answers
         if now < self._pause_until or not all(each.service_is_ready() for each in self._requests_to.values()):
             return
         if not self.loaded:

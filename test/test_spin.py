@@ -156,19 +156,17 @@ def test_the_memory_of_an_image_serves_the_next_one() -> None:
     assert ran.stdout == "True\n"
 
 
-def test_memory_kept_for_large_requests_is_released_in_time() -> None:
+def test_memory_kept_for_large_requests_is_released() -> None:
     program = (
         "from pathlib import Path\n"
         "from edgetpu_driver.node_kit.process import unused_memory\n"
         "unused_memory.reuse_large_blocks()\n"
-        "unused_memory.RELEASE_PERIOD = 0.0\n"
-        "unused = unused_memory.UnusedMemory()\n"
         "pages = lambda: int(Path('/proc/self/statm').read_text().split()[1])\n"
         "block = bytearray(b'x') * (16 << 20)\n"
         "used = pages()\n"
         "del block\n"
         "kept = pages()\n"
-        "unused.release_when_due()\n"
+        "unused_memory.release_unused_memory()\n"
         "print(used - kept < 100, used - pages() > 4000)\n"
     )
     if not hasattr(ctypes.CDLL(None), "malloc_trim"):

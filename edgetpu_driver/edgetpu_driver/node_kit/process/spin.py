@@ -29,8 +29,9 @@ from edgetpu_driver.node_kit.middleware.fast_dds_memory.free_space import shorta
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.killed_processes import (
     clean_up_after_killed_processes,
 )
-from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import LostPorts
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import LOOK_PERIOD, renew_lost_ports
 from edgetpu_driver.node_kit.printable_text import one_line
+from edgetpu_driver.node_kit.process.periodic import Periodic
 from edgetpu_driver.node_kit.process.process_end import (
     EXIT_FAILURE,
     end_within,
@@ -41,7 +42,7 @@ from edgetpu_driver.node_kit.process.process_end import (
 from edgetpu_driver.node_kit.process.python_log import RosLogHandler, python_log_to_ros
 from edgetpu_driver.node_kit.process.respawn_limit import EXIT_USAGE
 from edgetpu_driver.node_kit.process.stop_signals import stop_signals
-from edgetpu_driver.node_kit.process.unused_memory import UnusedMemory
+from edgetpu_driver.node_kit.process.unused_memory import RELEASE_PERIOD, release_unused_memory
 
 _EXPECTED = (FatalError, EdgeTpuError, ParameterException, NameValidationException)
 
@@ -117,11 +118,11 @@ def _start(make_nodes: Callable[[], Sequence[Node]], nodes: list[Node], reported
 def _spin(executor: Executor, stop: _StopSignal) -> None:
     """Run callbacks until a stop signal, and between them what a process has to do now and then."""
     settle_memory()
-    unused, lost = UnusedMemory(), LostPorts()
+    repeated = Periodic(RELEASE_PERIOD, release_unused_memory), Periodic(LOOK_PERIOD, renew_lost_ports)
     while not stop.requested:
         executor.spin_once()
-        unused.release_when_due()
-        lost.renew_when_due()
+        for each in repeated:
+            each.run_when_due()
 
 
 def _init_ros() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import time
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Parameters of glibc's mallopt (malloc.h)."""
@@ -31,19 +30,11 @@ def reuse_large_blocks() -> None:
     _set((_MMAP_THRESHOLD, _MOST_MAPPED_BYTES), (_TRIM_THRESHOLD, KEPT_BYTES), (_ARENA_MAX, 1))
 
 
-class UnusedMemory:
-    """Memory that the heap does not use: gaps between blocks, and what it keeps for large requests."""
-
-    def __init__(self) -> None:
-        self._release = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        self._released = time.monotonic()
-
-    def release_when_due(self) -> None:
-        """Return it to the system if RELEASE_PERIOD has passed since the last time."""
-        now = time.monotonic()
-        if self._release is not None and now - self._released >= RELEASE_PERIOD:
-            self._released = now
-            self._release(ctypes.c_size_t(0))
+def release_unused_memory() -> None:
+    """Return memory that the heap does not use: gaps between blocks, and what it keeps for large requests."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(0))
 
 
 def _set(*values: tuple[int, int]) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,20 +26,6 @@ for an answer."""
 _LOCK = re.compile(r"(fast(?:rtps|dds)_port(\d+))_el(?: \(deleted\))?")
 _MAPPED_PORT = re.compile(r"(\w+)-(\w+) \S+ \S+ \S+ (\d+) +(/.*/fast\w+_port\d+)(?: \(deleted\))?")
 """A line of /proc/PID/maps: start and end, inode, and path."""
-
-
-class LostPorts:
-    """Ports from which this process receives, and which senders do not find any more."""
-
-    def __init__(self) -> None:
-        self._looked = time.monotonic()
-
-    def renew_when_due(self) -> None:
-        """Renew them if LOOK_PERIOD has passed since the last time."""
-        now = time.monotonic()
-        if now - self._looked >= LOOK_PERIOD:
-            self._looked = now
-            renew_lost_ports()
 
 
 def renew_lost_ports(directory: Path = SHARED_MEMORY, process: Path = Path("/proc/self")) -> None:
