@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 
 from edgetpu_perception.time_to_contact import light_pattern, second_surface
+from edgetpu_perception.time_to_contact.fixed_part import FixedPartSearch
 from edgetpu_perception.time_to_contact.homography_alignment import (
     GROWTH,
     TILT,
@@ -30,7 +31,6 @@ from edgetpu_perception.time_to_contact.noise_and_exposure import Exposure, Nois
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth, lasting_error_of
 from edgetpu_perception.time_to_contact.second_surface import Explained
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
-from edgetpu_perception.time_to_contact.standing_part import StandingPartSearch
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     ESTABLISHED_EVIDENCE,
@@ -101,7 +101,7 @@ class SurfaceTracker:
         """Forget all images."""
         self.surfaces: list[Surface] = []
         self._third = ThirdMotion(self._search)
-        self._standing = StandingPartSearch()
+        self._standing = FixedPartSearch()
         self._keyframe_stamp = self._stamp = math.nan
         self._noise = NoiseLevel()
         self.unexplained = 0.0

@@ -1,6 +1,7 @@
-"""Search for a part of the image that stands still while the rest moves, as a robot's own parts do.
+"""Search for a part of the image that is fixed to the camera: it stands still while the rest moves.
 
-Its motion is known exactly, so it is found where a free motion would adapt to it and to the rest.
+A robot's own parts are fixed to it. As their motion is known exactly, they are found where a free motion
+would adapt to them and to the rest.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ Derived: the smallest square that may have a motion of its own.
 """
 
 
-class StandingPartSearch:
-    """Looks for a part that stands still, in one image or, to be more certain, in two in a row.
+class FixedPartSearch:
+    """Looks for a part that is fixed to the camera, in one image or, to be more certain, in two in a row.
 
     A single image of fine texture, compared over a short time, may seem to stand still in places.
     """
@@ -43,18 +44,18 @@ class StandingPartSearch:
     def find(
         self, moving: Map, standing: Map, inside: NDArray[np.bool_], *, twice: bool
     ) -> tuple[NDArray[np.bool_], float] | None:
-        """The part and its evidence as of `standing_part`; `twice`: only if the last search found it, too."""
+        """The part and its evidence as of `fixed_part`; `twice`: only if the last search found it, too."""
         before, self._before = self._before, None
-        part, evidence = standing_part(moving, standing, inside)
+        part, evidence = fixed_part(moving, standing, inside)
         if evidence < ESTABLISHED_EVIDENCE:
             return None
         self._before = part
         if twice:
-            evidence = 0.0 if before is None else standing_part(moving, standing, inside & before)[1]
+            evidence = 0.0 if before is None else fixed_part(moving, standing, inside & before)[1]
         return (part, evidence) if evidence >= ESTABLISHED_EVIDENCE else None
 
 
-def standing_part(moving: Map, standing: Map, inside: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], float]:
+def fixed_part(moving: Map, standing: Map, inside: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], float]:
     """Elements that no motion explains better, and the chi-square that they gain by standing still.
 
     `moving`, `standing`: squared residuals, in their variance, of the motions known so far and without any;
