@@ -8,7 +8,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 
 from builtin_interfaces.msg import Time
 
-from demo.scene.scene_truth import mean_displacement
+from demo.scene.scene_truth import median_displacement
 from edgetpu_msgs.msg import Flow
 from soak.checks.perception_checks import LOOKING, PerceptionChecks
 from soak.outcome_journal import Outcome
@@ -23,7 +23,7 @@ STAMPS = Stamps(0, 100_000_000)
 )
 def test_an_error_of_a_flow_is_judged_by_the_sigma_in_its_message(sigma: float, outcome: Outcome) -> None:
     earlier, now = FRAMES - 1, FRAMES + 1
-    dx, dy = mean_displacement(LookingAround(), earlier, now % FRAMES)
+    dx, dy = median_displacement(LookingAround(), earlier, now % FRAMES)
     message = Flow(valid=True, dx=dx + 1.1, dy=dy, dx_sigma=sigma, dy_sigma=sigma)
     message.header.frame_id = LOOKING
     message.header.stamp = stamp(now)

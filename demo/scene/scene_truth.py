@@ -70,17 +70,20 @@ def _heading(scene: Scene, frame: int) -> Mapping[str, Value]:
 
 
 def _flow(scene: Scene, frame: int) -> Mapping[str, Value]:
-    """Mean displacement of the content that two frames share; the drive moves it evenly to all sides."""
+    """Motion of most of the content that two frames share; the drive moves it evenly to all sides."""
     if frame == 0:
         return {"valid": False, "dx": None, "dy": None}
     if scene.time(frame) >= scene.drive:
         return {"valid": None, "dx": 0.0, "dy": 0.0}
-    dx, dy = mean_displacement(scene, frame - 1, frame)
+    dx, dy = median_displacement(scene, frame - 1, frame)
     return {"valid": True, "dx": dx, "dy": dy}
 
 
-def mean_displacement(scene: Scene, before: int, now: int) -> tuple[float, float]:
-    """Mean displacement, px, of the content that two frames share between which the camera only turned."""
+def median_displacement(scene: Scene, before: int, now: int) -> tuple[float, float]:
+    """Median displacement, px, of the content that two frames share between which the camera only turned.
+
+    The node measures what most of the image does, and a turn moves the edges further than the rest.
+    """
     from_world = [scene.pose(scene.time(each)).camera_from_world for each in (before, now)]
     columns, rows = np.meshgrid(np.arange(0.0, scene.width, 8), np.arange(0.0, scene.height, 8))
     cx, cy = scene.centre
@@ -88,7 +91,7 @@ def mean_displacement(scene: Scene, before: int, now: int) -> tuple[float, float
     right, down, ahead = np.tensordot(from_world[1] @ from_world[0].T, rays, axes=1)
     x, y = cx + scene.focal_length * right / ahead, cy + scene.focal_length * down / ahead
     shared = (x >= 0) & (x < scene.width) & (y >= 0) & (y < scene.height)
-    return float((x - columns)[shared].mean()), float((y - rows)[shared].mean())
+    return float(np.median((x - columns)[shared])), float(np.median((y - rows)[shared]))
 
 
 def _approach(scene: Scene, frame: int) -> Mapping[str, Value]:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from demo.scene.scene_truth import Columns, mean_displacement, truth_of
+from demo.scene.scene_truth import Columns, median_displacement, truth_of
 from edgetpu_dashboard.scene.room import HIGH
 from edgetpu_dashboard.scene.scene import Scene
 from soak.checks.seen_stamps import SeenStamps
@@ -115,7 +115,7 @@ class PerceptionChecks:
             return {"valid": None}
         frames = earlier % FRAMES, index % FRAMES
         if frames not in self._displacements:
-            self._displacements[frames] = mean_displacement(self._looking, *frames)
+            self._displacements[frames] = median_displacement(self._looking, *frames)
         dx, dy = self._displacements[frames]
         return {"valid": True, "dx": dx, "dy": dy}
 
