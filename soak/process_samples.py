@@ -104,5 +104,7 @@ def _growth(life: Sequence[Sample], value: Callable[[Sample], float]) -> Growth 
         return None
     settled = [each for each in life if SETTLED <= each.age < SETTLED + _WINDOW]
     late = [each for each in life if end - _WINDOW < each.age <= end]
+    if not settled or not late:
+        return None
     first, last = (statistics.median(map(value, part)) for part in (settled, late))
     return Growth(life[0].process, late[-1].time - settled[0].time, first, last)

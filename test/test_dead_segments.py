@@ -15,11 +15,10 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 
 from rcl_interfaces.srv import GetParameters
-from rclpy.utilities import get_rmw_implementation_identifier
 
 from edgetpu_driver.node_kit.middleware.fast_dds_memory import killed_processes
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.dead_segments import MIN_AGE, remove_dead_segments
-from testdata.running_nodes.port_files import segments_of
+from testdata.running_nodes.port_files import FAST_DDS_ONLY, segments_of
 from testdata.running_nodes.ros_graph import Graph, NodeProcess
 
 NAME = "fastrtps_0123456789abcdef"
@@ -39,9 +38,7 @@ def make_older(file: Path, seconds: float) -> None:
     os.utime(file, 2 * (time.time() - seconds,))
 
 
-@pytest.mark.skipif(
-    not get_rmw_implementation_identifier().startswith("rmw_fastrtps"), reason="needs Fast DDS"
-)
+@FAST_DDS_ONLY
 def test_the_command_for_use_after_kills_deletes_what_a_node_has_left(
     graph: Graph, start_node: Callable[..., NodeProcess]
 ) -> None:

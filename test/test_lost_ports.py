@@ -12,10 +12,9 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 
 from rcl_interfaces.srv import GetParameters
 from rclpy.executors import SingleThreadedExecutor
-from rclpy.utilities import get_rmw_implementation_identifier
 
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import renew_lost_ports
-from testdata.running_nodes.port_files import DEAD, OK, READS, USED, PortFiles, ports_of
+from testdata.running_nodes.port_files import DEAD, FAST_DDS_ONLY, OK, READS, USED, PortFiles, ports_of
 from testdata.running_nodes.ros_graph import Graph, NodeProcess
 from testdata.running_nodes.spinning_node import SpinningNode
 
@@ -30,9 +29,7 @@ def newcomer() -> Iterator[SpinningNode]:
         node.close()
 
 
-@pytest.mark.skipif(
-    not get_rmw_implementation_identifier().startswith("rmw_fastrtps"), reason="needs Fast DDS"
-)
+@FAST_DDS_ONLY
 def test_a_newcomer_reaches_a_node_whose_ports_were_taken_for_dead(
     graph: Graph, start_node: Callable[..., NodeProcess]
 ) -> None:

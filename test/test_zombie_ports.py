@@ -16,7 +16,6 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 
 from rcl_interfaces.srv import GetParameters
-from rclpy.utilities import get_rmw_implementation_identifier
 
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import (
     SHARED_MEMORY,
@@ -26,6 +25,7 @@ from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import (
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.zombie_ports import invalidate_zombie_ports
 from testdata.running_nodes.port_files import (
     DEAD,
+    FAST_DDS_ONLY,
     LISTENERS,
     OK,
     READS,
@@ -36,10 +36,6 @@ from testdata.running_nodes.port_files import (
     ports_of,
 )
 from testdata.running_nodes.ros_graph import Graph, NodeProcess
-
-FAST_DDS_ONLY = pytest.mark.skipif(
-    not get_rmw_implementation_identifier().startswith("rmw_fastrtps"), reason="needs Fast DDS"
-)
 
 
 def suspend(process: NodeProcess) -> None:

@@ -11,6 +11,13 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+from rclpy.utilities import get_rmw_implementation_identifier
+
+FAST_DDS_ONLY = pytest.mark.skipif(
+    not get_rmw_implementation_identifier().startswith("rmw_fastrtps"), reason="needs Fast DDS"
+)
+
 OK, DEAD = 0b111, 0b110
 """Flags of a port: that it can be used, that it has one receiver, and that it has one at all."""
 
@@ -90,8 +97,7 @@ class PortFiles:
     @property
     def flags(self) -> int:
         """Its present flags."""
-        (flags,) = struct.unpack_from("=I", self.path.read_bytes(), self._flags_at)
-        return int(flags)
+        return self.flags_in(self.path.read_bytes())
 
     @property
     def listener(self) -> int:
@@ -111,7 +117,7 @@ class PortFiles:
         with self.path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
             yield memory
 
-    def flags_in(self, memory: mmap.mmap) -> int:
+    def flags_in(self, memory: mmap.mmap | bytes) -> int:
         """Its flags as they are in that memory."""
         (flags,) = struct.unpack_from("=I", memory, self._flags_at)
         return int(flags)

@@ -36,22 +36,11 @@ def renew_lost_ports(directory: Path = SHARED_MEMORY, process: Path = Path("/pro
     /proc cannot be read.
     """
     with contextlib.suppress(OSError):
-        locks = dict(_locks(directory, process))
-        for mapping in _mappings(process) if locks else ():
-            lock = locks.get(mapping.path)
-            if lock is not None and not (lock.exists and _has_inode(mapping.path, mapping.inode)):
+        numbers = dict(_received_ports(directory, process))
+        for mapping in _mappings(process) if numbers else ():
+            if mapping.path in numbers and not _is_found(mapping):
                 with contextlib.suppress(OSError, ValueError):
-                    _invalidate(mapping, lock.number, process)
-
-
-@dataclass(frozen=True)
-class _Lock:
-    """What a process locks to receive from a port."""
-
-    number: int
-    """Of the port."""
-    exists: bool
-    """Whether there is a file for others to find, be it of a process that receives from the port as well."""
+                    _invalidate(mapping, numbers[mapping.path], process)
 
 
 @dataclass(frozen=True)
@@ -66,13 +55,13 @@ class _Mapping:
     """Bytes."""
 
 
-def _locks(directory: Path, process: Path) -> Iterator[tuple[Path, _Lock]]:
-    """The ports from which this process receives, and their locks."""
+def _received_ports(directory: Path, process: Path) -> Iterator[tuple[Path, int]]:
+    """The ports from which this process receives, whose locks it holds, and their numbers."""
     for descriptor in (process / "fd").iterdir():
         with contextlib.suppress(OSError):  # closed meanwhile
             folder, _, name = os.readlink(descriptor).rpartition("/")
             if (match := _LOCK.fullmatch(name)) and Path(folder) == directory:
-                yield directory / match[1], _Lock(int(match[2]), (directory / f"{match[1]}_el").exists())
+                yield directory / match[1], int(match[2])
 
 
 def _mappings(process: Path) -> Iterator[_Mapping]:
@@ -83,9 +72,11 @@ def _mappings(process: Path) -> Iterator[_Mapping]:
             yield _Mapping(Path(match[4]), int(match[3]), start, end - start)
 
 
-def _has_inode(path: Path, inode: int) -> bool:
+def _is_found(mapping: _Mapping) -> bool:
+    """Whether others find the port, and a lock, be it of a process that receives from the port as well."""
+    path = mapping.path
     try:
-        return path.stat().st_ino == inode
+        return path.stat().st_ino == mapping.inode and path.with_name(f"{path.name}_el").exists()
     except OSError:
         return False
 
