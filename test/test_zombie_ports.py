@@ -105,7 +105,8 @@ def test_senders_may_use_the_memory_of_requests_again_that_a_killed_node_has_not
         client.call_async(GetParameters.Request(names=["backend"]))
     messages = [each for port in ports_of(node.pid) for each in waiting_messages(port, tmp_path)]
     assert len(messages) >= 5
-    assert {ports_with(each) for each in messages} == {1}
+    # What is sent to all participants also waits in the ports of the others until they have read it.
+    graph.spin_until(lambda: {ports_with(each) for each in messages} == {1})
     node.kill()
     invalidate_zombie_ports()
     assert {ports_with(each) for each in messages} == {0}
