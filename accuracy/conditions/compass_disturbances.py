@@ -60,45 +60,29 @@ class Run:
 
 def measure(engine: Engine, quick: bool) -> list[Row]:
     """Rows of these protocols; rows without their data are omitted."""
-    rows = []
-    if frames := photographs.static_camera():
-        parts = STATIC_PARTS[:1] if quick else STATIC_PARTS
-        rows += _static_rows(
-            "static camera, people, 10 Hz", [_run(engine, static_camera(frames, *part)) for part in parts]
-        )
-        starts = MIDDLE_STARTS[:1] if quick else MIDDLE_STARTS
-        rows += _static_rows(
-            "middle of the static camera's picture, people fill much of it, 5 Hz",
-            [_run(engine, static_camera(frames, MIDDLE, start, 2)) for start in starts],
-        )
-        starts = SLOW_STARTS[:1] if quick else SLOW_STARTS
-        rows += _crossing_rows(
-            "middle of the static camera's picture, 2 Hz",
-            [_run(engine, static_camera(frames, MIDDLE, start, 5)) for start in starts],
-        )
+    frames = photographs.static_camera()
+    rows = _static_camera_rows(engine, frames, quick) if frames else []
     names = [*available(), *SCENES]
-    still = _crossings(names, (0.0, 0.0, 0.0))
     turning = _crossings(names, (-60.0, 90.0))
-    noisy = [replace(each, noise=8.0) for each in turning]
     own = [
         OwnParts(name, TEXTURED[(k + 1) % len(TEXTURED)], rate, 300 + 7 * k)
         for k, name in enumerate(names)
         for rate in (-20.0, 60.0)
     ]
-    barred = [replace(each, height=0.3, bars=0.1) for each in own]
     hard = [HardTurn(name, rate, 7 * k) for k, name in enumerate(names) for rate in (-60.0, 90.0)]
+    object_crosses, own_part = "an object of 20 % width crosses, camera", "the robot itself fills the lowest"
     for case, scenes, rows_of in (
-        ("an object of 20 % width crosses, camera still", still, _crossing_rows),
-        ("an object of 20 % width crosses, camera turning at 60 and 90 deg/s", turning, _crossing_rows),
+        (f"{object_crosses} still", _crossings(names, (0.0, 0.0, 0.0)), _crossing_rows),
+        (f"{object_crosses} turning at 60 and 90 deg/s", turning, _crossing_rows),
         (
-            "an object of 20 % width crosses, camera turning at 60 and 90 deg/s, noise 8",
-            noisy,
+            f"{object_crosses} turning at 60 and 90 deg/s, noise 8",
+            [replace(each, noise=8.0) for each in turning],
             _crossing_rows,
         ),
-        ("the robot itself fills the lowest quarter, stands, then turns", own, _crossing_rows),
+        (f"{own_part} quarter, stands, then turns", own, _crossing_rows),
         (
-            "the robot itself fills the lowest 30 %, bars 10 % above and below, stands, then turns",
-            barred,
+            f"{own_part} 30 %, bars 10 % above and below, stands, then turns",
+            [replace(each, height=0.3, bars=0.1) for each in own],
             _crossing_rows,
         ),
         ("hard turns: noise 8, wobble 3 deg, blur, exposure", hard, _hard_rows),
@@ -106,6 +90,24 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
         chosen: Sequence[Crossing | HardTurn | OwnParts] = scenes[:: len(scenes) // 3] if quick else scenes
         rows += rows_of(case, [_run(engine, scene.clip()) for scene in chosen])
     return rows
+
+
+def _static_camera_rows(engine: Engine, frames: list[NDArray[np.uint8]], quick: bool) -> list[Row]:
+    """Rows of a camera that stands still while people walk through its picture."""
+
+    def runs(starts: Sequence[int], every: int) -> list[Run]:
+        """In the middle of the picture, from these frames on."""
+        starts = starts[:1] if quick else starts
+        return [_run(engine, static_camera(frames, MIDDLE, start, every)) for start in starts]
+
+    parts = STATIC_PARTS[:1] if quick else STATIC_PARTS
+    whole = [_run(engine, static_camera(frames, *part)) for part in parts]
+    middle = "middle of the static camera's picture"
+    return [
+        *_static_rows("static camera, people, 10 Hz", whole),
+        *_static_rows(f"{middle}, people fill much of it, 5 Hz", runs(MIDDLE_STARTS, 2)),
+        *_crossing_rows(f"{middle}, 2 Hz", runs(SLOW_STARTS, 5)),
+    ]
 
 
 def _crossings(names: Iterable[str], rates: Iterable[float]) -> list[Crossing]:

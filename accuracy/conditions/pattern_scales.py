@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import cv2
@@ -29,33 +30,52 @@ class Guess(NamedTuple):
     size: float
 
 
+@dataclass(frozen=True)
+class Search:
+    """What the tracker says of one picture, shown IMAGES times, and what a user of OpenCV would find."""
+
+    drawn: Picture
+    found: MatchResult
+    """In the last image."""
+    images: float
+    """Until the first valid result; infinite if there is none."""
+    claimed: bool
+    """Whether it was valid in any image without the pattern."""
+    plain: Guess
+    """Of cv2.matchTemplate at the size of the model ..."""
+    plain_full: Guess
+    """... and at full size."""
+
+    @property
+    def scale_error(self) -> float:
+        """Error of the scale, %."""
+        return 100.0 * abs(self.found.scale / self.drawn.size - 1.0)
+
+    @property
+    def scale_inside(self) -> bool:
+        """Whether the scale is within its sigma."""
+        return abs(self.found.scale - self.drawn.size) < self.found.scale_sigma
+
+    @property
+    def inside(self) -> list[bool]:
+        """Whether x and y are within their sigmas."""
+        found, drawn = self.found, self.drawn
+        return [abs(found.x - drawn.x) < found.x_sigma, abs(found.y - drawn.y) < found.y_sigma]
+
+
 def measure(case: str, tracker: PatternTracker, drawn: Iterable[Picture], reach: float | None) -> list[Row]:
     """Rows for the patches that are accepted, compared with cv2.matchTemplate at PLAIN_SCALES."""
-    right: list[bool] = []
-    small: list[tuple[Guess, Picture]] = []
-    full: list[tuple[Guess, Picture]] = []
-    scales, inside, scale_inside, claimed, images = [], [], [], [], []
-    for one in drawn:
-        if not tracker.set_template(one.patch, view=one.view).accepted:
-            continue
-        claimed.append(any(tracker.update(one.without).valid for _ in range(IMAGES)))
-        tracker.set_template(one.patch, view=one.view)
-        found = [tracker.update(one.later) for _ in range(IMAGES)]
-        last = found[-1]
-        images.append(next((n for n, each in enumerate(found, 1) if each.valid), math.inf))
-        right.append(_is_right(last, one))
-        if right[-1]:
-            scales.append(100 * abs(last.scale / one.size - 1))
-            scale_inside.append(abs(last.scale - one.size) < last.scale_sigma)
-            inside += [abs(last.x - one.x) < last.x_sigma, abs(last.y - one.y) < last.y_sigma]
-        small.append((_plain(one, small=True), one))
-        full.append((_plain(one, small=False), one))
+    searches = [search for one in drawn if (search := _search(tracker, one))]
+    right = [each for each in searches if _is_right(each.found, each.drawn)]
+    scale_errors = [each.scale_error for each in right]
+    small = [(each.plain, each.drawn) for each in searches]
+    full = [(each.plain_full, each.drawn) for each in searches]
     return [
         Row(
             "pattern",
             case,
             f"within {RIGHT_PX:g} px of {WIDTH}x{HEIGHT}",
-            _percent(right),
+            100.0 * len(right) / len(searches),
             "%",
             reach,
             "higher",
@@ -66,21 +86,45 @@ def measure(case: str, tracker: PatternTracker, drawn: Iterable[Picture], reach:
             "pattern",
             case,
             "error of the scale, median",
-            float(np.median(scales)),
+            float(np.median(scale_errors)),
             "%",
             None,
             "lower",
             _plain_scale(small),
             full_size_baseline=_plain_scale(full),
         ),
-        Row(
-            "pattern", case, "error of the scale, 95th", float(np.percentile(scales, 95)), "%", None, "lower"
+        *(
+            Row("pattern", case, metric, value, unit, None, better)
+            for metric, value, unit, better in (
+                ("error of the scale, 95th", float(np.percentile(scale_errors, 95)), "%", "lower"),
+                ("scale inside one sigma", _percent([each.scale_inside for each in right]), "%", "higher"),
+                ("inside one sigma", _percent([hit for each in right for hit in each.inside]), "%", "higher"),
+                (
+                    "images until it is found, 95th",
+                    _percentile([each.images for each in searches]),
+                    "",
+                    "lower",
+                ),
+                (
+                    f"absent: valid in any of {IMAGES}",
+                    _percent([each.claimed for each in searches]),
+                    "%",
+                    "lower",
+                ),
+            )
         ),
-        Row("pattern", case, "scale inside one sigma", _percent(scale_inside), "%", None, "higher"),
-        Row("pattern", case, "inside one sigma", _percent(inside), "%", None, "higher"),
-        Row("pattern", case, "images until it is found, 95th", _percentile(images), "", None, "lower"),
-        Row("pattern", case, f"absent: valid in any of {IMAGES}", _percent(claimed), "%", None, "lower"),
     ]
+
+
+def _search(tracker: PatternTracker, drawn: Picture) -> Search | None:
+    """Look for a patch, first in a picture without it, then in one with it; None if it is not accepted."""
+    if not tracker.set_template(drawn.patch, view=drawn.view).accepted:
+        return None
+    claimed = any(tracker.update(drawn.without).valid for _ in range(IMAGES))
+    tracker.set_template(drawn.patch, view=drawn.view)
+    found = [tracker.update(drawn.later) for _ in range(IMAGES)]
+    images = next((n for n, each in enumerate(found, 1) if each.valid), math.inf)
+    return Search(drawn, found[-1], images, claimed, _plain(drawn, small=True), _plain(drawn, small=False))
 
 
 def _percentile(images: list[float]) -> float:

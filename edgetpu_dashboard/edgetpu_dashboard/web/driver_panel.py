@@ -241,21 +241,7 @@ def _run_model(page: Any) -> None:
         "dense outlined data-id=run_kind"
     )
     kind.classes("w-full")
-    path = (
-        ui.input("model file, in a folder of the driver's model_dirs")
-        .props("dense outlined data-id=run_path list=model_files")
-        .classes("w-full")
-    )
-
-    async def take(event: Any) -> None:
-        async with errors_shown():
-            folder = await page.calls.model_folder()
-            data = await uploaded(event.file, LARGEST)
-            path.value = str(await asyncio.to_thread(save_model, data, event.file.name, folder))
-            ui.notify(f"{path.value} is there", type="positive")
-
-    models = _upload("or a model of this computer, .tflite", ".tflite", LARGEST, take)
-    models.props("data-id=run_file").classes("q-mb-xs")
+    path = _model_path(page)
     labels = (
         ui.input("labels: a file, coco, or nothing")
         .props("dense outlined data-id=run_labels")
@@ -278,6 +264,26 @@ def _run_model(page: Any) -> None:
     for each in (kind, path, labels):
         each.classes("q-mb-xs")
     ui.button("run", icon="play_arrow", on_click=run).props("outline dense no-caps data-id=run_model")
+
+
+def _model_path(page: Any) -> ui.input:
+    """The field for the path of a model file, and below it one to upload such a file."""
+    path = (
+        ui.input("model file, in a folder of the driver's model_dirs")
+        .props("dense outlined data-id=run_path list=model_files")
+        .classes("w-full")
+    )
+
+    async def take(event: Any) -> None:
+        async with errors_shown():
+            folder = await page.calls.model_folder()
+            data = await uploaded(event.file, LARGEST)
+            path.value = str(await asyncio.to_thread(save_model, data, event.file.name, folder))
+            ui.notify(f"{path.value} is there", type="positive")
+
+    models = _upload("or a model of this computer, .tflite", ".tflite", LARGEST, take)
+    models.props("data-id=run_file").classes("q-mb-xs")
+    return path
 
 
 async def _everything_typed() -> None:
