@@ -120,6 +120,7 @@ def _details(found: Findings) -> list[str]:
         for note in found.unexplained[:_SHOWN]
     ]
     texts += [f"silent: {text}" for text in found.silences[:_SHOWN]]
+    texts += [f"without a right result: {node}" for node in found.unproven]
     return texts
 
 

@@ -59,6 +59,7 @@ def _lines(findings: Findings) -> list[str]:
         ),
         *(f"{end.time - begin:.1f} s: {end.process} ended, {end.last_line}" for end in findings.ends),
         *(f"silent: {each}" for each in findings.silences),
+        *(f"without a right result: {each}" for each in findings.unproven),
     ]
 
 

@@ -14,7 +14,7 @@ AREA = "soak"
 LARGEST_GROWTH = 5.0
 """Limit of the growth of memory, percent of that a minute after the start of the process."""
 LEAST_VALID = 0.9
-"""Least share of valid results among those that could be valid."""
+"""Least share of valid results among those of a node that could be valid."""
 _OTHER_GROWTHS: tuple[tuple[str, str, Callable[[Sample], float]], ...] = (
     ("shared memory", "MB", lambda each: each.shared),
     ("threads", "", lambda each: each.threads),
@@ -34,9 +34,9 @@ def rows(findings: Findings, case: str) -> Iterator[Row]:
     yield row("lost", findings.lost, "", 0, "lower")
     yield row("processes ended by themselves", len(findings.ends), "", 0, "lower")
     yield row("nodes silent after chaos", len(findings.silences), "", 0, "lower")
-    possible = totals[Outcome.RIGHT] + totals[Outcome.NOT_VALID]
-    share = totals[Outcome.RIGHT] / possible if possible else 0.0
-    yield row("results that are valid", 100 * share, "%", 100 * LEAST_VALID, "higher")
+    yield row("nodes without a right result", len(findings.unproven), "", 0, "lower")
+    valid = 100 * findings.least_valid
+    yield row("results that are valid, of the worst node", valid, "%", 100 * LEAST_VALID, "higher")
     for outcome in (Outcome.BUSY, Outcome.EXPIRED, Outcome.UNAVAILABLE, Outcome.UNKNOWN_MODEL):
         yield row(f"answered {outcome.value.replace('_', ' ')}", totals[outcome], "", None, "lower")
     abandoned = totals[Outcome.LOST] - sum(note.outcome is Outcome.LOST for note in findings.unexplained)

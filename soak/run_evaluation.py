@@ -15,6 +15,8 @@ from soak.process_samples import Sample
 from soak.processes import End, Processes
 from soak.result_messages import MATRIX_TOPICS
 
+NODES = (*CAMERAS, *MATRIX_TOPICS)
+"""The nodes whose results are checked."""
 _LAST_SECONDS = 6.0
 """Time at the end of each quiet turn in which every node has to publish a result, s."""
 
@@ -82,6 +84,17 @@ class Findings:
         """Number of unanswered or refused requests that no injected fault explains."""
         return len(self.unexplained)
 
+    @property
+    def unproven(self) -> list[str]:
+        """Nodes of which no result was right."""
+        return [node for node in NODES if not self.of(node, Outcome.RIGHT)]
+
+    @property
+    def least_valid(self) -> float:
+        """The least share of valid results among those of a node that could be valid; 1 without any."""
+        counts = [(self.of(node, Outcome.RIGHT), self.of(node, Outcome.NOT_VALID)) for node in NODES]
+        return min((right / (right + bad) for right, bad in counts if right + bad), default=1.0)
+
     def of(self, what: str, outcome: Outcome) -> int:
         """The number of outcomes of one kind of request, or of one node."""
         return sum(each.count for each in self.counted if (each.what, each.outcome) == (what, outcome))
@@ -124,5 +137,5 @@ def silences(counted: Sequence[Counted], time: Interval, planned: float) -> list
     for end in (each for each in quiet_ends(planned) if each <= time.seconds):
         late = Interval(time.begin + end - _LAST_SECONDS, time.begin + end)
         heard = {each.what for each in counted if late.begin <= each.end <= late.end}
-        found += [f"{node} at {end:.0f} s" for node in (*CAMERAS, *MATRIX_TOPICS) if node not in heard]
+        found += [f"{node} at {end:.0f} s" for node in NODES if node not in heard]
     return found

@@ -35,9 +35,6 @@ from soak.checks.request_checks import (
     product_bound,
 )
 from soak.outcome_journal import Counted, Disturbance, Journal, Note, Outcome, read_journal, unexplained
-from soak.process_samples import Sample, growths
-from soak.report_figures import rows
-from soak.run_evaluation import Findings, Images, Interval
 from soak.scenes import FRAMES, Driving, LookingAround, Stamps
 
 STAMPS = Stamps(1_000_000_000, 100_000_000)
@@ -303,52 +300,6 @@ def test_a_model_is_unknown_only_after_the_driver_has_forgotten_it():
     clean_up = Disturbance(12.0, 20.0, ends_requests=False, forgets_models=True)
     assert unexplained([note], [fault]) == [note]
     assert unexplained([note], [clean_up]) == []
-
-
-def findings(**changes) -> Findings:
-    values = {
-        "time": Interval(0.0, 60.0),
-        "counted": [Counted(1.0, "invoke", Outcome.RIGHT, 9)],
-        "notes": [],
-        "samples": [],
-        "unexplained": [],
-        "silences": [],
-        "ends": [],
-        "actions": 0,
-        "restarts": 0,
-    }
-    return Findings(**{**values, **changes})
-
-
-def missed(found: Findings) -> list[str]:
-    return [row.metric for row in rows(found, "a case") if not row.reached]
-
-
-def test_a_run_in_which_everything_is_right_reaches_all_figures():
-    assert missed(findings()) == []
-
-
-def test_one_wrong_one_lost_or_one_silent_node_is_a_missed_figure():
-    wrong = [Counted(1.0, "invoke", Outcome.RIGHT, 9), Counted(1.0, "invoke", Outcome.WRONG, 1)]
-    lost = Note(10.0, 40.0, Outcome.LOST, "invoke: no answer")
-    assert missed(findings(counted=wrong)) == ["wrong"]
-    assert missed(findings(unexplained=[lost])) == ["lost"]
-    assert missed(findings(silences=["looming at 60 s"])) == ["nodes silent after chaos"]
-
-
-def test_simulated_time_that_was_not_reached_is_a_missed_figure():
-    assert missed(findings(images=Images(86_400, 86_400))) == []
-    assert missed(findings(images=Images(86_300, 86_400))) == ["simulated time"]
-
-
-def test_memory_is_compared_with_that_a_minute_after_each_start():
-    samples = [
-        Sample(t, t, "looming", 5, 150.0, 100.0 if t < 105 else 106.0, 10.0 + t, 9, 20)
-        for t in np.arange(0.0, 172.0, 2.0)
-    ]
-    assert [g.percent for g in growths(samples, lambda each: each.own)] == [pytest.approx(6.0)]
-    assert missed(findings(samples=samples)) == ["looming: memory against a minute after its start"]
-    assert growths(samples[:-1], lambda each: each.own) == []
 
 
 def test_a_journal_gives_back_what_was_added(tmp_path: Path):
