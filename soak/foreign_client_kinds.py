@@ -31,6 +31,7 @@ from soak.checks.request_checks import (
     compare,
     judge_product,
     judge_version,
+    judge_version_in_use,
     product_bound,
 )
 from soak.foreign_client import ClientRun, ForeignClient, arrays_of, invoke_request
@@ -153,6 +154,10 @@ class _SettingClient(ForeignClient):
         """Send a request that uses the weights; to be overridden."""
         raise NotImplementedError
 
+    def possible_versions(self, acknowledged: int) -> range:
+        """The versions that a result may name. acknowledged: the version when its request was sent."""
+        return range(acknowledged, self.newest + 1)
+
     def _set(self) -> None:
         version = self.version + 1
         self.newest = max(self.newest, version)
@@ -179,12 +184,13 @@ class SwappingClient(_SettingClient):
 
     def use(self) -> None:
         """Invoke with random inputs."""
-        inputs = self.random.integers(0, 256, (1, SWAPPED), np.uint8)
+        inputs, acknowledged = self.random.integers(0, 256, (1, SWAPPED), np.uint8), self.version
         request = invoke_request(self.random, self.model, inputs, "x")
 
         def check(answer: Any) -> Judgement:
             outputs = arrays_of(answer.outputs)
-            return self._expected.judge(answer.weights_version, self.newest, {"x": inputs}, outputs)
+            possible = self.possible_versions(acknowledged)
+            return self._expected.judge(answer.weights_version, possible, {"x": inputs}, outputs)
 
         self.send("invoke", request, check)
 
@@ -206,13 +212,13 @@ class MultiplyingClient(_SettingClient):
         vectors = self.random.normal(size=(batch, _MATRIX[1])).astype(np.float32)
         request = MatMul.Request(model=self.model, batch=batch, passes=passes)
         request.inputs = array.array("f", vectors.tobytes())
-        self.send("matmul", request, partial(self._check, vectors))
+        self.send("matmul", request, partial(self._check, vectors, self.version))
 
-    def _check(self, vectors: NDArray[np.float32], answer: Any) -> Judgement:
-        version = answer.weights_version
-        if not 1 <= version <= self.newest:
-            return Outcome.WRONG, f"weights of version {version}; 1 to {self.newest} were set"
-        matrix = self.weights_of(version)
+    def _check(self, vectors: NDArray[np.float32], acknowledged: int, answer: Any) -> Judgement:
+        judgement = judge_version_in_use(answer.weights_version, self.possible_versions(acknowledged))
+        if judgement[0] is Outcome.WRONG:
+            return judgement
+        matrix = self.weights_of(answer.weights_version)
         outputs = np.frombuffer(answer.outputs, np.float32)
         bound = product_bound(matrix, vectors, answer.input_scale, self._scales, _TILES_ALONG_K)
         return judge_product(outputs, matrix, vectors, bound)

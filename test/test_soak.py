@@ -59,22 +59,28 @@ INPUTS = {"x": np.arange(SIZE, dtype=np.uint8)[np.newaxis] * 15}
 
 def test_the_exact_result_of_a_version_is_right(expected):
     outputs = expected.run(2, INPUTS)
-    assert expected.judge(2, 3, INPUTS, outputs) == (Outcome.RIGHT, "")
+    assert expected.judge(2, range(2, 4), INPUTS, outputs) == (Outcome.RIGHT, "")
 
 
 def test_a_result_that_differs_in_one_step_is_wrong(expected):
     outputs = {"y": expected.run(1, INPUTS)["y"].copy()}
     outputs["y"][0, 3] ^= 1
-    assert expected.judge(1, 1, INPUTS, outputs) == (Outcome.WRONG, "version 1: 1 of 16 values of y differ")
+    judged = expected.judge(1, range(1, 2), INPUTS, outputs)
+    assert judged == (Outcome.WRONG, "version 1: 1 of 16 values of y differ")
 
 
 def test_a_result_with_the_weights_of_another_version_is_wrong(expected):
-    assert expected.judge(1, 2, INPUTS, expected.run(2, INPUTS))[0] is Outcome.WRONG
+    assert expected.judge(1, range(1, 3), INPUTS, expected.run(2, INPUTS))[0] is Outcome.WRONG
 
 
 def test_a_version_that_was_never_set_is_wrong(expected):
-    outcome = expected.judge(3, 2, INPUTS, expected.run(0, INPUTS))
-    assert outcome == (Outcome.WRONG, "weights of version 3; at most 2 were set")
+    outcome = expected.judge(3, range(1, 3), INPUTS, expected.run(3, INPUTS))
+    assert outcome == (Outcome.WRONG, "weights of version 3, expected 1 to 2")
+
+
+def test_weights_that_were_replaced_before_the_request_are_wrong(expected):
+    outcome = expected.judge(1, range(2, 4), INPUTS, expected.run(1, INPUTS))
+    assert outcome == (Outcome.WRONG, "weights of version 1, expected 2 to 3")
 
 
 def test_outputs_of_another_model_are_wrong():

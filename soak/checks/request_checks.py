@@ -64,10 +64,11 @@ class ExpectedResults:
         """Every output for these inputs."""
         return self._engine(version).run(inputs)
 
-    def judge(self, version: int, newest: int, inputs: Arrays, outputs: Arrays) -> Judgement:
-        """Compare a whole result. newest: the last version that was requested."""
-        if not 0 <= version <= newest:
-            return Outcome.WRONG, f"weights of version {version}; at most {newest} were set"
+    def judge(self, version: int, possible: range, inputs: Arrays, outputs: Arrays) -> Judgement:
+        """Compare a whole result. possible: see `judge_version_in_use`."""
+        judgement = judge_version_in_use(version, possible)
+        if judgement[0] is Outcome.WRONG:
+            return judgement
         return compare(outputs, self.run(version, inputs), f"version {version}")
 
     def _engine(self, version: int) -> CpuEngine:
@@ -96,6 +97,20 @@ def compare(outputs: Arrays, expected: Arrays, what: str) -> Judgement:
         different = int(np.count_nonzero(found != true))
         if different:
             return Outcome.WRONG, f"{what}: {different} of {true.size} values of {name} differ"
+    return Outcome.RIGHT, ""
+
+
+def judge_version_in_use(version: int, possible: range) -> Judgement:
+    """Check the version that a result names.
+
+    possible: from the last version that the driver had acknowledged when the request was sent, to the last
+    that was requested.
+    """
+    if version not in possible:
+        return (
+            Outcome.WRONG,
+            f"weights of version {version}, expected {possible.start} to {possible.stop - 1}",
+        )
     return Outcome.RIGHT, ""
 
 
