@@ -25,7 +25,7 @@ _SHOWN = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print the figures and write the report; returns 0 if all figures were reached."""
+    """Run, print the figures and write the report; returns 0 if all figures were reached to the end."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.output.is_dir() and any(options.output.iterdir()) and not (options.output / HOME).is_dir():
@@ -105,7 +105,8 @@ def _report(found: Findings, case: str, seed: int, output: Path) -> int:
     )
     if missed:
         print(f"[soak] missed: {', '.join(missed)}")
-    return EXIT_FINDING if missed else 0
+        return EXIT_FINDING
+    return EXIT_INTERRUPTED if found.is_interrupted else 0
 
 
 def _details(found: Findings) -> list[str]:

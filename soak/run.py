@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,14 +96,16 @@ class _Run:
         with contextlib.suppress(KeyboardInterrupt):
             self._run()
         end = time.monotonic()
-        if end - self._begin < self._options.seconds and not self._is_over():
+        is_interrupted = end - self._begin < self._options.seconds and not self._is_over()
+        if is_interrupted:
             print(f"[soak] interrupted after {(end - self._begin) / 60:.1f} min", flush=True)
         self._journal.flush(now=True)
         self._processes.stop()
         time_ = Interval(self._begin, end)
         stage, planned = self._stage, self._options.seconds
         images = Images(stage.images_done(), stage.images) if stage.images else None
-        return gather(stage.journals(), time_, planned, self._samples, self._chaos, self._processes, images)
+        found = gather(stage.journals(), time_, planned, self._samples, self._chaos, self._processes, images)
+        return replace(found, is_interrupted=is_interrupted)
 
     def _run(self) -> None:
         while time.monotonic() - self._begin < self._options.seconds and not self._is_over():

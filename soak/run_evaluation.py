@@ -60,6 +60,8 @@ class Findings:
     restarts: int
     images: Images | None = None
     """Images in simulated time; None in real time."""
+    is_interrupted: bool = False
+    """Whether the run was shorter than planned."""
 
     @property
     def totals(self) -> Counter[Outcome]:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from soak import __main__ as command_line
+from soak.outcome_journal import Counted, Outcome
+from soak.run_evaluation import NODES, Findings, Interval
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,16 @@ def test_a_signal_interrupts_a_run(number, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command_line, "run", lambda _: signal.raise_signal(number))
     assert command_line.main(["--output", str(tmp_path)]) == command_line.EXIT_INTERRUPTED
     assert "[soak] interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize(("is_interrupted", "status"), [(False, 0), (True, command_line.EXIT_INTERRUPTED)])
+def test_only_a_run_to_its_end_is_a_success(is_interrupted, status, tmp_path, monkeypatch):
+    right = [Counted(1.0, node, Outcome.RIGHT, 9) for node in NODES]
+    found = Findings(Interval(0.0, 60.0), right, [], [], [], [], [], 0, 0, is_interrupted=is_interrupted)
+    monkeypatch.setattr(command_line, "run", lambda _: found)
+    monkeypatch.setattr("soak.report.write_report", lambda *_: None)
+    assert command_line.main(["--output", str(tmp_path)]) == status
 
 
 def test_the_processes_of_a_run_are_modules_that_exist(tmp_path: Path) -> None:
