@@ -251,6 +251,43 @@ class TestCommandLine:
         assert main([str(tmp_path / "samples.npz"), str(tmp_path / "policy.npz")]) == 2
         assert "expected an .npz file with observations and commands" in capsys.readouterr().err
 
+    @pytest.mark.parametrize("kind", ["one array", "text", "damaged"])
+    def test_refuses_files_that_are_no_numbers_by_name(
+        self, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file, x = tmp_path / "samples.npz", states(200)
+        with file.open("wb") as opened:
+            if kind == "one array":
+                np.save(opened, x)
+            else:
+                commands = np.full((200, 1), "left") if kind == "text" else teacher(x)
+                np.savez_compressed(opened, observations=x, commands=commands)
+        if kind == "damaged":
+            data = bytearray(file.read_bytes())
+            data[60:80] = bytes(20)  # within the compressed observations
+            file.write_bytes(data)
+        assert main([str(file), str(tmp_path / "policy.npz")]) == 2
+        assert f"{file}: expected an .npz file with observations and commands" in capsys.readouterr().err
+
+    def test_the_deviation_of_commands_in_small_integers_is_true(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The square of 16 is 0 in eight bits."""
+        x = np.linspace(-1, 1, 200)[:, np.newaxis]
+        np.savez(tmp_path / "samples.npz", observations=x, commands=np.full((200, 1), 16, np.int8))
+        main([str(tmp_path / "samples.npz"), str(tmp_path / "policy.npz"), "--hidden", "--epochs", "1"])
+        assert "always 0" not in capsys.readouterr().out
+
+    @pytest.mark.parametrize("epochs", ["0", "-1"])
+    def test_refuses_to_train_in_no_epochs(
+        self, epochs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        x = states(200)
+        np.savez(tmp_path / "samples.npz", observations=x, commands=teacher(x))
+        files = [str(tmp_path / "samples.npz"), str(tmp_path / "policy.npz")]
+        assert main([*files, "--epochs", epochs]) == 2
+        assert capsys.readouterr().err == f"train_policy: expected 1 epoch or more; got {epochs}\n"
+
 
 @pytest.mark.parametrize("value", [9.81, 1000.0, 1.7e9, -1e12])
 def test_a_network_of_quantities_that_never_change_survives_its_file(tmp_path: Path, value: float) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -86,10 +85,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _samples(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    data = read_file(path)
     try:
-        with np.load(io.BytesIO(read_file(path)), allow_pickle=False) as file:
-            return file["observations"], file["commands"]
-    except (EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            return np.asarray(file["observations"], np.float64), np.asarray(file["commands"], np.float64)
+    except Exception as error:  # zipfile and NumPy raise many kinds
         raise InputError(f"{path}: expected an .npz file with observations and commands; {error}") from None
 
 

@@ -61,6 +61,8 @@ def _check(plan: TrainingPlan) -> None:
     if not all(1 <= units <= MOST_UNITS for units in plan.hidden):
         units = ", ".join(map(str, plan.hidden))
         raise InputError(f"expected hidden layers of 1 to {MOST_UNITS} units; got {units}")
+    if plan.epochs < 1:
+        raise InputError(f"expected 1 epoch or more; got {plan.epochs}")
     if plan.seed < 0:
         raise InputError(f"expected a seed of 0 or more; got {plan.seed}")
 
