@@ -1,4 +1,4 @@
-"""Topics whose type changes while the dashboard runs."""
+"""Topics and packages that change while the dashboard runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from rclpy.clock import Clock
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 
 from edgetpu_dashboard.live.result_log import ResultLog
+from edgetpu_dashboard.nodes import graph_view
 from edgetpu_dashboard.nodes.graph_view import GraphView
+from edgetpu_msgs.msg import TimeToContact
 
 TWIST, STAMPED = "geometry_msgs/msg/Twist", "geometry_msgs/msg/TwistStamped"
 
@@ -112,3 +114,20 @@ def test_of_two_types_the_first_is_received_until_it_is_gone(graph: Graph, view:
     view.refresh()
     graph.received["/cmd_vel"][1](TwistStamped())
     assert log_of(view, "visual_servo").count == 1
+
+
+def test_results_are_shown_again_once_a_removed_package_is_back(
+    graph: Graph, view: GraphView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while colcon builds the package of a node that goes on running."""
+    graph.published = {"looming": {}}
+    view.refresh()
+    with monkeypatch.context() as patch:
+        patch.setattr(graph_view, "node_table", dict)
+        view.refresh()
+    assert "looming" not in view.nodes
+    view.refresh()
+    graph.received["looming/time_to_contact"][1](TimeToContact())
+    log = view.nodes["looming"].log
+    assert log is not None
+    assert log.count == 1

@@ -130,6 +130,9 @@ class GraphView:
                 viewed.running = (name, self._namespace or "/") in found
             for name in self.nodes.keys() - set(names):  # its package was removed
                 del self.nodes[name]
+                subscription = self._subscriptions.pop(name, None)
+                if subscription is not None:
+                    self._node.destroy_subscription(subscription)
             running = [viewed for viewed in self.nodes.values() if viewed.running]
         for viewed in running:
             self._look_at(viewed)
