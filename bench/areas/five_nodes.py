@@ -6,6 +6,7 @@ node has published a result for every image.
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import sys
@@ -54,9 +55,7 @@ def _one_process(models: Path, seconds: float, pairs: int) -> Iterator[Row]:
         for graph in (suite, plain):
             session.measure(graph, *_WARM_UP)
         held = _highest_rates(session, (suite, plain), seconds)
-        ratio = held[0] / held[1] if held[1] else float("inf")
-        name = f"{case}, rate without loss"
-        yield Row(AREA, name, "rate / plain graph", ratio, "x", 1.2, "higher", held[1], baseline_unit="Hz")
+        yield rate_row(f"{case}, rate without loss", *held)
         rate = held[1] / 2 or _RATES[0]
         yield from _pairs(session, suite, plain, case, rate, pairs)
 
@@ -70,6 +69,12 @@ def _a_process_each(models: Path, pairs: int) -> Iterator[Row]:
         for graph in (suite, plain):
             session.measure(graph, _PROCESSES_RATE, _WARM_UP[1])
         yield from _pairs(session, suite, plain, case, _PROCESSES_RATE, pairs, reach=None)
+
+
+def rate_row(case: str, suite: float, plain: float) -> Row:
+    """The highest rate of the suite relative to that of the plain graph, Hz; 0 where none was held."""
+    ratio = suite / plain if plain else math.inf if suite else math.nan
+    return Row(AREA, case, "rate / plain graph", ratio, "x", 1.2, "higher", plain, baseline_unit="Hz")
 
 
 def _highest_rates(session: Session, graphs: tuple[Graph, Graph], seconds: float) -> list[int]:
