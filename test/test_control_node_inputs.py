@@ -61,9 +61,21 @@ def test_the_servo_steers_to_the_best_detection_whose_place_and_score_are_finite
     k = [FOCAL_LENGTH, 0.0, CENTRE, 0.0, FOCAL_LENGTH, CENTRE, 0.0, 0.0, 1.0]
     servo._calibration.update(CameraInfo(width=WIDTH, height=WIDTH, k=k, distortion_model="plumb_bob"))
     seen = [detection(math.inf, 0.99), detection(math.nan, 0.99)]
-    seen.append(detection(CENTRE + FOCAL_LENGTH, math.nan, 0.9))
+    seen.append(detection(WIDTH / 2 + FOCAL_LENGTH, math.nan, 0.9))
     servo._on_detections(Detection2DArray(detections=seen), servo.now)
     assert servo._servo._direction.bearing == pytest.approx(math.pi / 4)
+
+
+@pytest.mark.parametrize(("source", "centre"), [("detections", WIDTH / 2), ("spot", CENTRE)])
+def test_a_target_in_the_centre_of_the_image_is_ahead(
+    source: str, centre: float, node: Callable[..., Any]
+) -> None:
+    """Boxes of objects have whole numbers at the edges of pixels, spots in their centres."""
+    servo = node(VisualServoNode, source=source)
+    k = [FOCAL_LENGTH, 0.0, CENTRE, 0.0, FOCAL_LENGTH, CENTRE, 0.0, 0.0, 1.0]
+    servo._calibration.update(CameraInfo(width=WIDTH, height=WIDTH, k=k, distortion_model="plumb_bob"))
+    servo._on_detections(Detection2DArray(detections=[detection(centre, 0.9)]), servo.now)
+    assert servo._servo._direction.bearing == 0.0
 
 
 @pytest.mark.parametrize("ago", [60, -60])

@@ -160,7 +160,9 @@ class VisualServoNode(ControlNode):
         ]
         if wanted:
             box = max(wanted, key=self._score).bbox
-            self._measure(box.center.position.x, box.center.position.y, box.size_x, stamp)
+            # Boxes of objects count from the corner of the first pixel, the camera and spots from its centre.
+            half = 0.5 if self.values["source"] == "detections" else 0.0
+            self._measure(box.center.position.x - half, box.center.position.y - half, box.size_x, stamp)
 
     def _score(self, detection: Any) -> float:
         """Return the score of the wanted class; -1 if the detection is of another one."""
