@@ -39,6 +39,13 @@ def test_errors_of_weights_are_blue_white_red_and_black() -> None:
     assert error_picture(weights[:, 4:], np.array([1e-6], np.float32)).tolist() == [[[0, 0, 0]]]
 
 
+def test_weights_that_the_driver_clips_are_black() -> None:
+    """It rounds to whole steps first, and holds 127 on either side."""
+    weights = np.array([[127.4, 127.6, -127.4, -127.6]], np.float32)
+    picture = error_picture(weights, np.ones(1, np.float32))
+    assert (picture == 0).all(axis=2).tolist() == [[False, True, False, True]]
+
+
 def test_a_picture_that_jpeg_cannot_hold_is_refused() -> None:
     with pytest.raises(InputError, match=r"OpenCV cannot encode one of \(70000, 1\)"):
         jpeg(np.zeros((70000, 1), np.uint8))

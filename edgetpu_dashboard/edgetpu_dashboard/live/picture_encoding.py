@@ -16,7 +16,8 @@ CAMERA_VIEW = "camera image"
 JPEG_QUALITY = 80
 """JPEG quality at which block edges are hard to see; OpenCV's default, 95, needs three times the bytes."""
 
-
+_LARGEST = 127
+"""Steps that the driver stores on either side of zero."""
 _BLUE, _RED = np.array([31.0, 119.0, 180.0]), np.array([214.0, 39.0, 40.0])
 
 
@@ -40,17 +41,18 @@ def png(picture: Pixels) -> bytes:
 
 
 def error_picture(weights: npt.NDArray[np.float32], row_scales: npt.NDArray[np.float32]) -> Pixels:
-    """Draw the rounding of each weight: white none, blue down, red up by half a step.
+    """Draw the rounding of each weight: white none, blue down, red up by half a step, black out of range.
 
     weights: [rows, columns]. row_scales: the step of each row, as the driver answers.
     """
     row_steps = np.where(row_scales > 0, row_scales, 1.0).astype(np.float32)[:, None]
     with np.errstate(over="ignore"):
         steps = np.clip(weights / row_steps, -256.0, 256.0)
-    off = np.clip(2.0 * (np.rint(steps) - steps), -1.0, 1.0)
+    rounded = np.rint(steps)
+    off = np.clip(2.0 * (rounded - steps), -1.0, 1.0)
     shades = np.rint((off + 1) * (len(_SHADES) // 2)).astype(np.uint16)
     picture: Pixels = _SHADES[shades]
-    picture[np.abs(steps) > 128] = 0
+    picture[np.abs(rounded) > _LARGEST] = 0
     return picture
 
 
