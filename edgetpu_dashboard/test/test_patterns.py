@@ -50,6 +50,12 @@ def test_the_board_drifts_to_the_right_and_down() -> None:
     assert np.array_equal(later[down:, right:], now[:-down, :-right])
 
 
+def test_the_lines_are_as_exact_after_a_day() -> None:
+    turn = 2 * np.pi / ROTATION
+    first, later = (rotating(64, 48, seconds).astype(int) for seconds in (1.1, 1.1 + 10_800 * turn))
+    assert np.abs(later - first).max() <= 1
+
+
 def test_the_lines_rotate_about_the_centre() -> None:
     side, seconds = 101, 0.4
     turn = cv2.getRotationMatrix2D((50, 50), -np.degrees(ROTATION * seconds), 1.0)

@@ -59,7 +59,8 @@ def checkerboard(width: int, height: int, seconds: float) -> Pixels:
 
 def rotating(width: int, height: int, seconds: float) -> Pixels:
     """Return radial lines that rotate about the centre."""
-    return _grey(127.5 + 100.0 * np.sin(RAYS * (_angles(width, height) - np.float32(ROTATION * seconds))))
+    turned = np.float32(math.fmod(ROTATION * seconds, math.tau))
+    return _grey(127.5 + 100.0 * np.sin(RAYS * (_angles(width, height) - turned)))
 
 
 def panning(width: int, height: int, seconds: float) -> Pixels:
