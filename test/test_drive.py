@@ -24,7 +24,7 @@ from drive.film import Film
 from drive.report import write_report
 from drive.robot_topics import RobotTopics
 from drive.scenario import Outcome
-from drive.scenarios.contact_scenarios import PassBy, Wall
+from drive.scenarios.contact_scenarios import NearWall, PassBy, Wall
 from drive.scenarios.dock_scenario import DockAtBall
 from drive.scenarios.fault_scenario import BALL_SPEED, STILL, STOP, Faults, last_above
 from drive.scenarios.return_scenario import Return
@@ -110,6 +110,10 @@ class TestFigures:
         assert found["stopped before contact"] == 50
         assert found["gap of 0.3 m kept within 0.1 m"] == 50
         assert (found["gap, smallest"], found["gap, largest"]) == (0.25, 0.75)
+
+    def test_of_a_robot_that_hardly_drives_up_to_a_near_wall(self) -> None:
+        rows = NearWall().rows([outcome(stopped=1, gap=0.47), outcome(stopped=1, gap=0.84)])
+        assert [row.metric for row in rows if not row.reached] == ["gap, largest"]
 
     def test_of_drives_past_a_wall(self) -> None:
         drives = [outcome(stops=1, starved=0, passed=1), outcome(stops=0, starved=1, passed=1)]
