@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -201,7 +202,7 @@ def _swaps_in_a_row() -> Row:
     z = {"x": np.full((1, 2 * size), 200, np.uint8)}
     done = threading.Event()
     wrong = np.zeros(2, int)
-    with EdgeTpu.open(usb_backend=stick) as tpu:
+    with EdgeTpu.open(usb_backend=stick) as tpu, ThreadPoolExecutor(1) as pool:
         engine, other_engine = StickEngine(tpu, models[0], SidecarFiles(graph)), StickEngine(tpu, models[1])
         constant = other_engine.run(z)["y"]
 
@@ -209,13 +210,14 @@ def _swaps_in_a_row() -> Row:
             while not done.is_set():
                 wrong[1] += not np.array_equal(other_engine.run(z)["y"], constant)
 
-        thread = threading.Thread(target=run_other)
-        thread.start()
-        for steps in np.random.default_rng(0).integers(-127, 128, _SWAPS):
-            engine.set_weights(WeightRequest(np.array([[steps / INT8_MAX]], np.float32)))
-            result = int(engine.run(x)["y"][0, 0]) - 128
-            wrong[0] += abs(result - steps / INT8_MAX / dense.output_scale(size)) > 1
-        done.set()
-        thread.join()
+        running = pool.submit(run_other)
+        try:
+            for steps in np.random.default_rng(0).integers(-127, 128, _SWAPS):
+                engine.set_weights(WeightRequest(np.array([[steps / INT8_MAX]], np.float32)))
+                result = int(engine.run(x)["y"][0, 0]) - 128
+                wrong[0] += abs(result - steps / INT8_MAX / dense.output_scale(size)) > 1
+        finally:
+            done.set()
+        running.result()
     case = f"{_SWAPS} swaps, another model running"
     return Row(AREA, case, "wrong results", int(wrong.sum()), "", 0, "lower", 0)
