@@ -199,6 +199,18 @@ def test_a_folder_with_a_damaged_picture_teaches_nothing(school: School) -> None
     assert answer.message.startswith("b.png: ")
 
 
+def test_lessons_end_when_another_output_is_to_be_read(school: School) -> None:
+    """Their embeddings may have another size, and nothing would be recognised any more."""
+    (school.home / "pictures" / "sea").mkdir(parents=True)
+    cv2.imwrite(str(school.home / "pictures" / "sea" / "a.png"), BLUE)
+    answers: list[Learn.Response] = []
+    for fields in ({"label": "red"}, {"label": "sea", "folder": "sea"}):
+        school.learner._begin_lesson(Learn.Request(**fields), answers.append)
+    (result,) = school.learner.set_parameters([Parameter("output", value="embedding")])
+    assert result.successful
+    assert [(each.success, each.error.value) for each in answers] == 2 * [(False, ErrorCode.UNAVAILABLE)]
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [

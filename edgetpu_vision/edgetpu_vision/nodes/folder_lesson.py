@@ -61,8 +61,8 @@ class FolderLesson:
             self._end(UnavailableError(f"picture {len(self._vectors) + 1} of {len(self._paths)}: {reason}"))
 
     def close(self) -> None:
-        """End the lesson with an error, because the node has another model."""
-        self._end(UnavailableError("the model was changed, or the node is stopping"))
+        """End the lesson with an error, because the node has another model, or reads another output."""
+        self._end(UnavailableError("the model or its output was changed, or the node is stopping"))
 
     def _next(self) -> None:
         """Continue with the next picture; called again whenever the driver has loaded the model."""

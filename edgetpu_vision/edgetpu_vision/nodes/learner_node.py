@@ -150,8 +150,8 @@ class LearnerNode(VisionNode):
         super().on_parameter(name, value)
         if name == "method":
             self._train()
-        elif name == "model":
-            changed = UnavailableError("the model was changed meanwhile")
+        elif name in ("model", "output"):  # embeddings of both would be taught together
+            changed = UnavailableError(f"the {name} was changed meanwhile")
             while self._lessons:
                 self._answer_learn(self._lessons.popleft().respond, 0, changed)
             for folder in list(self._folders):
