@@ -117,6 +117,24 @@ def test_a_notice_names_the_node_whose_button_was_pressed(
     assert said == ["camera has stopped", "camera", "camera starts", "camera has ended with status 3"]
 
 
+def test_a_node_without_a_package_cannot_be_started(
+    pages: list[tuple[Client, Page]], view: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (client, page), _ = pages
+    said: list[str] = []
+    monkeypatch.setattr(ui, "notify", lambda text, **_: said.append(text))
+
+    def start(name: str) -> None:
+        raise LaunchError(f"no installed package offers a node {name}")
+
+    page.dashboard.start_node = start
+    with client:
+        node_title(page)
+    del view.nodes["camera"]
+    press(client, "start", monkeypatch)
+    assert said == ["no installed package offers a node camera"]
+
+
 def test_a_node_that_is_gone_from_the_graph_does_not_run(
     pages: list[tuple[Client, Page]], view: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,13 +30,14 @@ class Started:
         self.told.append(f"stop {name}")
 
 
-def restart(launcher: Started, *, running: bool) -> None:
-    """Restart the detector with a model."""
+def restart(launcher: Started, *, running: bool | None) -> None:
+    """Restart the detector with a model. running: None if its package was removed."""
 
     def start(name: str, **parameters: str) -> None:
         launcher.told.append(f"start {name} {parameters}")
 
-    view: Any = SimpleNamespace(lock=threading.Lock(), nodes={"detector": SimpleNamespace(running=running)})
+    nodes = {} if running is None else {"detector": SimpleNamespace(running=running)}
+    view: Any = SimpleNamespace(lock=threading.Lock(), nodes=nodes)
     node: Any = SimpleNamespace(launcher=launcher, view=view, start_node=start)
     DashboardNode.restart_node(node, "detector", model="'a.tflite'")
 
@@ -47,10 +48,11 @@ def restart(launcher: Started, *, running: bool) -> None:
         (Started(), False, ["start"]),
         (Started("detector"), True, ["stop", "start"]),
         (Started("detector"), False, ["stop", "start"]),  # it does not show in the graph yet
+        (Started("detector"), None, ["stop", "start"]),
     ],
-    ids=["of nothing", "of ours", "of one that starts"],
+    ids=["of nothing", "of ours", "of one that starts", "of one that colcon builds"],
 )
-def test_a_node_takes_the_place_of_ours(launcher: Started, running: bool, told: list[str]) -> None:
+def test_a_node_takes_the_place_of_ours(launcher: Started, running: bool | None, told: list[str]) -> None:
     restart(launcher, running=running)
     assert [each.split()[0] for each in launcher.told] == told
     assert launcher.told[-1] == "start detector {'model': \"'a.tflite'\"}"

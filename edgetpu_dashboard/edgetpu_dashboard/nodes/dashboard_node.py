@@ -140,8 +140,8 @@ class DashboardNode(BaseNode):
     def restart_node(self, name: str, **parameters: str) -> None:
         """Start a node as `start_node` does, in place of one that runs; LaunchError if that is not ours."""
         with self.view.lock:
-            running = self.view.nodes[name].running
-        if running or self.launcher.started(name):
+            viewed = self.view.nodes.get(name)
+        if (viewed is not None and viewed.running) or self.launcher.started(name):
             self.launcher.stop(name)
         self.start_node(name, **parameters)
 

@@ -169,7 +169,8 @@ def node_title(page: Page) -> None:
 
     async def start() -> None:
         async with errors_shown():
-            if page.view.nodes[node].running:
+            viewed = page.view.nodes.get(node)
+            if viewed is not None and viewed.running:
                 raise InputError(f"{node} is already running")
             page.dashboard.start_node(node)
             ui.notify(f"{node} starts", type="positive")
