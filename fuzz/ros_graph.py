@@ -32,7 +32,7 @@ from rcl_interfaces.srv import (
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
-from rclpy.qos import QoSProfile
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from rclpy.serialization import serialize_message
 from rclpy.signals import SignalHandlerOptions
 
@@ -51,6 +51,9 @@ _AT_ONCE = 8
 """Requests in flight."""
 _PAUSE = 0.002
 """Seconds between two messages, so that queues do not drop most of them."""
+_MATCHED_SECONDS = 5.0
+QOS_MESSAGES = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+"""Suits every subscription: one to a latched topic gets nothing from a volatile publisher."""
 _LARGEST_MEMORY = 2048
 """Limit of a node's memory, MiB."""
 _WORDS = ("dense_256", "dense_64", "x", "fuzz", "roi", "min_confidence", "rate_limit", "red", "mono8", "rgb8")
@@ -206,8 +209,10 @@ class GraphFuzzer:
         ]
 
     def _feed_topic(self, endpoint: _Endpoint, count: int, advance: Callable[[], None]) -> None:
-        publisher = self._node.create_publisher(endpoint.kind, endpoint.name, QoSProfile(depth=100))
-        self._spin_until(lambda: publisher.get_subscription_count() > 0, 5.0)
+        publisher = self._node.create_publisher(endpoint.kind, endpoint.name, QOS_MESSAGES)
+        matched = self._spin_until(lambda: publisher.get_subscription_count() > 0, _MATCHED_SECONDS)
+        if not matched and endpoint in self._endpoints(endpoint.node):  # parameters may have ended it
+            self.report.findings.append(f"{endpoint}: messages do not arrive")
         for _ in range(count):
             message = self._values.message(endpoint.kind)
             if self._values.random.random() < 0.7:
@@ -226,7 +231,8 @@ class GraphFuzzer:
             self.report.findings.append(f"{endpoint}: the service is gone")
             return
         raw = RawRequests(self._node, endpoint.kind, endpoint.name)
-        self._spin_until(raw.matched, 5.0)
+        if not self._spin_until(raw.matched, _MATCHED_SECONDS):
+            self.report.findings.append(f"{endpoint}: damaged requests do not arrive")
         for start in range(0, count, _AT_ONCE):
             requests = [self._request(endpoint.kind) for _ in range(min(_AT_ONCE, count - start))]
             for request in requests:

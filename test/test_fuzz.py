@@ -123,6 +123,23 @@ def test_nodes_survive_damaged_messages(ros_domain: int) -> None:  # noqa: ARG00
     assert fuzzer.report.messages > 0
 
 
+def test_messages_to_a_latched_topic_arrive(graph: Any) -> None:
+    from std_msgs.msg import Float32
+
+    from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_LATCHED
+    from fuzz.ros_graph import QOS_MESSAGES
+
+    publisher = graph.node.create_publisher(Float32, "latched", QOS_MESSAGES)
+    received: list[Float32] = []
+    subscription = graph.node.create_subscription(Float32, "latched", received.append, QOS_LATCHED)
+    try:
+        publisher.publish(Float32(data=2.0))
+        graph.spin_until(lambda: received == [Float32(data=2.0)])
+    finally:
+        graph.node.destroy_subscription(subscription)
+        graph.node.destroy_publisher(publisher)
+
+
 def test_a_node_that_makes_no_results_is_silent(graph: Any) -> None:
     import rclpy
     from sensor_msgs.msg import Image
