@@ -55,7 +55,7 @@ class Normalisation:
 
     @classmethod
     def of_range(cls, low: float, high: float) -> Normalisation:
-        """Map the grey levels 0..255 to low..high; InputError unless they are finite and differ."""
+        """Map the grey levels 0..255 to low..high; InputError unless they are finite and low < high."""
         if not (np.isfinite(low) and np.isfinite(high) and high > low):
             raise InputError(f"expected a range of finite values; got {low}..{high}")
         std = (_LEVELS - 1) / (high - low)

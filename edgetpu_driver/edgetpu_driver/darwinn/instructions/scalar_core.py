@@ -1,7 +1,8 @@
 """The scalar core: 32 registers of 32 bits, 8 predicates, and the documented operations.
 
 The operations are those of the published decoding. Compiled programs confirm them in part: they compute sizes
-and offsets of transfers with moves, additions and masks, and the results equal their DMA hints (`transfers`).
+and offsets of transfers with moves, additions and masks, and the results equal their DMA hints (see
+`requested_transfers`).
 """
 
 from __future__ import annotations
