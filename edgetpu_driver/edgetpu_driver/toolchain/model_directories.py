@@ -215,25 +215,25 @@ class ModelDirectories:
     def _find(self, model: str) -> Path:
         if Path(model).is_absolute():
             return self._existing(self._inside(Path(model)))
-        if os.sep in model or model.lower().endswith(".tflite"):
-            names: tuple[str, ...] = (model,)
-        else:
-            names = self._file_names(model)
-        for directory in self.directories:
-            for name in names:
-                path = self._file_inside(directory / name)
-                if path is not None:
-                    return path
-        for directory in self.directories:
-            path = self._file_inside(directory / f"{model}.tflite")
-            if path is not None and _is_made_here(path):
-                return path
-        if self._compiled and not self._uncompiled and os.sep not in model:
-            for directory in self.directories:
-                graph = directory / f"{model}.tflite"
-                if named_graph(model) is not None and retargeting_sources(graph):
-                    return graph
-        raise self._not_found(model, names)
+        is_path = os.sep in model or model.lower().endswith(".tflite")
+        names = (model,) if is_path else self._file_names(model)
+        found = next(self._meant(model, names), None)
+        if found is None:
+            raise self._not_found(model, names)
+        return found
+
+    def _meant(self, model: str, names: Sequence[str]) -> Iterator[Path]:
+        """The files that a name may mean, in the order in which they are preferred."""
+        yield from self._files_inside(directory / name for directory in self.directories for name in names)
+        graphs = [directory / f"{model}.tflite" for directory in self.directories]
+        yield from filter(_is_made_here, self._files_inside(graphs))
+        without_files = self._compiled and not self._uncompiled and os.sep not in model
+        if without_files and named_graph(model) is not None:
+            yield from filter(retargeting_sources, graphs)
+
+    def _files_inside(self, paths: Iterable[Path]) -> Iterator[Path]:
+        """Those of the paths that are files, without symbolic links. Raises PathRefusedError."""
+        return (found for path in paths if (found := self._file_inside(path)) is not None)
 
     def _file_names(self, stem: str) -> tuple[str, ...]:
         names = []

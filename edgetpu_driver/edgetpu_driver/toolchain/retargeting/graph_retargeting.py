@@ -279,32 +279,48 @@ def _check_found(
     placed: the operators whose constants were found in the parameters.
     """
     changed = False
-    for index, operator in enumerate(pair.old.operators):
-        weights = weight_operands(operator)
-        for each in operator.inputs:
-            if each == ABSENT or each in weights:
-                continue
-            same = pair.old.tensors[each].data == pair.new.tensors[pair.tensors[each]].data
-            if not same and index not in placed:
-                raise pair.refusal(index, "it has another constant, which is not found in the parameters")
+    for index in range(len(pair.old.operators)):
+        if index not in placed and _has_other_constant(pair, index):
+            raise pair.refusal(index, "it has another constant, which is not found in the parameters")
         if not _is_requantised(pair, index):
             continue
         changed = True
-        moves_only = all(_moves_only(pair, each, index) for each in (False, True))
-        if operator.name in MOVING and moves_only:
-            continue
-        if operator.name in CHOOSING and not moves_only:
-            raise pair.refusal(index, "its inputs and its output have different scales or zero points")
-        if operator.name in _OF_ONE_SCALE and pair.is_requantised(operator.outputs[0]):
-            raise pair.refusal(index, "its output has another scale or zero point")
-        if operator.name not in RULES:
-            raise pair.refusal(index, "where its program keeps its scales is not known")
-        if index not in program.operators:
-            raise pair.refusal(index, "its operations are not found in the program")
+        obstacle = _obstacle(pair, index, index in program.operators)
+        if obstacle is not None:
+            raise pair.refusal(index, obstacle)
     if changed and program.obstacle:
         raise ModelUnsupportedError(
             f"the program of '{compiled.name}' cannot be read to its end: {program.obstacle}"
         )
+
+
+def _has_other_constant(pair: GraphPair, index: int) -> bool:
+    """Whether a constant of an operator differs, weights and bias excepted."""
+    operator = pair.old.operators[index]
+    excepted = (ABSENT, *weight_operands(operator))
+    return any(
+        pair.old.tensors[each].data != pair.new.tensors[pair.tensors[each]].data
+        for each in operator.inputs
+        if each not in excepted
+    )
+
+
+def _obstacle(pair: GraphPair, index: int, is_found: bool) -> str | None:
+    """The reason why an operator cannot be requantised; None if it can.
+
+    is_found: whether its operations were found in the program.
+    """
+    operator = pair.old.operators[index]
+    moves_only = all(_moves_only(pair, each, index) for each in (False, True))
+    if operator.name in MOVING and moves_only:
+        return None
+    if operator.name in CHOOSING and not moves_only:
+        return "its inputs and its output have different scales or zero points"
+    if operator.name in _OF_ONE_SCALE and pair.is_requantised(operator.outputs[0]):
+        return "its output has another scale or zero point"
+    if operator.name not in RULES:
+        return "where its program keeps its scales is not known"
+    return None if is_found else "its operations are not found in the program"
 
 
 def _moves_only(pair: GraphPair, new: bool, index: int) -> bool:
