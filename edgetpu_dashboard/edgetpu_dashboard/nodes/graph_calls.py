@@ -138,13 +138,7 @@ class GraphCalls:
     async def ask(self, kind: Any, node: str, service: str, seconds: float = ANSWER, **fields: Any) -> Any:
         """Call a service of a node of the table; EdgeTpuError without an answer, or with a refusal."""
         name = f"{self._full_name(node)}/{service}"
-        client = await self.in_executor(lambda: self._client(kind, name))
-        for _ in range(round(DISCOVERY / _POLL)):
-            if client.service_is_ready():
-                break
-            await asyncio.sleep(_POLL)
-        else:
-            raise UnavailableError(f"{node} is not running: there is no {name}")
+        client = await self._ready_client(kind, node, name)
         done: Future[Any] = Future()
         pending: list[Any] = []
 
@@ -177,6 +171,15 @@ class GraphCalls:
         if getattr(answer, "success", True) is False:
             raise RefusedError(answer.message or f"{name} refused")
         return answer
+
+    async def _ready_client(self, kind: Any, node: str, name: str) -> Any:
+        """Return a client of a node's service once that is there; UnavailableError if it does not come."""
+        client = await self.in_executor(lambda: self._client(kind, name))
+        for _ in range(round(DISCOVERY / _POLL)):
+            if client.service_is_ready():
+                return client
+            await asyncio.sleep(_POLL)
+        raise UnavailableError(f"{node} is not running: there is no {name}")
 
     async def trigger(self, node: str, service: str) -> str:
         """Call a service without arguments; return its message."""

@@ -83,26 +83,31 @@ class Chip:
         if request_type not in (_VENDOR_OUT, _VENDOR_IN) or (request, len(data)) != (int(width == 4), width):
             return None
         if request_type == _VENDOR_OUT:
-            if not self._registers.write(address, int.from_bytes(data, "little")):
-                raise TimeoutError
-            if self._registers.asleep:
-                self._processor.reset()
-            elif address == Register.omc0_00:
-                self._shows_credits = int.from_bytes(data, "little") == _SHOW_CREDITS
-            elif address == Register.scalarCoreRunControl:
-                command = int.from_bytes(data, "little")
-                self._processor.control(command, self._registers[Register.descr_ep])
+            self._write(address, int.from_bytes(data, "little"))
             return b""
+        return self._read(address).to_bytes(width, "little")
+
+    def _write(self, address: int, value: int) -> None:
+        """Write a register, with what that does to the chip; TimeoutError if it does not answer."""
+        if not self._registers.write(address, value):
+            raise TimeoutError
+        if self._registers.asleep:
+            self._processor.reset()
+        elif address == Register.omc0_00:
+            self._shows_credits = value == _SHOW_CREDITS
+        elif address == Register.scalarCoreRunControl:
+            self._processor.control(value, self._registers[Register.descr_ep])
+
+    def _read(self, address: int) -> int:
+        """Read a register; TimeoutError if it does not answer."""
         content = self._registers.read(address)
         if content is None:
             raise TimeoutError
         if address == Register.ep_status_credit:
             shown, self._shows_credits = self._shows_credits, False
-            content = sum(
-                each << position * CREDIT_BITS for position, each in enumerate(self._processor.credits)
-            )
-            content = content if shown else 0
-        return self._core_value(address, content).to_bytes(width, "little")
+            each_kind = enumerate(self._processor.credits)
+            content = sum(each << position * CREDIT_BITS for position, each in each_kind) if shown else 0
+        return self._core_value(address, content)
 
     def _core_value(self, address: int, otherwise: int) -> int:
         """The value of a register of the scalar core at an address; for other addresses the value given."""
