@@ -30,7 +30,7 @@ from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import is_quantised, real_range, sigmoid
 
 _LARGEST_QUANTISED = 8.0
-"""The same for the range of a quantised output, which may hold numbers of a few classes as well."""
+"""Like LARGEST_NORMALISED, for the range of a quantised output, which may also hold a few class numbers."""
 _LEAST_APART = 0.5
 """Share of boxes whose corners differ. Uncritical: it only excludes an output of zeros."""
 
@@ -63,7 +63,8 @@ class DecodedHead(Head):
         """
         self._boxes = boxes
         self._scores = scores
-        self._first = first
+        self._probabilities = slice(first, first + classes)
+        """The channels of `scores` with the probabilities of classes."""
         self.classes = classes
         self._objectness = objectness
         self._are_logits = are_logits
@@ -77,43 +78,50 @@ class DecodedHead(Head):
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
         """The boxes whose best class has at least this score."""
-        table, last = self._scores.of(outputs), self._first + (self.classes or 0)
+        table = self._scores.of(outputs)
         if not self._checked:  # the range of a quantised output was checked before
-            self._check(table[:, self._first : last])
-        least = self._scores.least(logit(min_score) if self._are_logits else min_score)
-        if self._objectness is not None:  # no score exceeds it
-            anchors = np.flatnonzero(table[:, self._objectness] >= least)
-        else:
-            found, _ = reaching(table[:, self._first : last], least)
-            anchors = np.unique(found)
+            self._check(table[:, self._probabilities])
+        anchors = self._reaching(table, min_score)
         if not anchors.size:
             return NONE
-        rows = self._scores.real(table[anchors])
+        classes, scores = self._best_classes(self._scores.real(table[anchors]))
+        kept = np.flatnonzero(scores >= min_score)
+        anchors, classes, scores = anchors[kept], classes[kept], scores[kept]
+        all_rows = self._boxes.of(outputs)
+        if self._are_corners is None:  # the boxes of all cells decide, in the first image with an object
+            self._are_corners = _are_corners(all_rows)
+        rows = self._boxes.real(all_rows[anchors])
+        angles = None if self._angle is None else rows[:, self._angle]
+        weights = None
+        if self.prototypes is not None:
+            weights = self._weights.real(self._weights.of(outputs)[anchors, -MASKS:])
+        return Candidates(self._corners_in_px(rows[:, :4]), classes, scores, angles, weights)
+
+    def _reaching(self, table: NDArray[Any], min_score: float) -> NDArray[np.intp]:
+        """The anchors that may have a score of at least `min_score`."""
+        least = self._scores.least(logit(min_score) if self._are_logits else min_score)
+        if self._objectness is not None:  # no score exceeds it
+            return np.flatnonzero(table[:, self._objectness] >= least)
+        found, _ = reaching(table[:, self._probabilities], least)
+        return np.unique(found)
+
+    def _best_classes(self, rows: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+        """The most probable class of each row, and its score, at most 1; OutputsError if that is none."""
         if self._are_logits:
             rows = sigmoid(rows)
-        probabilities = rows[:, self._first : last]
+        probabilities = rows[:, self._probabilities]
         classes = probabilities.argmax(axis=1)
         scores = np.take_along_axis(probabilities, classes[:, None], axis=1)[:, 0]
         if self._objectness is not None:
             scores = scores * rows[:, self._objectness]
         if scores.max() > LARGEST_PROBABILITY:
             raise self._no_probability(float(scores.max()))
-        scores = np.minimum(scores, np.float32(1))
-        kept = np.flatnonzero(scores >= min_score)
-        all_rows = self._boxes.of(outputs)
-        if self._are_corners is None:  # the boxes of all cells decide, in the first image with an object
-            self._are_corners = _are_corners(all_rows)
-        rows = self._boxes.real(all_rows[anchors[kept]])
-        boxes = rows[:, :4]
+        return classes, np.minimum(scores, np.float32(1))
+
+    def _corners_in_px(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
         if self._are_corners:
-            boxes = boxes * px_of(centres(boxes), self._boxes, self._size)
-        else:
-            boxes = corners(boxes * px_of(boxes, self._boxes, self._size))
-        angles = None if self._angle is None else rows[:, self._angle]
-        weights = None
-        if self.prototypes is not None:
-            weights = self._weights.real(self._weights.of(outputs)[anchors[kept], -MASKS:])
-        return Candidates(boxes, classes[kept], scores[kept], angles, weights)
+            return boxes * px_of(centres(boxes), self._boxes, self._size)
+        return corners(boxes * px_of(boxes, self._boxes, self._size))
 
     def _check(self, probabilities: NDArray[Any]) -> None:
         """Raise OutputsError if values of the first image are not probabilities."""
