@@ -48,7 +48,7 @@ OWN = {"window": "3.0", "root": "true", "min_score": "0.85", "min_margin": "0.01
 """Of place_recognition with the suite's network, whose values are edges: s, fifteen images of half a turn; a
 score that most known rooms have; a lead that no other room has."""
 MODEL = {"window": "2.0", "min_score": "0.7", "min_margin": "0.01"}
-"""And with MobileNet, with which the mean lead was 0.04."""
+"""Of place_recognition with MobileNet, with which the mean lead was 0.04."""
 MATCHES = "place_recognition/match"
 
 

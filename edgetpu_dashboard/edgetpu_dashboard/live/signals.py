@@ -25,7 +25,7 @@ _NUMBERS: Mapping[str, tuple[str, ...]] = {
 """Paths of the numbers of each type."""
 
 _MEANINGS = {"linear.x": ("speed", "m/s"), "angular.z": ("turn rate, left positive", "rad/s")}
-"""And unit, of fields whose message says what they are."""
+"""Meanings and units of fields whose message says what they are."""
 
 SIGNAL_TYPES = tuple(_NUMBERS)
 """Types of messages that are shown, whichever node publishes or takes them."""

@@ -170,7 +170,7 @@ class _PictureFeed:
         return self._sent.get(name, _Sent())
 
     def _next_due(self, now: float) -> float:
-        """The same for all browsers, so that they show the same pictures."""
+        """When the next picture is due, s: the same for all browsers, so that they show the same pictures."""
         return (math.floor(now * self._rate()) + 1) / self._rate()
 
     def _rate(self) -> float:

@@ -89,7 +89,7 @@ class Template:
     clipped: float
     """Share of the patch's pixels that are black or white, 0..1."""
     fine: FinePatch | None = None
-    """The same at the resolution of the camera image, where that is higher."""
+    """The patch at the resolution of the camera image, where that is higher."""
     region_scale: float | None = None
     """Frame.region_scale of the view that the patch was cut out of; None if unknown."""
 

@@ -58,7 +58,7 @@ ONE_COLUMN_SHARE = (0.45, 0.85)
 """Share of the excess in one column: several columns at the first, one from the second on. Rows: the same."""
 
 SEVERAL_CELLS_SIGMA = 0.015
-"""The same if it lies on several columns. Rows: spot, lamps of radius 3 to 5 px, inside one sigma."""
+"""Like ONE_CELL_SIGMA, on several columns. Rows: spot, lamps of radius 3 to 5 px, inside one sigma."""
 
 BACKGROUND_ERROR_FACTOR = 0.8
 """Standard deviation of a background with texture over that of independent cells of the same spread.

@@ -40,7 +40,7 @@ class Key:
 
     view: View
     points: Floats
-    """The same at the used points: [3, channels, points]."""
+    """The features and derivatives of `view` at the used points: [3, channels, points]."""
     jacobian: Floats
     """Derivatives of the features at the points with respect to a turn about x, y and z, rad, and to a loss
     of contrast: [4, channels * points]."""
