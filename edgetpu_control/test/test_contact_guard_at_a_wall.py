@@ -1,4 +1,4 @@
-"""The contact guard: robots, simulated in numbers, that drive at walls."""
+"""The contact guard: robots, simulated without images, that drive at walls."""
 
 from __future__ import annotations
 
