@@ -137,7 +137,7 @@ Derived: without their border of up to 4 cells on each side 4 remain.
 """
 
 _GABOR_RADIUS_PX = 3
-"""Radius of the 7x7 filters, px; given by the models. Given by the kernel size."""
+"""Radius of the 7x7 filters, px. Given by the kernel size."""
 
 _MAX_CLIPPED_SHARE = 0.5
 """Share of clipped values from which on a whole map is ignored.

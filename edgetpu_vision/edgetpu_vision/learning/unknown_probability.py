@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from edgetpu_vision.learning.taught_examples import ExampleSet
 
 _ASSUMED_KNOWN, _ASSUMED_UNKNOWN = 0.85, 0.57
-"""Similarities assumed besides the measured ones: medians of MobileNet's embeddings of 26 photographs."""
+"""Similarities assumed besides the measured ones: medians of MobileNet's, with 26 photographs."""
 _ASSUMED_SPREAD = 0.1
-"""Standard deviation of the same embeddings."""
+"""Standard deviation of the same similarities."""
 _ASSUMED_COUNT = 2.0
 """Weight of an assumed similarity, in measured ones: small, so that a dozen examples outweigh it."""
 _LEAST_GAP = 0.02

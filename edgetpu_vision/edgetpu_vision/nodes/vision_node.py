@@ -28,7 +28,7 @@ from edgetpu_vision.nodes.vision_parameters import feedback_pairs, model_files
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
 _MOST_LABELS = 2**16 - 1
-"""Number of class numbers in a vision_msgs/VisionClass, whose last one means no label."""
+"""Classes that vision_msgs/VisionClass can number: the largest uint16 means no label."""
 
 
 class VisionNode(ImageNode):

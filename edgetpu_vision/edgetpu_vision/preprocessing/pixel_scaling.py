@@ -14,7 +14,7 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _LEVELS = 256
-"""Largest value of an 8-bit pixel."""
+"""Number of values that an 8-bit pixel may have."""
 _FLIP = np.uint8(0x80)
 """A grey level with this bit flipped is, as int8, the grey level less 128."""
 

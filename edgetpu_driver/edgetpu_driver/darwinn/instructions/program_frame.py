@@ -36,10 +36,10 @@ HALT_CHUNK = 1
 """vs_reg_v1 of the halt that ends any chunk before the last."""
 
 _NOPS = 4
-"""Between the halt and the end, as in every compiled program."""
+"""NOPs between the halt and the end, as in every compiled program."""
 _TAIL = 1 + _NOPS + 1
 _FRAME = 1 + _TAIL
-"""NOPs between the halt and the end marker; words from the halt to the end; words of the whole frame."""
+"""Words from the halt to the end, and words of the whole frame."""
 
 
 def start(word_count: int) -> Instruction:

@@ -14,7 +14,7 @@ from edgetpu_driver.tflite.shared_quantisation import quantised
 from edgetpu_driver.tflite.weighted_operators import WEIGHTED
 
 _WEIGHT_OPERANDS = (1, 2)
-"""Number of constant inputs, weights and bias, which follow the data."""
+"""Positions of the weights and the bias among the inputs of an operator; the data come first."""
 
 
 @dataclass(frozen=True, eq=False)

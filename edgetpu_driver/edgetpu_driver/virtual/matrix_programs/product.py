@@ -21,7 +21,7 @@ from edgetpu_driver.virtual.matrix_programs.upload import tiles_of
 from edgetpu_driver.virtual.processor.tile_memory import TileMemory
 
 _OF_A_TILE, _OF_A_ROW = 64, 256
-"""Largest input, bytes."""
+"""Bytes of the input that a tile keeps, and that a row of tiles receives."""
 _UNIT = 8
 """Number of bytes that a loop counts as one."""
 _LARGEST = 255
