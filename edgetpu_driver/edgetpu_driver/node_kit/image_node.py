@@ -78,8 +78,8 @@ class ImageNode(BaseNode):
     the algorithm to `start`. It publishes a result (`publish`) and draws it (`draw`).
 
     Everything happens in the executor's thread: an image is decoded and its model input sent to the driver,
-    the answer arrives in a callback. Of the images that arrive meanwhile the newest waits; the others are
-    counted as dropped.
+    the answer arrives in a callback. Images that arrive meanwhile wait in a `NewestFrame`, which counts those
+    that it drops.
     """
 
     settings: ClassVar[tuple[Setting, ...]] = image_settings()

@@ -1,4 +1,4 @@
-"""The driver node: it owns one accelerator and runs the models of all nodes of the graph on it."""
+"""The driver node: it owns one or several accelerators and runs the models of all nodes of the graph."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _within(seconds: float, load: Callable[[], HostedModel], late: str) -> Hoste
 
 
 class DriverNode(BaseNode, LifecycleNode):
-    """Owns one accelerator. Configuring it loads models and looks for the device; activating it serves them.
+    """Owns accelerators. Configuring it loads models and looks for devices; activating it serves the models.
 
     Unless `autostart` is false the node configures and activates itself.
     """

@@ -41,7 +41,7 @@ class StickSlot:
     """The clock of a simulated device; None for a real one."""
     running: Request | None = None
     parked: set[Request] = field(default_factory=set)
-    """Number of requests begun here that wait for a calculation."""
+    """Requests begun here that wait for a calculation."""
     began: float = 0.0
     """When the request that is running was taken, s."""
     expected: float = 0.0

@@ -80,7 +80,7 @@ class StickWorker:
             self._mailbox.put(command)
 
     def ask(self, command: Callable[[], Any]) -> SimpleQueue[Any]:
-        """Post a command; returns the future of its result."""
+        """Post a command; returns a queue that receives its result, or the exception that it raised."""
         answer: SimpleQueue[Any] = SimpleQueue()
 
         def work() -> None:
