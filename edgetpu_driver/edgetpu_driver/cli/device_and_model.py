@@ -32,7 +32,7 @@ def opened(backend: Backend) -> Iterator[Backend]:
 
 
 def chosen(options: argparse.Namespace) -> Backend:
-    """The selected accelerator, not yet open. Raises InputError for a stick of the cpu."""
+    """The selected accelerator, not yet open. Raises InputError if a stick is selected for the CPU."""
     if options.backend == "cpu" and (given := options.serial or options.port):
         raise InputError(
             f"expected no --serial and no --port with the backend cpu, which has no stick; got {given}"

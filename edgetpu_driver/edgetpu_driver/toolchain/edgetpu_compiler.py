@@ -59,7 +59,7 @@ class CompilationReport:
     streamed_bytes: int
     """Parameters streamed with every inference, bytes."""
     subgraphs: int
-    """Number of subgraphs that run on the Edge TPU; the driver supports one."""
+    """Number of parts that run on the Edge TPU, which the compiler calls subgraphs."""
 
     @property
     def fully_mapped(self) -> bool:

@@ -32,8 +32,8 @@ _MOST_PEOPLE = 1000
 class YoloPoseOutputs:
     """Rows of box, score and keypoints, each x, y and visibility; one for each cell of the grids.
 
-    End-to-end models give corners instead of centre and size, a class after the score, and people who
-    compete no more. Coordinates are px of the input or parts of it.
+    End-to-end models give corners instead of centre and size, a class after the score, and each person once,
+    so that nothing is suppressed. Coordinates are px of the input or parts of it.
     """
 
     float_range = (0.0, 1.0)
