@@ -19,7 +19,7 @@ _VENDOR_OUT, _VENDOR_IN = 0x40, 0xC0
 _HIGH_SPEED_CHUNK = 256
 """Largest chunk of an output at high speed, bytes: the vendor's driver works around an erratum with it."""
 _SHOW_CREDITS = 0xFFFFFFFF
-"""What the host writes to omc0_00 before it reads ep_status_credit, by the same description."""
+"""What the host writes to omc0_00 before it reads ep_status_credit, by the vendor's register description."""
 _REGISTER_BYTES = 8
 """Distance between two scalar registers in the address space, bytes: that of all 64-bit registers."""
 
