@@ -107,15 +107,44 @@ def test_a_closed_pipe_is_not_an_error(graph: Path) -> None:
     assert done.stdout in ("0\n", "141\n")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("json", ["", "--json"])
 @pytest.mark.parametrize("output", ["/dev/full", "&-"])
 def test_an_output_that_cannot_be_written_is_an_error_in_one_line(
-    graph: Path, output: str, json: str
+    graph: Path, output: str, json: str, unbuffered: str
 ) -> None:
     script = f"{sys.executable} -m edgetpu_driver.cli info {graph} {json} >{output}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=False, env=environment
+    )
     reason = "No space left on device" if output == "/dev/full" else "standard output is closed"
     assert (done.returncode, done.stderr) == (1, f"edgetpu: {reason}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "errors"),
+    [
+        ("--help", 0, ""),
+        ("info absent.tflite --json", 1, "edgetpu: cannot read absent.tflite: No such file or directory\n"),
+    ],
+)
+def test_what_a_closed_pipe_does_not_take_is_dropped(
+    tmp_path: Path, arguments: str, status: int, errors: str
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "edgetpu_driver.cli", *arguments.split()],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONUNBUFFERED": ""},
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (status, errors)
 
 
 @pytest.mark.parametrize("errors", ["/dev/full", "&-"])

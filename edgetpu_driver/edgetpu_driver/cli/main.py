@@ -31,6 +31,13 @@ EXIT_BROKEN_PIPE = 141
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of the process, and return the exit status."""
+    try:
+        return _run(arguments)
+    finally:
+        _drop_unwritten()
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     fill_standard_streams()
     if sys.stderr is None:  # `edgetpu .. 2>&-`: what is meant for it would go to standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - in use until the process ends
@@ -49,7 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # `edgetpu .. | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except (EdgeTpuError, ImportError, MemoryError, OSError) as error:
         return _complain(error, options.json)
@@ -68,6 +74,15 @@ def _write(text: str) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding))
     sys.stdout.flush()
+
+
+def _drop_unwritten() -> None:
+    """Discard what standard output does not take; else Python fails at its exit, with status 120."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(error: Exception, as_json: bool) -> int:
