@@ -66,6 +66,17 @@ def test_anybody_else_has_to_join(monkeypatch: pytest.MonkeyPatch) -> None:
     assert group_membership().remedy == "sudo usermod -aG plugdev ada, then log in again"
 
 
+def test_a_user_without_a_name_is_known_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 1000")
+
+    user(monkeypatch, groups=[1000], members=["ada"])
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert group_membership().found == (
+        "1000 is not in the group plugdev, which gives access to the stick (needed over ssh)"
+    )
+
+
 def test_the_group_may_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(name: str) -> None:
         raise KeyError(name)

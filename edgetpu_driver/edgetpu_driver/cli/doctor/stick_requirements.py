@@ -58,7 +58,7 @@ def udev_rule(directories: Sequence[Path]) -> Finding:
 
 def group_membership() -> Finding:
     """Whether this process is in the group of the udev rule, or runs as root."""
-    user = getpass.getuser() if os.geteuid() else "root"
+    user = _user() if os.geteuid() else "root"
     if user == "root":
         return fine("group", "root needs no group")
     try:
@@ -111,6 +111,14 @@ def rule_source() -> Path:
     installed = [prefix / "share" / "edgetpu_driver" / "udev" / RULE_FILE for prefix in prefixes]
     source = Path(__file__).resolve().parents[3] / "udev" / RULE_FILE
     return next((path for path in (*installed, source) if path.is_file()), Path(RULE_FILE))
+
+
+def _user() -> str:
+    """The name of the user; in a container that was started for a number without a name, that number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # OSError since Python 3.13
+        return str(os.geteuid())
 
 
 def _identities_named(path: Path) -> list[tuple[str, str]]:
