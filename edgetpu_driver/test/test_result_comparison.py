@@ -13,6 +13,8 @@ from edgetpu_driver import CpuEngine
 from edgetpu_driver.cli.result_comparison import Comparison, scene_inputs
 from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperands
 from edgetpu_driver.engines.whole_model.plan_builder import plan_model
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -88,6 +90,21 @@ def test_the_largest_value_must_be_where_litert_has_it(make_dense: Callable[[int
 
     assert outcome(graph, engine.run)["top results"] is True
     assert outcome(graph, device)["top results"] is False
+
+
+def test_a_graph_of_operators_that_litert_lacks_has_nothing_to_compare() -> None:
+    builder = GraphBuilder("decoder")
+    maps = [
+        builder.input(f"map {channels}", (1, 4, 4, channels), np.uint8, scale=1.0, zero_point=128)
+        for channels in (17, 34, 64)
+    ]
+    poses = [TensorSpec(f"poses:{index}", (), np.dtype(np.float32), 0.0, 0) for index in range(4)]
+    options = {"max_detections": 3, "score_threshold": 0.2, "stride": 16, "nms_radius": 10.0}
+    for result in builder.custom("PosenetDecoderOp", maps, poses, flexbuffer.encode(options)):
+        builder.output(result)
+    graph = builder.build()
+    with pytest.raises(ModelUnsupportedError, match="'decoder' has none"):
+        Comparison(plan_model(graph, "decoder"), graph)
 
 
 def test_a_test_image_is_smooth_and_other_inputs_are_not() -> None:

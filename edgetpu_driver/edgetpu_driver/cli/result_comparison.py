@@ -136,10 +136,15 @@ class Comparison:
     def __init__(self, plan: ModelPlan, graph: bytes) -> None:
         """graph: the source graph of the plan's compiled parts.
 
-        Raises what CpuEngine raises, and ModelUnsupportedError for a graph of another model.
+        Raises what CpuEngine raises, and ModelUnsupportedError for a graph of another model and for a plan
+        with nothing to compare.
         """
         on_cpu = [step for step in plan.steps if isinstance(step, LiteRtStep)]
         compared: Sequence[EdgeTpuStep | LiteRtStep] = plan.edge_tpu_steps or on_cpu
+        if not compared:
+            raise ModelUnsupportedError(
+                f"expected a part for the Edge TPU or LiteRT to compare; '{plan.name}' has none"
+            )
         self._references: dict[Step, _Reference] = {step: _Reference(step, graph) for step in compared}
 
     def note(
