@@ -45,7 +45,10 @@ WITHOUT_ITS_TEXT = bytes([0, 1, 0, 0]) + (9).to_bytes(4, "little")
 class GuardedNode(BaseNode):
     """A node that remembers what it would log."""
 
-    settings = (Setting("speed", 1.0, "Speed.", read_only=False),)
+    settings = (
+        Setting("speed", 1.0, "Speed.", read_only=False),
+        Setting("words", [], "Words.", read_only=False, any_type=True),
+    )
 
     def __init__(self, **options: Any) -> None:
         super().__init__("guarded", **options)
@@ -310,6 +313,16 @@ def test_a_parameter_that_the_node_does_not_have_is_refused_by_name(bench: Bench
     result = bench.ask(SetParametersAtomically, "guarded/set_parameters_atomically", together).result
     assert (result.successful, result.reason) == (False, unknown.reason)
     assert bench.node.values["speed"] == 2.0
+
+
+def test_a_parameter_of_any_type_cannot_be_deleted(bench: Bench) -> None:
+    words = Parameter(name="words", value=ParameterValue(type=9, string_array_value=["left"]))
+    request = SetParameters.Request(parameters=[words, Parameter(name="words")])
+    results = bench.ask(SetParameters, "guarded/set_parameters", request).results
+    assert [each.successful for each in results] == [True, False]
+    assert results[1].reason == "words: expected a value; it cannot be deleted"
+    assert bench.node.values["words"] == ["left"]
+    assert bench.node.has_parameter("words")
 
 
 def test_parameters_set_together_are_all_refused_if_one_is_of_an_unknown_type(bench: Bench) -> None:

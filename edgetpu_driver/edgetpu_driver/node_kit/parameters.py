@@ -121,8 +121,11 @@ def declare(
         return next((f"{name}: {reason}" for name, reason in reasons if reason is not None), None)
 
     def on_set(parameters: list[Parameter]) -> SetParametersResult:
-        new = {p.name: _clean(table[p.name], p.value) for p in parameters if p.name in table}
-        reason = refusal(new)
+        own = [p for p in parameters if p.name in table]
+        deleted = next((p.name for p in own if p.type_ is Parameter.Type.NOT_SET), None)
+        new = {p.name: _clean(table[p.name], p.value) for p in own}
+        # rclpy refuses this itself unless values may have any type.
+        reason = refusal(new) if deleted is None else f"{deleted}: expected a value; it cannot be deleted"
         if reason is not None:
             return SetParametersResult(successful=False, reason=one_line(reason))
         before = {name: values[name] for name in new}
