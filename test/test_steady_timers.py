@@ -9,7 +9,9 @@ import rclpy
 from rclpy.context import Context
 from rclpy.node import Node
 
+from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor
 from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
+from testdata.running_nodes.spinning_node import spin_until
 
 
 @pytest.fixture
@@ -29,6 +31,21 @@ def test_a_timer_brings_those_of_all_nodes_into_step(nodes: tuple[Node, Node]) -
     second = create_steady_timer(nodes[1], 50.0, lambda: None)
     ahead = first.time_until_next_call() - second.time_until_next_call()
     assert abs(ahead * 1e-9 - 50.0) < 1.0
+
+
+def test_a_timer_that_spins_is_not_put_off_again_and_again(nodes: tuple[Node, Node]) -> None:
+    executor = StaticSingleThreadedExecutor(context=nodes[0].context)
+    executor.add_node(nodes[0])
+    calls: list[int] = []
+    create_steady_timer(nodes[0], 0.05, lambda: calls.append(1))
+
+    def spin_once() -> None:
+        create_steady_timer(nodes[0], 100.0, lambda: None)
+        executor.spin_once(0.01)
+
+    spin_until(lambda: bool(calls), spin_once)
+    executor.shutdown()
+    assert calls == [1]
 
 
 def test_a_cancelled_timer_stays_so(nodes: tuple[Node, Node]) -> None:

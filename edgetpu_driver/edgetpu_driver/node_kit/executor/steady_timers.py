@@ -22,16 +22,22 @@ def create_steady_timer(node: Node, period: float, callback: Callable[[], None])
 
     All such timers of the process restart their period with it. Those of the same period, or of a multiple
     of it, are due together from then on, and one round of the executor serves them: the five perception nodes
-    and the driver would take 70 rounds a second, and take 12.
+    and the driver would take 70 rounds a second, and take 12. Once the node spins, a timer is put off by less
+    than a period however many are made: the clients of a matrix of many tiles are, for seconds.
     """
     timer = node.create_timer(period, callback, clock=Clock(clock_type=ClockType.STEADY_TIME))
     with _lock:
         _timers.add(timer)
         for each in _timers:
             with suppress(InvalidHandle):  # its node was destroyed
-                if not each.is_canceled():
+                if not each.is_canceled() and (node.executor is None or not _is_due(each)):
                     each.reset()
     return timer
+
+
+def _is_due(timer: Timer) -> bool:
+    """Whether a period has passed since the last call, although the timer may have been reset meanwhile."""
+    return bool(timer.time_since_last_call() >= timer.timer_period_ns)
 
 
 def create_graph_timer(node: Node, period: float, callback: Callable[[], None]) -> Timer:
