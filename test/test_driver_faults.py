@@ -160,3 +160,23 @@ def test_a_configuration_that_fails_leaves_no_process(
     assert driver.trigger_configure() == TransitionCallbackReturn.FAILURE
     assert children(os.getpid()) == before
     driver.destroy_node()
+
+
+def test_a_configuration_that_breaks_off_leaves_no_process(
+    graph: Any,  # noqa: ARG001 - its context
+    model_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(driver_node.DriverNode, "_warn_of", no_thread)
+    values = {"backend": "cpu", "model_dirs": [str(model_dir)], "models": ["sums"], "autostart": False}
+    overrides = [Parameter(name, value=value) for name, value in values.items()]
+    driver = driver_node.DriverNode(parameter_overrides=overrides, namespace="/breaking")
+    before = children(os.getpid())
+    assert driver.trigger_configure() == TransitionCallbackReturn.ERROR
+    assert children(os.getpid()) == before
+    driver.destroy_node()

@@ -165,7 +165,7 @@ class DriverNode(BaseNode, LifecycleNode):
                 segments = model.split(",")
                 load = functools.partial(host.load, segments if len(segments) > 1 else model)
                 self._warn_of(_within(LONGEST_LOAD, load, f"model '{model}' is not loaded"))
-        except EdgeTpuError:
+        except BaseException:
             host.end(CLOSE_SECONDS)  # its threads refer to the processes of graphs
             raise
         return host
