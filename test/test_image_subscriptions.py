@@ -7,6 +7,7 @@ import gc
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from edgetpu_driver.errors import UnavailableError
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.images.encodings import ImageError
 from edgetpu_driver.images.region import Region
+from edgetpu_driver.node_kit.executor.callback_guard import reason
 from edgetpu_driver.node_kit.images.image_messages import image_from_message
 from edgetpu_driver.node_kit.images.image_subscriptions import Cameras, SharedImage
 
@@ -206,8 +208,17 @@ class Subscription:
 class Node:
     """Makes subscriptions and gives them back."""
 
+    context = SimpleNamespace(ok=lambda: True)
+
     def __init__(self) -> None:
         self.subscriptions: list[Subscription] = []
+        self.failures: list[str] = []
+
+    def get_logger(self) -> Any:
+        return SimpleNamespace(is_enabled_for=lambda _level: False)
+
+    def on_callback_failure(self, source: str, error: Exception) -> None:
+        self.failures.append(f"{source}: {reason(error)}")
 
     def create_subscription(self, *arguments: Any, **options: Any) -> Subscription:
         self.subscriptions.append(Subscription(*arguments, **options))
@@ -260,11 +271,19 @@ def test_the_subscription_moves_when_its_holder_leaves() -> None:
     assert nodes[1].subscriptions == []
 
 
-def test_malformed_images_are_skipped() -> None:
-    cameras, node, seen = Cameras(), Node(), []
-    listen(cameras, node, seen)
-    node.subscriptions[0].callback(serialize_message(message())[:20], {})
+def test_an_image_that_cannot_be_read_is_skipped_and_reported_by_every_node() -> None:
+    cameras, nodes, seen = Cameras(), [Node(), Node()], []
+    for node in nodes:
+        listen(cameras, node, seen)
+    latin_1 = serialize_message(message()).replace(b"mono8", b"m\xe9no8")
+    nodes[0].subscriptions[0].callback(latin_1, {})
     assert seen == []
+    for node in nodes:
+        (failure,) = node.failures
+        assert failure.startswith(
+            "message on /image: cannot be read, skipped (ImageError: undecodable data: "
+        )
+        assert "'utf-8' codec can't decode byte 0xe9" in failure
 
 
 def test_camera_info_is_passed_on_when_it_says_something_new() -> None:

@@ -179,7 +179,10 @@ class _Topic(ABC, Generic[Listener]):
             try:
                 tell(*arguments)
             except Exception as error:
-                report([node], f"message on {self._name}", error)
+                self._report(node, error)
+
+    def _report(self, node: Node, error: Exception) -> None:
+        report([node], f"message on {self._name}", error)
 
     @abstractmethod
     def _on_message(self, message: Any) -> None: ...
@@ -218,7 +221,9 @@ class _Images(_Topic[ImageListener]):
         for selected in messages:
             try:
                 image = SharedImage(read_image(selected) if self._raw else selected, self._decode)
-            except ImageError:  # no valid message, which the middleware would have dropped as well
+            except ImageError as error:  # no valid message; the middleware has not looked at it
+                for node in self._listeners:
+                    self._report(node, UnreadableError(error))
                 continue
             image.lost_before, lost = lost, 0
             self._tell(image, skipped)
