@@ -52,6 +52,16 @@ def test_the_rate_is_kept_on_the_whole(images: float, rate: float, count: int) -
     assert drawn(FakeNode(), images, rate) == pytest.approx(count, abs=1)
 
 
+def test_another_rate_counts_at_once() -> None:
+    now = [100.0]
+    debug: Any = DebugImages(FakeNode(), lambda: now[0])  # type: ignore[arg-type]
+    while debug.wanted(0.001):
+        pass
+    now[0] += 1.0
+    assert not debug.wanted(0.001)
+    assert debug.wanted(10.0)
+
+
 def test_without_a_limit_every_result_is_drawn() -> None:
     assert drawn(FakeNode(), 60.0, 0.0) == 120
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -24,18 +25,18 @@ class DebugImages:
         """clock: returns the time, s."""
         self._publisher = node.create_publisher(Image, "~/debug_image", QOS_DEBUG)
         self._clock = clock
-        self._due = 0.0
+        self._last = -math.inf
+        """When the last picture was due, s."""
 
     def wanted(self, rate: float) -> bool:
         """Whether there is a subscriber and a picture is due, at most `rate` a second; 0: each one is."""
-        now = self._clock()
-        if rate and now < self._due:
+        now, period = self._clock(), 1 / rate if rate else 0.0
+        if now < self._last + period:
             return False
         if not self._publisher.get_subscription_count():
             return False
-        if rate:
-            # A late picture does not delay the next one, so that the rate is kept on the whole.
-            self._due = max(self._due, now - 1 / rate) + 1 / rate
+        # A late picture does not delay the next one, so that the rate is kept on the whole.
+        self._last = max(self._last + period, now - period)
         return True
 
     def publish(self, header: Header, picture: Pixels) -> None:
