@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -43,6 +44,21 @@ def test_a_report_is_continued(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     _, report = answer(capsys, "--only", "registers", "--report", path)
     assert [each["step"] for each in report["outcomes"]] == ["registers", "temperature"]
     assert report["not_run"] == [name for name in NAMES if name not in ("registers", "temperature")]
+
+
+def test_what_was_found_is_shown_if_the_report_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(command, "write_report", full)
+    options = ["--backend", "virtual", "--only", "temperature", "--report", str(tmp_path / "mine")]
+    assert main(["confirm", *options]) == 1
+    captured = capsys.readouterr()
+    assert "edgetpu: the report is not written: No space left on device\n" in captured.err
+    assert re.search(r"^confirmed +temperature ", captured.out, re.M)
+    assert captured.out.endswith("; a virtual stick confirms nothing. Written to no file\n")
 
 
 @pytest.mark.parametrize(

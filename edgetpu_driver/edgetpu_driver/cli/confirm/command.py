@@ -16,14 +16,14 @@ from edgetpu_driver.cli.confirm.run import run_steps
 from edgetpu_driver.cli.confirm.step import Step
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
 from edgetpu_driver.cli.device_and_model import default_firmware
-from edgetpu_driver.cli.terminal import Answer, Progress, table
-from edgetpu_driver.errors import InputError, ModelNotFoundError
+from edgetpu_driver.cli.terminal import Answer, Progress, say, table
+from edgetpu_driver.errors import InputError, ModelNotFoundError, reason_of
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.toolchain.compiled_file_names import is_compiled
 from edgetpu_driver.usb.chip_clock import ClockPreset
 
-_EXIT_REFUTED = 1
-"""Exit status if a step is refuted: a faulty check, see the epilog of `edgetpu --help`."""
+_EXIT_FAILED = 1
+"""Exit status if a step is refuted or the report not written, see the epilog of `edgetpu --help`."""
 
 _KEPT = ("models", "report", "backend", "serial", "port", "firmware", "preset")
 """Options of every call with the same stick, models and report."""
@@ -53,12 +53,12 @@ def confirm(options: argparse.Namespace, progress: Progress) -> Answer:
     with progress.counting("confirming", len(steps)) as advance:
         course = run_steps(stick, steps, advance)
     report = make_report(course, STEPS, stick.first_opening, options.backend, earlier)
-    written = write_report(report, path)
-    refuted = counted(course.outcomes)["refuted"]
+    written = _written(report, path)
+    failed = counted(course.outcomes)["refuted"] or not written
     return Answer(
         {**report, "files": written},
         _answer(report, written, repeated(options)),
-        _EXIT_REFUTED if refuted else 0,
+        _EXIT_FAILED if failed else 0,
     )
 
 
@@ -81,6 +81,15 @@ def _models(given: Path | None) -> list[Path]:
     return [path for path in sorted(directory.glob("*.tflite")) if is_compiled(path)]
 
 
+def _written(report: dict[str, Any], path: Path) -> tuple[Path, ...]:
+    """Write the report; no files if that fails: what the steps have found must be shown all the same."""
+    try:
+        return write_report(report, path)
+    except OSError as error:
+        say(f"the report is not written: {reason_of(error)}")
+        return ()
+
+
 def repeated(options: argparse.Namespace) -> str:
     """The options for another call with the same stick, models and report, as a shell takes them."""
     defaults = vars(parser().parse_args(["confirm"]))
@@ -95,5 +104,5 @@ def _answer(report: dict[str, Any], written: tuple[Path, ...], options: str) -> 
     files = " and ".join(map(str, written))
     shown = text(report, options)
     if report["backend"] == "virtual":
-        return f"{shown}\n{total}; a virtual stick confirms nothing. Written to {files}"
-    return f"{shown}\n{total}. Please send in {files}, and name the computer, port and hub"
+        return f"{shown}\n{total}; a virtual stick confirms nothing. Written to {files or 'no file'}"
+    return f"{shown}\n{total}. Please send in {files or 'this text'}, and name the computer, port and hub"
