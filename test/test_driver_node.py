@@ -232,7 +232,7 @@ class TestServices:
     def test_a_name_with_invalid_characters_is_refused(self, graph: Any, name: str) -> None:
         response = graph.call(LoadModel, "/edgetpu/load_model", model="sums", name=name, wait=True)
         assert outcome(response)[:2] == (False, ErrorCode.BAD_INPUT)
-        assert response.message.endswith(f"begins with a letter or digit; got '{name}'")
+        assert response.message.endswith(f"begins with a letter, a digit or _; got '{name}'")
 
     def test_list_models_shows_loaded_ones_and_files(self, graph: Any, model_dir: Path) -> None:
         response = graph.call(ListModels, "/edgetpu/list_models")

@@ -164,6 +164,9 @@ class TestLoading:
     def test_the_longest_name_is_a_name(self, host: ModelHost) -> None:
         assert host.load("plus", "a" * 1000).name == "a" * 1000
 
+    def test_a_name_may_begin_like_that_of_a_hidden_node(self, host: ModelHost) -> None:
+        assert host.load("plus", "_node/plus").name == "_node/plus"
+
     def test_an_unloaded_model_is_unknown(self, host: ModelHost, backend: FakeBackend) -> None:
         host.load("plus")
         host.load("other")

@@ -48,7 +48,7 @@ that are read: some milliseconds of work."""
 LONGEST_NAME = 1000
 """Characters. Chosen for the full name of a node, up to 255, a slash and the name of a file, with room: every
 list of models and every status repeats it."""
-_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.~/-]{{0,{LONGEST_NAME - 1}}}")
+_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.~/-]{{0,{LONGEST_NAME - 1}}}")
 
 OnLoaded = Callable[["HostedModel | EdgeTpuError"], None]
 """Called with the model, or with the error that prevented it from being loaded."""
@@ -88,7 +88,7 @@ class ModelTable:
         if name and not _NAME.fullmatch(name):
             raise InputError(
                 f"expected a name of at most {LONGEST_NAME} letters, digits and characters _ . ~ / - that "
-                f"begins with a letter or digit; got {name[:100]!r}"
+                f"begins with a letter, a digit or _; got {name[:100]!r}"
             )
         wanted = [model] if isinstance(model, str) else model
         if not wanted:

@@ -19,7 +19,12 @@ from edgetpu_driver.node_kit.clients import local_drivers
 from edgetpu_driver.node_kit.clients.client_problem import ClientProblem
 from edgetpu_driver.node_kit.clients.driver_choice import driver_choice
 from edgetpu_driver.node_kit.clients.driver_transports import DirectTransport, ServiceTransport, Transport
-from edgetpu_driver.node_kit.clients.remote_model import InvokeOptions, LoadResult, ModelFile
+from edgetpu_driver.node_kit.clients.remote_model import (
+    InvokeOptions,
+    LoadResult,
+    ModelFile,
+    name_on_driver,
+)
 from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 from edgetpu_driver.node_kit.messages.error_codes import is_lasting
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
@@ -97,7 +102,7 @@ class ModelClient:
     ) -> None:
         self._node = node
         self._model = model
-        self._name = name
+        self._name = name_on_driver(name)
         self._choice = driver_choice(node, driver)
         self._driver = self._choice.name
         client, latest = node.get_fully_qualified_name(), DEADLINE_SHARE * request_timeout
@@ -116,7 +121,7 @@ class ModelClient:
         self._deadline = time.monotonic() + request_timeout
         """When what the client waits for counts as lost, monotonic s."""
         self._next_load = 0.0
-        self._problem = ClientProblem(node, model if isinstance(model, str) else ", ".join(model), name)
+        self._problem = ClientProblem(node, model if isinstance(model, str) else ", ".join(model), self._name)
         self._timer = create_steady_timer(node, STEP_PERIOD, self._step)
 
     @property

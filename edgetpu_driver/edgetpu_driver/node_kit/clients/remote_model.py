@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,6 +12,14 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 
 ModelFile: TypeAlias = str | Sequence[str]
 """A file's stem, its name or an absolute path; of a pipeline, those of its segments in their order."""
+
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.~/-]")
+
+
+def name_on_driver(name: str) -> str:
+    """Replace what a driver refuses in names: those of nodes have the path of a file in them, of any name."""
+    return _NOT_IN_NAMES.sub("_", name)
 
 
 @dataclass(frozen=True)
