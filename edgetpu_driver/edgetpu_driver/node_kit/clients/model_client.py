@@ -16,15 +16,11 @@ from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNo
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
 from edgetpu_driver.node_kit.clients import local_drivers
+from edgetpu_driver.node_kit.clients.answer_patience import AnswerPatience
 from edgetpu_driver.node_kit.clients.client_problem import ClientProblem
 from edgetpu_driver.node_kit.clients.driver_choice import driver_choice
 from edgetpu_driver.node_kit.clients.driver_transports import DirectTransport, ServiceTransport, Transport
-from edgetpu_driver.node_kit.clients.remote_model import (
-    InvokeOptions,
-    LoadResult,
-    ModelFile,
-    name_on_driver,
-)
+from edgetpu_driver.node_kit.clients.remote_model import InvokeOptions, LoadResult, ModelFile, name_on_driver
 from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 from edgetpu_driver.node_kit.messages.error_codes import is_lasting
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
@@ -83,7 +79,7 @@ class ModelClient:
     separated by commas: the first that is ready is used; see DriverChoice.
     priority, deadline: of its inferences; the deadline in seconds, 0: as late as an answer permits.
     on_ready: called each time the model has been loaded; `inputs` and `outputs` are known then.
-    request_timeout: seconds after which an unanswered request counts as lost.
+    request_timeout: seconds after which an unanswered request counts as lost, unless the driver is just slow.
     sets_weights: False for a node that never does, which then needs no permission for ~/set_weights.
     """
 
@@ -110,6 +106,7 @@ class ModelClient:
         self._swap_terms = RequestTerms(client, Priority.BULK, latest)
         self._on_ready = on_ready
         self._request_timeout = request_timeout
+        self._patience = AnswerPatience(request_timeout)
         self._sets_weights = sets_weights
         self._transport: Transport | None = None
         self._state = ClientState.UNLOADED
@@ -214,6 +211,8 @@ class ModelClient:
             if result.error is None and (foreign := self._foreign(result)):
                 self._next_load = time.monotonic() + RETRY_PERIOD
                 result = InferenceResult(error=ModelNotFoundError(foreign), duration=result.duration)
+            if result.error is None:
+                self._patience.answered(time.monotonic() - self._deadline + self._patience.seconds)
             self._finish(result.error)
             done(result)
 
@@ -291,7 +290,7 @@ class ModelClient:
     def _begin(self, fail: Callable[[EdgeTpuError], None]) -> None:
         """Start a request; `fail` answers it if it is abandoned."""
         self._state, self._request = ClientState.BUSY, _Request(fail)
-        self._deadline = time.monotonic() + self._request_timeout
+        self._deadline = time.monotonic() + self._patience.seconds
 
     def _finish(self, error: EdgeTpuError | None) -> None:
         """End the request under way, which the driver has answered."""
@@ -321,7 +320,10 @@ class ModelClient:
                 self._give_up(f"waiting for the driver {self._driver}")
         elif self._state in (ClientState.LOADING, ClientState.BUSY):
             if overdue:
-                self._give_up(f"no answer from {self._driver} for {self._request_timeout:g} s")
+                waited = self._patience.seconds if self.busy else self._request_timeout
+                if self.busy:
+                    self._patience.missed()
+                self._give_up(f"no answer from {self._driver} for {waited:g} s")
             elif self._request is not None:
                 self._send_again_if_due(self._request, now)
         elif idle and now >= self._next_load:
@@ -349,6 +351,7 @@ class ModelClient:
                 self._transport.close()
             if driver != self._driver:
                 self._driver, self._next_load = driver, 0.0
+                self._patience.forget()
             self._transport = (
                 DirectTransport(self._node, driver, self._terms, self._swap_terms)
                 if local
