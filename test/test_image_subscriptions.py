@@ -188,15 +188,18 @@ def test_a_client_that_is_not_ready_leaves_no_trace(image: SharedImage) -> None:
 
 
 class Handle:
-    """A subscription's queue that is always empty."""
+    """A subscription's queue, empty unless a test puts something in."""
+
+    def __init__(self) -> None:
+        self.waiting: list[bytes] = []
 
     def __enter__(self) -> Handle:
         return self
 
     def __exit__(self, *_: object) -> None: ...
 
-    def take_message(self, *_: object) -> None:
-        return None
+    def take_message(self, *_: object) -> tuple[bytes, dict[str, Any]] | None:
+        return (self.waiting.pop(0), {}) if self.waiting else None
 
 
 class Subscription:
@@ -284,6 +287,20 @@ def test_an_image_that_cannot_be_read_is_skipped_and_reported_by_every_node() ->
             "message on /image: cannot be read, skipped (ImageError: undecodable data: "
         )
         assert "'utf-8' codec can't decode byte 0xe9" in failure
+
+
+def test_camera_info_that_cannot_be_read_is_reported_by_its_own_topic() -> None:
+    cameras, node, seen = Cameras(), Node(), []
+    listen(cameras, node, [])
+    cameras.listen_to_camera_info(node, "/camera_info", seen.append)
+    images, infos = node.subscriptions
+    latin_1 = serialize_message(CameraInfo(distortion_model="pinhole")).replace(b"pinhole", b"p\xednhole")
+    infos.handle.waiting.append(latin_1)  # it has come while the image is processed
+    images.callback(serialize_message(message()), {})
+    assert seen == []
+    assert [failure.split(" (")[0] for failure in node.failures] == [
+        "message on /camera_info: cannot be read, skipped"
+    ]
 
 
 def test_camera_info_is_passed_on_when_it_says_something_new() -> None:

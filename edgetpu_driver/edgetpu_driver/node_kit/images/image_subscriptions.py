@@ -179,10 +179,12 @@ class _Topic(ABC, Generic[Listener]):
             try:
                 tell(*arguments)
             except Exception as error:
-                self._report(node, error)
+                report([node], f"message on {self._name}", error)
 
-    def _report(self, node: Node, error: Exception) -> None:
-        report([node], f"message on {self._name}", error)
+    def _tell_unreadable(self, cause: Exception) -> None:
+        """Have all nodes log and count a message that cannot be read."""
+        for node in list(self._listeners):
+            report([node], f"message on {self._name}", UnreadableError(cause))
 
     @abstractmethod
     def _on_message(self, message: Any) -> None: ...
@@ -222,8 +224,7 @@ class _Images(_Topic[ImageListener]):
             try:
                 image = SharedImage(read_image(selected) if self._raw else selected, self._decode)
             except ImageError as error:  # no valid message; the middleware has not looked at it
-                for node in self._listeners:
-                    self._report(node, UnreadableError(error))
+                self._tell_unreadable(error)
                 continue
             image.lost_before, lost = lost, 0
             self._tell(image, skipped)
@@ -251,7 +252,8 @@ class _Infos(_Topic[InfoListener]):
         try:
             info = deserialize_message(message, CameraInfo)
         except Exception as error:  # of rclpy and of its middleware
-            raise UnreadableError(error) from error
+            self._tell_unreadable(error)
+            return
         self._seen = content
         if self._last is None or not _is_same_camera(info, self._last):
             self._last = info
