@@ -278,15 +278,11 @@ def test_an_image_that_cannot_be_read_is_skipped_and_reported_by_every_node() ->
     cameras, nodes, seen = Cameras(), [Node(), Node()], []
     for node in nodes:
         listen(cameras, node, seen)
-    latin_1 = serialize_message(message()).replace(b"mono8", b"m\xe9no8")
-    nodes[0].subscriptions[0].callback(latin_1, {})
+    nodes[0].subscriptions[0].callback(serialize_message(message())[:20], {})
     assert seen == []
     for node in nodes:
         (failure,) = node.failures
-        assert failure.startswith(
-            "message on /image: cannot be read, skipped (ImageError: undecodable data: "
-        )
-        assert "'utf-8' codec can't decode byte 0xe9" in failure
+        assert failure.startswith("message on /image: cannot be read, skipped (ImageError: ")
 
 
 def test_camera_info_that_cannot_be_read_is_reported_by_its_own_topic() -> None:
@@ -294,8 +290,7 @@ def test_camera_info_that_cannot_be_read_is_reported_by_its_own_topic() -> None:
     listen(cameras, node, [])
     cameras.listen_to_camera_info(node, "/camera_info", seen.append)
     images, infos = node.subscriptions
-    latin_1 = serialize_message(CameraInfo(distortion_model="pinhole")).replace(b"pinhole", b"p\xednhole")
-    infos.handle.waiting.append(latin_1)  # it has come while the image is processed
+    infos.handle.waiting.append(serialize_message(CameraInfo())[:20])  # it came while the image was processed
     images.callback(serialize_message(message()), {})
     assert seen == []
     assert [failure.split(" (")[0] for failure in node.failures] == [

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("sensor_msgs", reason="needs ROS 2")
 
 from builtin_interfaces.msg import Time
-from rclpy.serialization import serialize_message
+from rclpy.serialization import deserialize_message, serialize_message
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
@@ -48,6 +48,15 @@ def test_big_endian_messages_are_read() -> None:
     assert (read.header.stamp.sec, read.header.stamp.nanosec, read.header.frame_id) == (7, 8, "cam")
     assert (read.height, read.width, read.encoding, read.is_bigendian, read.step) == (2, 4, "mono8", 0, 4)
     assert bytes(read.data) == bytes(range(8))
+
+
+@pytest.mark.parametrize("frame_id", [b"\x04\0\0\0c\xe9m\0", b"\0\0\0\0"], ids=["Latin 1", "no byte"])
+def test_other_texts_than_rclpy_writes_are_read_as_rclpy_does(frame_id: bytes) -> None:
+    fields = struct.pack("<II I6s Bx II", 2, 4, 6, b"mono8\0", 0, 4, 8)
+    message = struct.pack("<4sII", b"\x00\x01\x00\x00", 7, 8) + frame_id + fields + bytes(range(8))
+    read, expected = read_image(message), deserialize_message(message, Image)
+    assert isinstance(read, SerializedImage)
+    assert all(getattr(read, field) == getattr(expected, field) for field in FIELDS)
 
 
 def test_pixels_are_decoded_from_the_serialised_message_without_a_copy() -> None:

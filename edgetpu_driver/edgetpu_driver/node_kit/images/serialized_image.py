@@ -67,12 +67,15 @@ def _read(message: bytes, order: str) -> SerializedImage:
 
 
 def _read_string(view: memoryview, offset: int, order: str) -> tuple[str, int]:
-    """The string at an offset, and the offset of its end; its length counts a byte of 0 at the end."""
+    """The string at an offset, and the offset of its end; its length counts a byte of 0 at the end.
+
+    As for rclpy, what is not UTF-8 is replaced, and an empty string may have no byte at all.
+    """
     (length,) = struct.unpack_from(f"{order}I", view, offset)
     start = offset + 4
-    if length == 0 or start + length > len(view):
+    if start + length > len(view):
         _missing()
-    return str(view[start : start + length - 1], "utf-8"), start + length
+    return str(view[start : start + max(length - 1, 0)], "utf-8", "replace"), start + length
 
 
 def _aligned(offset: int) -> int:
