@@ -15,7 +15,7 @@ pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from edgetpu_driver.backends.backend import ParsedModel, Placement
-from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNotFoundError
+from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, InputError, ModelNotFoundError
 from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.models.model_parts import ReadModel
@@ -205,6 +205,27 @@ class TestOtherModels:
         assert isinstance(error, ModelNotFoundError)
         assert str(error) == "the driver has another model as 'm'"
         assert ask(client, graph).error is None
+        assert len(driver.loads) == 2
+
+    def test_a_model_of_another_form_is_loaded_again(
+        self, graph: Any, driver: ScriptedDriver, make_client: Any
+    ) -> None:
+        client = make_client()
+        for count in (2, 3):
+            driver.answers = [InputError("expected 'x' int8[1, 3]")]
+            error = ask(client, graph).error
+            assert isinstance(error, ModelNotFoundError)
+            assert str(error) == "the driver has another model as 'm': expected 'x' int8[1, 3]"
+            assert ask(client, graph).error is None
+            assert len(driver.loads) == count
+
+    def test_a_model_that_refuses_its_own_inputs_is_loaded_again_once(
+        self, graph: Any, driver: ScriptedDriver, make_client: Any
+    ) -> None:
+        client, refusal = make_client(), InputError("expected a smaller matrix")
+        driver.answers = [refusal, refusal, refusal]
+        errors = [ask(client, graph).error for _ in range(3)]
+        assert [type(error) for error in errors] == [ModelNotFoundError, InputError, InputError]
         assert len(driver.loads) == 2
 
     def test_a_result_with_other_weights_than_were_set_has_the_model_loaded_again(

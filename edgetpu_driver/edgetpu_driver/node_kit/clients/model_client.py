@@ -20,6 +20,7 @@ from edgetpu_driver.node_kit.clients.answer_patience import AnswerPatience
 from edgetpu_driver.node_kit.clients.client_problem import ClientProblem
 from edgetpu_driver.node_kit.clients.driver_choice import driver_choice
 from edgetpu_driver.node_kit.clients.driver_transports import DirectTransport, ServiceTransport, Transport
+from edgetpu_driver.node_kit.clients.foreign_results import ForeignResults
 from edgetpu_driver.node_kit.clients.remote_model import InvokeOptions, LoadResult, ModelFile, name_on_driver
 from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 from edgetpu_driver.node_kit.messages.error_codes import is_lasting
@@ -68,7 +69,7 @@ class ModelClient:
 
     `ClientState` lists the states; `_step`, called by a timer, makes the transitions that no answer makes.
 
-    A request that is answered BUSY or EXPIRED is sent again as long as it is wanted. Results of another model
+    A request that is answered BUSY or EXPIRED is sent again as long as it is wanted. Answers of another model
     than was loaded, or of other weights than were set, are not handed out: the model is loaded again.
 
     model: what ~/load_model takes (a file's stem, its name or an absolute path), or the segments of a
@@ -111,8 +112,7 @@ class ModelClient:
         self._transport: Transport | None = None
         self._state = ClientState.UNLOADED
         self._loaded = LoadResult()
-        self._weights_version: int | None = None
-        """Version of the weights that this client has set; None if none since the model was loaded."""
+        self._foreign = ForeignResults()
         self._request: _Request | None = None
         """The request under way, while BUSY."""
         self._deadline = time.monotonic() + request_timeout
@@ -208,7 +208,7 @@ class ModelClient:
             again = partial(self._send_invoke, inputs, done, still_wanted, options)
             if self._tries_again(result.error, self._terms, still_wanted, again):
                 return
-            if result.error is None and (foreign := self._foreign(result)):
+            if foreign := self._foreign.reason(result, self._loaded):
                 self._next_load = time.monotonic() + RETRY_PERIOD
                 result = InferenceResult(error=ModelNotFoundError(foreign), duration=result.duration)
             if result.error is None:
@@ -241,7 +241,7 @@ class ModelClient:
             if self._tries_again(error, self._swap_terms, lambda: True, again):
                 return
             if not isinstance(result, EdgeTpuError):
-                self._weights_version = result.version
+                self._foreign.weights_version = result.version
             self._finish(error)
             done(result)
 
@@ -273,19 +273,6 @@ class ModelClient:
             self._request.again = now + error.retry_after, send
             return True
         return False
-
-    def _foreign(self, result: InferenceResult) -> str:
-        """Why a result is not of the model that was loaded with the weights that were set; else empty."""
-        name, version = self._loaded.name, self._weights_version
-        if result.model_sha256 != self._loaded.sha256:
-            return f"the driver has another model as '{name}'"
-        several = result.part and len(self._loaded.parts) > 1  # whose results tell the version of the part
-        if version is not None and not several and result.weights_version != version:
-            return (
-                f"expected version {version} of the weights of '{name}', which were set here; "
-                f"got {result.weights_version}"
-            )
-        return ""
 
     def _begin(self, fail: Callable[[EdgeTpuError], None]) -> None:
         """Start a request; `fail` answers it if it is abandoned."""
@@ -393,5 +380,5 @@ class ModelClient:
 
     def _unload(self, problem: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
         self._state, self._loaded = ClientState.UNLOADED, LoadResult()
-        self._weights_version = None
+        self._foreign.weights_version = None
         self._problem.model_lost(problem, usual_at_start=usual_at_start, needs_user=needs_user)
