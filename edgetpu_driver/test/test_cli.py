@@ -160,9 +160,11 @@ def test_a_standard_error_that_takes_nothing_changes_neither_the_output_nor_the_
     assert (done.returncode, json.loads(done.stdout)["error"]["kind"]) == (1, "ModelNotFoundError")
 
 
-def test_a_full_standard_error_does_not_hide_that_no_stick_can_be_used() -> None:
-    script = f"{sys.executable} -m edgetpu_driver.cli registers --serial absent 2>/dev/full"
-    assert subprocess.run(["bash", "-c", script], check=False).returncode == 3
+@pytest.mark.parametrize(("arguments", "status"), [("registers --serial absent", 3), ("fly", 2)])
+def test_a_full_standard_error_does_not_hide_the_exit_status(arguments: str, status: int) -> None:
+    script = f"{sys.executable} -m edgetpu_driver.cli {arguments} 2>/dev/full"
+    environment = os.environ | {"PYTHONUNBUFFERED": ""}
+    assert subprocess.run(["bash", "-c", script], check=False, env=environment).returncode == status
 
 
 def test_a_name_that_is_no_text_is_written_with_escapes(tmp_path: Path) -> None:

@@ -77,12 +77,13 @@ def _write(text: str) -> None:
 
 
 def _drop_unwritten() -> None:
-    """Discard what standard output does not take; else Python fails at its exit, with status 120."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Discard what the standard streams do not take; else Python fails at its exit, with status 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _complain(error: Exception, as_json: bool) -> int:
