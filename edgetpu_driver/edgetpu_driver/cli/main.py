@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from edgetpu_driver.cli.arguments import parser
 from edgetpu_driver.cli.interrupts import ending_at_once
@@ -34,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     finally:
-        _drop_unwritten()
+        _drop_unwritten(sys.stdout)
+        _drop_unwritten(sys.stderr)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -76,14 +77,13 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _drop_unwritten() -> None:
-    """Discard what the standard streams do not take; else Python fails at its exit, with status 120."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
-                stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def _drop_unwritten(stream: TextIO | None) -> None:
+    """Discard what a stream does not take; else Python fails at its exit, with status 120."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _complain(error: Exception, as_json: bool) -> int:
