@@ -79,9 +79,10 @@ def _write(text: str) -> None:
 
 def _drop_unwritten(stream: TextIO | None) -> None:
     """Discard what a stream does not take; else Python fails at its exit, with status 120."""
+    if stream is None:  # it is closed
+        return
     try:
-        if stream is not None:
-            stream.flush()
+        stream.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
