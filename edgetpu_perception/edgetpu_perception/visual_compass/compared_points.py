@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.pinhole import CameraError
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.ray_projection import Projection
 from edgetpu_perception.visual_compass.rotations import to_matrix
@@ -53,16 +54,22 @@ class ComparedPoints:
 
     @classmethod
     def of(cls, projection: Projection, grid: FeatureGrid) -> ComparedPoints:
-        """Choose the points of a map; those outside the range of the lens model are left out."""
+        """Choose the points of a map; those outside the range of the lens model are left out.
+
+        CameraError if all of them are.
+        """
         step = max(round(min(grid.rows, grid.columns) / POINTS_PER_SIDE), 1)
         y, x = np.mgrid[: grid.rows : step, : grid.columns : step]
         y, x = ((each[(x + y) // step % 2 == 0]) for each in (y, x))
-        known = np.isfinite(projection.rays(x, y)).all(axis=0)
-        y, x = y[known], x[known]
+        rays = projection.rays(x, y)
+        known = np.isfinite(rays).all(axis=0)
+        if not known.any():
+            raise CameraError("expected a picture with directions within 80 degrees of the optical axis")
+        y, x, rays = y[known], x[known], rays[:, known]
         block = (y * BLOCKS_PER_SIDE // grid.rows) * BLOCKS_PER_SIDE + x * BLOCKS_PER_SIDE // grid.columns
         order = np.argsort(block, kind="stable")
-        y, x, block = y[order], x[order], block[order]
-        rays = projection.rays(x, y)
+        y, x, block, rays = y[order], x[order], block[order], rays[:, order]
+        projection.include(rays)
         turns, moves = _motion(projection, rays)
         starts = np.flatnonzero(np.diff(block, prepend=-1))
         numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(block)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import cv2
@@ -13,6 +14,12 @@ from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.rotations import Matrix
 
 Floats = NDArray[np.float32]
+
+FARTHEST = math.tan(math.radians(80.0))
+"""Largest distance from the optical axis, in the plane z = 1, of a direction that is used.
+
+Derived: towards 90 degrees it grows without limit, so that a small turn moves a direction out of the plane.
+"""
 
 
 class Projection:
@@ -34,17 +41,24 @@ class Projection:
         right, bottom = np.array([camera.width, camera.height]) * self._scale + self._origin
         # More than the corners, as these may be outside the range of the lens model.
         x, y = np.meshgrid(np.linspace(self._origin, right, 13), np.linspace(self._origin, bottom, 13))
-        self._reach = 1.1 * float(np.nanmax((self.rays(x.ravel(), y.ravel())[:2] ** 2).sum(axis=0)))
+        self._reach = 0.0
+        self.include(self.rays(x.ravel(), y.ravel()))
+
+    def include(self, rays: Floats) -> None:
+        """Let `cells` project rays [3, n], which would else be taken to be too far from the axis."""
+        squares = np.square(rays[:2]).sum(axis=0)
+        self._reach = max(self._reach, 1.1 * float(np.nan_to_num(squares).max()))
 
     def rays(self, x: NDArray[Any], y: NDArray[Any]) -> Floats:
         """Directions of features, columns x and rows y, in the optical frame with z = 1: [3, n].
 
-        NaN outside the range of the lens model.
+        NaN outside the range of the lens model, and beyond FARTHEST.
         """
         u = (x - self._origin) / self._scale[0] - 0.5
         v = (y - self._origin) / self._scale[1] - 0.5
         plane = np.tan([self._camera.bearing(*pixel) for pixel in zip(u.tolist(), v.tolist(), strict=True)])
         plane /= self._widening
+        plane[np.hypot(*plane.T) > FARTHEST] = math.nan
         return np.vstack([plane.T, np.ones(len(plane))]).astype(np.float32)
 
     def heights(self, y: Floats) -> Floats:

@@ -249,7 +249,7 @@ class RotationAligner:
         rays = self._projection.rays(np.array([x0, x0 + dx]), np.array([y0, y0 + dy])).astype(np.float64)
         axis = np.cross(*(rays / np.linalg.norm(rays, axis=0)).T)
         sine = float(np.linalg.norm(axis))
-        return to_matrix(axis * (math.asin(min(sine, 1.0)) / sine)) if sine else np.eye(3), motion
+        return to_matrix(axis * (math.asin(min(sine, 1.0)) / sine)) if sine > 0.0 else np.eye(3), motion
 
     def contrast_in_view(self, key: Key, rotation: Matrix) -> float:
         """Share of a key's squared contrast that is in a view with this rotation, 0..1."""
