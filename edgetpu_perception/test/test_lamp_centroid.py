@@ -71,6 +71,13 @@ def test_one_pixel_is_a_lamp_of_its_own_area() -> None:
     assert found == pytest.approx((3.0, 1.0, *2 * [RASTER_SIGMA * math.pi**0.75]))
 
 
+def test_light_in_one_row_of_pixels_is_as_uncertain_across_as_a_row_is_high() -> None:
+    found = lamp_centroid(np.pad(np.full((1, 15), 200.0, np.float32), 2))
+    # The mean squared distance along the row is (15^2 - 1) / 12, which is 224 times that across it.
+    assert (found.x, found.y) == (9.0, 2.0)
+    assert found.y_sigma == pytest.approx(found.x_sigma / math.sqrt(224))
+
+
 def test_the_sigma_of_a_lamp_that_moves_is_larger_along_its_way() -> None:
     found = lamp_centroid((200.0 * disc(CENTER, CENTER, 2.0, motion=9.0)).astype(np.float32))
     assert (found.x, found.y) == pytest.approx((CENTER, CENTER), abs=1e-3)

@@ -24,6 +24,12 @@ Derived: the area of a px. With it the harmonics of drawn discs of radius 1.5 to
 errors of their centroids; without it, two to five times as large at a radius of 2 px.
 """
 
+PX_SPREAD = 1.0 / 12.0
+"""Least mean squared distance from the centre along an axis, px^2, as light in one row fills its height.
+
+Derived: that of a px.
+"""
+
 STUDENT_FACTOR = 1.14
 """Factor for a standard deviation estimated from four numbers, so that it includes 68 % of the errors.
 
@@ -62,14 +68,13 @@ def lamp_centroid(light: NDArray[np.float32]) -> LampCentroid:
     moments = cv2.moments(light)
     total, x, y = moments["m00"], moments["m10"] / moments["m00"], moments["m01"] / moments["m00"]
     third, fifth = _harmonics(light, x, y)
-    # The mean squares of the distance from the centre, and of x**2 - y**2.
-    both = (moments["mu20"] + moments["mu02"]) / total
-    difference = (moments["mu20"] - moments["mu02"]) / total
+    # The mean squares of the distance from the centre along x and along y.
+    xx, yy = moments["mu20"] / total, moments["mu02"] / total
     # The squared radius of a disc is twice the mean squared distance, and that of a px 1 / pi.
-    raster = RASTER_SIGMA**2 / max(2.0 * both, 1.0 / math.pi) ** 1.5
+    raster = RASTER_SIGMA**2 / max(2.0 * (xx + yy), 1.0 / math.pi) ** 1.5
     seen = STUDENT_FACTOR**2 * (abs(third) ** 2 + abs(fifth) ** 2) / (4.0 * total**2)
-    variance, lengthened = max(seen, raster), difference / both if both > 0.0 else 0.0
-    x_sigma, y_sigma = (math.sqrt(variance * max(1.0 + sign * lengthened, 0.0)) for sign in (1.0, -1.0))
+    xx, yy = max(xx, PX_SPREAD), max(yy, PX_SPREAD)
+    x_sigma, y_sigma = (math.sqrt(max(seen, raster) * 2.0 * each / (xx + yy)) for each in (xx, yy))
     return LampCentroid(x, y, x_sigma, y_sigma)
 
 
