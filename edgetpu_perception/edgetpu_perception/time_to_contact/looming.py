@@ -293,6 +293,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         view = frame.image_width, frame.image_height, self.camera
         if self._tracker is None or view != self._view or frame.region != self._seen:
             camera = frame.camera(self.camera)
+            calibrated = camera is not None
             layout = self._slopes.layout
             if camera is None:
                 focal = DEFAULT_FOCAL_LENGTH * frame.image_width
@@ -312,7 +313,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
                 ),
             )
             if self._tracker is None or view != self._view:
-                self._tracker = SurfaceTracker(grid, layout.noise, calibrated=self.camera is not None)
+                self._tracker = SurfaceTracker(grid, layout.noise, calibrated=calibrated)
             else:
                 self._tracker.look_at(grid)
             self._view, self._seen = view, frame.region
