@@ -154,7 +154,7 @@ class Matcher:
         others = [match for match in matches if match is not best]
         scores = [match.score for match in others] + [c.score for c in left if self._is_elsewhere(c, best)]
         rivals = tuple(match for match in others if 1.0 - match.score <= RIVAL_FACTOR * unexplained)
-        return Matches(best, max(scores, default=math.nan), rivals)
+        return Matches(best, min(max(scores, default=math.nan), 1.0), rivals)  # rounding may exceed 1
 
     def _align(
         self, levels: Sequence[NDArray[np.float32]], candidates: Sequence[Candidate]
