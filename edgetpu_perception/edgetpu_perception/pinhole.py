@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -179,9 +180,22 @@ class Pinhole:
             plane = undistort(points, matrix, coefficients, criteria=criteria)
         rays = cv2.convertPointsToHomogeneous(plane)
         seen, _ = cv2.projectPoints(rays, np.zeros(3), np.zeros(3), matrix, coefficients)
-        error = np.abs(seen - points).max(axis=2)
-        plane = np.where(error[..., np.newaxis] <= _REPROJECTION_ERROR, plane, math.nan)
+        known = np.abs(seen - points).max(axis=2) <= _REPROJECTION_ERROR
+        known &= np.square(plane).sum(axis=2) < self._fold  # beyond, other directions are seen there, too
+        plane = np.where(known[..., np.newaxis], plane, math.nan)
         return [(float(x), float(y)) for x, y in plane[:, 0]]
+
+    @functools.cached_property
+    def _fold(self) -> float:
+        """Squared distance from the axis, in the plane z = 1, at which the radial distortion folds back."""
+        k1, k2, _, _, k3, k4, k5, k6 = (*self.distortion, *(0.0,) * 8)[:8]
+        # Of the distance r, r * above / below remains; both are polynomials of its square.
+        above, below = np.array([k3, k2, k1, 1.0]), np.array([k6, k5, k4, 1.0])
+        powers = np.array([6.0, 4.0, 2.0, 0.0])
+        slope = np.polymul((powers + 1.0) * above, below) - np.polymul(above, powers * below)
+        roots = np.concatenate((np.roots(slope), np.roots(below)))
+        real = roots[np.abs(roots.imag) < 1e-9].real
+        return float(min(real[real > 0.0], default=math.inf))
 
     def _fisheye_direction(self, x: float, y: float) -> tuple[float, float]:
         """Point of the plane z = 1 that a fisheye lens shows at (x, y), in focal lengths from the centre.

@@ -86,6 +86,25 @@ def test_a_pixel_beyond_the_lens_model_has_no_bearing(k1: float, u: float) -> No
     assert all(map(math.isnan, camera.bearing_with_sigma(u, 239.5, 0.1, 0.1)))
 
 
+@pytest.mark.parametrize(
+    ("distortion", "limit"),
+    [
+        # The radius r (1 - 0.5 r^2 + 0.07 r^4) is 0.577 at r = 0.91, falls, and is 0.577 again at r = 2.2.
+        ((-0.5, 0.07, 0, 0, 0), 0.577),
+        # r (1 - 0.24 r^2 - 0.14 r^4 + 0.032 r^6) / (1 + 0.24 r^2 - 0.04 r^4) is 0.565 at r = 0.86 and 2.2.
+        ((-0.24, -0.14, 0, 0, 0.032, 0.24, -0.04, 0), 0.566),
+    ],
+    ids=["plumb_bob", "rational_polynomial"],
+)
+def test_no_bearing_is_beyond_the_radius_at_which_the_lens_model_folds_back(
+    distortion: tuple[float, ...], limit: float
+) -> None:
+    camera = Pinhole(1200, 900, 300, 300, 599.5, 449.5, distortion)
+    known = [u for u in range(600, 1200) if not math.isnan(camera.bearing(u, 449.5)[0])]
+    assert known == list(range(600, known[-1] + 1))
+    assert limit - 0.004 < (known[-1] - 599.5) / 300 < limit
+
+
 def test_the_lens_model_is_used_up_to_its_limit() -> None:
     camera = Pinhole(640, 480, 300, 300, 319.5, 239.5, (-0.3, 0, 0, 0, 0))
     x = 0.95
