@@ -119,3 +119,10 @@ def test_a_chessboard_with_small_tags_is_found_and_may_be_blurred(
     assert result.valid
     place = LEFT + 1.3 + size * (9 + 79.5), TOP - 4.6 + size * (9 + 59.5)
     assert (result.x, result.y) == pytest.approx(place, abs=0.2)
+
+
+def test_an_exact_copy_elsewhere_scores_one() -> None:
+    tiles = np.tile(texture(10, side=16), (4, 4))
+    made = PatternTracker()
+    assert made.set_template(tiles[:16, :16], view=tiles, accept_ambiguous=True).accepted
+    assert made.update(tiles).runner_up_score == 1.0
