@@ -294,6 +294,17 @@ class TestTime:
         watch(looming, lambda t: wall.seen(t), 1.0)
         assert not looming.update(wall.seen(1.0), 29 / 30 + jump).valid
 
+    def test_a_fast_approach_is_measured_at_few_images_per_second(self, looming: Looming) -> None:
+        """The wall grows by 20 % from the first image to the second."""
+        wall, stamps = Wall(), (2.5, 2.75, 3.0, 3.25)
+        last = [looming.update(wall.seen(t), t) for t in stamps][-2:]
+        assert [r.expansion_rate * (4.0 - r.stamp) for r in last] == pytest.approx([1, 1], abs=0.03)
+
+    def test_nothing_is_told_of_images_that_differ_too_much(self, looming: Looming) -> None:
+        """The wall grows by a third, by a half and by its own size."""
+        wall = Wall()
+        assert not any(looming.update(wall.seen(t), t).valid for t in (2.0, 2.5, 3.0, 3.5))
+
     def test_images_that_come_twice_do_not_matter(self, looming: Looming) -> None:
         wall, results = Wall(), []
         for t in np.arange(60) / 30:

@@ -160,6 +160,8 @@ class Alignment:
     """bool: elements of the image that the keyframe has."""
     brightness: NDArray[np.float32]
     """Offset (grey levels) and gain by which the keyframe is brighter."""
+    converged: bool = True
+    """Whether the last step was small; else the images may match nowhere near."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,8 @@ class Aligner:
             step = found[:PARAMETERS]
             moved = moved @ inverse(warp_of(step.tolist()))
             warp = expected.warp @ moved
-            if taken == steps or (np.abs(step) < _CONVERGED_STEP).all():
+            converged = bool((np.abs(step) < _CONVERGED_STEP).all())
+            if converged or taken == steps:
                 break
         prior = prior[:PARAMETERS, :PARAMETERS]
         information = _without_brightness(normal) - prior
@@ -254,6 +257,7 @@ class Aligner:
             residual.reshape(self._grid.shape),
             inside,
             found[PARAMETERS:].astype(np.float32),
+            converged,
         )
 
     def stand_still(self, brightness: NDArray[np.float32]) -> Alignment:

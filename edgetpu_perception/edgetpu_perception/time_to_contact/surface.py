@@ -43,6 +43,17 @@ Slopes of fine textures are too small by up to a third, which makes steps too lo
 motion could oscillate. Rows: looming, plane, up to 10 deg/s of rotation.
 """
 
+FIRST_IMAGES = 4
+"""Number of images after the first one until which the motion is not known well: alignments begin far from
+where they end. Uncritical."""
+
+STEPS, FIRST_STEPS, FIRST_STEPS_OF_MAIN = 2, 4, 12
+"""Most steps of an alignment: later, and in the first images. Those of the main surface must converge, as any
+motion may be found otherwise; most do in 3 steps, and with a growth of 20 % between two images in 10.
+
+Limits the time. Rows: none; test_a_fast_approach_is_measured_at_few_images_per_second.
+"""
+
 _MAX_EXTRAPOLATION = 5.0
 """Longest time, in intervals between the last two images, for which a motion is extrapolated; motion measured
 over a short interval is noisy. Rows: none; test_is_measured_with_jittery_stamps."""
@@ -80,6 +91,8 @@ class Surface:
     passes for a motion. It lasts over many images, so no innovation shows it."""
     overlap: float = 1.0
     """Share of the map that is in the keyframe."""
+    astray: bool = False
+    """Whether it is the main surface and its first alignments have not converged."""
     evidence: float = 0.0
     """Gain over explaining its part by the main surface, as a chi-square."""
     evidence_age: float = 1.0
@@ -149,7 +162,7 @@ class Surface:
     @property
     def lost(self) -> bool:
         """Whether too little of it is in the keyframe, or the alignment has failed."""
-        return self.overlap < MIN_OVERLAP or abs(self.log_depth) > FAILED_LOG_DEPTH
+        return self.astray or self.overlap < MIN_OVERLAP or abs(self.log_depth) > FAILED_LOG_DEPTH
 
     @property
     def settled(self) -> bool:
@@ -224,8 +237,16 @@ class Surface:
         self.plane.start_keyframe(self.overlap)
         self.focal.start_keyframe(self.overlap)
 
-    def move(self, warp: Matrix, seconds: float) -> None:
-        """Set the warp found `seconds` after the last one."""
+    def most_steps(self, main: bool) -> int:
+        """Most steps of an alignment; `main`: whether this is the main surface."""
+        if self.frames >= FIRST_IMAGES:
+            return STEPS
+        return FIRST_STEPS_OF_MAIN if main else FIRST_STEPS
+
+    def move(self, found: Alignment, seconds: float, main: bool) -> None:
+        """Set the warp found `seconds` after the last one; `main`: whether this is the main surface."""
+        self.astray = main and self.frames < FIRST_IMAGES and not found.converged
+        warp = found.warp
         step = inverse(self.warp) @ warp
         self.motion += _NEWEST_MOTION_WEIGHT * ((step / step[2, 2] - _IDENTITY) / seconds - self.motion)
         self.warp, self.seconds = warp, seconds

@@ -197,7 +197,7 @@ class SurfaceTracker:
                 weights,
                 self._expected(surface, seconds),
                 self._slope_variance + SLOPE_ROUNDING_VARIANCE,
-                steps=2 if surface.frames > 3 else 4,
+                surface.most_steps(surface is main),
             )
             self._advance(surface, alignment, seconds, surface is main)
             alignments.append(alignment)
@@ -216,7 +216,7 @@ class SurfaceTracker:
 
     def _advance(self, surface: Surface, alignment: Alignment, seconds: float, main: bool) -> None:
         before = surface.rate if surface.established else self.surfaces[0].rate
-        surface.move(alignment.warp, seconds)
+        surface.move(alignment, seconds, main)
         surface.overlap = float(np.count_nonzero(alignment.inside)) / self._size
         surface.frames += 1
         surface.steady += 1
