@@ -162,6 +162,7 @@ TEMPLATE = Template(
         ),
     ),
     region_scale=0.5,
+    px_aspect=0.75,
 )
 
 
@@ -200,6 +201,8 @@ def test_a_template_of_a_state_without_finer_squares_has_plain_averages() -> Non
         {"region_scale": float("nan")},
         {"region_scale": 0.0},
         {"region_scale": "a"},
+        {"px_aspect": float("nan")},
+        {"px_aspect": 0.0},
         {"fine": template_state(TEMPLATE)["fine"] | {"smooth": 1}},
         {"fine": template_state(TEMPLATE)["fine"] | {"finer": {}}},
         {"fine": {"values": [[1.0]], "mask": [[1]], "scale": [1.0, 1.0], "offset": [0.0, 0.0]}},

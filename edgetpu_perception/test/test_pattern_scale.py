@@ -180,6 +180,22 @@ def test_in_another_region_a_pattern_is_found_at_once_with_the_same_size(
     assert result.scale == pytest.approx(1.0, rel=0.02)
 
 
+def test_in_a_region_of_another_shape_a_pattern_keeps_its_own(
+    make_tracker: Callable[..., PatternTracker],
+) -> None:
+    tracker = make_tracker()
+    tracker.region = Region(140, 60, 420, 360)
+    result = [tracker.update(seen(1.0), stamp) for stamp in np.arange(SCANNED + 1) / 10][-1]
+    assert (result.width, result.height) == pytest.approx((160, 120), rel=0.01)
+
+
+def test_a_pattern_from_a_file_has_the_shape_of_its_picture() -> None:
+    tracker = PatternTracker()
+    assert tracker.set_template(seen(1.0)[180:300, 270:390]).accepted
+    result = [tracker.update(seen(1.0), stamp) for stamp in np.arange(SCANNED + 1) / 10][-1]
+    assert (result.width, result.height) == pytest.approx((120, 120), rel=0.01)
+
+
 def test_the_size_of_a_pattern_cut_out_of_a_region_is_that_in_the_camera_image() -> None:
     tracker, view = PatternTracker(), seen(1.0)
     tracker.region = Region(160, 120, 320, 240)

@@ -23,6 +23,7 @@ def template_state(template: Template) -> dict[str, Any]:
         "clipped": template.clipped,
         "fine": None if template.fine is None else _fine_state(template.fine),
         "region_scale": template.region_scale,
+        "px_aspect": template.px_aspect,
     }
 
 
@@ -47,6 +48,7 @@ def template_from_state(state: Mapping[str, Any]) -> Template:
         clipped = float(state["clipped"])
         fine = None if state["fine"] is None else _fine_from_state(state["fine"])
         region_scale = None if state["region_scale"] is None else float(state["region_scale"])
+        px_aspect = None if state["px_aspect"] is None else float(state["px_aspect"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise StateError(f"expected a template: {error}") from error
     if values.ndim != 2 or mask.shape != values.shape or not mask.any():
@@ -58,7 +60,10 @@ def template_from_state(state: Mapping[str, Any]) -> Template:
         raise StateError("expected a size within the template, an offset and a share")
     if region_scale is not None and not 0 < region_scale <= 1:
         raise StateError(f"expected a scale of the region of more than 0 up to 1; got {region_scale}")
-    return Template(values, mask.astype(bool), (height, width), (right, down), clipped, fine, region_scale)
+    if px_aspect is not None and not 1e-6 < px_aspect < 1e6:
+        raise StateError(f"expected a width of a px over its height of more than 0; got {px_aspect}")
+    size, offset = (height, width), (right, down)
+    return Template(values, mask.astype(bool), size, offset, clipped, fine, region_scale, px_aspect)
 
 
 def _fine_from_state(state: Mapping[str, Any], most: int = MOST_PX) -> FinePatch:

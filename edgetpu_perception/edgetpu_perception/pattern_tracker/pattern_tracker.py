@@ -360,6 +360,9 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         scale *= frame.region_scale / (template.region_scale or frame.region_scale)
         x, y = match.x + template.offset[0], match.y + template.offset[1]
         at = frame.position(image, x, y, match.x_sigma, match.y_sigma, self.camera)
+        x_cell, y_cell = frame.width / columns, frame.height / rows
+        # The template keeps its shape where cells have another one than those that it was cut out of.
+        wider = math.sqrt((template.px_aspect or x_cell / y_cell) / (x_cell / y_cell))
         return MatchResult(
             frame.stamp,
             True,
@@ -367,8 +370,8 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
             bool(found.matches.rivals),
             at.u,
             at.v,
-            match.scale * template.size[1] * (frame.width / columns),
-            match.scale * template.size[0] * (frame.height / rows),
+            match.scale * template.size[1] * x_cell * wider,
+            match.scale * template.size[0] * y_cell / wider,
             at.u_sigma,
             at.v_sigma,
             match.score,

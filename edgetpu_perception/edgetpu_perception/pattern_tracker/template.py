@@ -92,6 +92,8 @@ class Template:
     """The patch at the resolution of the camera image, where that is higher."""
     region_scale: float | None = None
     """Frame.region_scale of the view that the patch was cut out of; None if unknown."""
+    px_aspect: float | None = None
+    """Width over height, in the patch, of what is a px of the template; None if unknown."""
 
     @property
     def contrast(self) -> float:
@@ -150,6 +152,7 @@ def fit(
         offset=(columns.offset, rows.offset),
         clipped=float(np.mean((grey == 0) | (grey == 255))),
         region_scale=None if view is None else view.region_scale,
+        px_aspect=rows.scale / columns.scale,
     )
 
 
