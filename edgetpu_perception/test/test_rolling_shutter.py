@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
 from edgetpu_perception.visual_compass.heading_filter_state import TrackedPose
-from edgetpu_perception.visual_compass.rolling_shutter import LONGEST_INTERVAL_S, RollingShutter
+from edgetpu_perception.visual_compass.rolling_shutter import (
+    LONGEST_INTERVAL_S,
+    SHORTEST_INTERVAL_S,
+    RollingShutter,
+)
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from testdata.pictures.turning_camera import CAMERA, FRAME, IMAGE, World, degrees, rms
 
@@ -77,13 +81,15 @@ def last_view(heading: HeadingFilter) -> TrackedPose:
     return heading._last
 
 
-def test_nothing_is_known_of_the_rows_after_a_gap() -> None:
+@pytest.mark.parametrize("interval", [LONGEST_INTERVAL_S + 0.01, SHORTEST_INTERVAL_S / 2])
+def test_nothing_is_known_of_the_rows_after_a_gap_and_in_a_burst(interval: float) -> None:
     heading, _ = followed(0.02)
-    last = last_view(heading)
+    last, readout = last_view(heading), heading._shutter.readout
     assert last.alignment is not None
-    later = last.pose.stamp + LONGEST_INTERVAL_S + 0.01
+    later = last.pose.stamp + interval
     found = heading._shutter.follow(last.pose.keyframe, last.alignment, last, later, learns=True)
     assert found is last.alignment
+    assert heading._shutter.readout == readout
 
 
 def test_a_view_without_a_velocity_is_not_turned_back() -> None:

@@ -47,6 +47,11 @@ LONGEST_INTERVAL_S = 0.15
 Derived: half of the time over which accelerations persist; see ACCELERATION_MEMORY_S.
 """
 
+SHORTEST_INTERVAL_S = 0.002
+"""The same from which on they do: of images that come in a burst, stamped as they arrive, noise would make a
+fast turn. Derived: cameras take up to 500 images per second.
+"""
+
 Floats = NDArray[np.float32]
 
 
@@ -78,10 +83,10 @@ class RollingShutter:
         """The alignment of a view, taken at `stamp` s, turned back to the stamp and with its velocity.
 
         `last`: the pose before; `learns`: whether only the shutter lets the rows disagree. A view that comes
-        more than LONGEST_INTERVAL_S after the last one is not turned back.
+        less than SHORTEST_INTERVAL_S or more than LONGEST_INTERVAL_S after the last one is not turned back.
         """
         interval = stamp - last.pose.stamp
-        if interval > LONGEST_INTERVAL_S:
+        if not SHORTEST_INTERVAL_S <= interval <= LONGEST_INTERVAL_S:
             return alignment
         self._shortest = min(self._shortest, interval)
         orientation = keyframe.orientation.dot(alignment.rotation.T)
