@@ -80,7 +80,7 @@ class Scheduler:
             request.sequence = next(self._sequence)
             model.requests.unanswered += 1
             if slot is None:
-                self._queue.push(request)
+                self._push(request)
                 return
             request.cost = 0.0  # nothing was charged
             self._take(slot, request)
@@ -110,7 +110,7 @@ class Scheduler:
                 staying = Staying(slot.has_parameters_of, now)
                 request = self._queue.pop(partial(self._may_run, slot, now), staying, slot.number)
             if request is None:
-                slot.idle = True
+                slot.idle, slot.looks_again = True, len(self._queue) > 0
                 if len(self._queue) and len(self.slots) > 1:
                     self._wake_idle()  # one that left its work to this stick may be the first to be done now
             else:
@@ -121,6 +121,8 @@ class Scheduler:
     def set_busy(self, slot: StickSlot) -> None:
         """Give no request to a worker that is busy with a command."""
         with self.lock:
+            if slot.running is None:
+                slot.began = time.monotonic()
             slot.idle = False
 
     @property
@@ -174,8 +176,14 @@ class Scheduler:
         now = time.monotonic()
         for slot in self.slots:
             if slot.idle and self._queue.most_urgent(partial(self._may_run, slot, now)) is not None:
-                slot.idle = False
-                slot.wake(None)
+                slot.look_for_work()
+
+    def _push(self, request: Request) -> None:
+        """Queue a request; idle workers that leave it to a busy stick are to see whether that is stuck."""
+        self._queue.push(request)
+        for slot in self.slots:
+            if slot.idle and not slot.looks_again and can_run(slot, request.lane):
+                slot.look_for_work()
 
     # Work in progress.
 
@@ -218,7 +226,7 @@ class Scheduler:
 
     def _account(self, slot: StickSlot, request: Request, elapsed: float) -> None:
         """Charge engine time to the client whose request has stopped running."""
-        slot.running = None
+        slot.running, slot.began = None, inf
         slot.statistics.add_busy(elapsed)
         self._queue.charge(request.client, request.priority, elapsed - request.cost)
         request.served += elapsed
@@ -346,7 +354,7 @@ class Scheduler:
                 if request.kind is Kind.UPDATE:
                     self._settle(request)
                 elif gone is None and request.failures <= HANDED_ON:
-                    self._queue.push(request)
+                    self._push(request)
                 else:
                     answers.append((request, error if request is running else gone or error))
                     self._settle(request)

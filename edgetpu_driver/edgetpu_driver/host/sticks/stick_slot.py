@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 from edgetpu_driver.backends.backend import Placement
@@ -35,6 +36,8 @@ class StickSlot:
     """Whether its device is open."""
     idle: bool = False
     """Whether its worker waits for work."""
+    looks_again: bool = False
+    """Whether the idle worker looks for work again by itself, after STUCK_SECONDS."""
     throttled: bool = False
     """Whether its clock is reduced because it is hot."""
     simulated_time: Callable[[], float] | None = None
@@ -42,8 +45,8 @@ class StickSlot:
     running: Request | None = None
     parked: set[Request] = field(default_factory=set)
     """Requests begun here that wait for a calculation."""
-    began: float = 0.0
-    """When the request that is running was taken, s."""
+    began: float = inf
+    """When the request that is running was taken or, without one, the present command began, s."""
     expected: float = 0.0
     """Expected end of that request, on the device's clock."""
     origin: float = 0.0
@@ -83,4 +86,9 @@ class StickSlot:
 
     def is_stuck(self, now: float) -> bool:
         """Whether its present work takes longer than other requests should wait."""
-        return self.running is not None and now - self.began > STUCK_SECONDS
+        return not self.idle and now - self.began > STUCK_SECONDS
+
+    def look_for_work(self) -> None:
+        """Have the idle worker look for work."""
+        self.idle, self.began = False, inf
+        self.wake(None)

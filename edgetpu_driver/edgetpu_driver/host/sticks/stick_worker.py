@@ -331,7 +331,7 @@ class StickWorker:
     def _wait(self) -> Request | Command | None:
         now = time.monotonic()
         timeouts = [self._times.seconds_left(now), self._pending.seconds_left(now)]
-        if self._scheduler.waiting:  # for a stick that is free earlier in simulated time
+        if self.slot.looks_again:  # as it may have left work to another stick
             timeouts.append(STUCK_SECONDS)
         timeout = min((each for each in timeouts if each is not None), default=None)
         try:
