@@ -14,6 +14,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     UnavailableError,
 )
+from edgetpu_driver.host import model_table
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.hosted_model import ModelState
@@ -23,6 +24,7 @@ from edgetpu_driver.host.sticks import deadline_watch
 from edgetpu_driver.host.sticks.model_spreading import Spreading
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.weights.weight_request import WeightRequest
+from fuzz.interleavings.fake_models import FakeCpu, Reader
 from fuzz.interleavings.fake_sticks import SIZE, FakeBackend
 from testdata.devices.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 
@@ -319,6 +321,25 @@ class TestClosing:
             host.start(retry_period=0.1)
             stage.controller.sleep(2.0)
             assert [stick.state for stick in host.status().sticks] == [State.READY] * 2
+
+        stage.run(work)
+
+    def test_a_start_before_the_cpu_has_closed_has_it_run_on(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(model_table, "read_model", Reader(FakeCpu(stage.controller)).read)
+
+        def work() -> None:
+            host = stage.make_host()
+            host.load("one_part")
+            worker = host._whole.cpu._worker
+            worker.post(lambda: stage.controller.sleep(1.0))
+            stage.controller.sleep(0.1)
+            host.close(timeout=0.1)
+            host.start()
+            stage.until(lambda: host.state is State.READY)
+            stage.controller.sleep(2.0)
+            assert worker.slot.serving
 
         stage.run(work)
 

@@ -55,7 +55,7 @@ class StickWorker:
         self._thread_lock = threading.RLock()  # a finaliser may stop a worker at any point of this thread
         self.request_reset = PendingCommand(self.post, self.reset)
         self._closing = False
-        self._is_to_close = False
+        self.is_to_close = False
         """Whether it is to close but has not done so; it starts nothing new."""
         self._commanded = False
         """Whether the last piece of work was a command, so that a request is next."""
@@ -110,7 +110,7 @@ class StickWorker:
         with self._thread_lock:
             if self._thread is None:
                 return _ignore
-        self._is_to_close = True
+        self.is_to_close = True
         closed = self.ask(self._close)
 
         def wait(timeout: float | None) -> None:
@@ -146,7 +146,7 @@ class StickWorker:
     def open(self) -> None:
         """Open the device again and attach the models."""
         self._out_of_service = self._closing = False
-        if self._is_to_close:
+        if self.is_to_close:
             return
         if self.connection.is_open:
             self._give_up(State.RECOVERING, "opened again", UnavailableError("the device is reopened"))
@@ -221,7 +221,7 @@ class StickWorker:
 
     def attach(self, model: HostedModel) -> None:
         """Attach a model that this stick is to run, if its device is open."""
-        replica = None if self._is_to_close else self._replicas().get(model)
+        replica = None if self.is_to_close else self._replicas().get(model)
         if self.connection.is_open and replica is not None and replica.engine is None:
             try:
                 replica.attach(self.connection.readings.bus_path)
@@ -243,7 +243,7 @@ class StickWorker:
         attached = self._replicas()
         try:
             for replica in attached.values():
-                if self._is_to_close:
+                if self.is_to_close:
                     return
                 replica.attach(self.connection.readings.bus_path)
         except DeviceError as error:
@@ -280,7 +280,7 @@ class StickWorker:
         self._scheduler.leave(self.slot, error)
 
     def _close(self) -> None:
-        self._closing, self._is_to_close = True, False
+        self._closing, self.is_to_close = True, False
         self._times.end()
         self._scheduler.leave(self.slot, UnavailableError("no device: the driver is being shut down"))
         self.connection.close()
@@ -324,7 +324,7 @@ class StickWorker:
             self._serve(item)
         elif item is not None:
             self._scheduler.set_busy(self.slot)
-            self._commanded = not self._is_to_close
+            self._commanded = not self.is_to_close
             item()
         return False
 

@@ -44,8 +44,9 @@ class CpuWorker:
 
     def prepare(self) -> None:
         """Start the thread, unless it runs, and wait until it can take work."""
-        if not self._worker.slot.serving:
-            self._worker.ask(self._worker.ensure_open).get()
+        worker = self._worker
+        if worker.is_to_close or not worker.slot.serving:
+            worker.ask(worker.ensure_open).get()
 
     def reopen(self) -> None:
         """Continue after `close`, if there are any parts."""
