@@ -13,6 +13,7 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.engines.divisible_work import run_pieces
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import ClippingError, DeviceError, InputError, ModelUnsupportedError
 from edgetpu_driver.matrix.matmul import MatMul
@@ -194,6 +195,17 @@ def test_a_given_scale_holds_what_it_would_for_weights_as_they_are(product: MatM
     result = product.multiply(np.ones(16), input_scale=1 / INT8_MAX)
     assert result.outputs[0] == pytest.approx(16 * 8 / INT8_MAX, abs=0.02)
     assert (result.saturated, result.weights_version) == (0, 1)
+
+
+def test_of_two_products_at_once_each_holds_what_it_would_alone(product: MatMul) -> None:
+    product.set_weights(np.full((1, 16), 8 / INT8_MAX))
+    vectors, scale = np.ones((2, 16)), 1 / INT8_MAX
+    other = product.multiplying(vectors, input_scale=scale)
+    next(other)  # its first vector has been multiplied
+    alone = product.multiply(vectors, input_scale=scale)  # which sets smaller weights
+    result = run_pieces(other)
+    np.testing.assert_array_equal(result.outputs, alone.outputs)
+    assert result.saturated == 0
 
 
 def test_every_pass_lowers_the_error(on_cpu: MatMul) -> None:

@@ -177,11 +177,11 @@ class MatMul:
         result = yield from self._tiles.running(
             products.multiply(plan, batch, passes, input_scale), large=large
         )
-        if input_scale and result.saturated.any() and (yield from self._undoing_gains()):
-            plan = self._plan
-            result = yield from self._tiles.running(
-                products.multiply(plan, batch, passes, input_scale), large=large
-            )
+        if input_scale and result.saturated.any():
+            without_gains = yield from self._undoing_gains(plan)
+            if without_gains is not plan:
+                again = products.multiply(without_gains, batch, passes, input_scale)
+                result = yield from self._tiles.running(again, large=large)
         finish = partial(self._product, result, vectors.shape, input_scale, accept_clipping)
         return (yield finish) if large else finish()
 
@@ -233,18 +233,20 @@ class MatMul:
             is_pure_matmul=True,
         )
 
-    def _undoing_gains(self) -> Pieces[bool]:
+    def _undoing_gains(self, plan: MatrixPlan) -> Pieces[MatrixPlan]:
         """Set the weights as they are, so that a given input scale holds what it would without gains.
 
-        Returns whether there were any. Raises DeviceError.
+        plan: that of a product. Returns the one without gains, or the same if it has none. Raises
+        DeviceError.
         """
-        options = self._plan.options
+        options = plan.options
         if self._matrix is None or options.rescale_rows or options.gains is RowGains.ONE:
-            return False
-        plan = yield partial(make_plan, self._matrix, self._dense, replace(options, gains=RowGains.ONE))
-        yield from self._tiles.holding(plan)
-        self._plan = plan
-        return True
+            return plan
+        if self._plan is plan:  # otherwise another product has undone them meanwhile
+            new = yield partial(make_plan, self._matrix, self._dense, replace(options, gains=RowGains.ONE))
+            yield from self._tiles.holding(new)
+            self._plan = new
+        return self._plan
 
     def _vectors(self, inputs: ArrayLike, input_scale: float | None, passes: int) -> NDArray[np.float64]:
         vectors = _real(inputs, "inputs").astype(np.float64)
