@@ -125,6 +125,23 @@ def test_weights_that_a_joint_graph_could_not_be_given_while_too_much_waited_are
     assert asking.model.head_name == "spot"
 
 
+def test_swaps_of_a_joint_graph_may_be_noted_in_another_order_than_they_were_made() -> None:
+    heads = [hosted_model(), hosted_model()]
+    outputs = tuple(replace(SPEC, name=f"head{number}/image") for number in range(2))
+    model = HostedModel("joint", [Path("joint.tflite")])
+    model.set_read("", 0, ReadModel(ParsedModel((SPEC,), outputs, Placement.HOST, 0, 0, None)))
+    joint = JointModel(model, heads)
+    joint.hold(heads[1], 7, 2)
+    joint.hold(heads[0], 5, 1)
+
+    def versions(own: int) -> list[int]:
+        images = {spec.name: IMAGE["image"] for spec in outputs}
+        results = [joint.result_of(head, InferenceResult(images, weights_version=own)) for head in heads]
+        return [result.weights_version for result in results if result is not None]
+
+    assert [versions(own) for own in range(3)] == [[0, 0], [5, 0], [5, 7]]
+
+
 def test_an_unexpected_error_is_that_of_its_request_alone() -> None:
     answers: list[Any] = []
     invoke = Mock(side_effect=[ValueError("unexpected"), None])

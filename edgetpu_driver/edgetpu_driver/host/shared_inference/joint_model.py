@@ -34,6 +34,9 @@ class JointModel:
         """The version of each head's weights that it holds or is being given."""
         self._at = {0: dict(self._held)}
         """The versions of the heads' weights that it held, by the version of its own weights."""
+        self._noted: dict[int, tuple[HostedModel, int]] = {}
+        """The heads and versions of swaps after one that is not noted yet, by the version of its own weights.
+        """
 
     def can_run(self, head: HostedModel) -> bool:
         """Whether it is on a device, with the weights of a head that are in effect."""
@@ -85,9 +88,15 @@ class JointModel:
         return missing
 
     def hold(self, head: HostedModel, version: int, own_version: int) -> None:
-        """Note the version of its own weights from which the weights of a head are in effect."""
-        self._held[head] = version
-        self._at[own_version] = dict(self._held)
+        """Note the version of its own weights from which the weights of a head are in effect.
+
+        Swaps on several sticks may be noted in another order than that in which they were made.
+        """
+        self._noted[own_version] = head, version
+        while (following := max(self._at) + 1) in self._noted:
+            head, version = self._noted.pop(following)
+            self._held[head] = version
+            self._at[following] = dict(self._held)
         for old in sorted(self._at)[:-_VERSIONS_KEPT]:
             del self._at[old]
 
