@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,6 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.host import model_table
 from edgetpu_driver.host.host_status import State
-from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.hosted_model import ModelState
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests.request_terms import RequestTerms
@@ -146,38 +145,6 @@ class TestSticks:
             assert host.state is State.READY, host.status_message
 
         stage.run(work)
-
-
-class TestSticksThatHang:
-    """The first stick hangs, and no reading is due on the second, which would have left work to the first."""
-
-    def check(self, stage: Stage, hang: Callable[[ModelHost], None], *, hot: bool) -> None:
-        def work() -> None:
-            host = stage.make_host(2)
-            host.load("a")
-            host.invoke("a", INPUTS)  # the first stick has the parameters in its memory
-            host._pool.workers[1].slot.throttled = hot
-            stage.controller.sleep(0.1)
-            stage.sticks[0].delay = 60.0
-            hang(host)
-            stage.controller.sleep(0.02)
-            answers: list[Any] = []
-            host.submit_invoke("a", INPUTS, answers.append)
-            stage.until(lambda: bool(answers), 1.0)
-            assert isinstance(answers[0], InferenceResult)
-
-        stage.run(work)
-
-    @pytest.mark.parametrize("hot", [False, True], ids=["an upload", "heat"])
-    def test_another_one_takes_their_work_despite(self, stage: Stage, hot: bool) -> None:
-        self.check(stage, lambda host: host.submit_invoke("a", INPUTS, print), hot=hot)
-
-    def test_a_hot_one_takes_the_work_of_one_that_hangs_while_it_is_read(self, stage: Stage) -> None:
-        def read(host: ModelHost) -> None:
-            worker = host._pool.workers[0]
-            worker.post(worker.refresh)
-
-        self.check(stage, read, hot=True)
 
 
 class Failing(FakeBackend):

@@ -72,7 +72,7 @@ class Request:
     of_whole: bool = False
     """Whether it is a step of a whole model, which has no latency of its own."""
     follows: bool = False
-    """Whether it is a further step of a request that has been admitted."""
+    """Whether it is a further step of a request that has been admitted, or is run again."""
     inputs: Mapping[str, NDArray[Any]] | None = None
     """Inputs of an inference, kept in case the loaded model turns out to have several steps."""
     part: int = 0
@@ -81,6 +81,8 @@ class Request:
     """Whether an inference starts from a state of zeros."""
     sequence: int = 0
     """Its position among the requests of its client: the order of arrival, for long work of its turns."""
+    place: int = 0
+    """Its position at its arrival."""
     passed_over: float = inf
     """Time since which requests whose parameters are in memory have been run before it, s."""
     inferences: int = 1
@@ -125,10 +127,11 @@ class Request:
         return Lane(self.model, self.kind, self.stick, self.work is not None, self.client)
 
     def restart(self) -> None:
-        """Discard the work done so far."""
+        """Discard the work done so far; it waits to be run again, before later requests of its client."""
         work, self.work = self.work, None
         if work is not None:
             work.pieces.close()
+        self.follows, self.sequence, self.turn = True, self.place, 0.0
         if self.kind is not Kind.UPDATE:
             self.stick = None
 
