@@ -1,4 +1,4 @@
-"""Threads of the host in orders that once went wrong: sticks that are lost at work, or hang."""
+"""Threads of the host in orders that once went wrong: sticks that join or are lost at work, or hang."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.host.client_limits import ClientLimits
+from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.sticks.model_spreading import Spreading
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.weights.weight_request import WeightRequest
@@ -98,3 +100,27 @@ class TestSticksThatHang:
             worker.post(worker.refresh)
 
         self.check(stage, read, hot=True)
+
+
+def test_a_request_handed_to_a_stick_follows_its_model_to_another(stage: Stage) -> None:
+    def work() -> None:
+        stage.sticks[1].plugged = False
+        host = stage.make_host(2, spreading=Spreading.SPREAD)
+        for each in ("a", "b"):
+            host.load("a", each)
+        first, second = host._pool.workers
+        wake = first.slot.wake
+
+        def join_before(request: Any) -> None:
+            first.slot.wake = wake
+            second.post(second.open)
+            stage.until(lambda: second.connection.state is State.READY)
+            wake(request)
+
+        stage.sticks[1].plugged = True
+        stage.controller.sleep(0.1)  # the first stick is idle
+        first.slot.wake = join_before
+        assert isinstance(host.invoke("a", INPUTS), InferenceResult)
+        assert list(host.model("a").replicas) == [1]
+
+    stage.run(work)

@@ -18,6 +18,14 @@ calculation and expects its result to be sent, or its exception thrown, into the
 """
 
 
+def outcome_of(calculation: Calculation) -> Any:
+    """The result of a calculation, or the exception that it raises."""
+    try:
+        return calculation()
+    except Exception as error:
+        return error
+
+
 def run_pieces(pieces: Pieces[_Result]) -> _Result:
     """Do all of the work, calculations included, in this thread."""
     value: Any = None

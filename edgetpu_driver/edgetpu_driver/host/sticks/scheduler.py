@@ -10,7 +10,7 @@ from itertools import count
 from math import inf, nan
 from typing import Any, cast
 
-from edgetpu_driver.engines.divisible_work import Calculation
+from edgetpu_driver.engines.divisible_work import Calculation, outcome_of
 from edgetpu_driver.errors import DeviceError, DeviceLostError, EdgeTpuError
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.models.hosted_model import HostedModel
@@ -202,6 +202,17 @@ class Scheduler:
             self._queue.push(request)
             self._wake_idle()
 
+    def hand_on(self, slot: StickSlot, request: Request) -> None:
+        """Queue a request again whose model was moved to another stick before the request began here."""
+        with self.lock:
+            slot.running, slot.began = None, inf
+            weight_access.end(request)
+            request.restart()
+            self._push(request)
+            answers = self._refuse()
+            self._wake_idle()
+        answer_all(answers)
+
     def calculate(self, slot: StickSlot, request: Request, calculation: Calculation, elapsed: float) -> None:
         """Start a calculation that a request needs before it can continue."""
         with self.lock:
@@ -209,11 +220,7 @@ class Scheduler:
             slot.parked.add(request)
             work = request.work
         assert work is not None
-
-        def calculate() -> None:
-            self._resume(slot, request, work, _outcome(calculation))
-
-        self._arithmetic.submit_or_do(calculate)
+        self._arithmetic.submit_or_do(lambda: self._resume(slot, request, work, outcome_of(calculation)))
 
     def _resume(self, slot: StickSlot, request: Request, work: Work, value: Any) -> None:
         with self.lock:
@@ -384,14 +391,6 @@ class Scheduler:
     def refusal_of(self, model: HostedModel) -> EdgeTpuError | None:
         """Why requests for a model cannot be run; see `refusal`. Must be called with the lock held."""
         return refusal(model, self.slots, self._unavailable_reason)
-
-
-def _outcome(calculation: Calculation) -> Any:
-    """The result, or the exception."""
-    try:
-        return calculation()
-    except Exception as error:
-        return error
 
 
 def _ignore(*_arguments: object) -> None:
