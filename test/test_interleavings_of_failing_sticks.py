@@ -124,3 +124,18 @@ def test_a_request_handed_to_a_stick_follows_its_model_to_another(stage: Stage) 
         assert list(host.model("a").replicas) == [1]
 
     stage.run(work)
+
+
+def test_a_stick_that_failed_its_self_check_is_tried_again_by_the_next_start(stage: Stage) -> None:
+    def work() -> None:
+        host = stage.make_host()
+        engine: Any = host.load("a").replicas[0].engine
+        host.check()
+        engine._values = -engine._values
+        host.check()
+        assert host.state is State.FAILED
+        host.close()
+        host.start()
+        stage.until(lambda: host.state is State.READY)
+
+    stage.run(work)

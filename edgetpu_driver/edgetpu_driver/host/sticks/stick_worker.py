@@ -280,7 +280,7 @@ class StickWorker:
         self._scheduler.leave(self.slot, error)
 
     def _close(self) -> None:
-        self._closing, self.is_to_close = True, False
+        self._closing, self.is_to_close, self._out_of_service = True, False, False
         self._times.end()
         self._scheduler.leave(self.slot, UnavailableError("no device: the driver is being shut down"))
         self.connection.close()
