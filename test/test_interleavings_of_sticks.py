@@ -84,6 +84,30 @@ class TestSticks:
 
         stage.run(work)
 
+    def test_a_request_that_has_waited_for_a_model_of_several_steps_expires_in_time(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(model_table, "read_model", Reader(FakeCpu(stage.controller)).read)
+
+        def work() -> None:
+            host = stage.make_host()
+            stage.sticks[0].delay = 60.0
+            host._pool.workers[0].post(host._pool.workers[0].refresh)
+            stage.controller.sleep(0.1)
+            refuse, answers = host._scheduler.refuse, list[Any]()
+
+            def refuse_slowly() -> None:
+                stage.controller.sleep(0.1)  # nothing waits, so that the deadlines are watched no longer
+                refuse()
+
+            monkeypatch.setattr(host._scheduler, "refuse", refuse_slowly)
+            host.submit_load("two_parts", "m")
+            host.submit_invoke("m", INPUTS, answers.append, RequestTerms(deadline=0.5))
+            stage.until(lambda: bool(answers), 1.0)
+            assert isinstance(answers[0], ExpiredError)
+
+        stage.run(work)
+
     def test_weights_wait_for_no_stick_that_lost_the_model(self, stage: Stage) -> None:
         def work() -> None:
             host = stage.make_host(2)

@@ -106,6 +106,7 @@ class WholeModels:
             self.submit(request)
         except EdgeTpuError as error:
             request.answer(error)
+        self._sticks.watch()  # for its deadline: nothing may have waited meanwhile
 
     def status(self, status: HostStatus) -> HostStatus:
         """The status of the sticks, including the requests in progress on the CPU."""
