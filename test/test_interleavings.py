@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgetpu_driver.backends.backend import ParsedModel
 from edgetpu_driver.errors import (
     InputError,
     ModelFormatError,
@@ -16,6 +17,7 @@ from edgetpu_driver.errors import (
 from edgetpu_driver.host import model_table
 from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.models.model_parts import ReadModel
 from edgetpu_driver.host.models.model_replica import ModelReplica
 from edgetpu_driver.host.requests.priority_queue import LONGEST_NEGLECT
 from edgetpu_driver.host.requests.request_terms import NORMAL_TERMS, Priority, RequestTerms
@@ -206,3 +208,33 @@ class TestPartsOfAModelThatIsNotReadYet:
                 answer.outputs["y"], run_steps(on_stick[part - 1 : part], INPUTS["x"])
             )
             assert answer.part == expected
+
+    def test_a_request_may_come_while_what_was_read_is_taken_over(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(model_table, "read_model", Reader(FakeCpu(stage.controller)).read)
+        set_read = HostedModel.set_read
+
+        def set_slowly(model: HostedModel, sha256: str, size: int, read: ReadModel, *rest: bytes) -> None:
+            class Slow:
+                parts, plan = read.parts, read.plan
+
+                @property
+                def whole(self) -> ParsedModel:
+                    stage.controller.sleep(0.1)
+                    return read.whole
+
+            set_read(model, sha256, size, Slow(), *rest)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(HostedModel, "set_read", set_slowly)
+        answers: list[Any] = []
+
+        def work() -> None:
+            host = stage.make_host()
+            model = host.submit_load("one_part", "m")
+            stage.until(lambda: bool(model.parts))
+            host.submit_invoke("m", INPUTS, answers.append)
+            stage.until(lambda: bool(answers))
+
+        stage.run(work)
+        assert isinstance(answers[0], InferenceResult)

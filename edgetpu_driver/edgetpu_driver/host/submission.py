@@ -85,7 +85,7 @@ class Submission:
 
     def _submit(self, request: Request, terms: RequestTerms) -> None:
         model = request.model
-        in_steps = bool(model.parts)
+        in_steps = model.state is ModelState.LOADED and bool(model.parts)
         try:
             (self._whole if in_steps else self._scheduler).submit(request)
         except UnavailableError:
