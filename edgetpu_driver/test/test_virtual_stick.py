@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
+from edgetpu_driver.darwinn.executable import InstructionBitstream
 from edgetpu_driver.errors import ModelUnsupportedError, TransferTimeoutError
 from edgetpu_driver.stick.dma_transfers import PreparedExecutable
 from edgetpu_driver.stick.inference import PreparedInference
@@ -22,8 +23,11 @@ from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import Frame, Tag
 from edgetpu_driver.usb.link import Reception, UsbLink
+from edgetpu_driver.virtual import program_library
 from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.virtual.program_library import Program, ProgramLibrary
 from testdata import ModelFolder
+from testdata.graphs.color_embedding_graph import color_embedding_graph
 
 GOLDEN_MODELS = (
     "bright_64x64",
@@ -256,3 +260,23 @@ def test_the_same_instructions_with_other_transfers_are_refused(
     fewer = replace(model, execution=replace(model.execution, hints=model.execution.hints[:-1]))
     with pytest.raises(ModelUnsupportedError, match="other transfers"):
         stick.register_model(fewer, graph)
+
+
+def test_a_program_is_found_while_those_of_released_models_are_dropped(
+    make_dense: Callable[[int], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = ProgramLibrary()
+    found: list[Any] = []
+    graphs = [make_dense(1), color_embedding_graph()]
+    models = [CompiledModel.parse(pack(graph, name="model"), "model") for graph in graphs]
+    releases = [library.register_model(*each) for each in zip(models, graphs, strict=True)]
+    fields = program_library._fields
+
+    def look(bitstream: InstructionBitstream) -> tuple[int, ...]:  # as the thread of a stick might
+        found.append(library.find(models[0].execution.bitstreams[0].data))
+        return fields(bitstream)
+
+    monkeypatch.setattr(program_library, "_fields", look)
+    releases[1]()
+    library.register_model(models[0], graphs[0])
+    assert {type(each) for each in found} == {Program}

@@ -170,10 +170,11 @@ class ProgramLibrary:
         used = {digest for digest, each in self._programs.items() if each.models}
         used |= {self._programs[digest].cached_parameters for digest in used}
         if not used.issuperset(self._programs):
-            self._programs = {digest: each for digest, each in self._programs.items() if digest in used}
-            self._forms = {}
-            for each in self._programs.values():
-                self._note_form(each.executable)
+            programs = {digest: each for digest, each in self._programs.items() if digest in used}
+            forms: dict[int, set[_Fields]] = {}
+            for each in programs.values():
+                _note_form(forms, each.executable)
+            self._programs, self._forms = programs, forms  # complete: a stick may be looking for a program
 
     def rest(self, compiled: CompiledModel) -> None:
         """End the process that computes a model, which stays registered; the next run starts another."""
@@ -211,13 +212,14 @@ class ProgramLibrary:
             raise ModelUnsupportedError(
                 f"executable '{executable.name}' has the instructions of a known one and other transfers"
             )
-        self._note_form(executable)
+        _note_form(self._forms, executable)
         known.tokens |= program.tokens
         return known
 
-    def _note_form(self, executable: Executable) -> None:
-        first = _first(executable)
-        self._forms.setdefault(len(first.data), set()).add(_fields(first))
+
+def _note_form(forms: dict[int, set[_Fields]], executable: Executable) -> None:
+    first = _first(executable)
+    forms.setdefault(len(first.data), set()).add(_fields(first))
 
 
 def _upload(executable: Executable) -> MatrixUpload | None:
