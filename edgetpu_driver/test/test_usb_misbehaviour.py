@@ -17,7 +17,7 @@ from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, ProgramRunner, Vir
 from edgetpu_driver.errors import DeviceBusyError, DeviceError, DeviceLostError, TransferError
 from edgetpu_driver.usb.connector import Phase
 from edgetpu_driver.usb.discovery import find_sticks
-from edgetpu_driver.usb.handles import CLOSE_ATTEMPTS
+from edgetpu_driver.usb.handles import CLOSE_ATTEMPTS, close_handle, close_left_open, is_left_open
 from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.virtual.graph_packer import pack
 
@@ -155,6 +155,26 @@ def test_a_handle_that_cannot_be_closed_is_not_blamed_on_another_process(robot: 
     robot.tpu.close()
     with pytest.raises(DeviceBusyError, match="this process could not close the stick after a fault"):
         EdgeTpu.open(usb_backend=robot.stick)
+
+
+def test_handles_that_two_sticks_cannot_close_at_the_same_time_are_both_kept() -> None:
+    other = ["second"]
+
+    class Bus:
+        """Closes nothing; the second stick is to be closed while the first is tried again."""
+
+        def release_interface(self, _handle: str, _interface: int) -> None: ...
+
+        def close_device(self, handle: str) -> None:
+            if is_retried and handle == "first" and other:
+                close_handle(self, other.pop(), 0, "2-2")
+            raise USBError("io", errno=errno.EIO)
+
+    bus, is_retried = Bus(), False
+    close_handle(bus, "first", 0, "2-1")
+    is_retried = True
+    close_left_open(bus)
+    assert [is_left_open(bus, path) for path in ("2-1", "2-2")] == [True, True]
 
 
 def test_an_interrupt_while_the_serial_number_is_read_leaves_no_handle_open() -> None:

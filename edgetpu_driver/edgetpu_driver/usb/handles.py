@@ -48,8 +48,8 @@ def close_left_open(backend: Any) -> None:
     if waiting:
         mine = [each for each in waiting if each.process == os.getpid()]
         still = [each for each in mine if not _closed(backend, each.handle, each.bus_path)]
-        if still:
-            _left_open[backend] = still
+        if still:  # threads of other sticks may have added theirs
+            _left_open.setdefault(backend, []).extend(still)
 
 
 def is_left_open(backend: Any, bus_path: str) -> bool:
