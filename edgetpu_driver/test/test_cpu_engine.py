@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetpu_driver.engines import litert_interpreter
+from edgetpu_driver.engines import isolated_graph, litert_interpreter
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.errors import (
@@ -31,6 +33,7 @@ from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata import ModelFolder
 from testdata.graphs.graph_variants import with_quantization
+from testdata.timeouts import PATIENCE
 
 pytest.importorskip("ai_edge_litert", reason="the CPU engine needs ai-edge-litert")
 
@@ -227,3 +230,18 @@ def test_prepared_weights_are_in_effect_when_they_are_committed_and_need_nothing
     after = engine.run(x)["y"]
     np.testing.assert_array_equal(after, twin.run(x)["y"])
     assert not np.array_equal(after, before)
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_process_that_was_forked_while_an_engine_is_made_can_make_its_own(isolated: bool) -> None:
+    with litert_interpreter._greeting_lock, isolated_graph._running_lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(int(PATIENCE))  # ends the child if it waits for a lock
+            status = 1
+            try:
+                CpuEngine(doubling(), isolated=isolated).close()
+                status = 0
+            finally:
+                os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -143,3 +144,12 @@ class IsolatedGraph:
         self._deaths = 1 if now - self._started >= _STABLE_SECONDS else self._deaths + 1
         pause = 2.0 ** (self._deaths - 2) if self._deaths > 1 else 0.0
         self._refused_until = now + min(pause, _LONGEST_PAUSE)
+
+
+def _after_fork() -> None:
+    """Replace the lock in a forked process: a thread that does not exist there may have held it."""
+    global _running_lock
+    _running_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

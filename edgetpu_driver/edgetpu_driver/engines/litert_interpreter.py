@@ -124,3 +124,12 @@ def _without_greeting() -> Iterator[None]:
                         _greeted.set()
                     else:
                         os.write(2, line)
+
+
+def _after_fork() -> None:
+    """Replace the lock in a forked process: a thread that does not exist there may have held it."""
+    global _greeting_lock
+    _greeting_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
