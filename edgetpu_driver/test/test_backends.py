@@ -13,9 +13,10 @@ import pytest
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
+from edgetpu_driver.backends import factory
 from edgetpu_driver.backends.backend import SRAM_BYTES, Placement
 from edgetpu_driver.backends.cpu import CpuBackend
-from edgetpu_driver.backends.factory import make_backend, make_backends
+from edgetpu_driver.backends.factory import MoreSticks, make_backend, make_backends
 from edgetpu_driver.engines import isolated_graph
 from edgetpu_driver.engines.whole_model.plan_builder import load_plan
 from edgetpu_driver.errors import DeviceLostError, InputError, ModelUnsupportedError, UnavailableError
@@ -368,3 +369,15 @@ def test_devices_that_make_no_sense_are_refused(name: str, devices: list[str]) -
 
 def test_all_means_any_stick_while_none_is_connected() -> None:
     assert len(make_backends("virtual", ["all"])) == 1
+
+
+def test_a_stick_that_appears_while_the_backends_are_made_gets_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_the_bus = ["2-1"]
+    monkeypatch.setattr(factory, "_connected", lambda: tuple(on_the_bus))
+    backends = make_backends("usb", ["all"])
+    on_the_bus.append("2-2")
+    more = MoreSticks(backends)
+    assert [each.bus_path for each in more({"2-1"})] == ["2-2"]  # type: ignore[attr-defined]
+    assert more({"2-1"}) == []

@@ -52,10 +52,13 @@ def make_backends(name: str, devices: Sequence[str], **options: Any) -> list[Bac
 class MoreSticks:
     """Makes backends for sticks on USB that were plugged in later; see ModelHost."""
 
-    def __init__(self, **options: Any) -> None:
-        """Make it together with the backends of ["all"]. options: those of `make_backend`."""
+    def __init__(self, backends: Sequence[Backend], **options: Any) -> None:
+        """backends: those of ["all"], see `make_backends`. options: those of `make_backend`."""
+        from edgetpu_driver.backends.usb import StickBackend
+
         self._options = options
-        self._made = set(_connected_or_none())
+        # Not those that are on the bus now: a stick may have appeared since the backends were made.
+        self._made = {each.bus_path for each in backends if isinstance(each, StickBackend) and each.bus_path}
 
     def __call__(self, known: Collection[str]) -> list[Backend]:
         """Backends of the sticks that are neither at one of the known bus paths nor had one before."""
@@ -91,7 +94,7 @@ def make_backend(
 
     options = _stick_options(serial, bus_path, firmware, preset)
     if name == "usb":
-        return StickBackend(lambda on_phase: EdgeTpu.open(on_phase=on_phase, **options))
+        return StickBackend(lambda on_phase: EdgeTpu.open(on_phase=on_phase, **options), bus_path)
 
     from edgetpu_driver.engines.cpu_engine import CpuEngine
     from edgetpu_driver.virtual.graph_packer import pack

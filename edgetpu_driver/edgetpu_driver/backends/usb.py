@@ -31,7 +31,9 @@ class StickBackend:
     simulated = False
     """Whether it runs models packed for the virtual stick, which no real chip can run."""
 
-    def __init__(self, open_device: Callable[[OnPhase | None], EdgeTpu]) -> None:
+    def __init__(self, open_device: Callable[[OnPhase | None], EdgeTpu], bus_path: str = "") -> None:
+        """bus_path: of the only stick that it opens; empty if it may open others."""
+        self.bus_path = bus_path
         self._open_device = open_device
         self._tpu: EdgeTpu | None = None
         self._copies: dict[tuple[str, int], ModelCopies] = {}

@@ -147,15 +147,15 @@ class DriverNode(BaseNode, LifecycleNode):
 
     def _make_host(self) -> ModelHost:
         """Make the host of the devices, and load the models. Raises EdgeTpuError."""
-        values = self.values
+        values, backends = self.values, self.make_backends()
         host = ModelHost(
-            self.make_backends(),
+            backends,
             values["model_dirs"],
             self._notify,
             client_limits(values),
             spreading=Spreading(values["spreading"]),
             self_check_period=values["self_check_period"],
-            find_more=self.find_more(),
+            find_more=self.find_more(backends),
             process_limits=self._process_limits(),
             share_inferences=values["share_inferences"],
             tell=lambda line: self.get_logger().info(one_line(line)),
@@ -178,10 +178,13 @@ class DriverNode(BaseNode, LifecycleNode):
         one = {"serial": values["serial"], "bus_path": values["bus_path"]}
         return [make_backend(values["backend"], **one, **options)]
 
-    def find_more(self) -> MoreSticks | None:
-        """Return what makes backends for sticks that are plugged in later; None unless they are wanted."""
+    def find_more(self, backends: Sequence[Backend]) -> MoreSticks | None:
+        """Return what makes backends for sticks that are plugged in later; None unless they are wanted.
+
+        backends: those that there are already.
+        """
         if self.values["backend"] == "usb" and list(self.values["devices"]) == [ALL_DEVICES]:
-            return MoreSticks(**self._backend_options())
+            return MoreSticks(backends, **self._backend_options())
         return None
 
     def _backend_options(self) -> dict[str, Any]:
