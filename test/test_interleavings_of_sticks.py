@@ -250,6 +250,21 @@ class TestWithoutFurtherThreads:
         stage.run(work)
         assert [type(each) for each in answers] == [InferenceResult, ExpiredError]
 
+    def test_a_stick_that_was_found_is_added_later(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found = [FakeBackend(stage.sticks[1])]
+
+        def work() -> None:
+            host = stage.make_host(find_more=lambda _known: [found.pop()] if found else [])
+            adds: list[Any] = [no_thread, host._table.add_backend]
+            monkeypatch.setattr(host._table, "add_backend", lambda *given: adds.pop(0)(*given))
+            host.start(retry_period=0.1)
+            stage.until(lambda: len(host._pool.workers) == 2)
+            assert not adds
+
+        stage.run(work)
+
 
 class TestClosing:
     def test_the_thread_ends_though_it_is_given_more_to_do(self, stage: Stage) -> None:

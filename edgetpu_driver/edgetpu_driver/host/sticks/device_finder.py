@@ -33,6 +33,8 @@ class DeviceFinder:
         self._known = known
         self._add = add
         self._period = period
+        self._found: list[Backend] = []
+        """Backends that are yet to be added."""
         self._stopped = threading.Event()
         self._logged = ""
         threading.Thread(target=self._run, name="edgetpu finder", daemon=True).start()
@@ -47,8 +49,10 @@ class DeviceFinder:
 
     def _look(self) -> None:
         try:
-            for backend in self._find(self._known()):
-                self._add(backend)
+            self._found += self._find(self._known())
+            while self._found:
+                self._add(self._found[0])
+                del self._found[0]
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             if text != self._logged:
