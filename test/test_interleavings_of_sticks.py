@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import (
+    DeviceLostError,
     ExpiredError,
     ModelUnsupportedError,
     UnavailableError,
@@ -215,6 +216,33 @@ class TestUnexpectedErrors:
                 answers.append(error)
             stage.until(lambda: bool(answers))
             assert "unexpected ValueError: a library failed" in str(answers[0])
+
+        stage.run(work)
+
+
+class TestCallbacksThatRaise:
+    def test_when_a_stick_is_lost_its_request_is_answered_all_the_same(self, stage: Stage) -> None:
+        def changed() -> None:
+            raise ValueError("the user's callback failed")
+
+        def work() -> None:
+            host = stage.make_host(on_change=changed)
+            host.load("a")
+            stage.sticks[0].plugged = False
+            answers: list[Any] = []
+            host.submit_invoke("a", INPUTS, answers.append)
+            stage.until(lambda: bool(answers))
+            assert isinstance(answers[0], DeviceLostError)
+
+        stage.run(work)
+
+    def test_others_get_the_registers_all_the_same(self, stage: Stage) -> None:
+        def work() -> None:
+            host = stage.make_host()
+            answers: list[Any] = []
+            host.submit_registers(lambda _: answers.append(answers[0]))  # which raises
+            host.submit_registers(answers.append)
+            stage.until(lambda: bool(answers))
 
         stage.run(work)
 

@@ -111,5 +111,9 @@ class DeviceConnection:
     def _set_state(self, state: State, status_message: str) -> None:
         changed = (state, status_message) != (self.state, self.status_message)
         self.state, self.status_message = state, status_message
-        if changed:
+        if not changed:
+            return
+        try:
             self._on_change()
+        except Exception:
+            _log.exception("unexpected error in the callback for a change of the device")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,6 +19,8 @@ from edgetpu_driver.host.requests.admission import Admission
 from edgetpu_driver.host.sticks.model_spreading import Spreading, resident_together, spread, stages
 from edgetpu_driver.host.sticks.scheduler import Scheduler
 from edgetpu_driver.host.sticks.stick_worker import StickWorker
+
+_log = logging.getLogger(__name__)
 
 _CLOSENESS = (
     State.READY,
@@ -135,7 +138,7 @@ class StickPool:
         with self._scheduler.lock:
             asking, self._ask_registers = self._ask_registers, []
         for done in asking:
-            done(registers)
+            _tell(done, registers)
 
     def stop(self, timeout: float | None, then: Callable[[float | None], None]) -> None:
         """Close all devices after their present work, and wait for them, at most `timeout` seconds in all.
@@ -245,6 +248,13 @@ def all_registers(answers: Sequence[Any]) -> tuple[RegisterValue, ...]:
     return tuple(
         register for registers in answers if not isinstance(registers, Exception) for register in registers
     )
+
+
+def _tell(done: Callable[[tuple[RegisterValue, ...]], None], registers: tuple[RegisterValue, ...]) -> None:
+    try:
+        done(registers)
+    except Exception:
+        _log.exception("unexpected error in the callback of a reading of the registers")
 
 
 def _first(workers: Sequence[StickWorker]) -> StickWorker:
