@@ -15,6 +15,7 @@ from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import (
     InputError,
     ModelUnsupportedError,
+    UnavailableError,
 )
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.tflite.constant_patch import replace_tensor
@@ -124,6 +125,16 @@ class TestWeights:
         whole_model_host.load("parts_edgetpu")
         with pytest.raises(InputError, match=r"'x' is in none: part 1: .*; part 2: expected one of"):
             whole_model_host.set_weights("parts", WeightRequest(np.zeros((8, 8), np.float32), "x"))
+
+    def test_a_tensor_of_a_part_that_no_stick_holds_at_present_may_be_set_later(
+        self, whole_model_host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        loaded = whole_model_host.load("parts_edgetpu")
+        (replica,) = loaded.device_parts[1].replicas.values()
+        monkeypatch.setattr(replica, "engine", None)  # as while its stick is opened again
+        tensor = weight_tensors(parse_model(source_graph(2)))[1]
+        with pytest.raises(UnavailableError, match=r"part 2: no stick holds it at present"):
+            whole_model_host.set_weights("parts", WeightRequest(np.zeros(tensor.shape), tensor.name))
 
     def test_a_part_that_is_not_there_is_refused(self, whole_model_host: ModelHost) -> None:
         whole_model_host.load("parts_edgetpu")

@@ -197,15 +197,20 @@ class TensorInPartError(ModelUnsupportedError):
 def part_with_tensor(model: HostedModel, tensor: str) -> int:
     """The number, from 1, of the only part for the Edge TPU with a weight tensor of that name.
 
-    Raises InputError if none or several have it, with what each part says.
+    Raises InputError if none or several have it, with what each part says; UnavailableError if it may be one
+    that no stick holds at present.
     """
     found, reasons = [], []
+    kind: type[EdgeTpuError] = InputError
     for number, part in enumerate(model.device_parts, start=1):
         engines = [replica.engine for replica in tuple(part.replicas.values())]
         engine = next((each for each in engines if each is not None), None)
+        if engine is None:
+            kind = kind if part.unsupported_reason else UnavailableError
+            reason = part.unsupported_reason or "no stick holds it at present"
+            reasons.append(f"part {number}: {reason}")
+            continue
         try:
-            if engine is None:
-                raise UnavailableError("no stick holds it")
             engine.weight_tensor(tensor)
             found.append(number)
         except EdgeTpuError as error:
@@ -217,7 +222,7 @@ def part_with_tensor(model: HostedModel, tensor: str) -> int:
             f"expected a weight tensor of one part of '{model.name}'; '{tensor}' is in parts "
             f"{', '.join(map(str, found))}: say which part"
         )
-    raise InputError(
+    raise kind(
         f"expected a weight tensor of one part of '{model.name}'; '{tensor}' is in none: {'; '.join(reasons)}"
     )
 
