@@ -135,7 +135,7 @@ def test_swaps_of_a_joint_graph_may_be_noted_in_another_order_than_they_were_mad
     joint.hold(heads[0], 5, 1)
 
     def versions(own: int) -> list[int]:
-        images = {spec.name: IMAGE["image"] for spec in outputs}
+        images = {spec.name: np.zeros(SPEC.shape, np.uint8) for spec in outputs}
         results = [joint.result_of(head, InferenceResult(images, weights_version=own)) for head in heads]
         return [result.weights_version for result in results if result is not None]
 
