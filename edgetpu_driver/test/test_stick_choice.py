@@ -76,6 +76,23 @@ class TestRealSticks:
         assert best_of(idle, model([2])).number == 2
 
 
+class TestHotSticks:
+    @pytest.mark.parametrize(("queued", "takes"), [(1, False), (2, True)])
+    def test_one_leaves_as_many_requests_as_there_are_cool_ones(self, queued: int, takes: bool) -> None:
+        cool, hot, other = slots(None, None, None)
+        hot.throttled = other.throttled = True
+        for slot in (cool, other):
+            busy(slot, since=9.999)
+        assert may_take(hot, model([]), [cool, hot, other], Queued(queued, 10.0)) is takes
+
+    def test_one_does_not_count_a_cool_one_that_does_not_get_on(self) -> None:
+        cool, hot, stuck = slots(None, None, None)
+        hot.throttled = True
+        busy(cool, since=9.999)
+        busy(stuck, since=9.0)
+        assert may_take(hot, model([]), [cool, hot, stuck], Queued(2, 10.0))
+
+
 class TestSimulatedSticks:
     @pytest.mark.parametrize(("clock", "chosen"), [(0.9 * UPLOAD, 1), (1.1 * UPLOAD, 0)])
     def test_the_one_that_is_done_first_takes_it(self, clock: float, chosen: int) -> None:

@@ -29,11 +29,11 @@ def may_take(slot: StickSlot, model: HostedModel, candidates: Sequence[StickSlot
     by their own clocks.
     """
     upload = slot.upload_seconds(model)
-    for other in candidates:
-        if other is slot or other.is_stuck(queued.now):
-            continue
+    others = [other for other in candidates if other is not slot and not other.is_stuck(queued.now)]
+    cool = sum(not other.throttled for other in others)
+    for other in others:
         if slot.throttled != other.throttled:
-            if slot.throttled and (other.idle or queued.requests <= len(candidates) - 1):
+            if slot.throttled and (other.idle or queued.requests <= cool):
                 return False
         elif slot.simulated_time is not None:
             if other.load() + other.upload_seconds(model) < slot.load() + upload:
