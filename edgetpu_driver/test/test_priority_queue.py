@@ -146,6 +146,14 @@ def test_requests_expire_when_their_deadline_has_passed(queue: RequestQueue[Entr
     assert order(queue) == "bc"
 
 
+def test_a_request_expires_also_behind_one_that_has_begun_and_was_due_earlier(
+    queue: RequestQueue[Entry],
+) -> None:
+    push(queue, Entry(due=1.0, name="a"), Entry(deadline=2.0, name="b"), Entry(deadline=3.0, name="c"))
+    assert [entry.name for entry in queue.expire(2.5)] == ["b"]
+    assert order(queue) == "ac"
+
+
 def test_requests_are_removed_in_the_order_of_their_arrival(queue: RequestQueue[Entry]) -> None:
     push(queue, Entry("1", name="a"), Entry("2", priority=1, name="b"), Entry("1", deadline=1.0, name="c"))
     assert [entry.name for entry in queue.remove(lambda entry: entry.name in "ab")] == ["a", "b"]

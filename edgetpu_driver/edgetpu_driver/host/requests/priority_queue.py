@@ -250,19 +250,20 @@ class _PriorityClass(Generic[_Entry]):
         self._served[client] += seconds
 
     def expire(self, now: float) -> list[_Entry]:
-        expired = []
-        for key, bucket in list(self.buckets.items()):
-            while bucket and bucket[0][2].deadline < now:
-                expired.append(heappop(bucket)[2])
-            if not bucket:
-                del self.buckets[key]
-        return expired
+        # Further steps of requests are due, but do not expire; others behind them may.
+        due = [key for key, bucket in self.buckets.items() if bucket[0][0] < now]
+        return self._remove_from(due, lambda entry: entry.deadline < now)
 
     def remove(self, unwanted: Callable[[_Entry], bool]) -> list[_Entry]:
+        return self._remove_from(list(self.buckets), unwanted)
+
+    def _remove_from(
+        self, keys: Sequence[tuple[str, Hashable]], unwanted: Callable[[_Entry], bool]
+    ) -> list[_Entry]:
         removed = []
-        for key, bucket in list(self.buckets.items()):
+        for key in keys:
             kept = []
-            for item in sorted(bucket, key=lambda item: item[:2]):
+            for item in sorted(self.buckets[key], key=lambda item: item[:2]):
                 if unwanted(item[2]):
                     removed.append(item[2])
                 else:
