@@ -33,6 +33,7 @@ from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata import ModelFolder
 from testdata.graphs.graph_variants import with_quantization
+from testdata.graphs.recurrent_cell import recurrent_cell
 from testdata.timeouts import PATIENCE
 
 pytest.importorskip("ai_edge_litert", reason="the CPU engine needs ai-edge-litert")
@@ -230,6 +231,21 @@ def test_prepared_weights_are_in_effect_when_they_are_committed_and_need_nothing
     after = engine.run(x)["y"]
     np.testing.assert_array_equal(after, twin.run(x)["y"])
     assert not np.array_equal(after, before)
+
+
+def test_a_reset_lets_no_other_thread_swap_weights_that_it_would_undo(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = CpuEngine(recurrent_cell())
+    prepare, locked = engine._runner.prepare, list[bool]()
+
+    def look(data: bytes) -> Callable[[], None]:
+        locked.append(engine._swap_lock.locked())
+        return prepare(data)
+
+    monkeypatch.setattr(engine._runner, "prepare", look)
+    engine.reset()
+    assert locked == [True]
 
 
 @pytest.mark.parametrize("isolated", [False, True])

@@ -117,7 +117,8 @@ class CpuEngine:
     def reset(self) -> None:
         """Set the variables of the graph, which operators keep from run to run, to zero."""
         if any(tensor.is_variable for tensor in self._graph.subgraphs[0].tensors):
-            self.replace_graph(self._data)  # a new interpreter, whose variables are zero
+            with self._swap_lock:  # else it might undo a swap of another thread
+                self._replacing(self._data)()  # a new interpreter, whose variables are zero
 
     def replace_graph(self, data: bytes) -> None:
         """Switch to another file of the same graph with other constants; it is not checked again.
