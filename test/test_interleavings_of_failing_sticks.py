@@ -70,6 +70,29 @@ class TestWorkOfALostStick:
         stage.run(work)
 
 
+def test_a_request_is_not_blamed_for_a_stick_that_fails_before_it_begins(stage: Stage) -> None:
+    def work() -> None:
+        host = stage.make_host(2)
+        host.load("a")
+        host.start(refresh_period=60.0, retry_period=0.05)
+        stage.controller.sleep(1.0)
+        first = host._pool.workers[0]
+        wake = first.slot.wake
+
+        def read_before(request: Any) -> None:
+            first.slot.wake = wake
+            first.post(first.refresh)
+            wake(request)
+
+        first.slot.wake = read_before
+        for stick in stage.sticks:
+            stick.failures = 1  # the first while it is read, the second with the request
+        stage.sticks[1].delay = 0.5  # by then the first is back
+        assert isinstance(host.invoke("a", INPUTS), InferenceResult)
+
+    stage.run(work)
+
+
 class TestSticksThatHang:
     """The first stick hangs, and no reading is due on the second, which would have left work to the first."""
 

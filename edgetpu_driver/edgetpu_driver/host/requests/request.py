@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from inspect import GEN_CREATED, getgeneratorstate
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -125,6 +126,11 @@ class Request:
     def lane(self) -> Lane:
         """See Lane."""
         return Lane(self.model, self.kind, self.stick, self.work is not None, self.client)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether its work has been run, if only in part, where it was begun."""
+        return self.work is not None and getgeneratorstate(self.work.pieces) != GEN_CREATED
 
     def restart(self) -> None:
         """Discard the work done so far; it waits to be run again, before later requests of its client."""

@@ -352,7 +352,8 @@ class Scheduler:
             slot.parked.clear()
             if running is not None:
                 begun.append(running)
-                running.failures += isinstance(error, DeviceError) and not isinstance(error, DeviceLostError)
+                failed = isinstance(error, DeviceError) and not isinstance(error, DeviceLostError)
+                running.failures += failed and running.has_run  # else a command failed before it
             answers: Answers = []
             for request in sorted(begun, key=lambda each: each.sequence):
                 weight_access.end(request)
