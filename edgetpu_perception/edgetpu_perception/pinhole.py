@@ -181,13 +181,18 @@ class Pinhole:
         rays = cv2.convertPointsToHomogeneous(plane)
         seen, _ = cv2.projectPoints(rays, np.zeros(3), np.zeros(3), matrix, coefficients)
         known = np.abs(seen - points).max(axis=2) <= _REPROJECTION_ERROR
-        known &= np.square(plane).sum(axis=2) < self._fold  # beyond, other directions are seen there, too
+        known &= np.square(plane).sum(axis=2) < self.fold  # beyond, other directions are seen there, too
         plane = np.where(known[..., np.newaxis], plane, math.nan)
         return [(float(x), float(y)) for x, y in plane[:, 0]]
 
     @functools.cached_property
-    def _fold(self) -> float:
-        """Squared distance from the axis, in the plane z = 1, at which the radial distortion folds back."""
+    def fold(self) -> float:
+        """Squared distance from the axis, in the plane z = 1, at which the radial distortion folds back.
+
+        Infinite if it does not, and for a fisheye lens.
+        """
+        if self.fisheye:
+            return math.inf
         k1, k2, _, _, k3, k4, k5, k6 = (*self.distortion, *(0.0,) * 8)[:8]
         # Of the distance r, r * above / below remains; both are polynomials of its square.
         above, below = np.array([k3, k2, k1, 1.0]), np.array([k6, k5, k4, 1.0])

@@ -26,6 +26,7 @@ from edgetpu_perception.graphs import looming_slopes as graph
 from edgetpu_perception.pinhole import Pinhole
 from edgetpu_perception.time_to_contact.contact_time import contact_time, share_left
 from edgetpu_perception.time_to_contact.homography_alignment import Grid
+from edgetpu_perception.time_to_contact.rectified_maps import RectifiedMaps
 from edgetpu_perception.time_to_contact.surface import APPROACH_SIGMAS, STEADY_FRAMES, Surface
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
 from edgetpu_perception.time_to_contact.zone_edge_energy import ZONES, ZoneEnergies, tau_of, third_borders
@@ -146,12 +147,13 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
     ) -> None:
         """`engine`: runs the model; None for the suite's own graph on the CPU.
 
-        `camera`: intrinsics of the images; they make rotation and slant more exact. `size`: width and height
-        of the own graph's input, 16 px or more; 128 sees smaller objects and has less noise. `width`: its
-        width if it is another; None: as `size`, but with `update` or `choose_width` as many times that as
-        the first image is wider than high, so that wide images are not squeezed. Results below
-        `min_confidence`, 0..1, are not valid. `min_expansion_rate`: rate, 1/s, from which on a result is
-        `approaching`. Raises ModelUnsupportedError for an engine with an unsuitable model.
+        `camera`: intrinsics of the images; they make rotation and slant more exact, and a lens with
+        distortion needs them. `size`: width and height of the own graph's input, 16 px or more; 128 sees
+        smaller objects and has less noise. `width`: its width if it is another; None: as `size`, but with
+        `update` or `choose_width` as many times that as the first image is wider than high, so that wide
+        images are not squeezed. Results below `min_confidence`, 0..1, are not valid. `min_expansion_rate`:
+        rate, 1/s, from which on a result is `approaching`. Raises ModelUnsupportedError for an engine with an
+        unsuitable model.
         """
         super().__init__(camera, min_confidence)
         self.min_expansion_rate = min_expansion_rate
@@ -160,6 +162,8 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         self._zone_decoder: ZoneOutputDecoder | None = None
         self._zones: ZoneEnergies | None = None
         self._tracker: SurfaceTracker | None = None
+        self._rectified: RectifiedMaps | None = None
+        """Removes the distortion of the camera; None if it has none, or is unknown."""
         self._view: tuple[object, ...] | None = None
         self._seen: Region | None = None
         self._stamp = math.nan
@@ -232,6 +236,9 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
             return self._last
         if not follows:
             tracker.restart()
+        if self._rectified is not None:
+            brightness, slope_x, slope_y = self._rectified.apply(brightness, slope_x, slope_y)
+            energy = slope_x**2 + slope_y**2
         surface = tracker.update(brightness, slope_x, slope_y, energy, frame.stamp)
         self._last = self._result(frame, tracker, surface, zones)
         return self._last
@@ -279,8 +286,9 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         assert self._input is not None
         assert self._slopes is not None
         layout, part = self._slopes.layout, frame.region
+        extent = surface.extent() if self._rectified is None else self._rectified.part(surface.extent())
         left, top, right, bottom = (
-            (edge + 0.5) * layout.stride + layout.first - (layout.stride - 1) / 2 for edge in surface.extent()
+            (edge + 0.5) * layout.stride + layout.first - (layout.stride - 1) / 2 for edge in extent
         )
         x, width = _pixels(left, right, part.width, self._input.width)
         y, height = _pixels(top, bottom, part.height, self._input.height)
@@ -312,6 +320,8 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
                     (camera.cy + 0.5) * y_scale - (0.5 + layout.first) / layout.stride,
                 ),
             )
+            self._rectified = RectifiedMaps.of(grid, camera)
+            grid = grid if self._rectified is None else self._rectified.grid
             if self._tracker is None or view != self._view:
                 self._tracker = SurfaceTracker(grid, layout.noise, calibrated=calibrated)
             else:
