@@ -199,7 +199,7 @@ class Pinhole:
         powers = np.array([6.0, 4.0, 2.0, 0.0])
         slope = np.polymul((powers + 1.0) * above, below) - np.polymul(above, powers * below)
         roots = np.concatenate((np.roots(slope), np.roots(below)))
-        real = roots[np.abs(roots.imag) < 1e-9].real
+        real = roots[np.abs(roots.imag) <= 1e-9 * np.abs(roots)].real
         return float(min(real[real > 0.0], default=math.inf))
 
     def _fisheye_direction(self, x: float, y: float) -> tuple[float, float]:
