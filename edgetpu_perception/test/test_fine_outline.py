@@ -119,3 +119,14 @@ def test_a_shape_that_reaches_beyond_what_is_looked_at_is_not_placed() -> None:
     cv2.rectangle(stripe, (20, 0), (30, 63), 200, cv2.FILLED)
     blob = Blob(np.ones((4, 3), np.uint8), 16, 16, 5, 6, 3, 4, 12)
     assert place_by_outline(Spot(6.0, 7.5, 1.0, 1.0, 1.0), blob, lambda: stripe, lambda part: part) is None
+
+
+@pytest.mark.parametrize("size", [(1242, 375), (375, 1242)])
+def test_a_lamp_in_a_very_wide_or_high_image_is_placed_in_its_pixels(size: Size) -> None:
+    """By its few cells it is up to 3 px off, with a sigma of 0.1 px."""
+    tracker = SpotTracker()
+    for radius in (14.0, 18.0):
+        x, y = 0.51 * size[0], 0.47 * size[1]
+        errors, sigmas = error_and_sigma(tracker.update(disc(size, x, y, radius, None)), size, x, y)
+        assert np.abs(errors).max() < 0.1
+        assert np.abs(np.divide(errors, sigmas)).max() < 3.0

@@ -109,6 +109,12 @@ WHOLE_STEP_SHARE = 0.75
 disc is looked for around it. Limits the time. It is less than 1, as the background may be brighter beside it
 than elsewhere. Rows: spot, white ball of real colour, right and wrong."""
 
+SQUEEZED = 2.0
+"""Longer side of a cell over the shorter one, from which on few cells may lie across a spot, many along it:
+those on its outline then decide where it is. Derived: more than images of 16:9 have. Rows: none;
+test_a_lamp_in_a_very_wide_or_high_image_is_placed_in_its_pixels.
+"""
+
 _FLANK_CELLS = np.ones((5, 5), np.uint8)
 """Neighbourhood within the flank of a spot. Derived: 1 cell for the 3x3 average and 1 for a soft edge."""
 
@@ -267,11 +273,15 @@ class EvidenceDecoder:
     def _placed(self, spot: Spot, blob: Blob, camera: CameraPixels | None) -> Spot | None:
         """Measure the spot by its outline in the camera's pixels; None if they do not show it.
 
-        Bright and white spots are measured so only if the border cuts them off. Otherwise the glow of a
-        light, and the shade of a white ball, give their positions.
+        Bright and white spots are measured so only if the border cuts them off, and bright ones where few
+        cells lie across them. Otherwise the glow of a light, and the shade of a white ball, give their
+        positions.
         """
+        if camera is None or spot is NO_SPOT:
+            return None
         is_colored = self._colored and self._weights is not None and not self._is_white
-        if camera is None or spot is NO_SPOT or not (is_colored or any(blob.touches_border)):
+        squeezed = not self._colored and _is_squeezed(camera(), blob)
+        if not (is_colored or squeezed or any(blob.touches_border)):
             return None
         return place_by_outline(spot, blob, camera, self._weighted_sum)
 
@@ -329,6 +339,12 @@ def _may_hide_lamp(large: Spot, grey: NDArray[np.uint8], output: EvidenceMap) ->
     _, removed, _, peak = cv2.minMaxLoc(cv2.subtract(grey, evidence))
     is_elsewhere = math.dist(peak, (large.x, large.y)) > SAME_SPOT_CELLS
     return is_elsewhere and removed > least
+
+
+def _is_squeezed(pixels: NDArray[np.uint8], blob: Blob) -> bool:
+    """Whether cells are far from square in the camera's pixels."""
+    aspect = pixels.shape[1] / blob.columns / (pixels.shape[0] / blob.rows)
+    return max(aspect, 1.0 / aspect) > SQUEEZED
 
 
 def _is_same(small: SmallSpot, large: Spot) -> bool:
