@@ -94,23 +94,13 @@ def measure(case: str, tracker: PatternTracker, drawn: Iterable[Picture], reach:
             full_size_baseline=_plain_scale(full),
         ),
         *(
-            Row("pattern", case, metric, value, unit, None, better)
-            for metric, value, unit, better in (
-                ("error of the scale, 95th", float(np.percentile(scale_errors, 95)), "%", "lower"),
-                ("scale inside one sigma", _percent([each.scale_inside for each in right]), "%", "higher"),
-                ("inside one sigma", _percent([hit for each in right for hit in each.inside]), "%", "higher"),
-                (
-                    "images until it is found, 95th",
-                    _percentile([each.images for each in searches]),
-                    "",
-                    "lower",
-                ),
-                (
-                    f"absent: valid in any of {IMAGES}",
-                    _percent([each.claimed for each in searches]),
-                    "%",
-                    "lower",
-                ),
+            Row("pattern", case, metric, value, unit, None, "higher" if "inside" in metric else "lower")
+            for metric, value, unit in (
+                ("error of the scale, 95th", float(np.percentile(scale_errors, 95)), "%"),
+                ("scale inside one sigma", _percent([each.scale_inside for each in right]), "%"),
+                ("inside one sigma", _percent([hit for each in right for hit in each.inside]), "%"),
+                ("images until it is found, 95th", _percentile([each.images for each in searches]), ""),
+                (f"absent: valid in any of {IMAGES}", _percent([each.claimed for each in searches]), "%"),
             )
         ),
     ]

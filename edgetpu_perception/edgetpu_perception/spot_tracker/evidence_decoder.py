@@ -343,7 +343,7 @@ def _may_hide_lamp(large: Spot, grey: NDArray[np.uint8], output: EvidenceMap) ->
 
 def _is_squeezed(pixels: NDArray[np.uint8], blob: Blob) -> bool:
     """Whether cells are far from square in the camera's pixels."""
-    aspect = pixels.shape[1] / blob.columns / (pixels.shape[0] / blob.rows)
+    aspect: float = pixels.shape[1] / blob.columns / (pixels.shape[0] / blob.rows)
     return max(aspect, 1.0 / aspect) > SQUEEZED
 
 

@@ -36,8 +36,8 @@ class RectifiedMaps:
         self.grid = grid
         self._source, self._lens = source, lens
         self._x, self._y = self.to_source(grid.x.ravel(), grid.y.ravel()).reshape(2, *grid.shape)
-        down, right = np.gradient(np.stack([self._x, self._y]), axis=(1, 2))
-        self._down, self._right = down, right
+        gradients = np.gradient(np.stack([self._x, self._y]), axis=(1, 2))
+        self._down, self._right = (np.asarray(each) for each in gradients)
 
     @classmethod
     def of(cls, grid: Grid, camera: Pinhole) -> RectifiedMaps | None:
