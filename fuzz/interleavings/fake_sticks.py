@@ -226,8 +226,10 @@ class FakeBackend:
         """See Backend."""
         if self.stick.session:
             self.stick.use(0.001, self.stick.session)
-        warm = self.stick.warm
-        return Readings(serial=str(self.stick.number), bus_path=self.stick.bus_path, warm=warm)
+        stick = self.stick
+        return Readings(
+            serial=str(stick.number), bus_path=stick.bus_path, clock_preset="max", warm=stick.warm
+        )
 
     def registers(self) -> tuple[RegisterValue, ...]:
         """See Backend."""
