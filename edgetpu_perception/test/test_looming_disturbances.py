@@ -130,27 +130,40 @@ def test_an_object_that_approaches_a_standing_camera_is_found(looming_engine: Cp
     assert region.y_offset + region.height / 2 == pytest.approx(38, abs=3)
 
 
-@pytest.mark.parametrize(("seed", "mirrored", "found"), [(5, False, 2.7), (5, True, 2.7), (1, True, 2.0)])
-def test_an_object_that_approaches_is_found_beside_one_that_recedes(
-    looming_engine: CpuEngine, seed: int, mirrored: bool, found: float
-) -> None:
-    """Two discs before a background that stands still. `found`: time to contact, s."""
+def approaching_and_receding(seed: int, near: int, far: int) -> Callable[[float], NDArray[np.float32]]:
+    """Two discs before a background that stands still; contact after 5 s. Numbers of the three textures."""
     background = sampled(texture(seed), *(60 * each for each in rays()))
-    near, far = {5: (6, 8), 1: (2, 3)}[seed]
     approaching, receding = texture(near), texture(far)
 
     def view(stamp: float) -> NDArray[np.float32]:
         picture = background.copy()
         disc(picture, receding, 44.0, 30.0, 26 / (1.6 + 0.7 * stamp))
         disc(picture, approaching, 16.0, 36.0, 26 / (5 - stamp))
-        return picture[:, ::-1] if mirrored else picture
+        return picture
 
-    results = watch(looming_engine, view, 3.6)
+    return view
+
+
+@pytest.mark.parametrize(("seed", "mirrored", "found"), [(5, False, 2.7), (5, True, 2.7), (1, True, 2.0)])
+def test_an_object_that_approaches_is_found_beside_one_that_recedes(
+    looming_engine: CpuEngine, seed: int, mirrored: bool, found: float
+) -> None:
+    """`found`: time to contact, s."""
+    view = approaching_and_receding(seed, *{5: (6, 8), 1: (2, 3)}[seed])
+    results = watch(looming_engine, lambda stamp: view(stamp)[:, ::-1] if mirrored else view(stamp), 3.6)
     claimed = [r for r in results if r.approaching]
     assert claimed
     assert 5 - claimed[0].stamp > found
     assert all(r.approaching for r in results if r.stamp > 5 - found)
     assert max(abs(r.ttc / (5 - r.stamp) - 1) for r in claimed) < 0.06
+
+
+@pytest.mark.parametrize("seed", range(2, 9))
+def test_an_object_is_found_beside_one_that_recedes_whatever_the_texture(
+    looming_engine: CpuEngine, seed: int
+) -> None:
+    results = watch(looming_engine, approaching_and_receding(seed, seed + 10, seed + 23), 3.6)
+    assert all(r.approaching for r in results if r.stamp > 5 - 1.8)
 
 
 def own_parts(seed: int, share: float) -> NDArray[np.float32]:

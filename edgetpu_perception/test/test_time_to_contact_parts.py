@@ -156,9 +156,9 @@ def test_a_third_motion_succeeds_a_lost_second_surface_if_it_is_proven_and_soone
     main = Surface(membership, depth=RelativeDepth(0.1))
     tried = Surface(membership, depth=RelativeDepth(rate), established=established)
     third = ThirdMotion(MotionSearch(60, 60))
-    third.surface = tried
+    third.trials = [tried]
     assert third.successors(main) == ([tried] if succeeds else [])
-    assert third.surface is None
+    assert not third.trials
 
 
 def _moves_along(behind: NDArray[np.float32], front: NDArray[np.float32], noise: float = 1.0) -> float:

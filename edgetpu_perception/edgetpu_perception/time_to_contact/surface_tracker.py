@@ -50,6 +50,7 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     MISLED_SHARE,
     MOST_SHARE,
     NEARER_SIGMAS,
+    NEXT_TRIAL_FRAMES,
     NOISE_CORRELATION,
     OUTLIER_VARIANCES,
     PAUSE_FRAMES,
@@ -167,9 +168,8 @@ class SurfaceTracker:
 
     @property
     def _followed(self) -> list[Surface]:
-        """The surfaces, the main one first, and then what is on trial as a third."""
-        tried = self._third.surface
-        return self.surfaces if tried is None else [*self.surfaces, tried]
+        """The surfaces, the main one first, and then what is on trial as a third motion."""
+        return [*self.surfaces, *self._third.trials]
 
     @property
     def _divided(self) -> bool:
@@ -181,7 +181,7 @@ class SurfaceTracker:
         return max(other.rate - surface.rate if other.established else 0.0 for other in self.surfaces)
 
     def _align_all(self, certainty: Map, seconds: float) -> list[Alignment]:
-        """Align all surfaces; the main one is first in the list, what is on trial as a third last."""
+        """Align all surfaces; the main one is first in the list, third motions last."""
         main = self.surfaces[0]
         alignments: list[Alignment] = []
         for surface in self._followed:
@@ -268,14 +268,14 @@ class SurfaceTracker:
         self._update_membership(*each[:2])
         if self._divided and not main.moves:
             light_pattern.judge(self.surfaces[1], alignments[0], alignments[1], brightness, certainty)
-        replaced = len(each) > 2 and self._third.judge(self.surfaces, by_owner, each[2], self._age)
+        replaced = len(each) > 2 and self._third.judge(self.surfaces, by_owner, each[2:], self._age)
         self._drop_superfluous(float(alignments[0].covariance[GROWTH, GROWTH]))
         if replaced:
             return  # what explains the image best has changed
         young = len(self.surfaces) > 1 and self.surfaces[1].frames <= TRIAL_FRAMES[0]
         if not young and main.frames % SEARCH_INTERVAL_FRAMES == 0:
             self._try_standing(alignments[0], by_owner.squares, certainty)
-        elif self._divided and self._third.surface is None and main.frames % PAUSE_FRAMES == 1:
+        elif self._divided and main.frames % NEXT_TRIAL_FRAMES == 1:
             self._third.look_for(self.surfaces, alignments[0], self._aligner, certainty, self._grid)
 
     def _of_owner(self, each: list[Explained]) -> Explained:

@@ -175,6 +175,14 @@ PAUSE_FRAMES, SEARCH_INTERVAL_FRAMES = 8, 2
 Rows: looming, object before a background.
 """
 
+TRIALS_AT_ONCE, NEXT_TRIAL_FRAMES = 3, 4
+"""Third motions that are tried at the same time, and frames from the start of one to that of the next.
+
+A trial takes 8 to 20 frames and may fail where the next one succeeds, by no more than rounding: with one at a
+time, objects were found up to a second later on another processor. Rows: none;
+test_an_object_that_approaches_is_found_beside_one_that_recedes. Limits the time.
+"""
+
 TRIAL_EVIDENCE = 20.0
 """Chi-square that a motion of its own must gain for a second surface to be tried.
 

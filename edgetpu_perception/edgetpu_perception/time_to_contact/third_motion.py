@@ -1,4 +1,4 @@
-"""A third motion in view, on trial for the place of the second surface."""
+"""Third motions in view, on trial for the place of the second surface."""
 
 from __future__ import annotations
 
@@ -19,29 +19,33 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     MIN_SURFACE_SHARE,
     NOISE_CORRELATION,
     TRIAL_FRAMES,
+    TRIALS_AT_ONCE,
 )
 
 
 class ThirdMotion:
     """Looks for what approaches while two surfaces are followed, of which neither is it.
 
-    While on trial it takes nothing from the two surfaces, so a trial that fails does no harm. It takes the
-    place of the second one only if contact with it is certainly sooner than with both.
+    While on trial it takes nothing from the two surfaces, so a trial that fails does no harm. Several are
+    tried at once, as a trial takes many images. What takes the place of the second surface is in certainly
+    sooner contact than both.
     """
 
     def __init__(self, search: MotionSearch) -> None:
         self._search = search
-        self.surface: Surface | None = None
+        self.trials: list[Surface] = []
         """What is on trial."""
         self._tried: list[tuple[slice, slice]] = []
 
     def look_for(
         self, surfaces: Sequence[Surface], alignment: Alignment, aligner: Aligner, certainty: Map, grid: Grid
     ) -> None:
-        """Begin a trial of what grows more than the main surface, if there is anything.
+        """Begin a trial of what grows more than the main surface, if there is anything and room for it.
 
         `alignment`: that of the main surface; `certainty`: inverse variances, [rows, columns].
         """
+        if len(self.trials) == TRIALS_AT_ONCE:
+            return
         main, other = surfaces
         weights = certainty * NOISE_CORRELATION**-2 * (alignment.inside & (other.membership <= 0.5))
         for square in self._tried:  # every place is tried before any is tried again
@@ -52,39 +56,43 @@ class ThirdMotion:
             return
         self._tried.append((found.rows, found.columns))
         if found.shift(grid.focal) <= MAX_SHIFT_ELEMENTS:
-            self.surface = second_surface.begun_with(found, main)
+            self.trials.append(second_surface.begun_with(found, main))
 
-    def judge(self, surfaces: list[Surface], others: Explained, own: Explained, age: float) -> bool:
-        """Judge what is on trial by the present image; returns whether it is the second surface now.
+    def judge(self, surfaces: list[Surface], others: Explained, own: Sequence[Explained], age: float) -> bool:
+        """Judge what is on trial by the present image; returns whether one is the second surface now.
 
-        `others`: how well the surfaces explain the image; `age`: of the keyframe, s.
+        `others`, `own`: how well the surfaces, and each on trial, explain the image; `age`: of the keyframe,
+        s.
         """
-        tried = self.surface
-        assert tried is not None
         main, other = surfaces
-        tried.take_evidence(second_surface.gain_of(tried, others, own), age)
-        tried.established = tried.evidence > ESTABLISHED_EVIDENCE
-        second_surface.assign(tried, np.maximum(main.membership, other.membership), others, own)
-        proven = tried.established and tried.frames > TRIAL_FRAMES[0] and tried.misfit < MAX_MISFIT
-        if proven and not other.standing and _is_sooner(tried, surfaces):
-            # From now on it competes for other elements.
-            tried.steady, tried.growth, tried.jump = 0, 0.0, abs(tried.rate - other.rate)
-            surfaces[1], self.surface = tried, None
-            return True
-        patience = TRIAL_FRAMES[1] if tried.rate > max(main.rate, other.rate) else TRIAL_FRAMES[0]
-        too_small = float(tried.membership.sum()) < MIN_SURFACE_SHARE * tried.membership.size
-        if tried.frames > patience or too_small or tried.lost:
-            self.surface = None
+        kept = []
+        for tried, explained in zip(self.trials, own, strict=True):
+            tried.take_evidence(second_surface.gain_of(tried, others, explained), age)
+            tried.established = tried.evidence > ESTABLISHED_EVIDENCE
+            rest = np.maximum(main.membership, other.membership)
+            second_surface.assign(tried, rest, others, explained)
+            proven = tried.established and tried.frames > TRIAL_FRAMES[0] and tried.misfit < MAX_MISFIT
+            if proven and not other.standing and _is_sooner(tried, surfaces):
+                # From now on it competes for other elements.
+                tried.steady, tried.growth, tried.jump = 0, 0.0, abs(tried.rate - other.rate)
+                surfaces[1], self.trials = tried, []
+                return True
+            patience = TRIAL_FRAMES[1] if tried.rate > max(main.rate, other.rate) else TRIAL_FRAMES[0]
+            too_small = float(tried.membership.sum()) < MIN_SURFACE_SHARE * tried.membership.size
+            if not (tried.frames > patience or too_small or tried.lost):
+                kept.append(tried)
+        self.trials = kept
         return False
 
     def successors(self, main: Surface) -> list[Surface]:
-        """End the trial as the second surface is given up; returns what takes its place, if anything does.
+        """End the trials as the second surface is given up; returns what takes its place, if anything does.
 
         What is unproven, or approaches no sooner than the main surface, would only keep the search for the
         next second surface waiting.
         """
-        tried, self.surface = self.surface, None
-        return [tried] if tried is not None and tried.established and tried.rate > main.rate else []
+        proven = [each for each in self.trials if each.established and each.rate > main.rate]
+        self.trials = []
+        return [max(proven, key=lambda each: each.evidence)] if proven else []
 
 
 def _is_sooner(tried: Surface, surfaces: Sequence[Surface]) -> bool:
