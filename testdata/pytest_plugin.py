@@ -1,15 +1,26 @@
-"""Fixtures for the files of `testdata`. Tests whose files are missing are skipped, and the run says so."""
+"""Fixtures for the files of `testdata`. Tests whose files are missing are skipped, and the run says so.
+
+A test that hangs in the middleware ends the run.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testdata import DATA, GOLDEN, KnownFiles, MissingFileError, ModelFolder
+
+_HANGS = 700.0
+"""Seconds; pytest-timeout ends any test before that, unless the interpreter's lock is held."""
+_STDERR = pytest.StashKey[int]()
+"""Descriptor of standard error, which is captured during tests."""
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +52,27 @@ def caplog(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) ->
         if name.startswith("edgetpu_") and isinstance(logger, logging.Logger):
             monkeypatch.setattr(logger, "propagate", True)
     return caplog
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep standard error for the stacks of a test that hangs."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        config.stash[_STDERR] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End the process, with the stacks of its threads, if a test hangs and holds the interpreter's lock.
+
+    Fast DDS waits for ever while a participant is deleted if a discovery begins at the same time, with all
+    of a processor's time (Fast-DDS issue 6513). rclpy holds the lock meanwhile, so no other thread runs.
+    """
+    faulthandler.dump_traceback_later(_HANGS, exit=True, file=item.config.stash[_STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(tryfirst=True)

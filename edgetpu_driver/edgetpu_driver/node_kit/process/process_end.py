@@ -1,8 +1,8 @@
 """Ends a process of nodes in time, and reports its error first, even if the middleware hangs meanwhile.
 
-Fast DDS can deadlock while a node is destroyed and other participants leave the graph (Fast-DDS issue 6193).
-rclpy holds the interpreter's lock during that, so no thread of Python could end the process; the thread of
-faulthandler needs no lock.
+Fast DDS can deadlock while a node is destroyed and other participants join or leave the graph (Fast-DDS
+issues 6193 and 6513). rclpy holds the interpreter's lock during that, so no thread of Python could end the
+process; the thread of faulthandler needs no lock.
 """
 
 from __future__ import annotations
