@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgetpu_driver.errors import InputError
+from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -16,8 +17,6 @@ CAMERA_VIEW = "camera image"
 JPEG_QUALITY = 80
 """JPEG quality at which block edges are hard to see; OpenCV's default, 95, needs three times the bytes."""
 
-_LARGEST = 127
-"""Steps that the driver stores on either side of zero."""
 _BLUE, _RED = np.array([31.0, 119.0, 180.0]), np.array([214.0, 39.0, 40.0])
 
 
@@ -52,7 +51,7 @@ def error_picture(weights: npt.NDArray[np.float32], row_scales: npt.NDArray[np.f
     off = np.clip(2.0 * (rounded - steps), -1.0, 1.0)
     shades = np.rint((off + 1) * (len(_SHADES) // 2)).astype(np.uint16)
     picture: Pixels = _SHADES[shades]
-    picture[np.abs(rounded) > _LARGEST] = 0
+    picture[np.abs(rounded) > INT8_MAX] = 0
     return picture
 
 

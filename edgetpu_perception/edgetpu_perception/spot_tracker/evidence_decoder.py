@@ -166,7 +166,7 @@ class EvidenceDecoder:
     ) -> Spot:
         """See SpotDecoder.decode; NO_SPOT if nothing stands out."""
         output = self._map(outputs[self._name][0, :, :, 0])
-        large, blob = self._large_spot(image[0], output, near, camera)
+        large, blob = self._large_spot(image[0], output, near, cell, camera)
         grey = self._grey(image[0])
         if grey is None:
             return large
@@ -208,7 +208,7 @@ class EvidenceDecoder:
         if _is_same(small, large) or not (brighter or small.confidence > large.confidence):
             return large
         spot = place_small_spot(small, grey, camera, self._weighted_sum)
-        spot = self._placed(spot, small.blob_in(grey.shape), camera) or spot
+        spot = self._placed(spot, small.blob_in(grey.shape), cell, camera) or spot
         return large if spot is NO_SPOT else spot
 
     def _large_spot(
@@ -216,6 +216,7 @@ class EvidenceDecoder:
         image: NDArray[np.uint8],
         output: EvidenceMap,
         near: Position | None,
+        cell: tuple[float, float],
         camera: CameraPixels | None,
     ) -> tuple[Spot, Blob | None]:
         """The strongest blob of the map, which averages over 3x3 cells; NO_SPOT if there is none."""
@@ -223,7 +224,7 @@ class EvidenceDecoder:
         if clarity == 0.0:
             return NO_SPOT, None
         best, best_blob = self._strongest_blob(image, output, clarity, near, camera)
-        placed = None if best_blob is None else self._placed(best, best_blob, camera)
+        placed = None if best_blob is None else self._placed(best, best_blob, cell, camera)
         if not self._colored:
             return placed or best, best_blob
         if placed is not None:
@@ -237,7 +238,7 @@ class EvidenceDecoder:
         target = find_flat_target(flat, shade, near)
         if target is not None and clarity * target.confidence > best.confidence:
             best, best_blob = flat_spot(target, clarity * target.confidence), target.blob
-            best = self._placed(best, best_blob, camera) or best
+            best = self._placed(best, best_blob, cell, camera) or best
         # White targets are searched for as shaded discs, too, which also finds discs of one flat level.
         return (best if self._is_white else _best_round_shape(best, flat, clarity)), best_blob
 
@@ -270,7 +271,9 @@ class EvidenceDecoder:
                 break
         return best, best_blob
 
-    def _placed(self, spot: Spot, blob: Blob, camera: CameraPixels | None) -> Spot | None:
+    def _placed(
+        self, spot: Spot, blob: Blob, cell: tuple[float, float], camera: CameraPixels | None
+    ) -> Spot | None:
         """Measure the spot by its outline in the camera's pixels; None if they do not show it.
 
         Bright and white spots are measured so only if the border cuts them off, and bright ones where few
@@ -280,7 +283,7 @@ class EvidenceDecoder:
         if camera is None or spot is NO_SPOT:
             return None
         is_colored = self._colored and self._weights is not None and not self._is_white
-        squeezed = not self._colored and _is_squeezed(camera(), blob)
+        squeezed = not self._colored and max(cell) > SQUEEZED * min(cell)
         if not (is_colored or squeezed or any(blob.touches_border)):
             return None
         return place_by_outline(spot, blob, camera, self._weighted_sum)
@@ -339,12 +342,6 @@ def _may_hide_lamp(large: Spot, grey: NDArray[np.uint8], output: EvidenceMap) ->
     _, removed, _, peak = cv2.minMaxLoc(cv2.subtract(grey, evidence))
     is_elsewhere = math.dist(peak, (large.x, large.y)) > SAME_SPOT_CELLS
     return is_elsewhere and removed > least
-
-
-def _is_squeezed(pixels: NDArray[np.uint8], blob: Blob) -> bool:
-    """Whether cells are far from square in the camera's pixels."""
-    aspect: float = pixels.shape[1] / blob.columns / (pixels.shape[0] / blob.rows)
-    return max(aspect, 1.0 / aspect) > SQUEEZED
 
 
 def _is_same(small: SmallSpot, large: Spot) -> bool:
