@@ -23,8 +23,10 @@ from edgetpu_driver.errors import (
     TransferError,
     UnavailableError,
 )
+from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.models.hosted_model import ModelState
 from edgetpu_driver.host.sticks import reset_pace
 from testdata.devices.fake_device import ONES, FakeBackend, PlusOneEngine
 from testdata.graphs.recurrent_cell import recurrent_cell
@@ -136,6 +138,22 @@ class TestADeviceThatComesAndGoes:
             host.submit_load("plus")
         assert (busy.value.retry_after, host.models()) == (1.0, ())
         host.load("plus")
+
+    def test_a_model_whose_thread_cannot_be_started_may_be_loaded_by_that_of_the_next(
+        self, host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        submit, answered = BackgroundThread.submit, threading.Semaphore(0)
+
+        def fail_behind_the_next(*_: object) -> None:
+            monkeypatch.setattr(BackgroundThread, "submit", submit)
+            host.submit_load("plus", "second", lambda _model: answered.release())
+            assert answered.acquire(timeout=PATIENCE)
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(BackgroundThread, "submit", fail_behind_the_next)
+        host.submit_load("plus", "first", lambda _model: answered.release())
+        assert answered.acquire(timeout=PATIENCE)
+        assert [model.state for model in host.models()] == [ModelState.LOADED] * 2
 
     def test_a_reset_whose_thread_cannot_be_started_can_be_requested_again(
         self, backend: FakeBackend, models: Path, monkeypatch: pytest.MonkeyPatch

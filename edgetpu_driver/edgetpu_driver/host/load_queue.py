@@ -44,13 +44,16 @@ class LoadQueue:
             self._waiting[client] = pieces  # behind the others
         return client, work
 
-    def remove(self, client: str, work: Work) -> None:
-        """Remove a model that will not be loaded."""
-        pieces = self._waiting[client]
+    def remove(self, client: str, work: Work) -> bool:
+        """Remove a model that will not be loaded; False if it does not wait any more."""
+        pieces = self._waiting.get(client, deque())
+        if work not in pieces:
+            return False
         pieces.remove(work)
         if not pieces:
             del self._waiting[client]
         self.ended(client)
+        return True
 
     def ended(self, client: str) -> None:
         """Note that the loading of a client's model has ended."""

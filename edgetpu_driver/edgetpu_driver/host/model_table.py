@@ -117,7 +117,7 @@ class ModelTable:
         try:
             self._loader.submit(self._load_next)
         except RuntimeError:  # no thread can be started
-            raise self._not_begun(fresh, client, work) from None
+            self._withdraw(fresh, client, work)
         return fresh if present is None or present.paths != paths else present
 
     def _usable(self, name: str) -> HostedModel | None:
@@ -182,16 +182,22 @@ class ModelTable:
         """Take no more requests for a model. Must be called with the lock held."""
         (self._whole if model.parts else self._scheduler).unload(model)
 
-    def _not_begun(self, fresh: HostedModel, client: str, work: Work) -> BusyError:
-        """Withdraw a model that no thread can load; returns the error."""
+    def _withdraw(self, fresh: HostedModel, client: str, work: Work) -> None:
+        """Withdraw a model that no thread can load, and raise BusyError.
+
+        If the thread of a later request, which could be started, has taken it, its own turn goes to that.
+        """
         error = BusyError(f"no thread can be started to load a model; try again in {LOADING:g} s", LOADING)
         with self._lock:
-            self._queue.remove(client, work)
-            if self._models.get(fresh.name) is fresh:
-                del self._models[fresh.name]
-            fresh.set_failed(error)
-        self._scheduler.refuse()
-        return error
+            withdrawn = self._queue.remove(client, work)
+            if withdrawn:
+                fresh.set_failed(error)
+                if self._models.get(fresh.name) is fresh:
+                    del self._models[fresh.name]
+        if withdrawn:
+            self._scheduler.refuse()
+            raise error
+        self._loader.submit_or_do(self._load_next)
 
     def _forget_failed(self) -> None:
         """Forget the oldest models that could not be loaded while there are more names than permitted."""
