@@ -54,7 +54,7 @@ def driver(graph: Any, start_node: Any, whole_model_dir: Path) -> Iterator[None]
         "edgetpu_node",
         backend="virtual",
         model_dirs=f"[{whole_model_dir}]",
-        models=f"[parts, '{','.join(SEGMENTS)}']",
+        models=f"[parts, '{SEGMENTS[0]},{SEGMENTS[1]}, {SEGMENTS[2]}']",
         status_period=0.2,
     )
     graph.await_device()

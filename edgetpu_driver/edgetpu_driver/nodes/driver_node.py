@@ -162,8 +162,8 @@ class DriverNode(BaseNode, LifecycleNode):
         )
         try:
             for model in values["models"]:
-                segments = model.split(",")
-                load = functools.partial(host.load, segments if len(segments) > 1 else model)
+                segments = [segment.strip() for segment in model.split(",")]
+                load = functools.partial(host.load, segments if len(segments) > 1 else segments[0])
                 self._warn_of(_within(LONGEST_LOAD, load, f"model '{model}' is not loaded"))
         except BaseException:
             host.end(CLOSE_SECONDS)  # its threads refer to the processes of graphs
