@@ -213,7 +213,15 @@ def test_other_values_are_no_template(change: dict[str, Any]) -> None:
         template_from_state(template_state(TEMPLATE) | change)
 
 
-@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Template)])
+def test_a_template_of_a_state_without_the_shape_of_a_px_has_none() -> None:
+    state = template_state(TEMPLATE)
+    del state["px_aspect"]
+    assert template_from_state(state).px_aspect is None
+
+
+@pytest.mark.parametrize(
+    "field", sorted({field.name for field in dataclasses.fields(Template)} - {"px_aspect"})
+)
 def test_a_template_with_a_field_missing_is_ignored(field: str) -> None:
     state = template_state(TEMPLATE)
     del state[field]

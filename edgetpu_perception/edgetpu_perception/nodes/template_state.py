@@ -48,7 +48,8 @@ def template_from_state(state: Mapping[str, Any]) -> Template:
         clipped = float(state["clipped"])
         fine = None if state["fine"] is None else _fine_from_state(state["fine"])
         region_scale = None if state["region_scale"] is None else float(state["region_scale"])
-        px_aspect = None if state["px_aspect"] is None else float(state["px_aspect"])
+        px_aspect = state.get("px_aspect")  # absent from templates that an earlier version kept
+        px_aspect = None if px_aspect is None else float(px_aspect)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise StateError(f"expected a template: {error}") from error
     if values.ndim != 2 or mask.shape != values.shape or not mask.any():
