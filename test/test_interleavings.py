@@ -19,7 +19,7 @@ from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.models.model_parts import ReadModel
 from edgetpu_driver.host.models.model_replica import ModelReplica
-from edgetpu_driver.host.requests.priority_queue import LONGEST_NEGLECT
+from edgetpu_driver.host.requests.request_queue import LONGEST_NEGLECT
 from edgetpu_driver.host.requests.request_terms import NORMAL_TERMS, Priority, RequestTerms
 from edgetpu_driver.host.requests.weight_access import record
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest

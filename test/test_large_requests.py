@@ -15,7 +15,7 @@ from rclpy.clock import Clock as RosClock
 from rclpy.clock import ClockType
 from std_srvs.srv import Trigger
 
-from edgetpu_driver.host.requests.priority_queue import LONGEST_NEGLECT
+from edgetpu_driver.host.requests.request_queue import LONGEST_NEGLECT
 from edgetpu_driver.node_kit.executor import large_requests
 from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
 from edgetpu_driver.node_kit.executor.large_requests import QUICK, USUAL_BYTES, LargeRequests

@@ -13,7 +13,7 @@ from edgetpu_driver.errors import BusyError
 from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
-from edgetpu_driver.host.requests.priority_queue import LONGEST_NEGLECT
+from edgetpu_driver.host.requests.request_queue import LONGEST_NEGLECT
 from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
 from edgetpu_driver.host.sticks.stick_eligibility import PRODUCTS_AT_ONCE
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest

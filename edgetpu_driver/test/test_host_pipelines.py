@@ -17,7 +17,7 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
-from edgetpu_driver.host.requests import priority_queue
+from edgetpu_driver.host.requests import request_queue
 from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
 from edgetpu_driver.host.sticks.model_spreading import Spreading, resident_together, stages
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -244,7 +244,7 @@ class TestUploads:
     @pytest.fixture
     def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Requests are passed over for as long as the test takes."""
-        monkeypatch.setattr(priority_queue, "STAY", dict.fromkeys(Priority, 60.0))
+        monkeypatch.setattr(request_queue, "STAY", dict.fromkeys(Priority, 60.0))
 
     def two_models(self, folder: Path) -> ModelHost:
         for name in ("one", "two"):

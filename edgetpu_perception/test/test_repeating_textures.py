@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_perception import OpticalFlow
-from edgetpu_perception.optical_flow.aliases import aliases
+from edgetpu_perception.optical_flow.repeating_texture import aliases
 from edgetpu_perception.optical_flow.shift_registration import ShiftScores
 
 Image = NDArray[np.uint8]

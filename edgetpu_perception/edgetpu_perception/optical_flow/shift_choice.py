@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
-from edgetpu_perception.optical_flow.aliases import Place, aliases
 from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures
 from edgetpu_perception.optical_flow.followed_part import MAJORITY
+from edgetpu_perception.optical_flow.repeating_texture import Place, aliases
 from edgetpu_perception.optical_flow.shift_registration import Shift, ShiftScores, Texture
 
 CORRELATION_RANGE = (0.4, 0.6)

@@ -8,7 +8,7 @@ from typing import Any
 
 from edgetpu_driver.errors import BusyError
 from edgetpu_driver.host.client_limits import ClientLimits
-from edgetpu_driver.host.requests.priority_queue import RequestQueue
+from edgetpu_driver.host.requests.request_queue import RequestQueue
 
 SOONEST = 0.001
 LATEST = 60.0

@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from edgetpu_driver.host.requests import weight_access
 from edgetpu_driver.host.requests.admission import Admission, Backlog
 from edgetpu_driver.host.requests.answers import Answers
-from edgetpu_driver.host.requests.priority_queue import RequestQueue, Staying
 from edgetpu_driver.host.requests.request import Kind, Request
+from edgetpu_driver.host.requests.request_queue import RequestQueue, Staying
 from edgetpu_driver.host.requests.request_terms import Priority
 from edgetpu_driver.host.requests.waiting_time import is_overdue
 

@@ -17,8 +17,8 @@ from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.requests import weight_access
 from edgetpu_driver.host.requests.admission import Admission
 from edgetpu_driver.host.requests.answers import Answers, answer_all
-from edgetpu_driver.host.requests.priority_queue import Staying
 from edgetpu_driver.host.requests.request import Kind, Lane, Request, Work
+from edgetpu_driver.host.requests.request_queue import Staying
 from edgetpu_driver.host.requests.request_terms import Priority
 from edgetpu_driver.host.requests.waiting_requests import WaitingRequests
 from edgetpu_driver.host.requests.waiting_time import expiry

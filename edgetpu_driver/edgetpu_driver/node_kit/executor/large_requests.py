@@ -15,7 +15,7 @@ from rclpy.node import Node
 from rclpy.service import Service
 
 from edgetpu_driver.host.background_thread import BackgroundThread
-from edgetpu_driver.host.requests.priority_queue import LONGEST_NEGLECT
+from edgetpu_driver.host.requests.request_queue import LONGEST_NEGLECT
 from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
 from edgetpu_driver.node_kit.executor.request_intake import REST_AFTER_URGENT
 from edgetpu_driver.node_kit.process.touched_memory import touch_memory

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 
-from edgetpu_driver.host.requests.priority_queue import LONGEST_NEGLECT
+from edgetpu_driver.host.requests.request_queue import LONGEST_NEGLECT
 from edgetpu_driver.host.requests.request_terms import Priority
 from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
 

@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from edgetpu_driver.host.requests.priority_queue import LEAD, LONGEST_NEGLECT, STAY, RequestQueue, Staying
+from edgetpu_driver.host.requests.request_queue import LEAD, LONGEST_NEGLECT, STAY, RequestQueue, Staying
 
 _numbers = count()
 
