@@ -1,4 +1,4 @@
-"""Checks of vectors and labels from users and networks before they are stored."""
+"""Checks of embeddings and labels, which place recognition and the learner keep as rows of a matrix."""
 
 from __future__ import annotations
 
