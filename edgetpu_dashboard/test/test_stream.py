@@ -13,7 +13,7 @@ pytest.importorskip("fastapi", reason="NiceGUI is not installed: tools/run.sh to
 
 from fastapi import WebSocketDisconnect
 
-from edgetpu_dashboard.live.encoded_pictures import EncodedPictures
+from edgetpu_dashboard.live.picture_cache import PictureCache
 from edgetpu_dashboard.web.stream import stream
 from edgetpu_driver.errors import UnavailableError
 
@@ -47,5 +47,5 @@ class Socket:
 def test_a_busy_dashboard_asks_the_browser_to_come_again(left: bool, closed: list[Any]) -> None:
     dashboard: Any = SimpleNamespace(view=SimpleNamespace(), calls=BusyCalls())
     socket: Any = Socket(left=left)
-    asyncio.run(stream(dashboard, socket, None, EncodedPictures(), node="looming", view="looming"))
+    asyncio.run(stream(dashboard, socket, None, PictureCache(), node="looming", view="looming"))
     assert socket.closed == closed

@@ -13,9 +13,9 @@ from fastapi import FastAPI, WebSocket
 from nicegui import app as nicegui_app
 from nicegui import ui
 
-from edgetpu_dashboard.live.encoded_pictures import EncodedPictures
 from edgetpu_dashboard.live.matrix_file import LARGEST_MATRIX
 from edgetpu_dashboard.live.model_file import LARGEST
+from edgetpu_dashboard.live.picture_cache import PictureCache
 from edgetpu_dashboard.web.access import Access, is_local
 from edgetpu_dashboard.web.address import bound_socket
 from edgetpu_dashboard.web.page import Page, build_page
@@ -59,7 +59,7 @@ def serve(dashboard: Any, host: str, port: int, token: str) -> Server:
     """Serve the page of a dashboard node; OSError if the port is in use."""
     listener = bound_socket(host, port)
     pages: WeakValueDictionary[str, Page] = WeakValueDictionary()
-    pictures = EncodedPictures()
+    pictures = PictureCache()
     application = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
     @application.websocket("/live")

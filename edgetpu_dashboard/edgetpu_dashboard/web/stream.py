@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from fastapi import WebSocket, WebSocketDisconnect
 
-from edgetpu_dashboard.live.encoded_pictures import EncodedPictures
+from edgetpu_dashboard.live.picture_cache import PictureCache
 from edgetpu_dashboard.live.picture_encoding import Pixels
 from edgetpu_dashboard.live.snapshot import SentPoints, snapshot
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
@@ -60,7 +60,7 @@ async def stream(
     dashboard: Any,
     socket: WebSocket,
     viewer: Viewer | None,
-    pictures: EncodedPictures,
+    pictures: PictureCache,
     *,
     node: str,
     view: str,
@@ -103,7 +103,7 @@ async def stream(
 class _PictureFeed:
     """Sends the pictures of one view or several in turn."""
 
-    def __init__(self, dashboard: Any, pictures: EncodedPictures, *, small: bool) -> None:
+    def __init__(self, dashboard: Any, pictures: PictureCache, *, small: bool) -> None:
         self._dashboard = dashboard
         self._pictures = pictures
         self._small = small

@@ -17,7 +17,7 @@ _Making = dict[int, tuple[int, asyncio.Task[Encoded]]]
 """The number of a picture and its encoding, by width."""
 
 
-class EncodedPictures:
+class PictureCache:
     """The newest picture of each view as a JPEG. For one event loop."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ import weakref
 import numpy as np
 import pytest
 
-from edgetpu_dashboard.live.encoded_pictures import EncodedPictures
 from edgetpu_dashboard.live.newest_pictures import ImageTap, LivePicture
+from edgetpu_dashboard.live.picture_cache import PictureCache
 from edgetpu_driver.errors import InputError
 
 
@@ -32,7 +32,7 @@ class Tap(ImageTap):
 
 def test_browsers_that_show_the_same_get_the_same_picture() -> None:
     async def show(tap: Tap) -> None:
-        pictures = EncodedPictures()
+        pictures = PictureCache()
         first, second = await asyncio.gather(pictures.newest(tap, 640), pictures.newest(tap, 640))
         assert first is second
         assert await pictures.newest(tap, 640) is first
@@ -44,7 +44,7 @@ def test_browsers_that_show_the_same_get_the_same_picture() -> None:
 
 def test_a_newer_picture_and_another_width_are_encoded() -> None:
     async def show(tap: Tap) -> list[int]:
-        pictures = EncodedPictures()
+        pictures = PictureCache()
         await pictures.newest(tap, 640)
         await pictures.newest(tap, 3)
         small = tap.drawn
@@ -58,7 +58,7 @@ def test_a_newer_picture_and_another_width_are_encoded() -> None:
 
 def test_a_width_that_is_no_longer_shown_keeps_no_picture() -> None:
     async def show(tap: Tap) -> None:
-        pictures = EncodedPictures()
+        pictures = PictureCache()
         kept = weakref.ref((await pictures.newest(tap, 3))[0])
         assert kept() is not None
         tap.put(100)
@@ -70,7 +70,7 @@ def test_a_width_that_is_no_longer_shown_keeps_no_picture() -> None:
 
 def test_a_browser_that_leaves_takes_no_picture_from_another() -> None:
     async def show(tap: Tap) -> None:
-        pictures = EncodedPictures()
+        pictures = PictureCache()
         tap.allowed.clear()
         leaving, staying = (asyncio.ensure_future(pictures.newest(tap, 640)) for _ in range(2))
         await asyncio.sleep(0)
@@ -89,4 +89,4 @@ def test_a_picture_that_is_not_there_is_an_error() -> None:
     tap = Tap()
     tap.number = 0
     with pytest.raises(InputError, match="there is no picture yet"):
-        asyncio.run(EncodedPictures().newest(tap, 640))
+        asyncio.run(PictureCache().newest(tap, 640))
