@@ -7,7 +7,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from demo.bag.frames import read_frames
@@ -67,7 +67,11 @@ def run(options: argparse.Namespace) -> None:
     terminal.table(results)
     terminal.result(f"report:  {(output / 'report.html').resolve().as_uri()}")
     terminal.result(f"summary: {output / 'summary.json'}")
-    for node in results.values():
+    _require_results(results.values())
+
+
+def _require_results(nodes: Iterable[NodeResults]) -> None:
+    for node in nodes:
         if not node.rows:
             raise GraphError(
                 f"{node.name} gave no result: {node.images} images, {node.malformed} of them malformed"

@@ -116,6 +116,16 @@ def plots(engine: str = "cpu", quick: bool = False) -> dict[str, Any]:
     return figures
 
 
+def _share(rmse: Callable[[Track], float], limit: float) -> Callable[[list[Track]], float]:
+    """Measures the share of tracks with a root mean square error up to a limit, %."""
+    return lambda runs: 100.0 * float(np.mean([rmse(track) <= limit for track in runs]))
+
+
+def _worst(error: Callable[[Track], float]) -> Callable[[list[Track]], float]:
+    """Measures the largest error of all tracks."""
+    return lambda runs: max(map(error, runs))
+
+
 def _turn_rows(engine: Engine, turns: Sequence[Turn], label: str, asked: bool) -> list[Row]:
     """Rows of full turns; `asked`: whether they have limits."""
     tracks = [follow(engine, turn) for turn in turns]
@@ -139,26 +149,20 @@ def _turn_rows(engine: Engine, turns: Sequence[Turn], label: str, asked: bool) -
             full_size_baseline=full_size,
         )
 
-    def share(rmse: Callable[[Track], float], limit: float) -> Callable[[list[Track]], float]:
-        return lambda runs: 100.0 * float(np.mean([rmse(track) <= limit for track in runs]))
-
-    def worst(error: Callable[[Track], float]) -> Callable[[list[Track]], float]:
-        return lambda runs: max(map(error, runs))
-
     per_frame, five = (lambda t: t.rate_rmse), (lambda t: t.mean_rate_rmse)
     rows = [
         row(
             "runs with a yaw rate RMSE of 1 deg/s per frame",
-            share(per_frame, 1.0),
+            _share(per_frame, 1.0),
             "%",
             reach=95,
             better="higher",
         ),
-        row("runs with 0.5 deg/s over 5 frames", share(five, 0.5), "%", reach=95, better="higher"),
-        row("yaw rate RMSE per frame, worst run", worst(per_frame), "deg/s"),
-        row("yaw rate RMSE over 5 frames, worst run", worst(five), "deg/s"),
-        row("yaw error by keyframes, worst on the way", worst(lambda t: t.open_error), "deg", reach=2.0),
-        row("yaw error, first view recognised, worst", worst(lambda t: t.end_error), "deg", reach=0.5),
+        row("runs with 0.5 deg/s over 5 frames", _share(five, 0.5), "%", reach=95, better="higher"),
+        row("yaw rate RMSE per frame, worst run", _worst(per_frame), "deg/s"),
+        row("yaw rate RMSE over 5 frames, worst run", _worst(five), "deg/s"),
+        row("yaw error by keyframes, worst on the way", _worst(lambda t: t.open_error), "deg", reach=2.0),
+        row("yaw error, first view recognised, worst", _worst(lambda t: t.end_error), "deg", reach=0.5),
     ]
     return rows + _coverage_rows(tracks, case, asked)
 

@@ -46,6 +46,18 @@ def spectral_radius(matrix: NDArray[np.float64]) -> float:
     return float(np.exp(logarithm + np.log(max(float(np.linalg.norm(power)), 1e-300)) / exponent))
 
 
+def _check_dynamics(radius: float, leak: float, activation: str) -> None:
+    """Raise InputError unless a state stays finite with a spectral radius, leak and activation."""
+    if not (0 < leak <= 1 and radius > 0):
+        raise InputError(f"expected 0 < leak <= 1 and a spectral radius > 0; got {leak} and {radius}")
+    if activation not in ACTIVATIONS:
+        raise InputError(f"expected an activation of {', '.join(ACTIVATIONS)}; got '{activation}'")
+    if activation != "tanh" and radius >= 1:
+        raise InputError(
+            f"expected a spectral radius below 1 with {activation}, which is unbounded; got {radius}"
+        )
+
+
 class EchoStateNetwork:
     """A random recurrent network with a state, float64 [size]; the caller multiplies W by the state.
 
@@ -73,10 +85,6 @@ class EchoStateNetwork:
             raise InputError(f"expected a size of 1 to {LARGEST_SIZE}; got {size}")
         if inputs < 0:
             raise InputError(f"expected 0 or more inputs; got {inputs}")
-        if not (0 < leak <= 1 and spectral_radius > 0):
-            raise InputError(
-                f"expected 0 < leak <= 1 and a spectral radius > 0; got {leak} and {spectral_radius}"
-            )
         if not np.isfinite((spectral_radius, input_scaling, bias)).all():
             raise InputError(
                 "expected a finite spectral radius, input scaling and bias; "
@@ -84,13 +92,7 @@ class EchoStateNetwork:
             )
         if seed < 0:
             raise InputError(f"expected a seed of 0 or more; got {seed}")
-        if activation not in ACTIVATIONS:
-            raise InputError(f"expected an activation of {', '.join(ACTIVATIONS)}; got '{activation}'")
-        if activation != "tanh" and spectral_radius >= 1:
-            raise InputError(
-                f"expected a spectral radius below 1 with {activation}, which is unbounded; "
-                f"got {spectral_radius}"
-            )
+        _check_dynamics(spectral_radius, leak, activation)
         self.size, self.inputs, self.leak = size, 0, leak
         self._radius = spectral_radius
         self._activation = ACTIVATIONS[activation]

@@ -122,13 +122,7 @@ def fit(
     nothing counts. Without a view it is resized. Raises ImageError for unsuitable arrays.
     """
     grey = to_grey(check_image(patch))
-    counts = np.ones(grey.shape, np.uint8) if mask is None else (np.asarray(mask) != 0).astype(np.uint8)
-    if counts.shape != grey.shape:
-        raise ImageError(
-            ImageFault.MASK, f"expected a mask {list(grey.shape)}, as the patch is; got {list(counts.shape)}"
-        )
-    if not counts.any():
-        raise ImageError(ImageFault.MASK, "expected a mask with something non-zero; got zeros only")
+    counts = _counted(mask, grey.shape)
     scales = (None, None)
     if view is not None:
         scales = view.grey.shape[0] / view.height, view.grey.shape[1] / view.width
@@ -154,6 +148,20 @@ def fit(
         region_scale=None if view is None else view.region_scale,
         px_aspect=rows.scale / columns.scale,
     )
+
+
+def _counted(mask: NDArray[np.generic] | None, shape: tuple[int, ...]) -> Pixels:
+    """1 for each pixel of a patch that counts, otherwise 0; ImageError for an unsuitable mask."""
+    if mask is None:
+        return np.ones(shape, np.uint8)
+    counts: Pixels = (np.asarray(mask) != 0).astype(np.uint8)
+    if counts.shape != shape:
+        raise ImageError(
+            ImageFault.MASK, f"expected a mask {list(shape)}, as the patch is; got {list(counts.shape)}"
+        )
+    if not counts.any():
+        raise ImageError(ImageFault.MASK, "expected a mask with something non-zero; got zeros only")
+    return counts
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import ROUNDING_NOISE, Background
-from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, moments, solidity
+from edgetpu_perception.spot_tracker.blob import Blob, Moments, cut_off_error, moments, solidity
 from edgetpu_perception.spot_tracker.camera_lamp import place_blob
 from edgetpu_perception.spot_tracker.spot_decoder import CameraPixels, Spot
 
@@ -133,19 +133,8 @@ def measure_blob(
     """Centroid of a blob, weighted with the excess over the threshold, and its sigmas.
 
     The confidence falls with the shape's solidity and with the distance to the centroid of the outline.
-
-    A lamp of a few cells is measured in the camera's pixels. Most of its cells are on its edge, where the
-    graph and the threshold remove a part and so move the centroid; and the map averages over more than the
-    lamp.
     """
-    values = np.empty((2, blob.height, blob.width))
-    values[0] = blob.mask
-    np.multiply(evidence[blob.window], blob.mask, out=values[1])
-    outline, inside = moments(values)
-    below = threshold * blob.area
-    weight = inside.total - below
-    x = (inside.total * inside.x - below * outline.x) / weight
-    y = (inside.total * inside.y - below * outline.y) / weight
+    outline, weight, x, y = _weighted_centroid(evidence, blob, threshold)
     radius = math.sqrt(blob.area / math.pi)
     confidence *= ramp(solidity(blob, outline), *solid)
     x_offset, y_offset = outline.x - x, outline.y - y
@@ -158,23 +147,35 @@ def measure_blob(
     confidence *= outline_offset
     if confidence and grey is not None and camera is not None:
         height = int(grey[blob.window].max()) - background.level
+        # Most cells of a lamp of a few cells are on its edge, where the graph and the threshold remove a part
+        # and so move the centroid; and the map averages over more than the lamp.
         lamp = place_blob(blob, camera) if contrast < SMALL_LAMP_SHARE * height else None
         if lamp is not None:
             return Spot(*lamp, confidence)
-    noise, hardness = _noise_and_hardness(grey, background, blob)
-    spread = math.sqrt(max(background.spread_outside(blob.area) ** 2 - (noise / NOISE_REDUCTION) ** 2, 0.0))
-    common = ROUNDING_SIGMA**2 + (TEXTURE_SIGMA * spread / contrast) ** 2
-    noise_gain = (noise / weight) ** 2
-    x_edge, y_edge = _edge_variances(blob, hardness, radius)
     x, y = x + blob.left, y + blob.top
+    noise, hardness = _noise_and_hardness(grey, background, blob)
+    noise_gain = (noise / weight) ** 2
+    common = ROUNDING_SIGMA**2 + _texture_variance(background, blob.area, noise, contrast)
+    x_edge, y_edge = _edge_variances(blob, hardness, radius)
     x_cut_off, y_cut_off = cut_off_error(x, y, blob)
-    return Spot(
-        x,
-        y,
-        math.sqrt(common + x_edge + noise_gain * outline.xx + x_cut_off**2),
-        math.sqrt(common + y_edge + noise_gain * outline.yy + y_cut_off**2),
-        confidence,
-    )
+    x_sigma = math.sqrt(common + x_edge + noise_gain * outline.xx + x_cut_off**2)
+    y_sigma = math.sqrt(common + y_edge + noise_gain * outline.yy + y_cut_off**2)
+    return Spot(x, y, x_sigma, y_sigma, confidence)
+
+
+def _weighted_centroid(
+    evidence: NDArray[Any], blob: Blob, threshold: float
+) -> tuple[Moments, float, float, float]:
+    """Moments of the outline, and total and centroid of the excess over the threshold, in the window."""
+    values = np.empty((2, blob.height, blob.width))
+    values[0] = blob.mask
+    np.multiply(evidence[blob.window], blob.mask, out=values[1])
+    outline, inside = moments(values)
+    below = threshold * blob.area
+    weight = inside.total - below
+    x = (inside.total * inside.x - below * outline.x) / weight
+    y = (inside.total * inside.y - below * outline.y) / weight
+    return outline, weight, x, y
 
 
 def has_steep_outline(evidence: NDArray[Any], blob: Blob, step: float) -> bool:
@@ -227,6 +228,12 @@ def _noise_of(deviations_of_channels: NDArray[np.float64]) -> float:
     """Standard deviation of a cell of the map from those of the model's input, [channels, 1]."""
     deviations: list[float] = deviations_of_channels.ravel().tolist()
     return max(sum(deviations) / len(deviations) / NOISE_REDUCTION, ROUNDING_NOISE)
+
+
+def _texture_variance(background: Background, area: int, noise: float, contrast: float) -> float:
+    """Variance of the centroid of a blob by what the background varies more than noise does, cells^2."""
+    spread = math.sqrt(max(background.spread_outside(area) ** 2 - (noise / NOISE_REDUCTION) ** 2, 0.0))
+    return (TEXTURE_SIGMA * spread / contrast) ** 2
 
 
 def _noise_and_hardness(

@@ -109,17 +109,25 @@ class CoordinateDecoder:
         x = (float(values[0]) * TEMPERATURE - float(hot.sum(0) @ self._x)) / total
         y = (float(values[1]) - float(hot.sum()) * Y_OFFSET) * TEMPERATURE - float(hot.sum(1) @ self._y)
         y = y / total - Y_OFFSET * TEMPERATURE
-        quantum = self._outputs[0].scale * TEMPERATURE / total / math.sqrt(12)
         x_spread, y_spread = self._spread(self._x, seen.sum(0)), self._spread(self._y, seen.sum(1))
         confidence = clarity * ramp(-math.hypot(x_spread, y_spread), -0.7, -0.4)
         # The cells of maximal brightness are a shape with hard edges.
         edge = HARD_EDGE_SIGMA / (max(int(np.count_nonzero(seen)), 1) / math.pi) ** 0.25
-        # Noise decides which cells of a spot are the brightest. Without it all would have the same share.
-        spot = grey > background.level + contrast / 2
+        sigmas = self._sigmas(seen, total, grey > background.level + contrast / 2)
+        return self._in_cells(x, y, *sigmas, edge, confidence)
+
+    def _sigmas(
+        self, seen: NDArray[np.float64], total: float, spot: NDArray[np.bool_]
+    ) -> tuple[float, float]:
+        """Standard deviations of x and y by rounding and noise; `total`: sum of the cells' shares, `seen`.
+
+        Noise decides which cells of a spot are the brightest. Without it all would have the same share.
+        """
+        quantum = self._outputs[0].scale * TEMPERATURE / total / math.sqrt(12)
         chance = math.sqrt(max(float(np.square(seen).sum()) / total**2 - 1 / np.count_nonzero(spot), 0.0))
         x_sigma = math.hypot(quantum, chance * self._spread(self._x, spot.sum(0)))
         y_sigma = math.hypot(quantum, chance * self._spread(self._y, spot.sum(1)))
-        return self._in_cells(x, y, x_sigma, y_sigma, edge, confidence)
+        return x_sigma, y_sigma
 
     def _check_coordinates(
         self, values: NDArray[Any], shares: NDArray[np.float64], steps: NDArray[np.float64]

@@ -51,12 +51,7 @@ class WaitSet:
         self._held = ExitStack()
         self._works: dict[int, Work | None] = {}
         """By the address of the entity; None: left to rclpy."""
-        conditions = []
-        for guard, work in guards.items():
-            self._held.enter_context(guard.handle)
-            conditions.append(guard.handle)
-            self._works[guard.handle.pointer] = work
-        conditions += self._hold(nodes, "guards", _call_guard)
+        conditions = self._hold_guards(guards) + self._hold(nodes, "guards", _call_guard)
         held = {handle.pointer for handle in conditions}
         self._calls = {
             each: self._works[each.guard.handle.pointer]
@@ -69,19 +64,8 @@ class WaitSet:
         services = self._hold(nodes, "services", _take_request)
         self._waitables = [each for node in nodes for each in node.waitables if self._holds(each)]
         handles = subscriptions, conditions, timers, clients, services
-        counts = NumberOfEntities(*map(len, handles))
-        for waitable in self._waitables:
-            counts += waitable.get_num_entities()
         self._held.enter_context(context.handle)
-        self._rcl = _rclpy.WaitSet(
-            counts.num_subscriptions,
-            counts.num_guard_conditions,
-            counts.num_timers,
-            counts.num_clients,
-            counts.num_services,
-            counts.num_events,
-            context.handle,
-        )
+        self._rcl = _rcl_wait_set(NumberOfEntities(*map(len, handles)), self._waitables, context)
         adders = [getattr(self._rcl, name) for name in ADDERS]
         additions = [(add, each) for add, group in zip(adders, handles, strict=True) for each in group]
         large = {each.handle: each for node in nodes for each in node.services if large_requests_of(each)}
@@ -128,6 +112,13 @@ class WaitSet:
         """Allow the entities to be destroyed."""
         self._held.close()
 
+    def _hold_guards(self, guards: Mapping[GuardCondition, Work]) -> list[Any]:
+        """Return the handles of the executor's own guard conditions, after noting what to do for each."""
+        for guard, work in guards.items():
+            self._held.enter_context(guard.handle)
+            self._works[guard.handle.pointer] = work
+        return [guard.handle for guard in guards]
+
     def _hold(self, nodes: Iterable[Node], kind: str, act: Callable[[Any], None]) -> list[Any]:
         """Return the handles of the entities that still exist, after noting what to do for each."""
         handles = []
@@ -146,6 +137,21 @@ class WaitSet:
         except InvalidHandle:
             return False
         return True
+
+
+def _rcl_wait_set(counts: NumberOfEntities, waitables: Iterable[Any], context: Context) -> Any:
+    """A wait set of rclpy with room for `counts` entities and for those of the waitables."""
+    for waitable in waitables:
+        counts += waitable.get_num_entities()
+    return _rclpy.WaitSet(
+        counts.num_subscriptions,
+        counts.num_guard_conditions,
+        counts.num_timers,
+        counts.num_clients,
+        counts.num_services,
+        counts.num_events,
+        context.handle,
+    )
 
 
 _MOST_AT_ONCE = 32
