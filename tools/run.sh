@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run a command in the environment of this repository, brought up to date first: tools/run.sh python -m demo
+# Run a command in the environment of this repository, brought up to date first: tools/run.sh python3 -m demo
 set -eu
 "$(dirname "${BASH_SOURCE[0]}")/setup.sh" >&2
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"

@@ -10,8 +10,8 @@ The mark set here is the one that Fast DDS sets on a dead port. It is in memory 
 each of them looks at it before it sends. A living receiver with a marked port makes a new one.
 
 A sender that finds a dead port also gives back the message that its listener was reading. For this Fast DDS
-locks the port twice, waits for itself, and sends nothing any more, to nobody. So what a listener of a dead
-port reads is forgotten first. A sender that waits already goes on after 10 s then.
+locks the port twice, which is a deadlock: it sends nothing to anyone any more. So what a listener of a dead
+port reads is forgotten first. A sender that is in the deadlock already then continues after 10 s.
 
 Nobody gives back the messages that wait in a dead port. Their memory is in the segment of the sender, who
 counts it as used until no free byte is left. After a few restarts the free bytes suffice for an image but not
