@@ -36,11 +36,13 @@ _LANCZOS = _lanczos()
 _NEIGHBOURS = np.ones((3, 3), np.uint8)
 
 
-Place = tuple[int, int]
+ShiftIndex = tuple[int, int]
 """Row and column of a whole shift in ShiftScores."""
 
 
-def aliases(scores: ShiftScores, best: Place, independent: float, least: float) -> dict[Place, float]:
+def aliases(
+    scores: ShiftScores, best: ShiftIndex, independent: float, least: float
+) -> dict[ShiftIndex, float]:
     """Peaks that explain parts of the picture which the best one explains, too, and the lead of the best one.
 
     The correlations at the motions of two parts of the picture add up to at most 1; those of a texture that
@@ -58,23 +60,23 @@ def aliases(scores: ShiftScores, best: Place, independent: float, least: float) 
     found = np.argwhere(likely)
     if not len(found):
         return {}
-    places = np.vstack((best, found))
-    heights = _heights(scores.correlation, places)
-    at = tuple(places.T)
+    indices = np.vstack((best, found))
+    heights = _heights(scores.correlation, indices)
+    at = tuple(indices.T)
     information = -np.log1p(-np.square(np.minimum(heights, MAX_CORRELATION)))
     # The number of features in the overlap.
     overlap = scores.evidence[at] / -np.log1p(-np.square(scores.correlation[at]))
     leads = independent * np.minimum(overlap, overlap[0]) * (information[0] - information)
     same = np.flatnonzero(heights[0] + heights > 1.0)
-    return {(int(places[k, 0]), int(places[k, 1])): float(leads[k]) for k in same if k > 0}
+    return {(int(indices[k, 0]), int(indices[k, 1])): float(leads[k]) for k in same if k > 0}
 
 
-def _heights(correlation: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Correlation at the tops of peaks at places [n, 2], between whole shifts: [n]."""
+def _heights(correlation: NDArray[np.float32], indices: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Correlation at the tops of peaks at indices [n, 2], between whole shifts: [n]."""
     around = np.arange(-_RADIUS, _RADIUS + 1)
     rows, columns = (
         np.clip(index[:, np.newaxis] + around, 0, size - 1)
-        for index, size in zip(places.T, correlation.shape, strict=True)
+        for index, size in zip(indices.T, correlation.shape, strict=True)
     )
     patches = correlation[rows[:, :, np.newaxis], columns[:, np.newaxis]]
     heights: NDArray[np.float32] = (_LANCZOS @ patches @ _LANCZOS.T).max(axis=(1, 2))

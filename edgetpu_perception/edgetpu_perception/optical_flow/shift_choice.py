@@ -13,7 +13,7 @@ from edgetpu_perception.confidence import ramp
 from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures
 from edgetpu_perception.optical_flow.followed_part import MAJORITY
-from edgetpu_perception.optical_flow.repeating_texture import Place, aliases
+from edgetpu_perception.optical_flow.repeating_texture import ShiftIndex, aliases
 from edgetpu_perception.optical_flow.shift_registration import Shift, ShiftScores, Texture
 
 CORRELATION_RANGE = (0.4, 0.6)
@@ -65,7 +65,7 @@ Motion = tuple[float, float]
 class Match:
     """A whole shift, and what it was refined to."""
 
-    place: Place
+    index: ShiftIndex
     shift: Shift
 
     @property
@@ -96,21 +96,21 @@ class ShiftChoice:
         self._peak = max(round(PEAK_RADIUS_PX / features.cell), 2)
         self.surface: ShiftScores | None = None
         """Scores of all whole shifts in the last comparison; None if there was none."""
-        self._last_place = self._still
+        self._last_index = self._still
         self._textures: tuple[Texture, Texture]
 
     def reset(self) -> None:
         """Forget the last motion."""
         self.surface = None
-        self._last_place = self._still
+        self._last_index = self._still
 
     @property
-    def _still(self) -> Place:
+    def _still(self) -> ShiftIndex:
         return self._search.reach_y, self._search.reach_x
 
     def choose(
         self, first: Texture, second: Texture, expected: Motion | None = None
-    ) -> tuple[Place, Shift, float]:
+    ) -> tuple[ShiftIndex, Shift, float]:
         """Index of a whole shift in `surface`, what it is refined to, and confidence, 0..1, by agreement.
 
         `expected`: the motion if it goes on as before; None if that is unknown. It decides between the
@@ -124,125 +124,127 @@ class ShiftChoice:
             scores, best = self._by_area(scores, best)
         best, others, certainty = self._of_repeated(scores, best, expected)
         best, clarity = self._of_most(scores, best, others)
-        self._last_place = best.place
-        return best.place, best.shift, clarity * certainty
+        self._last_index = best.index
+        return best.index, best.shift, clarity * certainty
 
-    def _refined(self, place: Place, *, of_most: bool = False) -> Match:
-        return Match(place, self._search.refine(*self._textures, *self._whole(place), of_most=of_most))
+    def _refined(self, index: ShiftIndex, *, of_most: bool = False) -> Match:
+        return Match(index, self._search.refine(*self._textures, *self._whole(index), of_most=of_most))
 
-    def _whole(self, place: Place) -> tuple[int, int]:
+    def _whole(self, index: ShiftIndex) -> tuple[int, int]:
         """The whole shift, dx and dy, at an index in ShiftScores."""
-        return place[1] - self._search.reach_x, place[0] - self._search.reach_y
+        return index[1] - self._search.reach_x, index[0] - self._search.reach_y
 
     def _by_area(self, scores: ShiftScores, best: Match) -> tuple[ShiftScores, Match]:
         """Scores and best shift by area, not contrast, if something is certain about these."""
         first, second = (self._search.equalised(texture) for texture in self._textures)
         by_area = self._search.compare(first, second)
-        place = _highest(by_area.evidence)
-        lead = self._independent * _evidence_lead(by_area.evidence, [place], self._peak)
-        if place == best.place or lead < EVIDENCE_LEAD_RANGE[0]:
+        index = _highest(by_area.evidence)
+        lead = self._independent * _evidence_lead(by_area.evidence, [index], self._peak)
+        if index == best.index or lead < EVIDENCE_LEAD_RANGE[0]:
             return scores, best
-        other = self._refined(place)
+        other = self._refined(index)
         return (by_area, other) if other.differs(best) else (scores, best)
 
     def _of_repeated(
         self, scores: ShiftScores, best: Match, expected: Motion | None
-    ) -> tuple[Match, list[Place], float]:
+    ) -> tuple[Match, list[ShiftIndex], float]:
         """The best shift of a texture that repeats, the other ones, and certainty of the choice, 0..1.
 
         The evidence decides, then what does not repeat, then the motion before.
         """
         least, enough = EVIDENCE_LEAD_RANGE
-        leads = self._aliases(scores, best.place)
-        place = min(leads, key=leads.__getitem__, default=best.place)
-        if leads.get(place, 0.0) < 0.0:
-            leads = self._aliases(scores, place) | {best.place: -leads[place]}
+        leads = self._aliases(scores, best.index)
+        index = min(leads, key=leads.__getitem__, default=best.index)
+        if leads.get(index, 0.0) < 0.0:
+            leads = self._aliases(scores, index) | {best.index: -leads[index]}
         else:
-            place = best.place
-        known = [place, *leads]
+            index = best.index
+        known = [index, *leads]
         likely = [other for other in leads if leads[other] < enough]
         certainty = ramp(min(leads.values()), least, enough) if likely else 1.0
         if certainty < 1.0:
-            nearest = sorted(likely, key=lambda other: math.dist(other, place))[:MAX_ALIASES]
-            first, second = self._by_share([place, *nearest])
+            nearest = sorted(likely, key=lambda other: math.dist(other, index))[:MAX_ALIASES]
+            first, second = self._by_share([index, *nearest])
             decided = ramp(first.of_texture - second.of_texture, *ALIAS_LEAD_RANGE)
             if decided > certainty:
-                place, certainty = first.place, decided
+                index, certainty = first.index, decided
             elif expected is not None:
-                away = {other: math.dist(self._whole(other), expected) for other in (place, *likely)}
+                away = {other: math.dist(self._whole(other), expected) for other in (index, *likely)}
                 next_one, after = sorted(away, key=away.__getitem__)[:2]
                 # Nearer than a quarter of the way from one to the other.
                 if 3 * away[next_one] < away[after]:
-                    place, certainty = next_one, 1.0
-        others = [other for other in known if other != place]
-        return best if place == best.place else self._refined(place), others, certainty
+                    index, certainty = next_one, 1.0
+        others = [other for other in known if other != index]
+        return best if index == best.index else self._refined(index), others, certainty
 
-    def _aliases(self, scores: ShiftScores, place: Place) -> dict[Place, float]:
+    def _aliases(self, scores: ShiftScores, index: ShiftIndex) -> dict[ShiftIndex, float]:
         """Leads over the other shifts at which the same texture repeats."""
         if not self._search.sees_parts:
             return {}
-        return aliases(scores, place, self._independent, EVIDENCE_LEAD_RANGE[1])
+        return aliases(scores, index, self._independent, EVIDENCE_LEAD_RANGE[1])
 
-    def _by_share(self, places: Sequence[Place]) -> tuple[Match, Match]:
+    def _by_share(self, indices: Sequence[ShiftIndex]) -> tuple[Match, Match]:
         """The two whole shifts whose motion the largest shares of the texture follow."""
-        rivals = [Match(place, self._search.rival(*self._textures, *self._whole(place))) for place in places]
+        rivals = [Match(index, self._search.rival(*self._textures, *self._whole(index))) for index in indices]
         rivals.sort(key=lambda rival: -rival.of_texture)
         return rivals[0], rivals[1]
 
-    def _of_most(self, scores: ShiftScores, best: Match, others: list[Place]) -> tuple[Match, float]:
+    def _of_most(self, scores: ShiftScores, best: Match, others: list[ShiftIndex]) -> tuple[Match, float]:
         """The motion that most of the area follows, and confidence, 0..1, by agreement.
 
         `others`: other shifts at which the same texture repeats.
         """
-        lead = self._independent * _evidence_lead(scores.evidence, [best.place, *others], self._peak)
-        agreement = ramp(float(scores.correlation[best.place]), *CORRELATION_RANGE)
+        lead = self._independent * _evidence_lead(scores.evidence, [best.index, *others], self._peak)
+        agreement = ramp(float(scores.correlation[best.index]), *CORRELATION_RANGE)
         clarity = agreement * ramp(lead, *EVIDENCE_LEAD_RANGE)
         parts = best.shift.following < 1.0
         if not self._search.sees_parts or (clarity == 1.0 and not parts):
             return best, clarity
         # A shift that not all of the picture follows has been refined to what does.
-        best = best if parts else self._refined(best.place, of_most=True)
+        best = best if parts else self._refined(best.index, of_most=True)
         match, ahead = self._dominant(scores, best, others)
         of_most = ramp(ahead, *FOLLOWING_LEAD_RANGE)
-        of_most *= ramp(float(scores.correlation[match.place]), *CORRELATION_OF_MOST_RANGE)
+        of_most *= ramp(float(scores.correlation[match.index]), *CORRELATION_OF_MOST_RANGE)
         trusted = clarity * ramp(match.shift.following, *FOLLOWING_RANGE) if match is best else 0.0
         return match, max(of_most, trusted)
 
-    def _dominant(self, scores: ShiftScores, best: Match, others: list[Place]) -> tuple[Match, float]:
+    def _dominant(self, scores: ShiftScores, best: Match, others: list[ShiftIndex]) -> tuple[Match, float]:
         """The motion that most of the area follows, and its lead over the other candidates.
 
         The candidates are the two largest peaks of the evidence, which goes by contrast rather than area, the
         motion of the frame before, and no motion.
         """
-        second = _highest(_without(scores.evidence, [best.place, *others], max(self._peak // 2, 1)))
+        second = _highest(_without(scores.evidence, [best.index, *others], max(self._peak // 2, 1)))
         candidates = [best]
-        for row, column in (second, self._still, self._last_place):
-            known = (*(candidate.place for candidate in candidates), *others)
-            if all(abs(row - place[0]) > 1 or abs(column - place[1]) > 1 for place in known):
+        for row, column in (second, self._still, self._last_index):
+            known = (*(candidate.index for candidate in candidates), *others)
+            if all(abs(row - index[0]) > 1 or abs(column - index[1]) > 1 for index in known):
                 rival = Match((row, column), self._search.rival(*self._textures, *self._whole((row, column))))
                 if rival.differs(best):
                     candidates.append(rival)
         candidates.sort(key=lambda candidate: -candidate.score)
         match = candidates[0]
         if match is not best:
-            match = self._refined(match.place, of_most=True)
+            match = self._refined(match.index, of_most=True)
         rivals = (other.score for other in candidates[1:] if match.distance(other) > self._peak)
         return match, match.score - max(rivals, default=0.0)
 
 
-def _highest(evidence: NDArray[np.float32]) -> Place:
+def _highest(evidence: NDArray[np.float32]) -> ShiftIndex:
     row, column = divmod(int(evidence.argmax()), evidence.shape[1])
     return row, column
 
 
-def _without(evidence: NDArray[np.float32], places: Sequence[Place], radius: int) -> NDArray[np.float32]:
-    """The evidence farther than `radius` cells along an axis from all places; 0 elsewhere."""
+def _without(
+    evidence: NDArray[np.float32], indices: Sequence[ShiftIndex], radius: int
+) -> NDArray[np.float32]:
+    """The evidence farther than `radius` cells along an axis from all indices; 0 elsewhere."""
     rest = evidence.copy()
-    for row, column in places:
+    for row, column in indices:
         rest[max(row - radius, 0) : row + radius + 1, max(column - radius, 0) : column + radius + 1] = 0.0
     return rest
 
 
-def _evidence_lead(evidence: NDArray[np.float32], places: Sequence[Place], peak: int) -> float:
-    """Evidence at the first place minus the largest one farther than `peak` cells from all of them."""
-    return float(evidence[places[0]]) - float(_without(evidence, places, peak).max())
+def _evidence_lead(evidence: NDArray[np.float32], indices: Sequence[ShiftIndex], peak: int) -> float:
+    """Evidence at the first index minus the largest one farther than `peak` cells from all of them."""
+    return float(evidence[indices[0]]) - float(_without(evidence, indices, peak).max())

@@ -82,8 +82,8 @@ class Request:
     """Whether an inference starts from a state of zeros."""
     sequence: int = 0
     """Its position among the requests of its client: the order of arrival, for long work of its turns."""
-    place: int = 0
-    """Its position at its arrival."""
+    first_sequence: int = 0
+    """Its `sequence` when it arrived."""
     passed_over: float = inf
     """Time since which requests whose parameters are in memory have been run before it, s."""
     inferences: int = 1
@@ -137,7 +137,7 @@ class Request:
         work, self.work = self.work, None
         if work is not None:
             work.pieces.close()
-        self.follows, self.sequence, self.turn = True, self.place, 0.0
+        self.follows, self.sequence, self.turn = True, self.first_sequence, 0.0
         if self.kind is not Kind.UPDATE:
             self.stick = None
 

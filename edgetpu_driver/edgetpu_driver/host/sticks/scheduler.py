@@ -77,7 +77,7 @@ class Scheduler:
             if slot is None and not request.follows:
                 sticks = sum(slot.serving for slot in self.slots)
                 self._queue.admit(request.client, sticks, [each._queue for each in self.peers])
-            request.sequence = request.place = next(self._sequence)
+            request.sequence = request.first_sequence = next(self._sequence)
             model.requests.unanswered += 1
             if slot is None:
                 self._push(request)
