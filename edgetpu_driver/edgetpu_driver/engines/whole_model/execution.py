@@ -18,7 +18,7 @@ from edgetpu_driver.engines.whole_model.plan import (
     StepValues,
 )
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 
 class StepEngine(Protocol):
@@ -82,8 +82,10 @@ class PlanExecution:
     def run(
         self, inputs: Mapping[str, NDArray[Any]], on_step: OnStep | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Run all steps; the arrays belong to the caller. Raises InputError and what the engines raise."""
-        check_inputs(self.plan.inputs, inputs)
+        """Run all steps with inputs that were checked; the arrays belong to the caller.
+
+        Raises what the engines raise.
+        """
         values = StepValues(self.plan, inputs)
         for index, engine in enumerate(self._engines):
             given = values.inputs_of(index)
