@@ -267,7 +267,7 @@ def test_an_entity_made_before_a_callback_raised_is_waited_for(bench: Bench) -> 
         raise FatalError
 
     timer = bench.node.create_timer(0.05, fail)
-    timer.cancel()  # lest it fire now, on a busy machine
+    timer.cancel()  # on a busy machine it could fire before it should
     bench.executor.spin_once(0.0)
     bench.executor.spin_once(0.0)
     timer.reset()

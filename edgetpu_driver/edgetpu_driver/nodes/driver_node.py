@@ -37,8 +37,8 @@ from edgetpu_msgs.msg import DeviceStatus
 
 LONGEST_LOAD = 60.0
 """Seconds for each of the parameter `models` to be found and loaded at start, while no callback is called.
-Chosen: several times what a file of LARGEST_MODEL takes from a slow card, and less than for ever, which a
-directory on a network file system that is gone would take."""
+Chosen: several times what a file of LARGEST_MODEL takes from a slow card. Without a limit, a directory on a
+network file system that does not answer would hold the driver for ever."""
 
 CLOSE_SECONDS = 10.0
 """Time that devices have to end their work when the node is cleaned up; a USB transfer may take 6 s."""

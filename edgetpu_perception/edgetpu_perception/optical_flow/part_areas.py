@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgetpu_perception.optical_flow.normal_equations import NEIGHBOURHOOD_CELLS, neighbourhood_sides
 
 FEATURE_RADIUS_CELLS = 2.0
-"""Distance from which an outline shows in features beside it. Derived: the root mean square distance of the
+"""Distance from which an outline shows in features next to it. Derived: the root mean square distance of the
 weights of the suite's filter from its middle."""
 
 OUTLINE_FACTOR = math.pi / 4

@@ -34,7 +34,7 @@ def scale_of(size: pattern.Size, search: pattern.Size) -> float:
 
 
 class ScaleSearch:
-    """Chooses the size of the image in which to look for a template beside that of the model's input."""
+    """Chooses a size of the image to look for a template in, in addition to that of the model's input."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ScaleSearch:
     ) -> None:
         """`search`, `template`: height and width of the model's image and of the template, px.
 
-        `scale_range`: scales from its inverse up to it are looked for; 1: none beside that of the template.
+        `scale_range`: scales from its inverse up to it are looked for; 1: only that of the template.
         `region_scale`: see Template.
         """
         self.search = search
@@ -116,7 +116,7 @@ class ScaleSearch:
         return self._own_scale(frame) if self._last is None else self._last / frame.region_scale
 
     def _scales(self, frame: Frame) -> list[float]:
-        """Scales that are looked for beside the one for which the model's responses are."""
+        """Scales that are looked for in addition to the one for which the model's responses are."""
         scales = [self._own_scale(frame) * STEP**power for power in self._powers]
         return [scale for scale in scales if abs(math.log(scale)) > SAME_LOG_SCALE]
 

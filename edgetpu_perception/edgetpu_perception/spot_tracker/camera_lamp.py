@@ -99,7 +99,7 @@ def find_camera_lamp(grey: NDArray[np.uint8], camera: CameraPixels, as_grey: AsG
 def place_small_spot(
     small: SmallSpot, grey: NDArray[np.uint8], camera: CameraPixels | None, as_grey: AsGrey
 ) -> Spot:
-    """The spot measured in the camera's pixels, where bright cells beside it do not pull the centroid.
+    """The spot measured in the camera's pixels, where bright cells next to it do not pull the centroid.
 
     In the cells of `grey`, uint8 [H, W], if the pixels are hardly finer or the spot covers many of them.
     NO_SPOT if there is nothing to measure.

@@ -22,7 +22,7 @@ Rows: spot, colours, full contrast, white, within 0.3.
 SAME_DISC_SHARE = 0.1
 """Share of the disc's radius within which a spot that is at least as certain is the disc, too.
 
-Derived: the bright side of a ball is farther off, unless its lamp is beside the camera."""
+Derived: the bright side of a ball is farther off, unless its lamp is next to the camera."""
 
 
 def spot_by_disc(large: Spot, disc: ShadedDisc | None) -> Spot:

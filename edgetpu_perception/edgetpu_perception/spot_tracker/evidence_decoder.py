@@ -96,7 +96,7 @@ the map's contrast on. Rows: spot, lamps of radius 5 px; discs of radius 2-4, rm
 
 REMOVED_CONTRAST_SHARE = 0.6
 """What the graph removes from a cell, as a share of the map's contrast, from which on the camera's pixels are
-searched for a lamp beside a certain spot. Averaging over 3x3 cells takes up to half from the edge of a spot.
+searched for a lamp next to a certain spot. Averaging over 3x3 cells takes up to half from the edge of a spot.
 
 Rows: spot, lamps of radius 1.5 px on a dull day.
 """
@@ -106,8 +106,8 @@ SAME_SPOT_CELLS = 2.0
 
 WHOLE_STEP_SHARE = 0.75
 """Step of the map across the outline of a white thing without shade, as a share of the contrast, at least; no
-disc is looked for around it. Limits the time. It is less than 1, as the background may be brighter beside it
-than elsewhere. Rows: spot, white ball of real colour, right and wrong."""
+disc is looked for around it. Limits the time. It is less than 1, as the background may be brighter next to
+it than elsewhere. Rows: spot, white ball of real colour, right and wrong."""
 
 SQUEEZED = 2.0
 """Longer side of a cell over the shorter one, from which on few cells may lie across a spot, many along it:

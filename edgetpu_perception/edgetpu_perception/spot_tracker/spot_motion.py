@@ -18,7 +18,7 @@ MAX_MERGED = 1.5
 
 MAX_MERGED_OFFSET_CELLS = 8.0
 """A spot that is farther from where it was expected is not the two that merged. Derived: the radius of the
-largest spots that still have a rival beside them, an eighth of 64 cells."""
+largest spots that still have a rival next to them, an eighth of 64 cells."""
 
 MERGE_DISTANCE_CELLS = 12.0
 """Largest distance of two spots that can merge before the next image. Uncritical."""

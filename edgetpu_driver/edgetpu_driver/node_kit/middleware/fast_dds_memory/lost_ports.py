@@ -73,7 +73,7 @@ def _mappings(process: Path) -> Iterator[_Mapping]:
 
 
 def _is_found(mapping: _Mapping) -> bool:
-    """Whether others find the port, and a lock, be it of a process that receives from the port as well."""
+    """Whether others find the port and a lock, including that of another receiver of the port."""
     path = mapping.path
     try:
         return path.stat().st_ino == mapping.inode and path.with_name(f"{path.name}_el").exists()
@@ -82,7 +82,7 @@ def _is_found(mapping: _Mapping) -> bool:
 
 
 def _invalidate(mapping: _Mapping, number: int, process: Path) -> None:
-    """Invalidate a port unless its listener is reading: a sender that finds it dead may wait for itself then.
+    """Invalidate a port unless its listener is reading: a sender that finds it dead may deadlock then.
 
     Raises ValueError if the layout of the port is not known.
     """
