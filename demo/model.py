@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from demo.errors import UsageError
-from demo.nodes import PerceptionNode
+from demo.nodes import DemoNode
 from demo.processes import as_parameter
 from edgetpu_driver.files.default_paths import default_model_dir
 
@@ -14,7 +14,7 @@ Parameters = tuple[tuple[str, str], ...]
 
 
 def model_parameters(
-    model: str | None, labels: str | None, nodes: Sequence[PerceptionNode]
+    model: str | None, labels: str | None, nodes: Sequence[DemoNode]
 ) -> tuple[Parameters, Parameters]:
     """Parameters of the driver, and of the one node whose model it is.
 

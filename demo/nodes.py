@@ -21,7 +21,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class PerceptionNode:
+class DemoNode:
     """How to start a node that takes images and how to read its results.
 
     The values are those of the results, with what the demo knows of them.
@@ -43,14 +43,14 @@ class PerceptionNode:
         return f"/{self.name}/{self.results.topic}"
 
 
-def described(entry: NodeEntry) -> PerceptionNode | None:
+def described(entry: NodeEntry) -> DemoNode | None:
     """The node of an entry of the table; None for a node without images or a described result."""
     kind = entry.load()
     results: ResultTopic | None = kind.results
     if results is None or kind.subject != "images":
         return None
     defaults = {setting.name: setting.default for setting in kind.settings}
-    return PerceptionNode(
+    return DemoNode(
         name=entry.name,
         package=entry.package,
         executable=entry.executable,
@@ -92,7 +92,7 @@ OWN_MODEL = {name: node for name, node in NODES.items() if not node.needs_model}
 """The nodes whose model comes with the suite, by name."""
 
 
-def select(names: str) -> tuple[PerceptionNode, ...]:
+def select(names: str) -> tuple[DemoNode, ...]:
     """The nodes of a comma-separated list of names; UsageError for a name the table does not have."""
     wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     unknown = [name for name in wanted if name not in NODES]

@@ -21,7 +21,7 @@ from sensor_msgs.msg import CameraInfo, Image
 from demo.bag.frames import PICTURES, evenly_spaced
 from demo.bag.image_bag import ImageTopic, Record
 from demo.errors import GraphError
-from demo.nodes import PerceptionNode
+from demo.nodes import DemoNode
 from demo.report.debug_frames import DebugFrames
 from demo.report.results import Collector, NodeResults
 from edgetpu_driver.node_kit.executor.executor import make_executor
@@ -90,7 +90,7 @@ class Replay:
     `check` is called several times a second; an exception from it ends the replay.
     """
 
-    def __init__(self, nodes: Sequence[PerceptionNode], topic: ImageTopic, check: Callable[[], None]) -> None:
+    def __init__(self, nodes: Sequence[DemoNode], topic: ImageTopic, check: Callable[[], None]) -> None:
         self._specs = nodes
         self._topic = topic
         self._check = check
@@ -266,7 +266,7 @@ class Replay:
                 return f"waiting for {name} to answer a request"
         return ""
 
-    def _listen(self, spec: PerceptionNode) -> None:
+    def _listen(self, spec: DemoNode) -> None:
         collector = self._nodes[spec.name].collector
 
         def received(message: Any) -> None:

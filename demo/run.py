@@ -16,7 +16,7 @@ from demo.bag.pattern_template import write_pattern
 from demo.bag.truth import heading_truth, load_truth
 from demo.errors import GraphError, UsageError
 from demo.model import model_parameters
-from demo.nodes import OWN_MODEL, PerceptionNode, select
+from demo.nodes import OWN_MODEL, DemoNode, select
 from demo.processes import PARAMETERS, Graph, Process, as_parameter, isolate
 from demo.replay import Replay
 from demo.report.animation import write_animation
@@ -85,7 +85,7 @@ def _wanted_nodes(options: argparse.Namespace) -> str:
 
 
 def _replay(
-    options: argparse.Namespace, terminal: Terminal, bag: ImageBag, nodes: Sequence[PerceptionNode]
+    options: argparse.Namespace, terminal: Terminal, bag: ImageBag, nodes: Sequence[DemoNode]
 ) -> tuple[Mapping[str, NodeResults], DebugFrames]:
     processes = _processes(options, bag, nodes)
     names = ", ".join(process.name for process in processes)
@@ -101,7 +101,7 @@ def _replay(
     return results, replay.debug_frames
 
 
-def _processes(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[PerceptionNode]) -> list[Process]:
+def _processes(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[DemoNode]) -> list[Process]:
     """The processes that bringup.launch.py starts, with this bag as the camera."""
     topic = bag.topic
     of_driver, of_model = model_parameters(options.model, options.labels, nodes)
@@ -139,7 +139,7 @@ def _processes(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[Perce
     return [driver, *perception]
 
 
-def _targets(options: argparse.Namespace, bag: ImageBag, node: PerceptionNode) -> tuple[tuple[str, str], ...]:
+def _targets(options: argparse.Namespace, bag: ImageBag, node: DemoNode) -> tuple[tuple[str, str], ...]:
     """Parameters that say what to look for, unless the user's own parameter file says it."""
     if options.params_file != PARAMETERS:
         return ()
@@ -153,7 +153,7 @@ def _targets(options: argparse.Namespace, bag: ImageBag, node: PerceptionNode) -
     return ("template", as_parameter(str(path))), ("accept_ambiguous", "true")
 
 
-def _settings(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[PerceptionNode]) -> dict[str, str]:
+def _settings(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[DemoNode]) -> dict[str, str]:
     return {
         "bag": str(bag.path),
         "topic": f"{bag.topic.name} ({bag.topic.type})",

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from demo.bag.truth import Truth
-from demo.nodes import PerceptionNode, Value
+from demo.nodes import DemoNode, Value
 from demo.report.results import NodeResults, Row
 
 Array = npt.NDArray[np.float64]
@@ -49,7 +49,7 @@ Fixed: matplotlib's own layouts draw everything twice to find them.
 """
 
 
-def plot(node: PerceptionNode, results: NodeResults, truth: Truth | None, width: float = WIDE) -> str:
+def plot(node: DemoNode, results: NodeResults, truth: Truth | None, width: float = WIDE) -> str:
     """Draw the values with their sigma, the truth where known, confidence and latency; SVG."""
     stamps = column(results.rows, "stamp_ns")
     start = stamps[0]

@@ -12,7 +12,7 @@ import jinja2
 
 from demo.bag.frames import Frame
 from demo.bag.truth import Deviation, Judgement, Truth
-from demo.nodes import PerceptionNode
+from demo.nodes import DemoNode
 from demo.report.plots import NARROW, WIDE, plot
 from demo.report.results import NodeResults, Row
 
@@ -39,7 +39,7 @@ class Picture:
 class Section:
     """One node in the report."""
 
-    node: PerceptionNode
+    node: DemoNode
     results: NodeResults
     verdict: str  # "good", "incomplete" or "bad"
     headline: str
@@ -57,7 +57,7 @@ class Section:
 
 def write_report(
     path: Path,
-    nodes: Sequence[PerceptionNode],
+    nodes: Sequence[DemoNode],
     results: Mapping[str, NodeResults],
     truths: Mapping[str, Truth],
     frames: Mapping[str, Sequence[Frame]],
@@ -73,9 +73,7 @@ def write_report(
     path.write_text(page)
 
 
-def _section(
-    node: PerceptionNode, results: NodeResults, truth: Truth | None, frames: Sequence[Frame]
-) -> Section:
+def _section(node: DemoNode, results: NodeResults, truth: Truth | None, frames: Sequence[Frame]) -> Section:
     rows = results.rows
     deviations = [
         (deviation, value.unit)
@@ -130,9 +128,7 @@ def _cards(results: NodeResults, deviations: Sequence[tuple[Deviation, str]]) ->
     return tuple(cards)
 
 
-def _picture(
-    node: PerceptionNode, frame: Frame, first: Frame, rows: Sequence[Row], truth: Truth | None
-) -> Picture:
+def _picture(node: DemoNode, frame: Frame, first: Frame, rows: Sequence[Row], truth: Truth | None) -> Picture:
     row = next((row for row in rows if row["stamp_ns"] == frame.stamp_ns), None)
     true = None
     if node.marker and truth:
@@ -141,7 +137,7 @@ def _picture(
     return Picture(frame, true, f"{seconds:.2f} s  {_caption(node, row)}")
 
 
-def _caption(node: PerceptionNode, row: Row | None) -> str:
+def _caption(node: DemoNode, row: Row | None) -> str:
     if row is None:
         return "no result"
     if not row["valid"]:
@@ -150,7 +146,7 @@ def _caption(node: PerceptionNode, row: Row | None) -> str:
     return "  ".join(f"{field} {number:+.3f}" for field, number in numbers if isinstance(number, float))
 
 
-def _position(node: PerceptionNode, frame: Frame, values: Sequence[object]) -> tuple[float, float] | None:
+def _position(node: DemoNode, frame: Frame, values: Sequence[object]) -> tuple[float, float] | None:
     """Convert the fields of a marker to px from the top left edge of the image."""
     x, y = values
     if not (_finite(x) and _finite(y)):
