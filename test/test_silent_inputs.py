@@ -53,7 +53,7 @@ def test_results_that_do_not_arrive_are_reported_and_so_is_their_return(
 
     def returned() -> bool:
         headings.publish(Heading())
-        return f"results arrive on {topic} again" in [log.msg for log in logs]
+        return f"results arrive on {topic} now" in [log.msg for log in logs]
 
     graph.spin_until(returned)
 

@@ -1,4 +1,4 @@
-"""Log messages about topics: no message has arrived for long, or they arrive again."""
+"""Log messages about topics: no message has arrived for long, or they arrive now."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ class SilentTopic:
         """Log that messages have stopped or resumed since the last call."""
         now = time.monotonic()
         if self.received != self._received_before:
+            since = "again" if self._received_before else "now"
             self._received_before, self._arrived_at = self.received, now
             if self._silent:
                 self._silent = False
-                self._node.get_logger().info(f"{self._subject} arrive on {self._topic} again")
+                self._node.get_logger().info(f"{self._subject} arrive on {self._topic} {since}")
         elif not self._silent and now - self._arrived_at >= SILENCE:
             self._silent = True
             self._node.get_logger().warning(
