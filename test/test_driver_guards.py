@@ -15,6 +15,8 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 
 import rclpy
 from builtin_interfaces.msg import Time
+from lifecycle_msgs.msg import State, Transition
+from lifecycle_msgs.srv import ChangeState, GetState
 from rcl_interfaces.srv import SetParameters
 from rclpy.node import Node
 from rclpy.parameter import Parameter
@@ -133,6 +135,27 @@ def test_only_a_large_product_is_answered_by_another_thread_than_the_sticks(
         product = stage.call(MatMul, "matmul", model="dense", batch=batch, inputs=inputs)
         assert (product.success, product.outputs) == (True, inputs)
     assert threads == ["edgetpu stick 0", "edgetpu products"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "field", "answers"),
+    [
+        (ChangeState, "change_state", "success", [True] + [False] * 49),
+        (GetState, "get_state", "current_state", [State(id=1, label="unconfigured")] * 50),
+    ],
+    ids=["transitions", "states"],
+)
+def test_each_of_many_requests_of_lifecycle_managers_is_answered(
+    stage: Stage, kind: Any, name: str, field: str, answers: list[Any]
+) -> None:
+    stage.add(DriverNode, backend="cpu", autostart=False)
+    request = kind.Request()
+    if kind is ChangeState:
+        request.transition.id = Transition.TRANSITION_CONFIGURE
+    client = stage.client(kind, name)
+    futures = [client.call_async(request) for _ in range(50)]
+    stage.spin_until(lambda: all(future.done() for future in futures))
+    assert [getattr(future.result(), field) for future in futures] == answers
 
 
 @pytest.mark.usefixtures("driver")

@@ -33,6 +33,7 @@ from edgetpu_driver.nodes.device_status_messages import device_status
 from edgetpu_driver.nodes.driver_diagnostics import diagnostic, stick_diagnostic, stick_warnings
 from edgetpu_driver.nodes.driver_parameters import SETTINGS, client_limits, default_firmware
 from edgetpu_driver.nodes.driver_services import DriverServices
+from edgetpu_driver.nodes.lifecycle_services import create_lifecycle_services, left_to_rcl
 from edgetpu_msgs.msg import DeviceStatus
 
 LONGEST_LOAD = 60.0
@@ -95,7 +96,7 @@ class DriverNode(BaseNode, LifecycleNode):
     ignores_common_parameters = True
 
     def __init__(self, **options: Any) -> None:
-        super().__init__("edgetpu", **options)
+        super().__init__("edgetpu", enable_communication_interface=left_to_rcl(), **options)
         self._host: ModelHost | None = None
         self._lifecycle = "unconfigured"
         self._problem = ""
@@ -110,7 +111,10 @@ class DriverNode(BaseNode, LifecycleNode):
 
     def _create_interfaces(self) -> None:
         self._status_publisher = self.create_publisher(DeviceStatus, "~/status", QOS_LATCHED)
-        self._interface = DriverServices(self, self, QoSProfile(depth=self.values["service_depth"]))
+        qos = QoSProfile(depth=self.values["service_depth"])
+        self._interface = DriverServices(self, self, qos)
+        if not left_to_rcl():
+            create_lifecycle_services(self, qos)
         period = self.values["status_period"]
         self.create_steady_timer(period, self._on_status_timer)
         self.create_steady_timer(min(period, OVERDUE_PERIOD), self._on_overdue_timer)
