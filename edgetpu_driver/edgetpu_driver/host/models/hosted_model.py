@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Protocol
@@ -37,7 +37,7 @@ class KnownRequests:
     """The requests for a model that a scheduler knows of."""
 
     unanswered: int = 0
-    swaps_waiting: int = 0
+    swaps_waiting: set[Swap] = field(default_factory=set)
     """Swaps of its weights that have not begun."""
     swap: Swap | None = None
     """The swap that has begun."""

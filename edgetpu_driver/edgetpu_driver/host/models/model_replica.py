@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import prod
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +35,13 @@ from edgetpu_driver.tflite.tensor import named_inputs
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 _log = logging.getLogger(__name__)
+
+
+class Reader(Protocol):
+    """A request that uses the weights until it ends."""
+
+    client: str
+    priority: int
 
 
 class ModelReplica:
@@ -69,8 +75,8 @@ class ModelReplica:
         """The weights that `engine` was given last; a matrix in tiles is on other engines."""
         self.bus_path = ""
         # The following fields belong to the scheduler.
-        self.readers: Counter[str] = Counter()
-        """Number of products in progress, by client."""
+        self.readers: list[Reader] = []
+        """The products in progress."""
         self.writing = False
         """Whether a change of its weights is in progress."""
         self.preparing = False
@@ -85,7 +91,7 @@ class ModelReplica:
     @property
     def reading(self) -> bool:
         """Whether products are in progress; belongs to the scheduler as well."""
-        return self.readers.total() > 0
+        return bool(self.readers)
 
     @property
     def resident(self) -> bool:

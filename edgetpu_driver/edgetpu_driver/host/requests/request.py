@@ -42,6 +42,7 @@ class Lane(NamedTuple):
     """Number of the only stick that may run them; None: any."""
     begun: bool
     client: str
+    priority: int
 
 
 @dataclass(eq=False)
@@ -125,7 +126,7 @@ class Request:
     @property
     def lane(self) -> Lane:
         """See Lane."""
-        return Lane(self.model, self.kind, self.stick, self.work is not None, self.client)
+        return Lane(self.model, self.kind, self.stick, self.work is not None, self.client, self.priority)
 
     @property
     def has_run(self) -> bool:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 
 from edgetpu_driver.errors import ModelNotFoundError
@@ -18,13 +18,13 @@ from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 def note_waiting(request: Request) -> None:
     """Note that a request waits."""
     if request.kind is Kind.SWAP and request.work is None:
-        request.model.requests.swaps_waiting += 1
+        request.model.requests.swaps_waiting.add(request)
 
 
 def note_taken(request: Request) -> None:
     """Note that a request no longer waits."""
     if request.kind is Kind.SWAP and request.work is None:
-        request.model.requests.swaps_waiting -= 1
+        request.model.requests.swaps_waiting.discard(request)
 
 
 def begin(request: Request, replica: ModelReplica) -> None:
@@ -32,7 +32,7 @@ def begin(request: Request, replica: ModelReplica) -> None:
     if request.kind is Kind.SWAP:
         request.model.requests.swap = request
     if request.kind is Kind.MULTIPLY:
-        replica.readers[request.client] += 1
+        replica.readers.append(request)
     elif request.kind is not Kind.INVOKE:
         replica.writing = True
     request.work = Work(replica, request.begin(replica))
@@ -46,7 +46,8 @@ def end(request: Request) -> None:
     if work is None:
         return
     if request.kind is Kind.MULTIPLY:
-        work.replica.readers -= Counter([request.client])  # not below 0
+        with suppress(ValueError):  # the stick was lost
+            work.replica.readers.remove(request)
     elif request.kind is not Kind.INVOKE:
         work.replica.writing = False
 

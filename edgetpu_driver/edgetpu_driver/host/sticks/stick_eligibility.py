@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from edgetpu_driver.errors import EdgeTpuError, GraphProcessError, ModelUnsupportedError, UnavailableError
-from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
+from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState, Swap
+from edgetpu_driver.host.models.model_replica import Reader
 from edgetpu_driver.host.requests.request import Kind, Lane, Request
 from edgetpu_driver.host.sticks.stick_slot import StickSlot
 
@@ -19,8 +20,8 @@ def can_run(slot: StickSlot, lane: Lane) -> bool:
 
     A stick runs a model only with the weights in effect. While a swap is under way that begins there, it runs
     inferences with the previous weights, which the last piece of the swap replaces, but no products, whose
-    weights are replaced tile by tile. While a swap waits, no product joins one that is under way. A client
-    has at most PRODUCTS_AT_ONCE under way, so that those that have begun end however many follow.
+    weights are replaced tile by tile. A client has at most PRODUCTS_AT_ONCE under way, so that those that
+    have begun end however many follow; see also `_may_join`.
     """
     if lane.begun or lane.stick not in (None, slot.number):
         return lane.stick == slot.number
@@ -37,10 +38,23 @@ def can_run(slot: StickSlot, lane: Lane) -> bool:
     if lane.kind is Kind.SWAP:
         return not replica.reading and model.requests.swap is None
     if lane.kind is Kind.MULTIPLY:
-        if replica.preparing or replica.readers[lane.client] >= PRODUCTS_AT_ONCE:
+        of_client = sum(each.client == lane.client for each in replica.readers)
+        if replica.preparing or of_client >= PRODUCTS_AT_ONCE:
             return False
-        return not (replica.reading and model.requests.swaps_waiting)
+        return _may_join(lane.priority, replica.readers, model.requests.swaps_waiting)
     return True
+
+
+def _may_join(priority: int, under_way: Collection[Reader], swaps: Collection[Swap]) -> bool:
+    """Whether a product may begin beside those under way although swaps wait for their end.
+
+    Only one that is more urgent than the swaps, and as long as these wait for a less urgent one anyway: a
+    swap keeps its turn, and no urgent product waits for a long one.
+    """
+    if not (under_way and swaps):
+        return True
+    swap = min(each.priority for each in swaps)
+    return priority < swap <= max(each.priority for each in under_way)
 
 
 def unsupported(model: HostedModel) -> ModelUnsupportedError:
