@@ -79,6 +79,16 @@ def test_a_swap_of_a_matrix_in_tiles_searches_the_graph_once(searched: list[str]
     assert searched == ["dense"]
 
 
+def test_the_graph_is_searched_once_however_often_the_stick_returns(searched: list[str]) -> None:
+    backend = backend_of(VirtualEdgeTpu())
+    model = backend.parse(Path("dense.tflite"), GRAPH)
+    for _ in range(2):
+        backend.open()
+        backend.attach(model).set_weights(WeightRequest(FOUR_TILES[:SIZE, :SIZE]))
+        backend.close()
+    assert searched == ["dense"]
+
+
 def test_the_wire_is_that_of_a_search_for_every_tile(
     monkeypatch: pytest.MonkeyPatch, searched: list[str]
 ) -> None:

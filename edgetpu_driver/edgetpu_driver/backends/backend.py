@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edgetpu_driver.engines.protocol import AttachedEngine
+from edgetpu_driver.files.detached_reading import DetachedReading
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
 if TYPE_CHECKING:
     from edgetpu_driver.compiled_model import CompiledModel
     from edgetpu_driver.usb.connector import OnPhase
+    from edgetpu_driver.weights.weight_locations import WeightLocations
 
 SRAM_BYTES = 8 * 2**20
 """Parameter memory of an Edge TPU: 16 tiles with 2048 rows of 256 bytes each."""
@@ -46,6 +49,32 @@ class ParsedModel:
     region: int = 0
     """Rows of the chip's memory that its cached parameters fill, as bits; models with common rows displace
     each other."""
+
+    def locations_in(self, copy: CompiledModel) -> WeightLocations:
+        """Where a compiled model keeps its weights, in itself or in a copy that was compiled with it.
+
+        They are looked for once, for all devices and however often these return. Looking for them raises
+        BusyError while the files next to the model do not answer.
+        """
+        if self._locations.holds_for(copy):
+            return self._locations
+        from edgetpu_driver.weights.weight_locations import WeightLocations
+
+        return WeightLocations(copy, self._read_sidecars)
+
+    @cached_property
+    def _locations(self) -> WeightLocations:
+        from edgetpu_driver.weights.weight_locations import WeightLocations
+
+        return WeightLocations(self.source, self._read_sidecars)
+
+    @cached_property
+    def _read_sidecars(self) -> Callable[[], SidecarFiles]:
+        if (sidecars := self.sidecars) is not None:
+            return lambda: sidecars
+        path: Path | None = self.source.path
+        what = f"the files next to {path.name}" if path is not None else ""
+        return DetachedReading(partial(SidecarFiles.next_to, path), what).result
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,7 @@ from functools import partial
 from itertools import count
 from threading import Lock
 
-from edgetpu_driver.backends.backend import ParsedModel
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.weights.weight_locations import WeightLocations
 
 FindCopy = Callable[[int], CompiledModel | None]
 """Gives the copy of a number from 1, or None if there is none."""
@@ -26,8 +24,6 @@ class ModelCopies:
         self._found: dict[int, CompiledModel] = {}
         self._used: set[int] = set()
         self._users = 0
-        self._locations: tuple[ParsedModel, WeightLocations] | None = None
-        """The model that was attached last, and the locations of its weights."""
         self._lock = Lock()
 
     def take(self, model: CompiledModel, find: FindCopy) -> tuple[CompiledModel, Callable[[], bool]]:
@@ -45,13 +41,6 @@ class ModelCopies:
                 self._found[number] = copy
             self._used.add(number)
         return copy, partial(self._release, number)
-
-    def locations(self, model: ParsedModel) -> WeightLocations:
-        """The locations of a model's weights, the same for all engines that are made of it in a row."""
-        with self._lock:
-            if self._locations is None or self._locations[0] is not model:
-                self._locations = model, WeightLocations(model.source, model.sidecars)
-            return self._locations[1]
 
     def found(self) -> tuple[CompiledModel, ...]:
         """The copies that were found so far, without the model itself."""

@@ -12,7 +12,8 @@ from edgetpu_driver.backends.backend import SRAM_BYTES, ParsedModel, Placement, 
 from edgetpu_driver.backends.model_copies import ModelCopies
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.engines.protocol import AttachedEngine
-from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.errors import BusyError, DeviceLostError, EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.files.detached_reading import DetachedReading
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX, is_compiled, plain_stem
 from edgetpu_driver.toolchain.dense_compiler import compile_dense, is_dense
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
@@ -38,6 +39,8 @@ class StickBackend:
         self._tpu: EdgeTpu | None = None
         self._copies: dict[tuple[str, int], ModelCopies] = {}
         """Attached models by the SHA-256 of the model file and the index of the operator."""
+        self._reading: dict[Path, DetachedReading[list[CompiledModel]]] = {}
+        """Files of copies that have not answered yet."""
         self._earlier = Readings()
         self._last = Readings()
 
@@ -119,9 +122,7 @@ class StickBackend:
                     self._rest(each)
 
         try:
-            locations = copies.locations(model)
-            shared = locations if locations.holds_for(copy) else None
-            return StickEngine(tpu, copy, model.sidecars, on_close=closed, locations=shared)
+            return StickEngine(tpu, copy, on_close=closed, locations=model.locations_in(copy))
         except BaseException:
             release()
             raise
@@ -133,9 +134,9 @@ class StickBackend:
         """The copy of that number, from 1, compiled together with the model from the same graph, if any."""
         source: CompiledModel = model.source
         path = copy_path(source.path, number) if source.path is not None else None
-        if path is None or not path.is_file():
+        if path is None:
             return None
-        copies = [copy for copy in CompiledModel.load_parts(path) if copy.operator == source.operator]
+        copies = [copy for copy in self._parts_of(path) if copy.operator == source.operator]
         if not copies:
             return None
         copy = copies[0]
@@ -146,6 +147,16 @@ class StickBackend:
         if same[0] != same[1] or not source.parameter_caching_token:
             return None
         return replace(copy, path=source.path)  # the files next to the other model tell where the weights are
+
+    def _parts_of(self, path: Path) -> list[CompiledModel]:
+        """The parts in a file; none if there is no such file, or while it does not answer."""
+        reading = self._reading.setdefault(path, DetachedReading(partial(_parts_of, path), path.name))
+        try:
+            parts = reading.result()
+        except BusyError:
+            return []
+        self._reading.pop(path, None)
+        return parts
 
     def set_clock(self, preset: str) -> None:
         """Change the clock of the chip. Raises DeviceError."""
@@ -186,6 +197,10 @@ class StickBackend:
         if self._tpu is None:
             raise DeviceLostError("the device is not open")
         return self._tpu
+
+
+def _parts_of(path: Path) -> list[CompiledModel]:
+    return list(CompiledModel.load_parts(path)) if path.is_file() else []
 
 
 def copy_path(path: Path, number: int) -> Path:

@@ -11,9 +11,9 @@ A location counts as known if it follows from one of these:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any
 
@@ -82,10 +82,12 @@ class WeightLocations:
     missing may be there later.
     """
 
-    def __init__(self, model: CompiledModel, sidecars: SidecarFiles | None = None) -> None:
-        """sidecars: by default, the files next to the model, read when they are needed."""
+    def __init__(
+        self, model: CompiledModel, sidecars: SidecarFiles | Callable[[], SidecarFiles] | None = None
+    ) -> None:
+        """sidecars, or what reads them when they are needed; by default, the files next to the model."""
         self._model = model
-        self._sidecars = sidecars
+        self._sidecars = sidecars or partial(SidecarFiles.next_to, model.path)
 
     @property
     def known(self) -> tuple[WeightLocation, ...]:
@@ -114,7 +116,8 @@ class WeightLocations:
 
     @cached_property
     def _found(self) -> tuple[tuple[WeightLocation, ...], Mapping[str, str]]:
-        return search(self._model, self._sidecars or SidecarFiles.next_to(self._model.path))
+        sidecars = self._sidecars
+        return search(self._model, sidecars if isinstance(sidecars, SidecarFiles) else sidecars())
 
 
 def search(

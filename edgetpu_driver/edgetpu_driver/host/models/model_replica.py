@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -175,6 +176,8 @@ class ModelReplica:
     def multiplying(self, request: ProductRequest) -> Pieces[Product]:
         """Multiply by the weights in effect; see MatMul.multiply."""
         engine = self._attached()
+        if self._matrix is None:
+            yield partial(_look_for_weights, engine)
         version, matrix = self.version, self._matrix_of(engine)
         tiles = 1 if self.weights is None else _tiles(engine, self.weights)
         self._limits.check_product(request.batch, request.passes, tiles)
@@ -273,6 +276,12 @@ class ModelReplica:
         if engines is not self._engines:
             engine.close()
         return engine
+
+
+def _look_for_weights(engine: AttachedEngine) -> None:
+    """Have an engine look for its only weights, which may take long the first time."""
+    with suppress(EdgeTpuError):  # raised again by whatever needs them
+        engine.weight_tensor()
 
 
 def _tiles(engine: AttachedEngine, request: WeightRequest) -> int:

@@ -11,7 +11,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.divisible_work import Pieces
-from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, UnavailableError
+from edgetpu_driver.errors import (
+    BusyError,
+    EdgeTpuError,
+    InputError,
+    ModelUnsupportedError,
+    UnavailableError,
+)
 from edgetpu_driver.host.host_status import HostStatus
 from edgetpu_driver.host.inference_statistics import InferenceStatistics
 from edgetpu_driver.host.models.hosted_model import HostedModel
@@ -213,6 +219,8 @@ def part_with_tensor(model: HostedModel, tensor: str) -> int:
         try:
             engine.weight_tensor(tensor)
             found.append(number)
+        except BusyError:
+            raise
         except EdgeTpuError as error:
             reasons.append(f"part {number}: {error}")
     if len(found) == 1:

@@ -1,0 +1,64 @@
+"""Reading that nobody waits for when files do not answer, as on a network file system that is gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Generic, TypeVar
+
+from edgetpu_driver.errors import BusyError
+
+T = TypeVar("T")
+
+LONGEST = 1.0
+"""Seconds that a reading may take before its callers give up. Chosen: what a file of tens of megabytes takes
+from a slow card."""
+
+RETRY_AFTER = 1.0
+"""Seconds after which callers are to try again. Uncritical."""
+
+
+class DetachedReading(Generic[T]):
+    """A result of files, read in a thread of its own. May be used from any thread.
+
+    A reading that takes long is not begun again. Neither result nor error is kept once it was given.
+    """
+
+    def __init__(self, read: Callable[[], T], what: str) -> None:
+        """what: the files, in messages."""
+        self._read, self._what = read, what
+        self._lock = threading.Lock()
+        self._pending: Future[T] | None = None
+        self._give_up = 0.0
+        """When callers of the pending reading give up, monotonic s."""
+
+    def result(self) -> T:
+        """Return what `read` returns, or raise what it raises; BusyError after LONGEST."""
+        with self._lock:
+            if self._pending is None:
+                self._give_up = time.monotonic() + LONGEST
+                self._pending = self._begin()
+            pending = self._pending
+        if not wait([pending], max(self._give_up - time.monotonic(), 0.0)).done:
+            raise BusyError(f"{self._what} do not answer; try again in {RETRY_AFTER:g} s", RETRY_AFTER)
+        with self._lock:
+            if self._pending is pending:
+                self._pending = None
+        return pending.result()
+
+    def _begin(self) -> Future[T]:
+        pending: Future[T] = Future()
+
+        def work() -> None:
+            try:
+                pending.set_result(self._read())
+            except Exception as error:
+                pending.set_exception(error)
+
+        try:
+            threading.Thread(target=work, name="edgetpu files", daemon=True).start()
+        except RuntimeError:  # no thread can be started
+            work()
+        return pending
