@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import cast
 
@@ -123,6 +124,13 @@ def test_an_output_in_several_transfers_is_assembled() -> None:
     prepared = PreparedExecutable(executable(InstructionHint(0), SEND_A, *parts, InterruptHint(0)))
     run(prepared, FakeLink())
     assert prepared.outputs["y"].tolist() == [5, 6, 7, 8, 1, 2, 3, 4]
+
+
+def test_the_time_to_prepare_transfers_is_not_that_of_all_pairs() -> None:
+    parts = 30_000 * (replace(SEND_A, size=1),)  # all pairs take minutes
+    started = time.process_time()
+    PreparedExecutable(executable(InstructionHint(0), *parts, SEND_A, RECEIVE_Y, InterruptHint(0)))
+    assert time.process_time() - started < 10.0
 
 
 def test_streamed_parameters_are_sent_every_time() -> None:

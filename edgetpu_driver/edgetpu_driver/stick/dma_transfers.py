@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ _Bytes = NDArray[np.uint8]
 
 _Step = Callable[[UsbLink], None]
 """One transfer of a prepared executable."""
+
+_Kind = tuple[Description, str]
+"""What a transfer moves: with the name of the layer if it is one."""
 
 
 def _send(frame: Frame) -> _Step:
@@ -76,12 +80,15 @@ class PreparedExecutable:
     """One executable with its frames and buffers. ModelUnsupportedError if its DMA hints are incomplete."""
 
     def __init__(self, executable: Executable) -> None:
-        _check_complete(executable)
+        self._transfers = _transfers(executable.hints)
+        _check_complete(executable, self._transfers)
         self.inputs: dict[str, _Bytes] = {}
         """Wire bytes of each input layer, to be filled before `run`."""
         self.outputs: dict[str, _Bytes] = {}
         """Wire bytes of each output layer, valid after `run`."""
         self._executable = executable
+        self._layers = {(Description.INPUT, layer.name): layer for layer in executable.inputs}
+        self._layers |= {(Description.OUTPUT, layer.name): layer for layer in executable.outputs}
         self._scratch = np.zeros(executable.scratch_size_bytes, np.uint8)
         steps = (self._step(hint) for hint in executable.hints)
         self._steps: tuple[_Step, ...] = tuple(step for step in steps if step is not None)
@@ -111,54 +118,52 @@ class PreparedExecutable:
         return _receive_part(Reception(hint.size), self._scratch[hint.offset : end])
 
     def _input_step(self, hint: DmaHint) -> _Step:
-        layer = _layer(self._executable.inputs, hint)
+        layer = self._layers[_kind(hint)]
         frame = Frame(Tag.INPUT_ACTIVATIONS, hint.size)
-        if _is_whole(hint, self._executable.hints) and hint.size >= layer.size_bytes:
+        if self._is_whole(hint) and hint.size >= layer.size_bytes:
             self.inputs[layer.name] = frame.payload[: layer.size_bytes]
             return _send(frame)
         buffer = self.inputs.setdefault(layer.name, np.zeros(layer.size_bytes, np.uint8))
         return _send_part(frame, buffer[hint.offset : hint.offset + hint.size])
 
     def _output_step(self, hint: DmaHint) -> _Step:
-        layer = _layer(self._executable.outputs, hint)
+        layer = self._layers[_kind(hint)]
         reception = Reception(hint.size)
-        if _is_whole(hint, self._executable.hints) and hint.size >= layer.size_bytes:
+        if self._is_whole(hint) and hint.size >= layer.size_bytes:
             self.outputs[layer.name] = reception.data[: layer.size_bytes]
             return _receive(reception)
         buffer = self.outputs.setdefault(layer.name, np.zeros(layer.size_bytes, np.uint8))
         return _receive_part(reception, buffer[hint.offset : hint.offset + hint.size])
 
-
-def _layer(layers: Sequence[Layer], hint: DmaHint) -> Layer:
-    return next(layer for layer in layers if layer.name == hint.name)
-
-
-def _is_whole(hint: DmaHint, hints: Iterable[Hint]) -> bool:
-    """Whether the hint covers its layer from the start and is the only one to do so."""
-    return hint.offset == 0 and len(_transfers(hints, hint.description, hint.name)) == 1
+    def _is_whole(self, hint: DmaHint) -> bool:
+        """Whether the hint covers its layer from the start and is the only one to do so."""
+        return hint.offset == 0 and len(self._transfers[_kind(hint)]) == 1
 
 
-def _transfers(hints: Iterable[Hint], description: Description, name: str | None = None) -> list[DmaHint]:
-    return [
-        hint
-        for hint in hints
-        if isinstance(hint, DmaHint) and hint.description is description and name in (None, hint.name)
-    ]
+def _kind(hint: DmaHint) -> _Kind:
+    named = hint.description in (Description.INPUT, Description.OUTPUT)
+    return hint.description, hint.name if named else ""
 
 
-def _check_complete(executable: Executable) -> None:
+def _transfers(hints: Iterable[Hint]) -> dict[_Kind, list[DmaHint]]:
+    found: dict[_Kind, list[DmaHint]] = defaultdict(list)
+    for hint in hints:
+        if isinstance(hint, DmaHint):
+            found[_kind(hint)].append(hint)
+    return found
+
+
+def _check_complete(executable: Executable, transfers: Mapping[_Kind, Sequence[DmaHint]]) -> None:
     """Check that all data of the executable cross the link and that an interrupt signals completion."""
     sent = {hint.chunk for hint in executable.hints if isinstance(hint, InstructionHint)}
     missing = [
         f"bitstream {chunk} is never sent" for chunk in range(len(executable.bitstreams)) if chunk not in sent
     ]
-    wanted: list[tuple[Description, str | None, int]] = [
-        (Description.PARAMETER, None, len(executable.parameters))
-    ]
+    wanted = [(Description.PARAMETER, "", len(executable.parameters))]
     wanted += [(Description.INPUT, layer.name, _used_bytes(layer)) for layer in executable.inputs]
     wanted += [(Description.OUTPUT, layer.name, layer.size_bytes) for layer in executable.outputs]
     for description, name, size in wanted:
-        covered = _covered(_transfers(executable.hints, description, name))
+        covered = _covered(transfers.get((description, name), ()))
         if covered < size:
             of_name = f" '{name}'" if name else ""
             missing.append(f"only {covered} of {size} bytes of {description.name.lower()}{of_name} are moved")
