@@ -221,6 +221,10 @@ LAYOUT = OutputLayout((0, 1), (0, 0), (0, 8), (0, 4), (0, 0), (8, 8))
             {"scratch_size_bytes": 1 << 25, "hints": 17 * (DmaHint(SCRATCH, OUTFEED, "", 0, 1 << 25),)},
             "dma_hints move 570425344 bytes; expected at most 536870912",
         ),
+        (
+            {"bitstreams": (InstructionBitstream(bytes(1 << 20)),), "hints": 513 * (InstructionHint(0),)},
+            "dma_hints move 537919488 bytes; expected at most 536870912",
+        ),
         ({"bitstreams": (InstructionBitstream(bytes(24)),)}, "16-byte instructions: 24"),
         ({"bitstreams": (InstructionBitstream(b""),)}, "16-byte instructions: 0"),
         (

@@ -53,7 +53,7 @@ def check_executable(executable: Executable, path: str) -> None:
     limits = _limits(executable)
     for index, hint in enumerate(executable.hints):
         _check_hint(f"{path}.dma_hints[{index}]", hint, executable, limits)
-    moved = sum(hint.size for hint in executable.hints if isinstance(hint, DmaHint))
+    moved = sum(_size(hint, executable) for hint in executable.hints)
     if moved > _MOST_MOVED:
         raise ModelFormatError(f"{path}.dma_hints move {moved} bytes; expected at most {_MOST_MOVED}")
 
@@ -99,6 +99,13 @@ def _check_hint(path: str, hint: Hint, executable: Executable, limits: _Limits) 
         raise ModelFormatError(f"{path} waits for interrupt {hint.number} of {_INTERRUPTS}")
     if isinstance(hint, DmaHint):
         _check_transfer(path, hint, executable, limits)
+
+
+def _size(hint: Hint, executable: Executable) -> int:
+    """Bytes that a transfer moves."""
+    if isinstance(hint, InstructionHint):
+        return len(executable.bitstreams[hint.chunk].data)
+    return hint.size if isinstance(hint, DmaHint) else 0
 
 
 def _check_transfer(path: str, hint: DmaHint, executable: Executable, limits: _Limits) -> None:
