@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,16 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import FirmwareError
 from edgetpu_driver.usb.framing import HEADER, Frame, Tag
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from testdata.devices.confirmed_sticks import NAMES, DoesNotComeBack, outcome, run
+from testdata.devices.confirmed_sticks import (
+    NAMES,
+    DoesNotComeBack,
+    InterruptedInAStep,
+    InterruptedInItsRecovery,
+    InterruptedWhileClosing,
+    PulledOutAndInterrupted,
+    outcome,
+    run,
+)
 from testdata.model_folder import ModelFolder
 
 PAGE = Path(__file__).parents[2] / "docs" / "unconfirmed_on_silicon.md"
@@ -90,6 +100,29 @@ def test_the_first_thing_that_needs_a_replug_stops_the_course() -> None:
         ("leftovers", "refuted"),
     ]
     assert course.resume_from == "times"
+
+
+@pytest.mark.parametrize(
+    ("stick", "steps", "outcomes", "left"),
+    [
+        (InterruptedInAStep, ["repeats", "leftovers", "times"], ["confirmed"], "leftovers"),
+        (PulledOutAndInterrupted, ["repeats", "clock", "times"], ["confirmed"], "clock"),
+        (InterruptedInItsRecovery, ["repeats", "leftovers", "times"], ["confirmed", "refuted"], "times"),
+        (InterruptedWhileClosing, ["repeats", "temperature"], ["confirmed", "confirmed"], ""),
+    ],
+)
+def test_an_interrupt_ends_the_course_and_keeps_its_outcomes(
+    stick: Callable[[], VirtualEdgeTpu], steps: list[str], outcomes: list[str], left: str
+) -> None:
+    course = run(stick(), *steps)
+    assert [each.outcome for each in course.outcomes] == outcomes
+    assert [each.step for each in course.outcomes] == steps[: len(outcomes)]
+    assert (course.resume_from, course.interrupted) == (left, True)
+
+
+def test_an_interrupt_before_the_first_outcome_ends_the_command() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(InterruptedInAStep(), "leftovers", "times")
 
 
 def test_a_stick_in_boot_mode_needs_a_firmware() -> None:

@@ -16,7 +16,7 @@ from edgetpu_driver.cli.confirm.all_steps import STEPS
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from testdata.devices.confirmed_sticks import NAMES, DoesNotComeBack
+from testdata.devices.confirmed_sticks import NAMES, DoesNotComeBack, InterruptedInAStep
 
 # The command.
 
@@ -127,6 +127,29 @@ def test_a_refuted_step_and_a_replug_are_reported(
     assert f"{again} --report {report} --preset low\n" in text
     assert f"{again}\n" in (tmp_path / "mine.txt").read_text()
     assert "0 confirmed, 1 refuted, 0 skipped. Please send in" in text
+
+
+def test_an_interrupt_keeps_what_was_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(command, "usb_bus", lambda _: InterruptedInAStep())
+    report = str(tmp_path / "mine")
+    assert main(["confirm", "--from", "chunk_length", "--report", report]) == 130
+    text = capsys.readouterr().out
+    assert f"\nInterrupted. To continue: edgetpu confirm --from leftovers --report {report}\n" in text
+    assert "0 confirmed, 0 refuted, 1 skipped. Please send in" in text
+    written = json.loads((tmp_path / "mine.json").read_text())
+    assert [each["step"] for each in written["outcomes"]] == ["chunk_length"]
+    assert (written["resume_from"], written["interrupted"]) == ("leftovers", True)
+
+
+def test_an_interrupt_before_the_first_outcome_leaves_the_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(command, "usb_bus", lambda _: InterruptedInAStep())
+    assert main(["confirm", "--from", "leftovers", "--report", str(tmp_path / "mine")]) == 130
+    assert capsys.readouterr().out == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

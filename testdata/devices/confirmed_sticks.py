@@ -177,3 +177,51 @@ class DoesNotComeBack(SendsLeftovers):
         if self.resets > 1:
             self.unplug()
         super().reset_device(dev_handle)
+
+
+class InterruptedInAStep(VirtualEdgeTpu):
+    """The user presses Ctrl-C while it is asked for leftovers."""
+
+    def bulk_read(self, dev_handle: Any, ep: int, intf: int, buff: Any, timeout: int) -> int:
+        """Read, or be interrupted."""
+        if timeout == QUIET_MS:
+            raise KeyboardInterrupt
+        return super().bulk_read(dev_handle, ep, intf, buff, timeout)
+
+
+class PulledOutAndInterrupted(StopsWhenItsClockChanges):
+    """The user pulls it out at the first transfer with another clock, and presses Ctrl-C."""
+
+    def bulk_write(self, dev_handle: Any, ep: int, intf: int, data: Any, timeout: int) -> int:
+        """Write, or be interrupted."""
+        try:
+            return super().bulk_write(dev_handle, ep, intf, data, timeout)
+        except USBTimeoutError:
+            self.unplug()
+            raise KeyboardInterrupt from None
+
+
+class InterruptedInItsRecovery(SendsLeftovers):
+    """The user presses Ctrl-C while it is reset after a failed step."""
+
+    resets = 0
+
+    def reset_device(self, dev_handle: Any) -> None:
+        """Reset, or be interrupted."""
+        self.resets += 1
+        if self.resets > 1:
+            raise KeyboardInterrupt
+        super().reset_device(dev_handle)
+
+
+class InterruptedWhileClosing(VirtualEdgeTpu):
+    """The user presses Ctrl-C while it is closed; it is first released before that, for its reset."""
+
+    releases = 0
+
+    def release_interface(self, dev_handle: Any, intf: int) -> None:
+        """Release it, or be interrupted."""
+        self.releases += 1
+        if self.releases == 2:
+            raise KeyboardInterrupt
+        super().release_interface(dev_handle, intf)

@@ -25,6 +25,9 @@ from edgetpu_driver.usb.chip_clock import ClockPreset
 _EXIT_FAILED = 1
 """Exit status if a step is refuted or the report not written, see the epilog of `edgetpu --help`."""
 
+_EXIT_INTERRUPTED = 130
+"""Exit status if the user ended it, as of every command."""
+
 _KEPT = ("models", "report", "backend", "serial", "port", "firmware", "preset")
 """Options of every call with the same stick, models and report."""
 
@@ -58,7 +61,7 @@ def confirm(options: argparse.Namespace, progress: Progress) -> Answer:
     return Answer(
         {**report, "files": written},
         _answer(report, written, repeated(options)),
-        _EXIT_FAILED if failed else 0,
+        _EXIT_INTERRUPTED if course.interrupted else _EXIT_FAILED if failed else 0,
     )
 
 

@@ -41,6 +41,7 @@ def make_report(
         "outcomes": [known[step.name] for step in steps if step.name in known],
         "not_run": [step.name for step in steps if step.name not in known],
         "resume_from": course.resume_from,
+        "interrupted": course.interrupted,
     }
 
 
@@ -104,10 +105,12 @@ def text(report: Mapping[str, Any], options: str = "") -> str:
     if report["not_run"]:
         parts.append(f"not run: {', '.join(report['not_run'])}")
     if report["resume_from"]:
-        parts.append(
-            "The stick no longer answers. Unplug it, plug it in, then: "
-            f"edgetpu confirm --from {report['resume_from']}{options}"
+        reason = (
+            "Interrupted. To continue"
+            if report["interrupted"]
+            else "The stick no longer answers. Unplug it, plug it in, then"
         )
+        parts.append(f"{reason}: edgetpu confirm --from {report['resume_from']}{options}")
     return "\n".join(parts)
 
 

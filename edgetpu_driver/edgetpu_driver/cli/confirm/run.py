@@ -1,4 +1,4 @@
-"""Runs the steps of `edgetpu confirm` until the stick has to be replugged."""
+"""Runs the steps of `edgetpu confirm` until the stick has to be replugged, or the user interrupts them."""
 
 from __future__ import annotations
 
@@ -26,30 +26,47 @@ class Course:
 
     outcomes: tuple[Outcome, ...]
     resume_from: str = ""
-    """The step to continue with after a replug; empty if none is needed."""
+    """The step to continue with, after a replug unless it was interrupted; empty if there is none."""
+    interrupted: bool = False
+    """Whether the user ended it."""
 
 
 def run_steps(stick: TrialStick, steps: Sequence[Step], advance: Callable[[], None]) -> Course:
     """Open the stick, run the steps, and close it.
 
     advance: called after each step. Raises errors that prevent opening any stick: DeviceNotFoundError,
-    DeviceAccessError, DeviceBusyError, and FirmwareError for a missing firmware file.
+    DeviceAccessError, DeviceBusyError, and FirmwareError for a missing firmware file. KeyboardInterrupt
+    passes before the first outcome; later it ends the course, so that what was found is kept.
     """
     outcomes: list[Outcome] = []
     try:
+        resume_from = _run(stick, steps, advance, outcomes)
+    except KeyboardInterrupt:
+        if not outcomes:
+            raise
+        left = steps[len(outcomes) :]
+        return Course(tuple(outcomes), resume_from=left[0].name if left else "", interrupted=True)
+    return Course(tuple(outcomes), resume_from)
+
+
+def _run(
+    stick: TrialStick, steps: Sequence[Step], advance: Callable[[], None], outcomes: list[Outcome]
+) -> str:
+    """Add the outcome of each step; return the step to continue with after a replug."""
+    try:
         blamed = _open(stick)
         if blamed is not None:
-            return Course((blamed,), resume_from=blamed.step)
+            outcomes.append(blamed)
+            return blamed.step
         for number, step in enumerate(steps):
             outcome = _outcome(stick, step, outcomes)
             outcomes.append(outcome)
             advance()
             if outcome.outcome == "refuted" and not _recovers(stick):
-                following = steps[number + 1].name if number + 1 < len(steps) else step.name
-                return Course(tuple(outcomes), resume_from=following)
+                return steps[number + 1].name if number + 1 < len(steps) else step.name
     finally:
         stick.close()
-    return Course(tuple(outcomes))
+    return ""
 
 
 def _open(stick: TrialStick) -> Outcome | None:
