@@ -177,6 +177,11 @@ def test_several_outputs_need_an_archive(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["b"], [1, 1])
 
 
+def test_no_output_is_not_an_array(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the model has 0 outputs: give --output"):
+        write_outputs(tmp_path / "out.npy", {})
+
+
 @pytest.fixture
 def compiled(tmp_path: Path) -> Path:
     """A compiled model with operators around and between its two parts, and its graph next to it."""

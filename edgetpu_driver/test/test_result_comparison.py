@@ -16,7 +16,8 @@ from edgetpu_driver.engines.whole_model.plan_builder import plan_model
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.model_reader import Tensor, parse_model
+from edgetpu_driver.tflite.model_writer import OperatorRecord, write_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 Arrays = dict[str, NDArray[Any]]
@@ -105,6 +106,28 @@ def test_a_graph_of_operators_that_litert_lacks_has_nothing_to_compare() -> None
     graph = builder.build()
     with pytest.raises(ModelUnsupportedError, match="'decoder' has none"):
         Comparison(plan_model(graph, "decoder"), graph)
+
+
+def of_one_operator(name: str, outputs: list[int]) -> bytes:
+    """A graph of an operator on eight real numbers; outputs: 1 is the operator's."""
+    tensors = [Tensor(each, (1, 8), np.dtype(np.float32)) for each in "xy"]
+    return write_model("graph", tensors, [OperatorRecord(name, 1, (0,), (1,))], [0], outputs)
+
+
+def test_a_graph_without_outputs_has_nothing_to_compare() -> None:
+    graph = of_one_operator("ABS", outputs=[])
+    with pytest.raises(ModelUnsupportedError, match="'sink' has none"):
+        Comparison(plan_model(graph, "sink"), graph)
+
+
+@pytest.mark.parametrize(("sign", "right"), [(1, True), (-1, False)])
+@pytest.mark.filterwarnings("error")
+def test_infinities_are_compared(sign: int, right: bool) -> None:
+    graph = of_one_operator("LOG", outputs=[1])
+    plan, zero = plan_model(graph), {"x": np.zeros((1, 8), np.float32)}
+    comparison = Comparison(plan, graph)
+    comparison.note(plan.steps[0], zero, {"y": np.full((1, 8), -sign * np.inf, np.float32)})
+    assert comparison.verdicts()[0].good is right
 
 
 def test_a_test_image_is_smooth_and_other_inputs_are_not() -> None:

@@ -53,8 +53,8 @@ class _Differences:
     largest: float = 0.0
 
     def add(self, one: NDArray[np.float64], other: NDArray[np.float64]) -> None:
-        difference = np.abs(one - other)
-        difference[np.isnan(one) & np.isnan(other)] = 0.0
+        alike = (one == other) | (np.isnan(one) & np.isnan(other))
+        difference = np.abs(np.subtract(one, other, out=np.zeros_like(one), where=~alike))
         self.values += difference.size
         self.total += float(difference.sum())
         self.largest = max(self.largest, float(difference.max(initial=0.0)))
@@ -141,9 +141,9 @@ class Comparison:
         """
         on_cpu = [step for step in plan.steps if isinstance(step, LiteRtStep)]
         compared: Sequence[EdgeTpuStep | LiteRtStep] = plan.edge_tpu_steps or on_cpu
-        if not compared:
+        if not any(step.outputs for step in compared):
             raise ModelUnsupportedError(
-                f"expected a part for the Edge TPU or LiteRT to compare; '{plan.name}' has none"
+                f"expected outputs of the Edge TPU or LiteRT to compare; '{plan.name}' has none"
             )
         self._references: dict[Step, _Reference] = {step: _Reference(step, graph) for step in compared}
 

@@ -162,12 +162,11 @@ def _bytes(path: Path) -> bytes:
 def write_outputs(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:
     """Write .npz with all outputs, .npy with the only one, or the concatenated raw bytes of all.
 
-    InputError for .npy with several outputs and for a file that cannot be written.
+    InputError for .npy with several outputs or none, and for a file that cannot be written.
     """
-    if _suffix(path) == ".npy" and len(outputs) > 1:
-        raise InputError(
-            f"the model has {len(outputs)} outputs ({', '.join(outputs)}): give --output FILE.npz"
-        )
+    if _suffix(path) == ".npy" and len(outputs) != 1:
+        names = f" ({', '.join(outputs)})" if outputs else ""
+        raise InputError(f"the model has {len(outputs)} outputs{names}: give --output FILE.npz")
     content = io.BytesIO()
     if _suffix(path) == ".npz":
         write_arrays(content, outputs)
