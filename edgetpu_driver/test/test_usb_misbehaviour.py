@@ -20,6 +20,7 @@ from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.handles import CLOSE_ATTEMPTS, close_handle, close_left_open, is_left_open
 from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.virtual.graph_packer import pack
+from testdata.devices.virtual_backend import FIRMWARE
 
 INPUT = np.full((1, 16), 200, np.uint8)
 
@@ -119,6 +120,25 @@ def test_whatever_the_search_for_sticks_raises_is_a_device_error(method: str, fa
     stick.raises[method] = [fault] * 10
     with pytest.raises(DeviceError):
         EdgeTpu.open(usb_backend=stick)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EBUSY])
+@pytest.mark.parametrize("boot_mode", [False, True])
+def test_a_stick_that_appears_before_its_permissions_is_opened_again(boot_mode: bool, number: int) -> None:
+    class AheadOfUdev(VirtualEdgeTpu):
+        was_reset = False
+
+        def reset_device(self, dev_handle: Any) -> None:
+            self.was_reset = True
+            super().reset_device(dev_handle)
+
+        def open_device(self, dev: Any) -> Any:
+            if self.was_reset:
+                self.was_reset = False
+                raise USBError("no", errno=number)
+            return super().open_device(dev)
+
+    EdgeTpu.open(AheadOfUdev(boot_mode=boot_mode), firmware=FIRMWARE).close()
 
 
 def test_a_refusal_in_the_middle_of_a_transfer_does_not_advise_to_install_the_udev_rule(robot: Robot) -> None:

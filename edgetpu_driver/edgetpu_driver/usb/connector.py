@@ -110,29 +110,25 @@ class StickConnector:
         if bus_path is None or (not was_reset and find_at(self._backend, bus_path) is None):
             raise DeviceLostError(f"the Edge TPU at {bus_path} left the bus; plug it in again")
         stick = wait_at(self._backend, bus_path, self._clock, RECOVERY_SECONDS, boot_mode_too=True)
-        try:
-            link = self._make_ready(stick, reset=not was_reset)
-        except (DeviceAccessError, DeviceBusyError):
-            # It was accessible before: udev may not have set the permissions of the new device node yet.
-            self._clock.sleep(AFTER_RESET_SECONDS)
-            link = self._make_ready(stick, reset=True)
+        link = self._make_ready(stick, reset=not was_reset, appeared=True)
         if link is None:
             raise DeviceLostError(f"the stick at {bus_path} is not the one{self._wanted()}")
         return link
 
-    def _make_ready(self, stick: UsbStick, reset: bool) -> UsbLink | None:
+    def _make_ready(self, stick: UsbStick, reset: bool, appeared: bool = False) -> UsbLink | None:
         """A link to the stick with its chip brought up; None if it has another serial number.
 
-        A failed step is retried once from a reset, as long as the stick is present.
+        appeared: it may have appeared on the bus just now. A failed step is retried once from a reset, as
+        long as the stick is present.
         """
         try:
-            return self._bring_up(self._start(stick, reset))
+            return self._bring_up(self._start(stick, reset, appeared))
         except (TransferError, ProtocolError, DeviceLostError) as fault:
             again = find_at(self._backend, stick.bus_path)
             if again is None:
                 raise
             _log.warning("the Edge TPU at %s did not come up, retrying once: %s", stick.bus_path, fault)
-        return self._bring_up(self._start(again, reset=True))
+        return self._bring_up(self._start(again, reset=True, appeared=True))
 
     def _reset(self, failed: UsbLink) -> bool:
         """Reset the port and close the link; returns whether the reset succeeded."""
@@ -150,27 +146,38 @@ class StickConnector:
         sticks = [stick for stick in find_sticks(self._backend) if self.bus_path in (None, stick.bus_path)]
         return sorted(sticks, key=lambda stick: stick.boot_mode)
 
-    def _start(self, stick: UsbStick, reset: bool) -> UsbLink | None:
+    def _start(self, stick: UsbStick, reset: bool, appeared: bool) -> UsbLink | None:
         """A link to the stick, reset and running its firmware; None if it has another serial number."""
         if reset and not stick.boot_mode:
-            with contextlib.closing(UsbLink(self._backend, stick, self.traffic)) as link:
+            with contextlib.closing(self._open(stick, appeared)) as link:
                 if not self._is_wanted(link):
                     return None
                 self._on_phase(Phase.STARTING, stick.bus_path)
                 link.reset()
-            stick = self._await(stick, boot_mode_too=True)
+            stick, appeared = self._await(stick, boot_mode_too=True), True
         if stick.boot_mode:
             image = firmware_image(self._firmware, stick.bus_path)
             self._on_phase(Phase.BOOT, stick.bus_path)
-            with contextlib.closing(UsbLink(self._backend, stick, self.traffic)) as link:
+            with contextlib.closing(self._open(stick, appeared)) as link:
                 load_firmware(link, image)
-            stick = self._await(stick)
+            stick, appeared = self._await(stick), True
             self._on_phase(Phase.STARTING, stick.bus_path)
-        link = UsbLink(self._backend, stick, self.traffic)
+        link = self._open(stick, appeared)
         if self._is_wanted(link):
             return link
         link.close()
         return None
+
+    def _open(self, stick: UsbStick, appeared: bool) -> UsbLink:
+        """Open a stick; if it has just appeared and the system refuses, once more a little later."""
+        try:
+            return UsbLink(self._backend, stick, self.traffic)
+        except (DeviceAccessError, DeviceBusyError):
+            if not appeared:
+                raise
+        # udev may not have set the permissions of the new device node yet.
+        self._clock.sleep(AFTER_RESET_SECONDS)
+        return UsbLink(self._backend, stick, self.traffic)
 
     def _await(self, stick: UsbStick, boot_mode_too: bool = False) -> UsbStick:
         """The stick after a reset, in the same port."""
