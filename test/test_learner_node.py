@@ -84,6 +84,12 @@ class School:
 
     def show(self, image: np.ndarray) -> Classification:
         """Publish an image and wait for what the learner says of it."""
+        header = self.send(image)
+        self.spin_until(lambda: any(each.header == header for each in self._results))
+        return self._results[-1]
+
+    def send(self, image: np.ndarray) -> Header:
+        """Publish an image."""
         self._second += 1
         height, width = image.shape[:2]
         header = Header(stamp=Time(sec=self._second), frame_id="camera")
@@ -91,8 +97,7 @@ class School:
         self._images.publish(
             Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width, data=data)
         )
-        self.spin_until(lambda: any(each.header == header for each in self._results))
-        return self._results[-1]
+        return header
 
     def begin(self, kind: Any, service: str, **fields: Any) -> Any:
         client = self._caller.create_client(kind, f"/school/learner/{service}")
@@ -209,6 +214,36 @@ def test_lessons_end_when_another_output_is_to_be_read(school: School) -> None:
     (result,) = school.learner.set_parameters([Parameter("output", value="embedding")])
     assert result.successful
     assert [(each.success, each.error.value) for each in answers] == 2 * [(False, ErrorCode.UNAVAILABLE)]
+
+
+def test_a_result_that_cannot_be_published_does_not_hold_up_the_next(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    school.teach("red", RED)
+    publish = school.learner.publish
+    failures: list[Header] = []
+
+    def fail_once(header: Header, result: Any) -> None:
+        if failures:
+            publish(header, result)
+        else:
+            failures.append(header)
+            raise ValueError("not to be published")
+
+    monkeypatch.setattr(school.learner, "publish", fail_once)
+    header = school.send(RED)
+    school.spin_until(lambda: failures == [header])
+    assert best(school.show(RED)) == "red"
+    assert school.learner.counters.errors == 1
+
+
+def test_examples_remain_those_of_their_model_while_it_is_not_loaded(school: School) -> None:
+    school.teach("red", RED)
+    model = school.learner._examples.model
+    assert model
+    school.learner._client._unload("the driver restarts")
+    school.learner._end_lesson(Learn.Request(label="green"), lambda _: None, [np.ones(8, np.float32)])
+    assert school.learner._examples.model == model
 
 
 @pytest.mark.parametrize(

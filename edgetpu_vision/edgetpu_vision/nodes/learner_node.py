@@ -277,7 +277,8 @@ class LearnerNode(VisionNode):
             self._answer_learn(respond, 0, error)
             return
         assert self._client is not None
-        self._examples.model = self._client.loaded.sha256
+        # Empty after a restart of the driver, if a folder's client was faster than this one.
+        self._examples.model = self._client.loaded.sha256 or self._examples.model
         self._kept.save(self._examples)
         answer = partial(self._answer_learn, respond, len(vectors))
         self._finishing.append((time.monotonic() + PATIENCE, answer))

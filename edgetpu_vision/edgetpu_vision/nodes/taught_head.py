@@ -157,7 +157,10 @@ class TaughtHead:
         self._end(question, found)
 
     def _end(self, question: Question, found: Classifications | EdgeTpuError) -> bool:
-        question.done(found)
+        try:
+            question.done(found)
+        except Exception as error:  # which must not hold up the embeddings that follow
+            self._node.on_callback_failure("classification", error)
         self._queue.finished()
         return True
 
