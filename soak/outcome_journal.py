@@ -131,6 +131,8 @@ class Disturbance:
     """Whether requests in progress may remain unanswered: the driver was killed."""
     forgets_models: bool = False
     """Whether the driver has no models afterwards, which a client may notice much later."""
+    stick: int | None = None
+    """The stick that it is limited to: as long as another one works, the driver has to answer."""
 
 
 NOTICED_AFTER = 40.0
@@ -149,10 +151,14 @@ def explains(disturbance: Disturbance, note: Note) -> bool:
     return note.begin <= end and note.end >= disturbance.begin
 
 
-def unexplained(notes: list[Note], disturbances: list[Disturbance]) -> list[Note]:
-    """The notes in NEEDS_CAUSE that no disturbance explains."""
-    return [
-        note
-        for note in notes
-        if note.outcome in NEEDS_CAUSE and not any(explains(each, note) for each in disturbances)
-    ]
+def unexplained(notes: list[Note], disturbances: list[Disturbance], sticks: int) -> list[Note]:
+    """The notes in NEEDS_CAUSE that no disturbance of the driver explains, nor disturbances of all sticks."""
+    of_driver = [each for each in disturbances if each.stick is None]
+    of_sticks = [each for each in disturbances if each.stick is not None]
+
+    def is_explained(note: Note) -> bool:
+        if any(explains(each, note) for each in of_driver):
+            return True
+        return len({each.stick for each in of_sticks if explains(each, note)}) == sticks
+
+    return [note for note in notes if note.outcome in NEEDS_CAUSE and not is_explained(note)]

@@ -124,7 +124,7 @@ def gather(
         counted=counted,
         notes=during,
         samples=samples,
-        unexplained=unexplained(during, chaos.disturbances),
+        unexplained=unexplained(during, chaos.disturbances, chaos.sticks),
         silences=silences(counted, time, planned),
         ends=processes.ends,
         actions=chaos.done,

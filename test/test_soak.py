@@ -291,21 +291,28 @@ def test_a_training_of_few_samples_or_with_large_residuals_is_repeated(samples: 
 def test_a_lost_request_is_only_excused_by_a_driver_that_was_killed():
     lost = Note(10.0, 40.0, Outcome.LOST, "invoke: no answer")
     fault, kill = Disturbance(12.0, 20.0, ends_requests=False), Disturbance(12.0, 20.0, ends_requests=True)
-    assert unexplained([lost], [fault]) == [lost]
-    assert unexplained([lost], [kill]) == []
+    assert unexplained([lost], [fault], 1) == [lost]
+    assert unexplained([lost], [kill], 1) == []
 
 
 def test_a_refusal_without_a_disturbance_counts():
     early, late = (Note(t, t + 0.1, Outcome.UNAVAILABLE, "invoke") for t in (5.0, 50.0))
-    assert unexplained([early, late], [Disturbance(4.0, 20.0, ends_requests=False)]) == [late]
+    assert unexplained([early, late], [Disturbance(4.0, 20.0, ends_requests=False)], 1) == [late]
+
+
+def test_a_refusal_counts_as_long_as_one_stick_works() -> None:
+    refused = Note(5.0, 5.1, Outcome.UNAVAILABLE, "invoke")
+    one, again, other = (Disturbance(4.0, 20.0, ends_requests=False, stick=each) for each in (0, 0, 1))
+    assert unexplained([refused], [one, again], 2) == [refused]
+    assert unexplained([refused], [one, other], 2) == []
 
 
 def test_a_model_is_unknown_only_after_the_driver_has_forgotten_it():
     note = Note(50.0, 50.1, Outcome.UNKNOWN_MODEL, "matmul")
     fault = Disturbance(49.0, 60.0, ends_requests=False)
     clean_up = Disturbance(12.0, 20.0, ends_requests=False, forgets_models=True)
-    assert unexplained([note], [fault]) == [note]
-    assert unexplained([note], [clean_up]) == []
+    assert unexplained([note], [fault], 1) == [note]
+    assert unexplained([note], [clean_up], 1) == []
 
 
 def test_a_journal_gives_back_what_was_added(tmp_path: Path):

@@ -63,6 +63,8 @@ _EFFECTS = {
 }
 """Kinds that may keep the driver from answering, each with the time after the action's `seconds`."""
 
+_OF_ONE_STICK = (Kind.FAULT, Kind.UNPLUG)
+
 _DEACTIVATION = (Transition.TRANSITION_DEACTIVATE,)
 _CLEANING = (Transition.TRANSITION_DEACTIVATE, Transition.TRANSITION_CLEANUP)
 _BACK_UP = (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE)
@@ -85,6 +87,7 @@ class Chaos:
         now = time.monotonic()
         self.disturbances = [Disturbance(now - 1.0, now + START_UP_SECONDS, ends_requests=False)]
         self.done = 0
+        self.sticks = sticks
         self._node, self._processes, self._journal = node, processes, journal
         self._waiting = deque(schedule)
         self._later: list[tuple[float, Callable[[], None]]] = []
@@ -92,7 +95,6 @@ class Chaos:
         self._log = log.open("w", buffering=1)
         self._chance = random.Random(seed)
         self._begin = now
-        self._sticks = sticks
         self._kills: list[tuple[float, str]] = []
         self._requests = _Requests(node, frames)
         qos = QoSProfile(depth=10)
@@ -137,7 +139,8 @@ class Chaos:
             end = now + action.seconds + _EFFECTS[action.kind]
             killed = action.kind is Kind.KILL
             forgets = killed or action.kind is Kind.CLEAN_UP
-            self.disturbances.append(Disturbance(now - 1.0, end, killed, forgets))
+            stick = action.stick if action.kind in _OF_ONE_STICK else None
+            self.disturbances.append(Disturbance(now - 1.0, end, killed, forgets, stick))
         self._actions[action.kind](action)
         self.done += 1
 
@@ -153,7 +156,7 @@ class Chaos:
         self._after(action.seconds + _FAULT_SECONDS, lambda: self._tell(StickEvent(action.stick)))
 
     def _calm(self, _action: Action) -> None:
-        for stick in range(self._sticks):
+        for stick in range(self.sticks):
             self._tell(StickEvent(stick))
         self._transitions(_BACK_UP)  # refused by a driver that is up
 
