@@ -46,6 +46,13 @@ def test_weights_that_the_driver_clips_are_black() -> None:
     assert (picture == 0).all(axis=2).tolist() == [[False, True, False, True]]
 
 
+def test_no_weight_is_black_if_the_driver_clipped_none() -> None:
+    """As uint8 weights with a zero point reach beyond 127 steps."""
+    weights = np.array([[127.0, 200.0]], np.float32)
+    picture = error_picture(weights, np.ones(1, np.float32), has_clipped=False)
+    assert picture.tolist() == [[[255, 255, 255], [255, 255, 255]]]
+
+
 def test_a_picture_that_jpeg_cannot_hold_is_refused() -> None:
     with pytest.raises(InputError, match=r"OpenCV cannot encode one of \(70000, 1\)"):
         jpeg(np.zeros((70000, 1), np.uint8))

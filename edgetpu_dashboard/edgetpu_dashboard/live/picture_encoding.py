@@ -39,10 +39,13 @@ def png(picture: Pixels) -> bytes:
     return _encoded(".png", picture, [])
 
 
-def error_picture(weights: npt.NDArray[np.float32], row_scales: npt.NDArray[np.float32]) -> Pixels:
+def error_picture(
+    weights: npt.NDArray[np.float32], row_scales: npt.NDArray[np.float32], *, has_clipped: bool = True
+) -> Pixels:
     """Draw the rounding of each weight: white none, blue down, red up by half a step, black out of range.
 
-    weights: [rows, columns]. row_scales: the step of each row, as the driver answers.
+    weights: [rows, columns]. row_scales: the step of each row, and has_clipped: whether weights were clipped,
+    as the driver answers. The range is taken for that of int8; uint8 weights reach further on one side.
     """
     row_steps = np.where(row_scales > 0, row_scales, 1.0).astype(np.float32)[:, None]
     with np.errstate(over="ignore"):
@@ -51,7 +54,8 @@ def error_picture(weights: npt.NDArray[np.float32], row_scales: npt.NDArray[np.f
     off = np.clip(2.0 * (rounded - steps), -1.0, 1.0)
     shades = np.rint((off + 1) * (len(_SHADES) // 2)).astype(np.uint16)
     picture: Pixels = _SHADES[shades]
-    picture[np.abs(rounded) > INT8_MAX] = 0
+    if has_clipped:
+        picture[np.abs(rounded) > INT8_MAX] = 0
     return picture
 
 

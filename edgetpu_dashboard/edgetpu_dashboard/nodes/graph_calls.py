@@ -301,7 +301,9 @@ class GraphCalls:
             f"RMS {answer.rms_error:.3g}, {answer.clipped} clipped"
         )
         scales = np.asarray(answer.row_scales, np.float32)
-        picture = await asyncio.to_thread(error_picture, weights, np.resize(scales, len(weights)))
+        scales = np.resize(scales, len(weights))
+        clips = answer.clipped > 0
+        picture = await asyncio.to_thread(error_picture, weights, scales, has_clipped=clips)
         return text, picture
 
     def _client(self, kind: Any, name: str) -> Any:
