@@ -65,8 +65,9 @@ class SilentDriver(DriverWithoutDevice):
     def load(self, *_: Any) -> None: ...
 
 
+@pytest.mark.parametrize("other_nodes", [0.0, 6.0])  # seconds in which they are made in the same process
 def test_a_driver_that_answers_late_is_no_warning_until_the_start_should_be_over(
-    monkeypatch: pytest.MonkeyPatch, graph: Any
+    monkeypatch: pytest.MonkeyPatch, graph: Any, other_nodes: float
 ) -> None:
     lines: list[str] = []
     steps: list[Callable[[], None]] = []
@@ -81,7 +82,7 @@ def test_a_driver_that_answers_late_is_no_warning_until_the_start_should_be_over
     monkeypatch.setattr(model_client, "create_steady_timer", lambda _node, _period, step: steps.append(step))
     monkeypatch.setattr(graph.node, "destroy_timer", steps.remove)
     ModelClient(graph.node, "sums", request_timeout=2.0)
-    for seconds in (0.0, 2.1, 0.1, 2.1, 0.1, 2.1):
+    for seconds in (other_nodes, 2.1, 0.1, 2.1, 0.1, 2.1):
         clock.now += seconds
         steps[0]()
     assert lines == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import inf
 
 from rclpy.node import Node
 
@@ -27,7 +28,12 @@ class ClientProblem:
         """Whether the log has yet to say that the model is loaded, which the pending request will show."""
         self._warning_due = False
         """Whether `text` was logged without a warning, because it is usual during start-up."""
-        self._start_up_end = time.monotonic() + START_UP
+        self._start_up_end = inf
+
+    def spinning(self) -> None:
+        """The node's callbacks are called. Start-up begins: before, other nodes of the process were made."""
+        if self._start_up_end == inf:
+            self._start_up_end = time.monotonic() + START_UP
 
     def model_lost(self, text: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
         """The model is not loaded, or no longer. usual_at_start: no reason for a warning during start-up."""

@@ -298,6 +298,7 @@ class ModelClient:
 
     def _step(self) -> None:
         """Find the driver, load the model, drop an overdue request, and repeat one that is due."""
+        self._problem.spinning()
         transport = self._connect()
         now = time.monotonic()
         overdue = now > self._deadline
