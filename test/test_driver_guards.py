@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,8 +24,10 @@ from rclpy.parameter import Parameter
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
+from std_srvs.srv import Trigger
 
 from edgetpu_driver.node_kit import heartbeat
+from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.executor.executor import StaticSingleThreadedExecutor
 from edgetpu_driver.node_kit.messages.matmul_messages import fill_product
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
@@ -156,6 +159,15 @@ def test_each_of_many_requests_of_lifecycle_managers_is_answered(
     futures = [client.call_async(request) for _ in range(50)]
     stage.spin_until(lambda: all(future.done() for future in futures))
     assert [getattr(future.result(), field) for future in futures] == answers
+
+
+def test_each_of_many_requests_to_any_service_of_a_node_is_answered(stage: Stage) -> None:
+    stage.add(functools.partial(BaseNode, "edgetpu")).create_service(
+        Trigger, "~/reset", lambda _request, response: response
+    )
+    client = stage.client(Trigger, "reset")
+    futures = [client.call_async(Trigger.Request()) for _ in range(50)]
+    stage.spin_until(lambda: all(future.done() for future in futures))
 
 
 @pytest.mark.usefixtures("driver")

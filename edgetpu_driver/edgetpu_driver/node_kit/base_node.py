@@ -13,6 +13,7 @@ from rclpy.exceptions import ParameterNotDeclaredException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.publisher import Publisher
+from rclpy.service import Service
 from rclpy.timer import Timer
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
@@ -22,6 +23,7 @@ from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 from edgetpu_driver.node_kit.heartbeat import start_heartbeat
 from edgetpu_driver.node_kit.messages.error_codes import code_of
 from edgetpu_driver.node_kit.middleware.damaged_requests import refuse_damaged_answers
+from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_driver.node_kit.parameter_overrides import unknown_overrides
 from edgetpu_driver.node_kit.parameters import Setting, declare
 from edgetpu_driver.node_kit.printable_text import one_line
@@ -113,10 +115,14 @@ class BaseNode(Node):
         """
         return super().create_publisher(*arguments, **{"event_callbacks": _NO_EVENTS, **options})
 
+    def create_service(self, srv_type: Any, *arguments: Any, **options: Any) -> Service:
+        """Make a service as Node does, by default with QOS_SERVICE: ten requests would fill that of rclpy."""
+        return super().create_service(srv_type, *arguments, **{"qos_profile": QOS_SERVICE, **options})
+
     def create_client(self, srv_type: Any, *arguments: Any, **options: Any) -> Client:
-        """Make a client as Node does, to which damaged answers look like none."""
+        """Make a client as Node does, by default with QOS_SERVICE; damaged answers look like none."""
         refuse_damaged_answers(self, srv_type)
-        return super().create_client(srv_type, *arguments, **options)
+        return super().create_client(srv_type, *arguments, **{"qos_profile": QOS_SERVICE, **options})
 
     def create_steady_timer(self, period: float, callback: Callable[[], None]) -> Timer:
         """Make a timer in real time, s, also when the graph runs on simulated time."""
