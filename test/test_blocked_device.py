@@ -19,6 +19,7 @@ from rclpy.parameter import Parameter
 from edgetpu_driver.backends.backend import Backend, ParsedModel, Readings
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.engines.protocol import AttachedEngine
+from edgetpu_driver.node_kit.heartbeat import HEARTBEAT_LEASE, HEARTBEAT_PERIOD
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
@@ -202,6 +203,15 @@ class TestWhileTheDeviceHangs:
         assert busy.error.value == ErrorCode.BUSY
         assert busy.retry_after > 0
         assert not any(answer.done() for answer in answers[:2])
+
+
+def test_a_transition_does_not_wait_for_so_long_that_the_heartbeat_is_missed(
+    driver: Driver, capfd: pytest.CaptureFixture[str]
+) -> None:
+    driver.trigger_deactivate()
+    driver.trigger_cleanup()
+    assert "a device is still busy 2 s after it was asked to close" in capfd.readouterr().err
+    assert HEARTBEAT_PERIOD + 2.0 < HEARTBEAT_LEASE
 
 
 def test_waiting_requests_are_answered_when_the_device_continues(graph: Any, driver: Driver) -> None:

@@ -41,8 +41,12 @@ LONGEST_LOAD = 60.0
 Chosen: several times what a file of LARGEST_MODEL takes from a slow card. Without a limit, a directory on a
 network file system that does not answer would hold the driver for ever."""
 
-CLOSE_SECONDS = 10.0
-"""Time that devices have to end their work when the node is cleaned up; a USB transfer may take 6 s."""
+CLOSE_SECONDS = 2.0
+"""Time that devices have to end their work when the node is cleaned up, while no callback is called. Derived:
+with HEARTBEAT_PERIOD, less than HEARTBEAT_LEASE. A USB transfer that hangs takes 6 s, and ends later."""
+
+END_SECONDS = 10.0
+"""The same when the node ends. A process that is stopped ends sooner, after STOP_DEADLINE."""
 
 OVERDUE_PERIOD = 1.0
 """Seconds by which the answer to what has waited for `max_wait` may be late while the device hangs. That of
@@ -242,17 +246,17 @@ class DriverNode(BaseNode, LifecycleNode):
     def destroy_node(self) -> None:
         """Close the device and leave the graph."""
         local_drivers.unregister(self.get_fully_qualified_name(), self)
-        self._release("finalized")
+        self._release("finalized", END_SECONDS)
         super().destroy_node()
 
-    def _release(self, lifecycle: str) -> None:
+    def _release(self, lifecycle: str, seconds: float = CLOSE_SECONDS) -> None:
         self._lifecycle = lifecycle
         host, self._host = self._host, None
         if host is not None:
-            host.end(CLOSE_SECONDS)
+            host.end(seconds)
             if not all(stick.state is State.CLOSED for stick in host.status().sticks):
                 self.get_logger().warning(
-                    f"a device is still busy {CLOSE_SECONDS:g} s after it was asked to close; it closes "
+                    f"a device is still busy {seconds:g} s after it was asked to close; it closes "
                     f"when its work ends"
                 )
             self.publish_status()
