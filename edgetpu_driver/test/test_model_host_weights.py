@@ -27,6 +27,7 @@ from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests.request_terms import Priority, RequestTerms
+from edgetpu_driver.host.shared_inference.shared_inference import SharedInference
 from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.virtual import VirtualEdgeTpu
@@ -93,6 +94,16 @@ def test_a_refused_request_changes_nothing(
         matrix_host.set_weights(name, request_)
     inference = matrix_host.invoke("dense", ONES)
     assert (inference.weights_version, effective(inference)) == (1, pytest.approx(0.5, abs=0.02))
+
+
+def test_new_weights_are_acknowledged_whatever_happens_to_joint_graphs(
+    matrix_host: ModelHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(SharedInference, "weights_changed", fail)
+    assert matrix_host.set_weights("dense", corner(0.5)).version == 1
 
 
 def test_the_caller_may_reuse_its_array(matrix_host: ModelHost) -> None:

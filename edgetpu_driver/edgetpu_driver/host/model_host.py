@@ -353,8 +353,10 @@ class ModelHost:
         self._table.check_owner(model, terms.client)
 
         def changed(outcome: WeightResult | EdgeTpuError) -> None:
-            self._shared.weights_changed(model)
-            done(outcome)
+            try:
+                self._shared.weights_changed(model)
+            finally:
+                done(outcome)
 
         self._submission.swap(model, request, changed, terms, part)
 
