@@ -8,16 +8,32 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgetpu_driver.errors import ExpiredError
 from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.host.sticks.model_spreading import Spreading
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.weights.weight_request import WeightRequest
 from fuzz.interleavings.fake_sticks import SIZE
 from testdata.devices.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
+
+
+def test_a_request_that_was_given_to_a_stick_just_before_a_command_expires(stage: Stage) -> None:
+    def work() -> None:
+        host = stage.make_host()
+        host.load("a")
+        answers: list[Any] = []
+        stage.controller.sleep(0.1)
+        host._pool.workers[0].post(lambda: stage.controller.sleep(1.0))  # which is idle until it takes this
+        host.submit_invoke("a", INPUTS, answers.append, RequestTerms(deadline=0.5))
+        stage.until(lambda: bool(answers))
+        assert isinstance(answers[0], ExpiredError), answers[0]
+
+    stage.run(work)
 
 
 class TestWorkOfALostStick:

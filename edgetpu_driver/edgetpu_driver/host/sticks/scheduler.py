@@ -203,7 +203,7 @@ class Scheduler:
             self._wake_idle()
 
     def hand_on(self, slot: StickSlot, request: Request) -> None:
-        """Queue a request again whose model was moved to another stick before the request began here."""
+        """Queue a request again whose model was moved, or whose deadline passed, before it began here."""
         with self.lock:
             slot.running, slot.began = None, inf
             weight_access.end(request)

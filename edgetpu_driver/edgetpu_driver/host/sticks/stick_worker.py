@@ -366,7 +366,7 @@ class StickWorker:
         work = request.work
         if slot.running is not request or work is None:
             return None  # the stick was lost after the request had been handed over
-        if work.replica.engine is None:
+        if work.replica.engine is None or request.deadline < time.monotonic():
             return scheduler.hand_on(slot, request)
         resident, start = False, time.perf_counter()
         try:
