@@ -80,6 +80,16 @@ def test_a_file_is_written_once(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o644
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["a" * 255, "\u00e4" * 127, "\u6f22" * 85, "\U0001f916" * 63],
+    ids=["a", "umlaut", "character", "symbol"],
+)
+def test_a_file_may_have_any_name_that_the_file_system_takes(tmp_path: Path, name: str) -> None:
+    assert write_file(tmp_path / name, b"abc")
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
 def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     (tmp_path / "victim").write_bytes(b"precious")
     (tmp_path / "link").symlink_to(tmp_path / "victim")

@@ -12,6 +12,8 @@ from typing import BinaryIO
 LARGEST_MODEL = 2**28
 """Largest model file, bytes. The largest of Google's models for the Edge TPU has 50 MB."""
 
+_NAME_LETTERS = 50
+"""Letters of a file's name in that of its temporary file: 200 bytes, of the 255 that a name may have."""
 _AT_ONCE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -59,7 +61,7 @@ def write_file(path: Path, data: bytes) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     import tempfile  # a tenth of the time that the driver's Python API takes to be imported
 
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_NAME_LETTERS]}.")
     try:
         with open(descriptor, "wb") as file:
             file.write(data)
