@@ -15,6 +15,7 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.errors import UnavailableError
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.model_replica import ModelReplica
 from edgetpu_driver.matrix import products
@@ -161,6 +162,26 @@ def test_weights_are_set_again_when_the_driver_has_lost_the_model(
     product = product_of(client, graph, np.ones(3)).product
     assert product is not None
     assert product.outputs == pytest.approx(np.ones(3), abs=0.05)
+
+
+def test_a_problem_of_a_tile_that_is_not_needed_any_more_does_not_count(
+    graph: Any, make_client: Any, driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its copy of the model gets no more requests, of which one would have to succeed."""
+
+    def no_host() -> ModelHost:
+        raise UnavailableError("the stick was pulled")
+
+    client = make_client()
+    client.set_matrix(np.ones((100, 3)))
+    graph.spin_until(lambda: client.ready)
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "active_host", no_host)
+        assert isinstance(product_of(client, graph, np.ones(3)).error, UnavailableError)
+        assert client.problem == "the stick was pulled"
+    client.set_matrix(np.eye(3))
+    graph.spin_until(lambda: client.ready)
+    assert client.problem == ""
 
 
 def test_weights_that_the_driver_refused_are_sent_again(

@@ -152,7 +152,9 @@ class MatrixClient:
         """Why the matrix cannot be set at present, in one line; else empty."""
         if self._refusal is not None:
             return str(self._refusal.error)
-        return next((copy.problem for copy in self._copies if copy.problem), "")
+        # Copies that only a larger matrix needed get no request that would show that they work again.
+        needed = len(self._copies) if self._plan is None else max(1, len(self._plan.tiles))
+        return next((copy.problem for copy in self._copies[:needed] if copy.problem), "")
 
     @property
     def effective(self) -> NDArray[np.float64]:
