@@ -128,6 +128,20 @@ def test_only_the_newest_of_several_networks_is_quantised(stage: _Stage) -> None
     assert stage.quantised == [0.75]
 
 
+def test_a_network_that_cannot_be_written_is_the_problem_though_another_is_being_loaded(
+    stage: _Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.replace(0.25)
+
+    def disk_full(*_arguments: Any) -> bool:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(network_on_driver, "write_file", disk_full)
+    stage.replace(0.5)
+    assert stage.clients[0].closed  # which would never be used, as the newest call counts
+    assert stage.server.problem == "the network cannot be used: no space left on device"
+
+
 def test_a_network_that_the_driver_cannot_run_replaces_none_that_runs(stage: _Stage) -> None:
     stage.replace(0.25)
     stage.clients[0].load()

@@ -155,15 +155,14 @@ class NetworkOnDriver:
 
     def _fail(self, number: int, problem: str) -> None:
         if number == self._number:
+            self._drop_next()
             self._problem = problem
             self._node.get_logger().error(problem)
 
     def _load(self, quantised: QuantisedNetwork, file: Path, number: int) -> None:
         if number != self._number:
             return
-        if self._next is not None:
-            self._next.client.close()
-            self._next = None
+        self._drop_next()
         self._problem = ""
         # Those with other names are kept while this one is loaded.
         slot = min(set(range(len(self._retired) + 2)) - {each.slot for each in self._served()})
@@ -176,6 +175,12 @@ class NetworkOnDriver:
             sets_weights=False,
         )
         self._next = _Served(quantised, client, file, slot)
+
+    def _drop_next(self) -> None:
+        """Give up a network that was requested before and is still being loaded."""
+        if self._next is not None:
+            self._next.client.close()
+            self._next = None
 
     def _loaded(self, number: int) -> None:
         loaded = self._next
