@@ -175,11 +175,15 @@ def kernels(order: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return band, np.array([np.outer(along[y], along[x]) for x, y in powers])
 
 
-def feature_kernel() -> NDArray[np.float64]:
-    """Weights [13, 13] of the px around a feature D: both convolutions in one, before quantisation."""
+def feature_kernel(order_x: int = 0, order_y: int = 0) -> NDArray[np.float64]:
+    """Weights [13, 13] of the px around a feature: both convolutions in one, before quantisation.
+
+    `order_x`, `order_y`: of the derivative, 0 or 1 each; D if both are 0. Derivatives are mirrored.
+    """
+    along = (_SPLINE, _SLOPE)
     band = np.pad(np.outer(_BINOMIAL, _BINOMIAL) - 1 / 49, BORDER)
     windows = np.lib.stride_tricks.sliding_window_view(band, (7, 7))
-    weights: NDArray[np.float64] = windows @ _SPLINE @ _SPLINE
+    weights: NDArray[np.float64] = windows @ along[order_x] @ along[order_y]
     return weights
 
 

@@ -12,16 +12,11 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import ImageInput
-from edgetpu_perception.graphs.flow_and_compass_features import (
-    BORDER,
-    ROUGHNESS,
-    SCALE,
-    FeatureReader,
-    feature_kernel,
-)
+from edgetpu_perception.graphs.flow_and_compass_features import BORDER, SCALE, FeatureReader
 from edgetpu_perception.optical_flow.image_noise import ImageNoise
-from edgetpu_perception.optical_flow.normal_equations import Floats
-from edgetpu_perception.optical_flow.shift_registration import Registration, Texture
+from edgetpu_perception.optical_flow.magnification import NONE, Magnification
+from edgetpu_perception.optical_flow.normal_equations import NEIGHBOURHOOD_CELLS, Floats
+from edgetpu_perception.optical_flow.shift_registration import MIN_NEIGHBOURHOODS, Registration, Texture
 
 
 class FlowFeatures(Protocol):
@@ -40,26 +35,38 @@ class FlowFeatures(Protocol):
         ...
 
 
-def flow_features(image: ImageInput, outputs: Sequence[TensorSpec]) -> FlowFeatures:
-    """Recognise a model by the shape of its output; ModelUnsupportedError if it gives no features."""
+def flow_features(
+    image: ImageInput, outputs: Sequence[TensorSpec], magnification: Magnification = NONE
+) -> FlowFeatures:
+    """Recognise a model by the shape of its output; ModelUnsupportedError if it gives no features.
+
+    `magnification`: of the images; maps of Gabor models are taken as they are.
+    """
     if len(outputs) == 1 and len(outputs[0].shape) == 4 and outputs[0].dtype == np.uint8:
         _, rows, columns, channels = outputs[0].shape
         pool = image.width // columns
         whole = (rows * pool, columns * pool) == (image.height, image.width)
         if whole and channels > 1 and min(rows, columns) >= _MIN_CELLS:
             return GaborMaps(outputs[0], pool)
-    return BandPass(image, outputs)
+    return BandPass(image, outputs, magnification)
 
 
 class BandPass:
-    """Decodes graphs.flow_and_compass_features: one map with its exact derivatives."""
+    """Decodes graphs.flow_and_compass_features: one map with its exact derivatives.
+
+    Those of an enlarged image are smoothed, see `magnification`.
+    """
 
     cell = 1.0
-    independent = 0.1
     floor = 0.002
 
-    def __init__(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
+    def __init__(
+        self, image: ImageInput, outputs: Sequence[TensorSpec], magnification: Magnification = NONE
+    ) -> None:
         self._reader = FeatureReader.of(image.height, image.width, outputs)
+        self._magnification = magnification
+        self.independent = INDEPENDENT * magnification.independent
+        rounding = SCALE * magnification.noise_left
         _, rows, columns, _ = outputs[0].shape
         # Half of the image, so that a shift beyond the reported range is recognised as one.
         reach_x, reach_y = min(image.width // 2, columns - 1), min(image.height // 2, rows - 1)
@@ -68,17 +75,33 @@ class BandPass:
             columns,
             reach_x,
             reach_y,
-            noise=SCALE / 2,
+            noise=rounding / 2,
             border=BORDER,
-            roughness=ROUGHNESS,
-            image_noise=ImageNoise(rows, columns, feature_kernel(), SCALE),
+            block=round(BLOCK_CELLS / math.sqrt(magnification.independent)),
+            roughness=magnification.roughness,
+            image_noise=ImageNoise(rows, columns, magnification.noise_kernel, rounding),
+            neighbourhood=_neighbourhood(rows, columns, magnification),
         )
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> Texture:
         """Decode the features of one frame from the model's outputs by name."""
         features = self._reader.read(outputs)
-        weight = features.inside.astype(np.float32)
-        return self.search.describe(features.channels[:1], features.gradient[:, np.newaxis], weight)
+        channels, inside = self._magnification.smoothed(features.channels[:3], features.inside)
+        return self.search.describe(channels[:1], channels[1:, np.newaxis], inside)
+
+
+INDEPENDENT = 0.1
+"""BandPass.independent of an image that is not enlarged. Derived: see FlowFeatures."""
+
+BLOCK_CELLS = 12
+"""Distance at which errors of its features are independent, cells. Derived: the extent of a feature."""
+
+NEIGHBOURHOOD_PX = 4.5
+"""Least side, px of the image, of a neighbourhood whose motion is compared with that of others.
+
+Rows: none; test_small_images. Of fewer px some follow any motion by chance, and if only these count, the
+sigmas are too small.
+"""
 
 
 class GaborMaps:
@@ -128,6 +151,12 @@ class GaborMaps:
         )
         weight = (~full & useful).astype(np.float32)[1:-1, 1:-1].transpose(2, 0, 1)
         return self.search.describe(maps, gradient, weight)
+
+
+def _neighbourhood(rows: int, columns: int, magnification: Magnification) -> int:
+    """Side of a neighbourhood, cells: larger in an enlarged image, while there are enough of them."""
+    side = round(NEIGHBOURHOOD_PX * math.sqrt(magnification.cells_per_px))
+    return max(min(side, min(rows, columns) // MIN_NEIGHBOURHOODS), NEIGHBOURHOOD_CELLS)
 
 
 _MIN_CELLS = 12

@@ -67,18 +67,24 @@ class FollowedPart:
 class PartFinder:
     """Finds the part of the picture that follows the motion of most of its area."""
 
-    def __init__(self, noise: float, roughness: float, height: int, width: int) -> None:
-        """`noise`, `roughness`: see Registration. `height`, `width`: those of the whole picture, cells."""
-        self._noise, self._roughness = noise, roughness
+    def __init__(self, noise: float, roughness: float, height: int, width: int, neighbourhood: int) -> None:
+        """`noise`, `roughness`, `neighbourhood`: see Registration.
+
+        `height`, `width`: those of the whole picture, cells.
+        """
+        self._noise, self._roughness, self._neighbourhood = noise, roughness, neighbourhood
         self._height, self._width = height, width
 
-    def everything(self, normal: NormalEquations) -> FollowedPart:
-        """All of the picture."""
+    def everything(self, equations: Floats) -> FollowedPart:
+        """All of the picture, by the equations of a whole shift."""
+        return self._everything(NormalEquations(equations, self._neighbourhood))
+
+    def _everything(self, normal: NormalEquations) -> FollowedPart:
         return FollowedPart(normal, *normal.solve(None, self._roughness))
 
     def rival(self, equations: Floats) -> FollowedPart:
         """The part that follows the dominant motion near a whole shift, without what refines it."""
-        part = self.everything(NormalEquations(equations))
+        part = self.everything(equations)
         return self._dominant(part, self._motions(part))
 
     def find(self, equations: Floats, *, of_most: bool) -> FollowedPart:
@@ -86,7 +92,7 @@ class PartFinder:
 
         `equations`: those of a whole shift; what a linear motion explains is taken from them.
         """
-        part = self.everything(NormalEquations(equations))
+        part = self.everything(equations)
         motions = self._motions(part)
         kept = motions.kept_deviation(*part.step[:2])
         if not of_most and kept <= MAX_DEVIATION_CELLS:
@@ -95,7 +101,7 @@ class PartFinder:
         dominant = self._dominant(part, motions)
         if not self._change_removed(equations, dominant, motions.common):
             return self._larger(dominant, self._motions(dominant), near=False)
-        part = self.everything(part.normal.with_residual(equations))
+        part = self._everything(part.normal.with_residual(equations))
         motions = self._motions(part)
         if not of_most and motions.kept_deviation(*part.step[:2]) <= MAX_DEVIATION_CELLS:
             return replace(part, textured=motions.rather_textured)
@@ -144,7 +150,7 @@ class PartFinder:
         return self._narrowed(start, motions, larger.side).doubted(*larger.doubt)
 
     def _areas(self, normal: NormalEquations) -> PictureAreas:
-        return picture_areas(normal.rows, normal.columns, self._height, self._width)
+        return picture_areas(normal.rows, normal.columns, self._height, self._width, normal.side)
 
     def _narrowed(
         self, part: FollowedPart, motions: NeighbourhoodMotions, side: NDArray[np.float64] | None = None

@@ -67,7 +67,7 @@ def linear_motion(equations: NormalEquations, common: float) -> tuple[NDArray[np
 
     `common`: largest sum of squares that noise leaves in a neighbourhood.
     """
-    places, products = _places(equations.rows, equations.columns)
+    places, products = _places(equations.rows, equations.columns, equations.side)
     slope, sums = equations.slope, equations.sums.T
     weights = np.ones(places.shape[1])
     change = np.zeros((2, 2))
@@ -98,9 +98,9 @@ _PLACES_KEPT = 32
 
 
 @functools.lru_cache(maxsize=_PLACES_KEPT)
-def _places(rows: int, columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _places(rows: int, columns: int, side: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """1, x and y of each neighbourhood's centre, cells, [3, n], and the products of two of them, [6, n]."""
-    x, y = centers(rows, columns)
+    x, y = centers(rows, columns, side)
     places = np.stack((np.ones(len(x)), x, y))
     return places, np.stack([places[i] * places[j] for i, j in _PLACES])
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 
 NEIGHBOURHOOD_CELLS = 6
-"""Side of a neighbourhood, cells: small compared with moving objects, large enough for two gradients.
+"""Usual side of a neighbourhood, cells: small compared with moving objects, large enough for two gradients.
 
 Rows: flow, an object of 17 % of the area, rmse; static camera, rmse.
 """
@@ -60,25 +60,29 @@ Symmetric = tuple[float, float, float, float, float, float]
 class NormalEquations:
     """Sums of products, from which solutions with any weights of neighbourhoods follow without the cells."""
 
-    def __init__(self, equations: Floats) -> None:
-        """`equations`: derivatives to dx, dy and contrast, and the residual: [4, channels, rows, columns]."""
+    def __init__(self, equations: Floats, side: int = NEIGHBOURHOOD_CELLS) -> None:
+        """`equations`: derivatives to dx, dy and contrast, and the residual: [4, channels, rows, columns].
+
+        `side`: that of a neighbourhood, cells.
+        """
         _, channels, self.rows, self.columns = equations.shape
-        self.sums = _products(equations, PAIRS)
+        self.side = side
+        self.sums = _products(equations, PAIRS, side)
         """Products xx, xy, xc, xr, yy, yc, yr, cc, cr, rr of each neighbourhood: [10, neighbourhoods]."""
-        self.features = float(channels * NEIGHBOURHOOD_CELLS**2)
+        self.features = float(channels * side**2)
         """Number of features in a neighbourhood."""
 
     def with_residual(self, equations: Floats) -> NormalEquations:
         """Those of equations whose residual alone has changed."""
         changed = copy.copy(self)
         changed.sums = self.sums.copy()
-        changed.sums[_OF_RESIDUAL] = _products(equations, tuple(PAIRS[k] for k in _OF_RESIDUAL))
+        changed.sums[_OF_RESIDUAL] = _products(equations, tuple(PAIRS[k] for k in _OF_RESIDUAL), self.side)
         return changed
 
     @property
     def down(self) -> int:
         """Number of neighbourhoods from the top to the bottom."""
-        return len(_blocks(self.rows, NEIGHBOURHOOD_CELLS))
+        return len(_blocks(self.rows, self.side))
 
     @property
     def slope(self) -> NDArray[np.float64]:
@@ -158,7 +162,7 @@ class NormalEquations:
 
     def spread(self, values: NDArray[np.float64]) -> Floats:
         """Give each cell the value of its neighbourhood: [neighbourhoods] to [rows, columns]."""
-        down, across = _blocks(self.rows, NEIGHBOURHOOD_CELLS), _blocks(self.columns, NEIGHBOURHOOD_CELLS)
+        down, across = _blocks(self.rows, self.side), _blocks(self.columns, self.side)
         grid = values.astype(np.float32).reshape(len(down), len(across))
         return (down.T @ grid @ across).astype(np.float32, copy=False)
 
@@ -168,7 +172,7 @@ def agreement(both: Values, apart: Values) -> Values:
     return (both - apart / 4) / (both + apart / 4 + MIN_ENERGY)
 
 
-def _products(equations: Floats, pairs: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
+def _products(equations: Floats, pairs: Sequence[tuple[int, int]], side: int) -> NDArray[np.float64]:
     """Sums of the products of pairs of equations over each neighbourhood: [pairs, neighbourhoods]."""
     _, channels, rows, columns = equations.shape
     products = np.empty((len(pairs), rows, columns), np.float32)
@@ -177,7 +181,7 @@ def _products(equations: Floats, pairs: Sequence[tuple[int, int]]) -> NDArray[np
             np.multiply(equations[i, 0], equations[j, 0], out=product)
         else:
             np.einsum("nij,nij->ij", equations[i], equations[j], out=product)
-    return block_sums(products, NEIGHBOURHOOD_CELLS).astype(np.float64)
+    return block_sums(products, side).astype(np.float64)
 
 
 def matrix(symmetric: Symmetric) -> NDArray[np.float64]:
@@ -213,17 +217,17 @@ def block_sums(planes: Floats, side: int) -> Floats:
     return (down @ planes @ across.T).reshape(len(planes), -1).astype(np.float32, copy=False)
 
 
-def centers(rows: int, columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def centers(rows: int, columns: int, side: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Position x, y of each neighbourhood's centre from the middle, cells: [neighbourhoods] each."""
-    down, across = _blocks(rows, NEIGHBOURHOOD_CELLS), _blocks(columns, NEIGHBOURHOOD_CELLS)
+    down, across = _blocks(rows, side), _blocks(columns, side)
     y = down @ np.arange(rows) / down.sum(axis=1) - (rows - 1) / 2
     x = across @ np.arange(columns) / across.sum(axis=1) - (columns - 1) / 2
     return np.tile(x, len(y)), np.repeat(y, len(x))
 
 
-def neighbourhood_sides(size: int) -> NDArray[np.float64]:
+def neighbourhood_sides(size: int, side: int) -> NDArray[np.float64]:
     """Cells of each neighbourhood along an axis of `size` cells."""
-    sides: NDArray[np.float64] = _blocks(size, NEIGHBOURHOOD_CELLS).sum(axis=1, dtype=np.float64)
+    sides: NDArray[np.float64] = _blocks(size, side).sum(axis=1, dtype=np.float64)
     return sides
 
 

@@ -15,6 +15,7 @@ from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures, flow_features
+from edgetpu_perception.optical_flow.magnification import NONE, Magnification
 from edgetpu_perception.optical_flow.shift_choice import Motion, ShiftChoice
 from edgetpu_perception.optical_flow.shift_registration import ShiftScores, Texture
 from edgetpu_perception.pinhole import Pinhole
@@ -81,6 +82,8 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         """
         super().__init__(camera, min_confidence)
         self._size = size
+        self._outputs: Sequence[TensorSpec] = ()
+        self._magnification = NONE
         self._features: FlowFeatures | None = None
         self._choice: ShiftChoice | None = None
         self._last: tuple[Frame, Texture] | None = None
@@ -99,9 +102,15 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
 
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         """Accept the suite's own features, of any size and order, and the maps of Gabor models."""
-        self._features = flow_features(image, outputs)
-        self._choice = ShiftChoice(self._features)
+        self._outputs = outputs
+        self._look_for(image, NONE)
         self.reset()
+
+    def _look_for(self, image: ImageInput, magnification: Magnification) -> None:
+        """Prepare for images that are enlarged so much for this input of the model."""
+        self._features = flow_features(image, self._outputs, magnification)
+        self._choice = ShiftChoice(self._features)
+        self._magnification = magnification
 
     def reset(self) -> None:
         """Forget the previous frame."""
@@ -113,6 +122,9 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
     def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> FlowResult:
         """Second half of `update`: make the result from a frame and the model's outputs by name."""
         bound = self._bound_input()
+        magnification = Magnification.of(frame.width, frame.height, bound.width, bound.height)
+        if magnification != self._magnification:
+            self._look_for(bound, magnification)
         assert self._features is not None
         texture = self._features.read(outputs)
         last, self._last = self._last, (frame, texture)

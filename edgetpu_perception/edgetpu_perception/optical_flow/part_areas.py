@@ -44,12 +44,19 @@ class PictureAreas:
     """Number of neighbourhoods from the top to the bottom."""
     side: float
     """Side of a neighbourhood over that of a square picture of the same area."""
+    side_cells: int
+    """The same in cells."""
 
 
 @functools.lru_cache(maxsize=_AREAS_KEPT)
-def picture_areas(rows: int, columns: int, height: int, width: int) -> PictureAreas:
-    """Those of neighbourhoods of rows x columns cells in the middle of height x width cells."""
-    axes = [_along(rows, height), _along(columns, width)]
+def picture_areas(
+    rows: int, columns: int, height: int, width: int, side: int = NEIGHBOURHOOD_CELLS
+) -> PictureAreas:
+    """Those of neighbourhoods of rows x columns cells in the middle of height x width cells.
+
+    `side`: that of a neighbourhood, cells.
+    """
+    axes = [_along(rows, height, side), _along(columns, width, side)]
     nearest, continued = (np.outer(down, across) for down, across in zip(*axes, strict=True))
     edge = np.zeros(nearest.shape, bool)
     edge[[0, -1]] = edge[:, [0, -1]] = True
@@ -59,13 +66,14 @@ def picture_areas(rows: int, columns: int, height: int, width: int) -> PictureAr
         continued.ravel() / cells,
         edge.ravel(),
         len(nearest),
-        NEIGHBOURHOOD_CELLS / math.sqrt(cells),
+        side / math.sqrt(cells),
+        side,
     )
 
 
-def _along(cells: int, all_cells: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _along(cells: int, all_cells: int, side: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cells of the picture along an axis that each neighbourhood stands for, nearest and continued."""
-    sides = neighbourhood_sides(cells)
+    sides = neighbourhood_sides(cells, side)
     border = (all_cells - cells) / 2
     nearest = sides.copy()
     nearest[[0, -1]] += border
@@ -105,7 +113,7 @@ def area_lead(first: NDArray[np.float64], second: NDArray[np.float64], areas: Pi
     difference = first - second
     nearest, continued = float(difference @ areas.nearest), float(difference @ areas.continued)
     seen = float((first + second) @ areas.nearest)
-    outline = 2 * FEATURE_RADIUS_CELLS / NEIGHBOURHOOD_CELLS * _outline(difference, areas)
+    outline = 2 * FEATURE_RADIUS_CELLS / areas.side_cells * _outline(difference, areas)
     sampling = float(np.square(areas.nearest).sum()) * seen * seen
     # The variance of something that may be anywhere between two bounds is a third of the square of either.
     between = (1 - seen) ** 2 + outline**2 + (continued - nearest) ** 2

@@ -17,7 +17,6 @@ from edgetpu_perception.optical_flow.normal_equations import (
     NEIGHBOURHOOD_CELLS,
     UNKNOWNS,
     Floats,
-    NormalEquations,
     agreement,
     block_sums,
     matrix,
@@ -97,6 +96,7 @@ class Registration:
         roughness: float = 0.0,
         image_noise: ImageNoise | None = None,
         remove_mean: bool = False,
+        neighbourhood: int = NEIGHBOURHOOD_CELLS,
     ) -> None:
         """`reach_x`, `reach_y`: largest shift searched, px; less than the size of the maps.
 
@@ -104,13 +104,16 @@ class Registration:
         of the maps. `block`: distance at which errors of features are independent, px. `roughness`: variance
         of a derivative of the features per variance of the features for white image noise; 0 if unknown.
         `image_noise`: effect of such noise on features; None if unknown.
-        `remove_mean`: take the maps without their mean, which changes with the view.
+        `remove_mean`: take the maps without their mean, which changes with the view. `neighbourhood`:
+        side of the neighbourhoods whose motions are compared, px.
         """
         self.reach_x, self.reach_y = reach_x, reach_y
-        self.sees_parts = min(rows, columns) >= MIN_NEIGHBOURHOODS * NEIGHBOURHOOD_CELLS
+        self.sees_parts = min(rows, columns) >= MIN_NEIGHBOURHOODS * neighbourhood
         """Whether the maps are large enough to detect parts that move independently."""
         self._noise = noise
-        self._parts = PartFinder(noise, roughness, rows + 2 * border, columns + 2 * border)
+        whole = rows + 2 * border, columns + 2 * border
+        self._parts = PartFinder(noise, roughness, *whole, neighbourhood)
+        self._neighbourhood = neighbourhood
         self._block, self._remove_mean = block, remove_mean
         self._image_noise = image_noise
         self._dx, self._dy = np.arange(-reach_x, reach_x + 1), np.arange(-reach_y, reach_y + 1)
@@ -146,7 +149,7 @@ class Registration:
 
     def equalised(self, texture: Texture) -> Texture:
         """The same texture with the same contrast everywhere, but for what rounding leaves of flat parts."""
-        side = (NEIGHBOURHOOD_CELLS + 1, NEIGHBOURHOOD_CELLS + 1)
+        side = (self._neighbourhood + 1, self._neighbourhood + 1)
         power = cv2.blur(np.square(texture.maps).sum(axis=0), side) / len(texture.maps)
         maps = texture.maps / np.sqrt(power + _FLAT_VARIANCES * np.float32(self._noise**2))
         return self.describe(maps, texture.gradient, texture.weight)
@@ -192,7 +195,7 @@ class Registration:
         if self.sees_parts:
             part = self._parts.find(equations, of_most=of_most)
         else:
-            part = self._parts.everything(NormalEquations(equations))
+            part = self._parts.everything(equations)
         step, inverse, following = part.step, part.inverse, part.share
         if part.weights is not None:
             equations *= part.normal.spread(part.weights)
