@@ -42,8 +42,9 @@ def detection_message(
 ) -> Detection2D:
     """Make a detection of one class, with a score of 0 to 1.
 
-    center: of the box, right and down positive, px. size: along the box's x and y axes, px. angle: from the
-    image's x axis to the box's, towards the image's y axis, rad. identifier: of a tracked object.
+    center: of the box, right and down positive, px. vision_msgs does not say where px count from: objects do
+    from the corner of the first one, spots from its centre. size: along the box's x and y axes, px. angle:
+    from the image's x axis to the box's, towards the image's y axis, rad. identifier: of a tracked object.
     """
     from vision_msgs.msg import (
         BoundingBox2D,
