@@ -77,6 +77,13 @@ def test_small_images_are_interpolated() -> None:
     assert resize(np.array([[0, 100]], np.uint8), 1, 4).tolist() == [[0, 25, 75, 100]]
 
 
+def test_a_wide_strip_is_averaged_along_its_width_and_interpolated_along_its_height() -> None:
+    image = RANDOM.integers(0, 256, (2, 640, 3), np.uint8)
+    averaged = image.reshape(2, 64, 10, 3).mean(axis=2)
+    assert np.abs(resize(image, 4, 64)[[0, 3]] - averaged).max() <= 0.5
+    assert np.array_equal(resize(image.transpose(1, 0, 2), 64, 4), resize(image, 4, 64).transpose(1, 0, 2))
+
+
 def test_sizes_that_share_no_factor_are_averaged_exactly() -> None:
     image = RANDOM.integers(0, 256, (131, 97), np.uint8)
     exact = shares(131, 64) @ image.astype(float) @ shares(97, 64).T

@@ -33,13 +33,15 @@ MAX_GREY = 255
 def resize(image: Pixels, height: int, width: int) -> Pixels:
     """Resize uint8 [H, W] or [H, W, 3] by averages over the area of each new pixel, rounded to nearest even.
 
-    If the image grows along an axis it is interpolated linearly. New pixel c of n covers the old ones from
-    c * W / n on; its centre is at old pixel (c + 0.5) * W / n - 0.5.
+    Along an axis on which the image grows it is interpolated linearly. New pixel c of n covers the old ones
+    from c * W / n on; its centre is at old pixel (c + 0.5) * W / n - 0.5.
     """
     rows, columns = image.shape[:2]
     if (rows, columns) == (height, width):
         return image
     if rows < height or columns < width:
+        # Interpolation alone would skip pixels along the axis that shrinks.
+        image = resize(image, min(rows, height), min(columns, width))
         enlarged: Pixels = cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
         return enlarged
     row_block, column_block = rows // math.gcd(rows, height), columns // math.gcd(columns, width)
