@@ -15,6 +15,7 @@ from edgetpu_driver.backends import usb
 from edgetpu_driver.errors import BusyError, ModelFormatError
 from edgetpu_driver.files import detached_reading
 from edgetpu_driver.files.detached_reading import DetachedReading
+from edgetpu_driver.files.file_access import read_file
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.toolchain import dense_graph as dense
@@ -37,11 +38,11 @@ class TestReading:
         assert [reading.result(), reading.result()] == [0, 1]
 
     def test_what_it_raises_is_raised_and_not_kept(self) -> None:
-        outcomes = [5, ModelFormatError("damaged")]
+        outcomes: list[int | ModelFormatError] = [5, ModelFormatError("damaged")]
 
         def read() -> int:
             outcome = outcomes.pop()
-            if isinstance(outcome, Exception):
+            if isinstance(outcome, ModelFormatError):
                 raise outcome
             return outcome
 
@@ -110,7 +111,7 @@ class TestHost:
             return wait
 
         monkeypatch.setattr(detached_reading, "LONGEST", 0.05)
-        monkeypatch.setattr(sidecar_files, "read_file", hanging(sidecar_files.read_file))
+        monkeypatch.setattr(sidecar_files, "read_file", hanging(read_file))
         monkeypatch.setattr(usb, "_parts_of", hanging(usb._parts_of))
         yield event
         event.set()
