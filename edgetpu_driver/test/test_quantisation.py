@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,31 @@ def test_gains_of_rescaled_rows_that_float32_cannot_hold_are_refused(gain: float
     result = WeightQuantiser(BIASED).quantise(WeightRequest(np.ones((1, 3)), rescale_rows=True))
     with pytest.raises(InputError, match="gains that are positive and finite"):
         rescaled_rows(BIASED, result, np.array([gain]))
+
+
+@pytest.mark.parametrize(
+    "gains", [[], [2.0], [1.0] * 3, [[1.0, 1.0]], 2.0, ["1", "1"], [True, True]], ids=repr
+)
+@pytest.mark.parametrize("rescale_rows", [False, True])
+def test_there_is_one_gain_for_each_row_of_the_weights(gains: object, rescale_rows: bool) -> None:
+    tensor = replace(BIASED, shape=(4, 3), scales=np.full(4, 0.01, np.float32), bias_scales=np.full(4, 1e-4))
+    request = WeightRequest(np.ones((2, 3)), row_gains=np.array(gains), rescale_rows=rescale_rows)
+    with pytest.raises(InputError, match="expected 2 gains that are positive and finite"):
+        rescaled_rows(tensor, WeightQuantiser(tensor).quantise(request), request.row_gains)
+
+
+def test_rows_beyond_those_of_the_weights_keep_their_scale() -> None:
+    tensor = replace(BIASED, shape=(3, 3), scales=np.full(3, 0.25, np.float32), bias_scales=np.full(3, 1e-4))
+    request = WeightRequest(np.full((2, 3), 127.0), row_gains=np.array([2, 4]), rescale_rows=True)
+    scales = rescaled_rows(tensor, WeightQuantiser(tensor).quantise(request), request.row_gains)
+    np.testing.assert_allclose(scales, [2, 4, 0.25], rtol=1e-6)
+    assert scales.dtype == np.float32
+
+
+def test_a_scale_beyond_float32_of_a_rescaled_row_is_refused() -> None:
+    request = WeightRequest(np.full((1, 3), 1e30), row_gains=np.array([1e30]), rescale_rows=True)
+    with pytest.raises(InputError, match="that float32 can hold"):
+        rescaled_rows(BIASED, WeightQuantiser(BIASED).quantise(request), request.row_gains)
 
 
 def test_a_bias_that_no_scale_of_a_rescaled_row_holds_is_refused() -> None:

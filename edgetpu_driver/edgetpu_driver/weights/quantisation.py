@@ -255,24 +255,36 @@ def rescaled_rows(
     """float32[all rows]: the scales to store after weights were quantised with `rescale_rows`.
 
     They include the row gains. Rows beyond those of the weights keep the tensor's scale. InputError for gains
-    that are not positive, or too many.
+    that are not positive or not one for each row of the weights, or if float32 cannot hold the scales.
     """
-    scales = tensor.scales.copy()
-    scales[: result.row_scales.size] = result.row_scales
+    rows = result.row_scales
     if row_gains is not None:
-        scales[: row_gains.size] *= _checked_gains(row_gains, scales.size)
-    return scales
+        with np.errstate(over="ignore", under="ignore"):
+            rows = rows * _checked_gains(row_gains, rows.size)
+        _check_scales(rows, result.row_scales, row_gains)
+    return np.concatenate([rows, tensor.scales[rows.size :]])
 
 
-def _checked_gains(row_gains: NDArray[np.floating[Any]], most: int) -> NDArray[np.float32]:
+def _checked_gains(row_gains: NDArray[np.floating[Any]], rows: int) -> NDArray[np.float32]:
+    given = array_of(row_gains, "gains")
+    fits = given.shape == (rows,) and given.dtype.kind in "fiu"
     with np.errstate(over="ignore", under="ignore"):
-        gains = np.asarray(row_gains).astype(np.float32)
-    usable = (gains > 0) & np.isfinite(gains)
-    if gains.ndim != 1 or gains.size > most or not np.all(usable):
+        gains = given.astype(np.float32) if fits else np.zeros(rows, np.float32)
+    if not np.all((gains > 0) & np.isfinite(gains)):
         raise InputError(
-            f"expected up to {most} gains that are positive and finite as float32; got {row_gains}"
+            f"expected {rows} gains that are positive and finite as float32; got {given.dtype.name}"
+            f"{list(given.shape)}: {given}"
         )
     return gains
+
+
+def _check_scales(
+    scaled: NDArray[np.float32], scales: NDArray[np.float32], row_gains: NDArray[np.floating[Any]]
+) -> None:
+    if not np.all((scaled > 0) & np.isfinite(scaled)):
+        raise InputError(
+            f"expected gains for weights of scales {scales} that float32 can hold; got {row_gains}"
+        )
 
 
 def _with_gains(
@@ -281,10 +293,7 @@ def _with_gains(
     """The scales divided by the gains; InputError if float32 cannot hold that."""
     with np.errstate(over="ignore", under="ignore"):
         divided = np.asarray(scales / _checked_gains(row_gains, rows))
-    if not np.all((divided > 0) & np.isfinite(divided)):
-        raise InputError(
-            f"expected gains for weights of scales {scales} that float32 can hold; got {row_gains}"
-        )
+    _check_scales(divided, scales, row_gains)
     return divided
 
 
