@@ -100,6 +100,20 @@ def test_control_c_ends_quietly(
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_second_control_c_while_python_exits_ends_quietly(graph: Path, number: signal.Signals) -> None:
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip("the signal is ignored here, as SIGHUP is under nohup")
+    script = (
+        "import atexit, os, sys; from edgetpu_driver.cli.entry_point import main\n"
+        f"atexit.register(os.kill, os.getpid(), {number:d}); sys.exit(main())"
+    )
+    command = [sys.executable, "-c", script, "info", str(graph)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-number, "")
+    assert done.stdout
+
+
 def test_a_closed_pipe_is_not_an_error(graph: Path) -> None:
     script = f"{sys.executable} -m edgetpu_driver.cli info {graph} | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from edgetpu_driver.cli.interrupts import ending_at_once
+from edgetpu_driver.cli.interrupts import end_at_once, ending_at_once
 
 
 def main() -> int:
     """Run the command line of this process and return the exit status."""
     with ending_at_once():
         from edgetpu_driver.cli.main import main as run
-    return run()
+    try:
+        return run()
+    finally:
+        end_at_once()

@@ -1,4 +1,4 @@
-"""What Ctrl-C does while the command is loaded."""
+"""What Ctrl-C does while the command is loaded, and while Python exits."""
 
 from __future__ import annotations
 
@@ -22,3 +22,13 @@ def ending_at_once() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def end_at_once() -> None:
+    """From now on, let Ctrl-C and what is treated like it end the process.
+
+    Python's exit has nothing to clean up either, and shows a traceback if it is interrupted.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.default_int_handler:
+            signal.signal(number, signal.SIG_DFL)
