@@ -29,7 +29,10 @@ OpenTracker = Callable[[str | None], SpotTracker]
 
 
 def measure(open_tracker: OpenTracker, quick: bool = False) -> list[Row]:
-    """Rows of the balls; the baseline is the largest contour of the colour in the same 64x64 picture."""
+    """Rows of the balls; the baseline is the largest contour of the colour in the same 64x64 picture.
+
+    The other one is that in the whole picture.
+    """
     count = 60 if quick else 300
     rows = []
     for label, names in (("", photographs.DEVELOPMENT), ("more: ", photographs.held_out())):
@@ -50,11 +53,14 @@ def _rows(
     reach: float,
 ) -> list[Row]:
     distances = np.array([_distance(tracker, scene) for scene in drawn])
-    plain_distances = np.array([_plain_distance(plain, scene) for scene in drawn])
-    (right, wrong), (plain_right, plain_wrong) = (_shares(each) for each in (distances, plain_distances))
+    small, full = (
+        _shares(np.array([_plain_distance(plain, scene, size) for scene in drawn]))
+        for size in ((64, 64), (WIDTH, HEIGHT))
+    )
+    right, wrong = _shares(distances)
     return [
-        Row("spot", name, "right", right, "%", reach, "higher", plain_right),
-        Row("spot", name, "wrong", wrong, "%", 3.0, "lower", plain_wrong),
+        Row("spot", name, "right", right, "%", reach, "higher", small[0], full_size_baseline=full[0]),
+        Row("spot", name, "wrong", wrong, "%", 3.0, "lower", small[1], full_size_baseline=full[1]),
     ]
 
 
@@ -70,15 +76,22 @@ def _distance(tracker: SpotTracker, scene: BallScene) -> float:
     return math.hypot((result.x + 1) * (WIDTH - 1) / 2 - scene.x, (result.y + 1) * (HEIGHT - 1) / 2 - scene.y)
 
 
-def _plain_distance(mask: Callable[[NDArray[np.uint8]], NDArray[np.uint8]], scene: BallScene) -> float:
-    """Error of the centroid of the largest contour, px; NaN without one."""
-    cells = mask(cv2.resize(scene.image, (64, 64), interpolation=cv2.INTER_AREA))
+def _plain_distance(
+    mask: Callable[[NDArray[np.uint8]], NDArray[np.uint8]], scene: BallScene, size: tuple[int, int]
+) -> float:
+    """Error of the centroid of the largest contour, px; NaN without one.
+
+    `size`: width and height that the picture is resized to.
+    """
+    cells = mask(cv2.resize(scene.image, size, interpolation=cv2.INTER_AREA))
     contours = cv2.findContours(cells, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)[0]
     moments = cv2.moments(max(contours, key=cv2.contourArea)) if contours else {"m00": 0.0}
     if not moments["m00"]:
         return math.nan
     x, y = moments["m10"] / moments["m00"], moments["m01"] / moments["m00"]
-    return math.hypot((x + 0.5) * WIDTH / 64 - 0.5 - scene.x, (y + 0.5) * HEIGHT / 64 - 0.5 - scene.y)
+    return math.hypot(
+        (x + 0.5) * WIDTH / size[0] - 0.5 - scene.x, (y + 0.5) * HEIGHT / size[1] - 0.5 - scene.y
+    )
 
 
 def _reddest(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
