@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.conditions import moving_objects, repeating_textures
+from accuracy.conditions import moving_objects, repeating_textures, small_images
 from accuracy.engines import open_engine
 from accuracy.exact_features import ExactFeatures
 from accuracy.scenes import flow_scenes as scenes
@@ -91,6 +91,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
             rows += _shift_rows(flow, exact, names, count, label)
             rows += _rejection_rows(flow, exact, names, count, label)
     rows += moving_objects.measure(flow, quick) + repeating_textures.measure(flow, quick)
+    rows += small_images.measure(flow, quick)
     return rows + ([] if quick else _size_rows(engine)) + _gabor_rows(engine, max(count // 3, 4))
 
 
