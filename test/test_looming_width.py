@@ -15,6 +15,7 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
 from sensor_msgs.msg import Image
 
+from edgetpu_driver.images.region import WHOLE, Region
 from edgetpu_msgs.msg import TimeToContact
 from edgetpu_msgs.srv import ListModels
 from edgetpu_perception.graphs import families
@@ -28,8 +29,8 @@ _Condition = Callable[[list[TimeToContact]], bool]
 
 
 @pytest.fixture
-def looming(graph: Any, tmp_path: Path) -> Iterator[Callable[[_Condition], list[TimeToContact]]]:
-    """Shows wide images to a looming node until its results since then fulfil a condition; returns them."""
+def node(graph: Any, tmp_path: Path) -> Iterator[Any]:
+    """A looming node beside a driver."""
     from edgetpu_driver.nodes.driver_node import DriverNode
     from edgetpu_perception.nodes.looming_node import LoomingNode
 
@@ -38,6 +39,15 @@ def looming(graph: Any, tmp_path: Path) -> Iterator[Callable[[_Condition], list[
     node = LoomingNode(cli_args=[*arguments, "-p", "qos_reliability:=reliable"])
     graph.add_node(driver)
     graph.add_node(node)
+    yield node
+    node.destroy_node()
+    driver.destroy_node()
+
+
+@pytest.fixture
+def looming(graph: Any, node: Any) -> Callable[[_Condition], list[TimeToContact]]:
+    """Shows wide images to the node until its results since then fulfil a condition; returns them."""
+    del node
     images = graph.node.create_publisher(Image, "/wide_camera", 10)
     results = graph.collect(TimeToContact, "/looming/time_to_contact")
     tenths = itertools.count(1)
@@ -56,9 +66,7 @@ def looming(graph: Any, tmp_path: Path) -> Iterator[Callable[[_Condition], list[
         graph.spin_until(shown)
         return list(results)
 
-    yield show_until
-    node.destroy_node()
-    driver.destroy_node()
+    return show_until
 
 
 def _models(graph: Any) -> set[str]:
@@ -83,3 +91,10 @@ def test_without_the_wider_model_the_square_one_runs(
     results = looming(lambda results: len(results) > 10)
     assert results[-1].zones == _zones(64)
     assert "looming_64x192" not in _models(graph)
+
+
+def test_an_image_that_does_not_have_the_region_chooses_no_width(looming: Any, node: Any, graph: Any) -> None:
+    node.algorithm.region = Region(height=100)
+    looming(lambda _: node.counters.failed > 2)
+    node.algorithm.region = WHOLE
+    looming(lambda _: "looming_64x192" in _models(graph))

@@ -100,9 +100,10 @@ class LoomingNode(PerceptionNode):
         super().prepare(image)
         if self._width_is_chosen:
             return
-        self._width_is_chosen = True
         square = self._looming.model
-        if self._looming.choose_width(image) != square:
+        chosen = self._looming.choose_width(image)  # ImageError if the image does not have the region
+        self._width_is_chosen = True
+        if chosen != square:
             self._wider = ModelClient(
                 self,
                 self.model_to_load(),
