@@ -78,7 +78,7 @@ class TestWorkOfALostStick:
             host.submit_set_weights("a", WEIGHTS, lambda _: ended.append("second"))
             for _ in range(3):  # so that the swap is suspended
                 host.submit_invoke("a", INPUTS, lambda _: None)
-            stage.until(lambda: first.sequence != first.place)
+            stage.until(lambda: first.sequence != first.first_sequence)
             self.lose(stage)
             stage.until(lambda: len(ended) == 2)
             assert ended == ["first", "second"]

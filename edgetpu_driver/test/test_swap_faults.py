@@ -9,7 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer, can_strike
 from edgetpu_driver.virtual.simulated_clock import SimulatedClock
+from edgetpu_driver.weights.weight_locations import WeightLocations
 from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata import ModelFolder
 from testdata.devices.virtual_backend import backend_of
@@ -249,21 +251,34 @@ def test_a_device_that_was_reopened_since_the_request_has_the_old_weights(
     np.testing.assert_allclose(product.outputs, OLD @ VECTOR[:SIZE], atol=0.4)
 
 
-def test_a_model_whose_weights_cannot_be_put_back_does_not_run_with_others(
-    make_host: Any, tmp_path: Path, golden: ModelFolder
-) -> None:
-    """Its location was known from the graph next to it, which is gone when the device is reopened."""
-    host = make_host()
-    for name in ("looming_64x64_3x3.tflite", "looming_64x64_3x3_edgetpu.tflite"):
-        shutil.copy(golden.model(name), tmp_path)
-    model = host.load("looming_64x64_3x3_edgetpu", "looming")
-    kernel = WeightRequest(np.zeros((1, 3, 3, 1), np.float32), tensor="tfl.pseudo_qconst")
-    host.set_weights("looming", kernel)
-    (tmp_path / "looming_64x64_3x3.tflite").unlink()
-    host.reset()
-    host.connect()
-    assert (host.state, host.model("looming").weights_version) == (State.READY, 1)
-    (spec,) = model.inputs
-    with pytest.raises(ModelUnsupportedError, match="it is not known where"):
-        host.invoke("looming", {spec.name: np.zeros(spec.shape, spec.dtype)})
-    assert host.invoke("dense", X).weights_version == 0
+class TestWeightsOfACompiledModel:
+    """Whose location was known from the graph next to it, which is gone when the device is reopened."""
+
+    INPUTS: ClassVar = {"": np.zeros((1, 64, 64, 1), np.uint8)}
+
+    @pytest.fixture
+    def host(self, make_host: Any, tmp_path: Path, golden: ModelFolder) -> ModelHost:
+        for name in ("looming_64x64_3x3.tflite", "looming_64x64_3x3_edgetpu.tflite"):
+            shutil.copy(golden.model(name), tmp_path)
+        host: ModelHost = make_host()
+        host.load("looming_64x64_3x3_edgetpu", "looming")
+        kernel = np.zeros((1, 3, 3, 1), np.float32)
+        host.set_weights("looming", WeightRequest(kernel, tensor="tfl.pseudo_qconst"))
+        (tmp_path / "looming_64x64_3x3.tflite").unlink()
+        return host
+
+    def test_they_are_put_back(self, host: ModelHost) -> None:
+        host.reset()
+        host.connect()
+        assert host.invoke("looming", self.INPUTS).weights_version == 1
+
+    def test_if_they_cannot_be_put_back_the_model_does_not_run_with_others(
+        self, host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(WeightLocations, "select", Mock(side_effect=ModelUnsupportedError("lost")))
+        host.reset()
+        host.connect()
+        assert (host.state, host.model("looming").weights_version) == (State.READY, 1)
+        with pytest.raises(ModelUnsupportedError, match="lost"):
+            host.invoke("looming", self.INPUTS)
+        assert host.invoke("dense", X).weights_version == 0
