@@ -208,6 +208,23 @@ class TestOwnership:
         with pytest.raises(OwnershipError, match="belongs to '/owner'"):
             host.unload("plus", "/other")
 
+    def test_a_queued_model_stays_its_owners_when_another_clients_turn_comes_first(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.parsing.clear()
+        host.submit_load("other")
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for name, client in (("first", "/owner"), ("mine", "/owner"), ("mine", "/other")):
+            host.submit_load("plus", name, answers.put, client=client)
+        backend.parsing.set()
+        models = [answers.get(timeout=PATIENCE) for _ in range(3)]
+        assert [(model.name, model.owner) for model in models] == [
+            ("first", "/owner"),
+            ("mine", "/owner"),
+            ("mine", "/owner"),
+        ]
+        assert models[1] is models[2] is host.model("mine")
+
     def test_anonymous_clients_are_one(self, host: ModelHost) -> None:
         host.load("plus")
         with pytest.raises(OwnershipError, match="belongs to an anonymous client"):

@@ -282,3 +282,17 @@ class TestWeightsOfACompiledModel:
         with pytest.raises(ModelUnsupportedError, match="lost"):
             host.invoke("looming", self.INPUTS)
         assert host.invoke("dense", X).weights_version == 0
+
+    def test_they_are_put_back_once_the_model_is_loaded_again(
+        self, host: ModelHost, tmp_path: Path, golden: ModelFolder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(WeightLocations, "select", Mock(side_effect=ModelUnsupportedError("lost")))
+            host.reset()
+            host.connect()
+            with pytest.raises(ModelUnsupportedError, match="lost"):
+                host.invoke("looming", self.INPUTS)
+        assert "lost" in host.model("looming").message
+        shutil.copy(golden.model("looming_64x64_3x3.tflite"), tmp_path)
+        again = host.load("looming_64x64_3x3_edgetpu", "looming", client="/other")
+        assert (again.weights_version, host.invoke("looming", self.INPUTS).weights_version) == (1, 1)

@@ -239,13 +239,20 @@ class ModelTable:
 
     def _loaded(self, fresh: HostedModel) -> HostedModel:
         """The model of that name and file, read or already present."""
+        with self._lock:
+            present = self._models.get(fresh.name)
+        if present is not None and present.paths == fresh.paths and present.state is ModelState.QUEUED:
+            fresh = present  # it stays its owner's, also if the turn of another client comes first
         self._check_wanted(fresh)
+        if fresh.state is ModelState.LOADED:
+            return fresh
         files = [(path, read_graph(path)) for path in fresh.paths]
         digest = hashlib.sha256(b"".join(data for _, data in files)).hexdigest()
         fresh.file_bytes = sum(len(data) for _, data in files)
         with self._lock:
             self._check_limits(fresh)  # a file may have grown, and other names may have got larger ones
             present = self._models.get(fresh.name)
+        earlier = None
         if present is not None and present is not fresh and present.state is ModelState.LOADED:
             same = (present.paths, present.sha256) == (fresh.paths, digest)
             # A model that cannot run is parsed again: a file that was missing may be there now.
@@ -253,6 +260,7 @@ class ModelTable:
                 return present
             if not same:
                 self.check_owner(present, fresh.owner)
+            earlier = present if same else None
             fresh.owner, fresh.shared = present.owner, present.shared
         read = self._read(files)
         name = "" if read.parts else head_name(*files[0], read.whole.inputs, read.whole.outputs)
@@ -267,6 +275,8 @@ class ModelTable:
                 self._retire(present)
             fresh.set_read(digest, fresh.file_bytes, read, description)
             fresh.head_name = name
+            if earlier is not None:
+                fresh.keep_weights_of(earlier)
             self._models[fresh.name] = fresh
             if fresh.parts:
                 waiting = self._scheduler.withdraw(fresh)

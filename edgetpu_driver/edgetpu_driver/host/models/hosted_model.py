@@ -110,6 +110,13 @@ class HostedModel:
         self.sha256, self.file_bytes = sha256, file_bytes
         self.parsed = read.whole  # the last, as it makes the model LOADED
 
+    def keep_weights_of(self, earlier: HostedModel) -> None:
+        """Continue the weights of another model that was read from the same files."""
+        self.weights = earlier.weights
+        if len(self.parts) == len(earlier.parts):  # else a graph that was missing makes others of them
+            for part, same in zip(self.parts, earlier.parts, strict=True):
+                part.weights = same.weights
+
     def set_failed(self, error: EdgeTpuError) -> None:
         """Make the state FAILED."""
         self.failure, self.file_bytes = error, 0
