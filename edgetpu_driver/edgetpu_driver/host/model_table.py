@@ -239,11 +239,11 @@ class ModelTable:
 
     def _loaded(self, fresh: HostedModel) -> HostedModel:
         """The model of that name and file, read or already present."""
+        self._check_wanted(fresh)
         with self._lock:
             present = self._models.get(fresh.name)
         if present is not None and present.paths == fresh.paths and present.state is ModelState.QUEUED:
             fresh = present  # it stays its owner's, also if the turn of another client comes first
-        self._check_wanted(fresh)
         if fresh.state is ModelState.LOADED:
             return fresh
         files = [(path, read_graph(path)) for path in fresh.paths]
