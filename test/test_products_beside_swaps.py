@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from edgetpu_driver.errors import BusyError
 from edgetpu_driver.host.model_host import ModelHost
@@ -84,3 +85,19 @@ def test_urgent_ones_alone_do_not_hold_up_a_swap(stage: Stage) -> None:
     assert [(type(answer), answer.version) for answer in swapped] == [(WeightResult, 1)]
     assert len(versions) > 3
     assert versions == sorted(versions)
+
+
+def test_the_first_two_products_after_a_swap_have_all_of_the_new_weights(stage: Stage) -> None:
+    answers: list[Any] = []
+
+    def work() -> None:
+        host = stage.make_host()
+        host.load("a", shared=True)
+        host.set_weights("a", WEIGHTS)
+        for client in ("/one", "/other"):
+            host.submit_multiply("a", QUICK, answers.append, RequestTerms(client))
+        stage.until(lambda: len(answers) == 2)
+
+    stage.run(work)
+    expected = WEIGHTS.weights @ QUICK.inputs
+    assert [answer.outputs == pytest.approx(expected, abs=0.1) for answer in answers] == [True, True]

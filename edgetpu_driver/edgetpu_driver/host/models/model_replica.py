@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -177,18 +177,25 @@ class ModelReplica:
         """Multiply by the weights in effect; see MatMul.multiply."""
         engine = self._attached()
         if self._matrix is None:
-            yield partial(_look_for_weights, engine)
+            with self._preparation():
+                yield partial(_look_for_weights, engine)
         version, matrix = self.version, self._matrix_of(engine)
         tiles = 1 if self.weights is None else _tiles(engine, self.weights)
         self._limits.check_product(request.batch, request.passes, tiles)
         if not matrix.holds(self.weights):
-            self.preparing = True
-            try:
+            with self._preparation():
                 yield from matrix.holding(self.weights)
-            finally:
-                self.preparing = False
         product = yield from matrix.multiplying(request, self.weights)
         return replace(product, weights_version=version)
+
+    @contextmanager
+    def _preparation(self) -> Iterator[None]:
+        """Have no other product begin."""
+        self.preparing = True
+        try:
+            yield
+        finally:
+            self.preparing = False
 
     def setting(self, request: WeightRequest) -> Pieces[tuple[WeightRequest, WeightResult]]:
         """Replace weights on this stick; the request with a copy of the weights, and what that did."""
