@@ -31,6 +31,8 @@ _STEPS = (0.0, 1e-9, 1e-6, 10.0, 1e3)
 _PERIOD = 0.033
 _NEEDS_CAMERA = "bearing"
 """Prefix of fields that are NaN without intrinsics."""
+_MAY_BE_UNKNOWN = ("diameter",)
+"""Fields of a valid result that may be NaN by their documentation."""
 _ALGORITHMS: dict[str, Callable[[], Any]] = {
     "spot_tracker": SpotTracker,
     "looming": Looming,
@@ -77,7 +79,8 @@ def _unknown(result: Any) -> list[str]:
     return [
         name
         for name, value in values.items()
-        if isinstance(value, float) and math.isnan(value) and not name.startswith(_NEEDS_CAMERA)
+        if isinstance(value, float) and math.isnan(value)
+        if not (name.startswith(_NEEDS_CAMERA) or name in _MAY_BE_UNKNOWN)
     ]
 
 
