@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accuracy.scenes import photographs
-from accuracy.scenes.flow_scenes import interpolated
+from accuracy.scenes.flow_scenes import Pair, interpolated
 from accuracy.scenes.photographs import TEXTURED, as_pixels
 from edgetpu_perception.optical_flow.optical_flow import OpticalFlow
 from measured_figures.row import Row
@@ -120,7 +120,7 @@ def measure(flow: OpticalFlow, quick: bool, label: str = "") -> list[Row]:
 
 
 def _rows(flow: OpticalFlow, name: str, pairs: Sequence[MovingObject], reach: float | None) -> list[Row]:
-    errors, sigmas = _errors(flow, pairs)
+    errors, sigmas = flow_errors(flow, pairs)
     valid = np.isfinite(errors[:, 0])
     away = np.hypot(*errors[valid].T)
     plain, full = (np.hypot(*_dis_errors(pairs, size).T) for size in ((64, 64), None))
@@ -148,8 +148,8 @@ def _rows(flow: OpticalFlow, name: str, pairs: Sequence[MovingObject], reach: fl
     ]
 
 
-def _errors(
-    flow: OpticalFlow, pairs: Iterable[MovingObject]
+def flow_errors(
+    flow: OpticalFlow, pairs: Iterable[MovingObject | Pair]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Errors and sigmas, px of the image, [n, 2]; NaN for results that are not valid."""
     errors, sigmas = [], []

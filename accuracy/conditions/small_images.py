@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from accuracy.conditions.moving_objects import flow_errors
 from accuracy.scenes.flow_scenes import Frame, Pair, Photograph, interpolated, photograph
 from accuracy.scenes.photographs import TEXTURED, as_pixels
 from edgetpu_perception.optical_flow.optical_flow import OpticalFlow
@@ -51,7 +51,7 @@ def measure(flow: OpticalFlow, quick: bool) -> list[Row]:
     """Rows for each side; those of 16 px are for information."""
     rows = []
     for side in SIDES:
-        errors, sigmas = _errors(flow, side, 3 if quick else 12)
+        errors, sigmas = flow_errors(flow, pairs(side, 3 if quick else 12))
         valid = np.isfinite(errors[:, 0])
         rms = math.sqrt(float(np.mean(np.square(errors[valid]))))
         inside = 100.0 * float(np.mean(np.abs(errors[valid]) < sigmas[valid]))
@@ -64,15 +64,3 @@ def measure(flow: OpticalFlow, quick: bool) -> list[Row]:
             Row("flow", case, "|inside one sigma - 67.5|", abs(inside - 67.5), "%", limit, "lower"),
         ]
     return rows
-
-
-def _errors(flow: OpticalFlow, side: int, count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Errors and sigmas, px of the image, [n, 2]; NaN for results that are not valid."""
-    errors, sigmas = [], []
-    for pair in pairs(side, count):
-        flow.reset()
-        flow.update(pair.first, 0.0)
-        result = flow.update(pair.second, 0.1)
-        errors.append((result.dx - pair.dx, result.dy - pair.dy))
-        sigmas.append((result.dx_sigma, result.dy_sigma))
-    return np.array(errors), np.array(sigmas)

@@ -20,7 +20,6 @@ from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.clients.driver_choice import driver_names
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
 from edgetpu_driver.node_kit.executor.executor_calls import executor_calls
-from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_msgs.srv import Invoke, LoadModel
 
 Done = Callable[[Array | None, InferenceResult], None]
@@ -73,8 +72,8 @@ class NetworkOnDriver:
         Otherwise the security policy would not list them.
         """
         for driver in driver_names(self._node.values["driver"]):
-            self._node.create_client(LoadModel, f"{driver}/load_model", qos_profile=QOS_SERVICE)
-            self._node.create_client(Invoke, f"{driver}/invoke", qos_profile=QOS_SERVICE)
+            self._node.create_client(LoadModel, f"{driver}/load_model")
+            self._node.create_client(Invoke, f"{driver}/invoke")
 
     @property
     def network(self) -> QuantisedNetwork | None:

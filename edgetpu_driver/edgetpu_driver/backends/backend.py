@@ -56,17 +56,16 @@ class ParsedModel:
         They are looked for once, for all devices and however often these return. Looking for them raises
         BusyError while the files next to the model do not answer.
         """
-        if self._locations.holds_for(copy):
-            return self._locations
-        from edgetpu_driver.weights.weight_locations import WeightLocations
-
-        return WeightLocations(copy, self._read_sidecars)
+        return self._locations if self._locations.holds_for(copy) else self._locations_of(copy)
 
     @cached_property
     def _locations(self) -> WeightLocations:
+        return self._locations_of(self.source)
+
+    def _locations_of(self, model: CompiledModel) -> WeightLocations:
         from edgetpu_driver.weights.weight_locations import WeightLocations
 
-        return WeightLocations(self.source, self._read_sidecars)
+        return WeightLocations(model, self._read_sidecars)
 
     @cached_property
     def _read_sidecars(self) -> Callable[[], SidecarFiles]:

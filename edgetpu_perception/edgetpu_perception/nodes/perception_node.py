@@ -17,7 +17,6 @@ from edgetpu_driver.node_kit.clients.driver_choice import driver_choice
 from edgetpu_driver.node_kit.clients.remote_model import ModelFile
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_node import ImageNode
-from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_msgs.srv import UnloadModel
 from edgetpu_perception.algorithm import Frame, PerceptionAlgorithm
@@ -48,8 +47,7 @@ class PerceptionNode(ImageNode):
         with self.destroyed_on_error():
             drivers = driver_choice(self, self.values["driver"]).names if self.changes_model else ()
             self._unload_clients = {
-                driver: self.create_client(UnloadModel, f"{driver}/unload_model", qos_profile=QOS_SERVICE)
-                for driver in drivers
+                driver: self.create_client(UnloadModel, f"{driver}/unload_model") for driver in drivers
             }
         super().start(algorithm)
 
