@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         options = parser().parse_args(arguments)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        from edgetpu_driver.cli.interrupts import ending_at_once
+        from edgetpu_driver.cli.keyboard_interrupt import ending_at_once
 
         with ending_at_once():
             from demo.processes import PARAMETERS

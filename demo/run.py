@@ -13,7 +13,7 @@ from pathlib import Path
 from demo.bag.frames import read_frames
 from demo.bag.image_bag import ImageBag
 from demo.bag.pattern_template import write_pattern
-from demo.bag.truth import heading_truth, load_truth
+from demo.bag.recorded_truth import heading_truth, load_truth
 from demo.errors import GraphError, UsageError
 from demo.model import model_parameters
 from demo.nodes import OWN_MODEL, DemoNode, select

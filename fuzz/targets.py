@@ -12,12 +12,12 @@ import cv2
 import numpy as np
 
 from edgetpu_driver.compiled_model import CompiledModel, Parameters
-from edgetpu_driver.darwinn.instructions import operation_text
-from edgetpu_driver.darwinn.instructions.assembly_text import from_text, to_text
+from edgetpu_driver.darwinn.instructions import operation_assembly
 from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
 from edgetpu_driver.darwinn.instructions.instruction_word import disassemble
 from edgetpu_driver.darwinn.instructions.operations import cut, join
 from edgetpu_driver.darwinn.instructions.requested_transfers import transfers
+from edgetpu_driver.darwinn.instructions.word_assembly import from_text, to_text
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.engines.whole_model.plan_builder import plan_model
 from edgetpu_driver.errors import ArchiveError, ModelFormatError, ModelUnsupportedError
@@ -203,7 +203,7 @@ def dense_sample() -> Sample:
 def _operation_texts(bitstreams: Sequence[Sample]) -> list[Sample]:
     shortest = sorted(bitstreams, key=lambda each: len(each.data))[:4]
     return [
-        Sample(each.name, operation_text.to_text(cut([each.data])[0].operations).encode())
+        Sample(each.name, operation_assembly.to_text(cut([each.data])[0].operations).encode())
         for each in shortest
     ]
 
@@ -211,11 +211,11 @@ def _operation_texts(bitstreams: Sequence[Sample]) -> list[Sample]:
 def _operations(data: bytes) -> None:
     (chunk,) = cut([data])
     assert join(chunk.operations) + chunk.rest == data
-    operation_text.to_text(chunk.operations)
+    operation_assembly.to_text(chunk.operations)
 
 
 def _operations_from_text(data: bytes) -> None:
-    operation_text.from_text(data.decode("latin-1"))
+    operation_assembly.from_text(data.decode("latin-1"))
 
 
 def _parameters(graph: bytes) -> Callable[[bytes], object]:

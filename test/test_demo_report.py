@@ -13,7 +13,7 @@ import pytest
 
 from demo.bag.frames import Frame, evenly_spaced, read_frames
 from demo.bag.image_bag import ImageBag
-from demo.bag.truth import Truth, load_truth
+from demo.bag.recorded_truth import Truth, load_truth
 from demo.nodes import NODES
 from demo.report.report import write_report
 from demo.report.results import NodeResults, Row

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.bag.truth import Deviation, Judgement, Truth, load_truth
+from demo.bag.recorded_truth import Deviation, Judgement, Truth, load_truth
 from demo.errors import BagError, UsageError
 from demo.nodes import NODES, select
 from demo.report.results import Collector, NodeResults, summary, write_json

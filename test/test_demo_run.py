@@ -22,7 +22,7 @@ from rosbags.typesys import Stores, get_typestore
 from demo.__main__ import main
 from demo.bag.frames import decode_record
 from demo.bag.image_bag import ImageBag
-from demo.bag.truth import load_truth
+from demo.bag.recorded_truth import load_truth
 from demo.errors import UsageError
 from demo.model import model_parameters
 from demo.nodes import NODES, OWN_MODEL

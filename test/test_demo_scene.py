@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from demo.bag.truth import load_truth
+from demo.bag.recorded_truth import load_truth
 from demo.errors import BagError
 from demo.scene.scene_bag import write_scene
 from demo.scene.scene_truth import truth_of

@@ -17,7 +17,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 from edgetpu_driver.files import npz_archive as archive
 from edgetpu_perception.nodes import spot_tracker_node
 from edgetpu_perception.nodes.persistent_state import PersistentState, StateError
-from edgetpu_perception.nodes.template_state import template_from_state, template_state
+from edgetpu_perception.nodes.template_json import template_from_state, template_state
 from edgetpu_perception.pattern_tracker.fine_patch import FinePatch
 from edgetpu_perception.pattern_tracker.template import Template
 from edgetpu_vision.nodes.persistent_classes import PersistentClasses

@@ -21,7 +21,7 @@ from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_vision import Learner
-from edgetpu_vision.learning.dense_head import head_size
+from edgetpu_vision.learning.layer_as_dense_model import head_size
 from edgetpu_vision.learning.taught_examples import UNKNOWN
 from measured_figures.row import Row
 from testdata import GOLDEN

@@ -21,7 +21,7 @@ from edgetpu_driver import CpuEngine, EdgeTpu, VirtualEdgeTpu, dense_model
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_vision import Learner
-from edgetpu_vision.learning.linear_layer import PENALTY, regress
+from edgetpu_vision.learning.layer_training import PENALTY, regress
 from edgetpu_vision.learning.taught_examples import ExampleSet
 from measured_figures.row import Row
 from testdata.graphs.color_embedding_graph import color_embedding_graph

@@ -13,7 +13,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from demo.bag.truth import Truth
+from demo.bag.recorded_truth import Truth
 from demo.nodes import DemoNode, Value
 from demo.report.results import NodeResults, Row
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import jinja2
 
 from demo.bag.frames import Frame
-from demo.bag.truth import Deviation, Judgement, Truth
+from demo.bag.recorded_truth import Deviation, Judgement, Truth
 from demo.nodes import DemoNode
 from demo.report.plots import NARROW, WIDE, plot
 from demo.report.results import NodeResults, Row

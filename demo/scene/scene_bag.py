@@ -15,7 +15,7 @@ from rosbags.typesys import Stores, get_typestore
 from rosbags.typesys.store import Typestore
 
 from demo.bag.image_bag import CAMERA_INFO, IMAGE
-from demo.bag.truth import TRUTH_FILE
+from demo.bag.recorded_truth import TRUTH_FILE
 from demo.errors import BagError
 from demo.scene.scene_truth import truth_of
 from edgetpu_dashboard.camera.calibration import ideal_calibration

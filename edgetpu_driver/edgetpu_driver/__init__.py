@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.stick.program_runner import ProgramRunner
     from edgetpu_driver.tflite.tensor import TensorSpec
     from edgetpu_driver.toolchain.dense_compiler import dense_model
-    from edgetpu_driver.virtual.virtual_edge_tpu import VirtualEdgeTpu
+    from edgetpu_driver.virtual.pyusb_backend import VirtualEdgeTpu
     from edgetpu_driver.weights.weight_request import WeightRequest
 
 __all__ = [
@@ -47,7 +47,7 @@ _HOME = {
     "ModelFormatError": ".errors",
     "ProgramRunner": ".stick.program_runner",
     "TensorSpec": ".tflite.tensor",
-    "VirtualEdgeTpu": ".virtual.virtual_edge_tpu",
+    "VirtualEdgeTpu": ".virtual.pyusb_backend",
     "WeightRequest": ".weights.weight_request",
     "dense_model": ".toolchain.dense_compiler",
 }

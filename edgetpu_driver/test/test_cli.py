@@ -63,8 +63,8 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_loads_neither_numpy_nor_pyusb() -> None:
     script = (
-        "import sys; from edgetpu_driver.cli.arguments import parser; from edgetpu_driver.cli import main;"
-        "parser().format_help(); print(sorted({'numpy', 'usb', 'rich'} & sys.modules.keys()))"
+        "import sys; from edgetpu_driver.cli import command_options, main; "
+        "command_options.parser().format_help(); print(sorted({'numpy', 'usb', 'rich'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

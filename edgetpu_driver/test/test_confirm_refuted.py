@@ -14,7 +14,7 @@ from edgetpu_driver.usb.registers import Register
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.matrix_programs.product import MatrixProduct
-from edgetpu_driver.virtual.processor.parameter_memory import ParameterMemory
+from edgetpu_driver.virtual.processor.simulated_parameter_memory import ParameterMemory
 from edgetpu_driver.virtual.processor.tile_memory import TileMemory
 from testdata.devices.confirmed_sticks import (
     NAMES,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from edgetpu_driver.cli.arguments import parser
+from edgetpu_driver.cli.command_options import parser
 from edgetpu_driver.cli.confirm import command
 from edgetpu_driver.cli.confirm.all_steps import STEPS
 from edgetpu_driver.cli.main import main

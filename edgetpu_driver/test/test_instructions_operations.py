@@ -13,7 +13,7 @@ import pytest
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import Executable
 from edgetpu_driver.darwinn.instructions.border_fill import with_border_value
-from edgetpu_driver.darwinn.instructions.operation_text import from_text, to_text
+from edgetpu_driver.darwinn.instructions.operation_assembly import from_text, to_text
 from edgetpu_driver.darwinn.instructions.operations import FORMS, Operation, cut, join, operations
 from edgetpu_driver.darwinn.instructions.program_frame import NOP
 from edgetpu_driver.darwinn.instructions.tensor_operation import (

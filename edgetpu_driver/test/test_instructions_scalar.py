@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from edgetpu_driver.darwinn.instructions.instruction_fields import IMMEDIATE, ScalarOp
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction, disassemble
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import IMMEDIATE, ScalarOp
 from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder, halt, move_immediate
 from edgetpu_driver.darwinn.instructions.scalar_core import ScalarCore
 from edgetpu_driver.errors import ModelUnsupportedError

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.instructions.assembly_text import from_text, to_text
 from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
-from edgetpu_driver.darwinn.instructions.instruction_fields import FIELDS, LENGTH, scalar_mnemonic
 from edgetpu_driver.darwinn.instructions.instruction_word import (
     Instruction,
     assemble,
@@ -18,6 +16,8 @@ from edgetpu_driver.darwinn.instructions.instruction_word import (
     field_arrays,
     with_length,
 )
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import FIELDS, LENGTH, scalar_mnemonic
+from edgetpu_driver.darwinn.instructions.word_assembly import from_text, to_text
 from edgetpu_driver.errors import InputError, ModelFormatError
 from testdata import ModelFolder
 

@@ -27,7 +27,7 @@ from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.hosted_model import ModelState
-from edgetpu_driver.host.sticks import reset_pace
+from edgetpu_driver.host.sticks import device_upkeep
 from testdata.devices.fake_device import ONES, FakeBackend, PlusOneEngine
 from testdata.graphs.recurrent_cell import recurrent_cell
 from testdata.timeouts import PATIENCE
@@ -254,7 +254,7 @@ class TestKeepingDevicesOpen:
     def test_a_flood_of_resets_leaves_time_for_requests(
         self, backend: FakeBackend, models: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reset_pace, "RESET_REST", 60.0)
+        monkeypatch.setattr(device_upkeep, "RESET_REST", 60.0)
         states: queue.Queue[State] = queue.Queue()
         host = ModelHost(backend, [models], lambda: states.put(host.state))
         host.start()
@@ -271,7 +271,7 @@ class TestKeepingDevicesOpen:
     def test_a_reset_that_comes_too_early_is_done_later(
         self, backend: FakeBackend, models: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reset_pace, "RESET_REST", 0.1)
+        monkeypatch.setattr(device_upkeep, "RESET_REST", 0.1)
         states: queue.Queue[State] = queue.Queue()
         host = ModelHost(backend, [models], lambda: states.put(host.state))
         host.start(refresh_period=60.0)

@@ -10,8 +10,8 @@ import pytest
 
 from edgetpu_driver import EdgeTpu, ProgramRunner, VirtualEdgeTpu
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.instructions.instruction_fields import IMMEDIATE, ScalarOp
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import IMMEDIATE, ScalarOp
 from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder
 from edgetpu_driver.errors import (
     DeviceBusyError,

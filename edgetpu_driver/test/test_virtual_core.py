@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 
 from edgetpu_driver import VirtualEdgeTpu
-from edgetpu_driver.darwinn.instructions.instruction_fields import IMMEDIATE, ScalarOp, VectorOp
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import IMMEDIATE, ScalarOp, VectorOp
 from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder, halt, move_immediate
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.usb.bringup import bring_up

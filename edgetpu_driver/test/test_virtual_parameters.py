@@ -17,7 +17,7 @@ from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.virtual.processor.parameter_memory import ParameterMemory
+from edgetpu_driver.virtual.processor.simulated_parameter_memory import ParameterMemory
 from edgetpu_driver.weights.compiler_layout import encode_parameters
 from testdata import ModelFolder
 from testdata.graphs.dense_graphs import compiled, matrix_graph

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from edgetpu_perception.visual_compass.alignment import Alignment
+from edgetpu_perception.visual_compass.alignment_records import Alignment
 from edgetpu_perception.visual_compass.foreground_pull import (
     EXPLAINED_SIGMAS,
     MEMORY_S,
@@ -16,7 +16,7 @@ from edgetpu_perception.visual_compass.foreground_pull import (
     PULL_OVER_DISAGREEMENT,
     ForegroundPull,
 )
-from edgetpu_perception.visual_compass.point_agreement import PointAgreement
+from edgetpu_perception.visual_compass.moving_object_points import PointAgreement
 
 ABOUT_Y = np.array([0.0, 1.0, 0.0])
 UNKNOWN: Any = None

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_perception.pinhole import Pinhole
-from edgetpu_perception.visual_compass.alignment import Growth, View
+from edgetpu_perception.visual_compass.alignment_records import Growth, View
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.foreground_pull import NO_PULL, AddedPull
 from edgetpu_perception.visual_compass.heading_filter_state import Pose

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from edgetpu_perception.pinhole import Pinhole
-from edgetpu_perception.visual_compass.alignment import Alignment, View
+from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.keyframes import Keyframe

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from edgetpu_perception.visual_compass.alignment import Alignment
+from edgetpu_perception.visual_compass.alignment_records import Alignment
 from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
 from edgetpu_perception.visual_compass.mixed_motions import LEAST_NOISE, separated
 from edgetpu_perception.visual_compass.rotations import to_vector

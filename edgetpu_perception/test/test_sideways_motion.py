@@ -12,7 +12,7 @@ import pytest
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_perception.algorithm import ImageInput
 from edgetpu_perception.graphs import flow_and_compass_features as features
-from edgetpu_perception.visual_compass.alignment import View
+from edgetpu_perception.visual_compass.alignment_records import View
 from edgetpu_perception.visual_compass.compass_features import compass_features
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner

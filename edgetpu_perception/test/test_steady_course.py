@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from edgetpu_perception.visual_compass.alignment import Alignment
+from edgetpu_perception.visual_compass.alignment_records import Alignment
 from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Vector, to_matrix

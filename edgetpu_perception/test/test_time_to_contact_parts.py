@@ -18,7 +18,6 @@ from edgetpu_perception.time_to_contact.homography_alignment import (
     unbiased,
 )
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
-from edgetpu_perception.time_to_contact.light_pattern import moves_along
 from edgetpu_perception.time_to_contact.noise_and_exposure import variance_of
 from edgetpu_perception.time_to_contact.plane_distance import PlaneDistance
 from edgetpu_perception.time_to_contact.relative_depth_filter import (
@@ -27,6 +26,7 @@ from edgetpu_perception.time_to_contact.relative_depth_filter import (
     RelativeDepth,
     lasting_error_of,
 )
+from edgetpu_perception.time_to_contact.shadow_or_object import moves_along
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker

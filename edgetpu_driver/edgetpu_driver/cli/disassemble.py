@@ -9,10 +9,10 @@ from typing import Any
 
 from edgetpu_driver.cli.device_and_model import compiled_parts
 from edgetpu_driver.cli.terminal import Answer, Progress
-from edgetpu_driver.darwinn.instructions import assembly_text, operation_text
+from edgetpu_driver.darwinn.instructions import operation_assembly, word_assembly
 from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
-from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.instruction_word import disassemble as words_of
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.operations import Chunk, Operation, cut
 from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer, transfers
 from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation, requantises
@@ -49,7 +49,7 @@ def disassemble(options: argparse.Namespace, progress: Progress) -> Answer:
             words = words_of(bitstream.data)
             moves, obstacle = _transfers(words)
             if options.words:
-                shown, text = {"instructions": [word.fields for word in words]}, assembly_text.to_text(words)
+                shown, text = {"instructions": [word.fields for word in words]}, word_assembly.to_text(words)
             else:
                 shown, text = _operations(bitstream), _operation_lines(bitstream)
             requested = {"transfers": [vars(move) for move in moves], "transfers_obstacle": obstacle}
@@ -93,7 +93,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "words": operation.words,
         "number": operation.number if operation.numbered else None,
         "tiles": operation.tiles,
-        "fields": operation_text.decoded_fields(operation),
+        "fields": operation_assembly.decoded_fields(operation),
         "bits": f"{operation.value:#x}",
     }
     if requantises(operation):
@@ -102,7 +102,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
 
 
 def _operation_lines(bitstream: _Bitstream) -> str:
-    lines, rest = operation_text.to_text(bitstream.parts.operations), len(bitstream.parts.rest)
+    lines, rest = operation_assembly.to_text(bitstream.parts.operations), len(bitstream.parts.rest)
     if not rest:
         return lines
     start = len(bitstream.data) - rest

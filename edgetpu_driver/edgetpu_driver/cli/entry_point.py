@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgetpu_driver.cli.interrupts import end_at_once, ending_at_once
+from edgetpu_driver.cli.keyboard_interrupt import end_at_once, ending_at_once
 
 
 def main() -> int:

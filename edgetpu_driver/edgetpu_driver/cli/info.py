@@ -21,7 +21,7 @@ from edgetpu_driver.darwinn.executable import (
     InterruptHint,
     Layer,
 )
-from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import WORD_BYTES
 from edgetpu_driver.engines.whole_model.plan import ModelPlan, engine_name, step_operators
 from edgetpu_driver.engines.whole_model.plan_builder import plan_model, plan_segments
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback

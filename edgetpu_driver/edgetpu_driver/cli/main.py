@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from edgetpu_driver.cli.arguments import parser
-from edgetpu_driver.cli.interrupts import ending_at_once
+from edgetpu_driver.cli.command_options import parser
+from edgetpu_driver.cli.keyboard_interrupt import ending_at_once
 from edgetpu_driver.cli.terminal import Answer, Progress, printable, say, to_json
 from edgetpu_driver.errors import DeviceError, EdgeTpuError, reason_of
 from edgetpu_driver.files.standard_streams import fill_standard_streams

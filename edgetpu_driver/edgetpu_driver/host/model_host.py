@@ -24,13 +24,13 @@ from edgetpu_driver.host.requests.admission import Admission
 from edgetpu_driver.host.requests.answers import waited
 from edgetpu_driver.host.requests.request_terms import BULK_TERMS, NORMAL_TERMS, RequestTerms
 from edgetpu_driver.host.shared_inference.shared_inference import SharedInference
-from edgetpu_driver.host.sticks.device_finder import DeviceFinder, FindMore
-from edgetpu_driver.host.sticks.device_wait import DeviceWait
+from edgetpu_driver.host.sticks.device_upkeep import Upkeep
+from edgetpu_driver.host.sticks.first_device_timeout import FirstDeviceTimeout
+from edgetpu_driver.host.sticks.hot_plugged_devices import DeviceFinder, FindMore
 from edgetpu_driver.host.sticks.model_spreading import Spreading
 from edgetpu_driver.host.sticks.scheduler import Scheduler
 from edgetpu_driver.host.sticks.stick_pool import StickPool, all_registers
 from edgetpu_driver.host.sticks.stick_worker import StickWorker
-from edgetpu_driver.host.sticks.upkeep import Upkeep
 from edgetpu_driver.host.submission import Submission
 from edgetpu_driver.host.whole_models.cpu_worker import CpuWorker
 from edgetpu_driver.host.whole_models.whole_models import WholeModels, device_part, numbered, only_device_part
@@ -104,7 +104,7 @@ class ModelHost:
         self._share_inferences = share_inferences
         self._lock = threading.Lock()
         """Lock for marking devices as to be kept open, so that none stays open after `close`."""
-        self._wait: DeviceWait | None = None
+        self._wait: FirstDeviceTimeout | None = None
         self._keep_open: Callable[[StickWorker], None] | None = None
         """The call that `start` makes on each worker; None unless the host is started."""
         self._find_more = find_more
@@ -140,7 +140,7 @@ class ModelHost:
         a device.
         """
         workers = self._pool.workers
-        wait = self._wait = DeviceWait(len(workers), wait_timeout, self._on_change)
+        wait = self._wait = FirstDeviceTimeout(len(workers), wait_timeout, self._on_change)
 
         def keep_open(worker: StickWorker) -> None:
             attempted = partial(wait.attempted, worker.slot.number)

@@ -24,11 +24,11 @@ from edgetpu_driver.node_kit.heartbeat import start_heartbeat
 from edgetpu_driver.node_kit.messages.error_codes import code_of
 from edgetpu_driver.node_kit.middleware.damaged_requests import refuse_damaged_answers
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
-from edgetpu_driver.node_kit.parameter_overrides import unknown_overrides
 from edgetpu_driver.node_kit.parameters import Setting, declare
 from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.process.process_end import tell_failed_start
 from edgetpu_driver.node_kit.result_topics import ResultTopic
+from edgetpu_driver.node_kit.unknown_parameters import unknown_overrides
 
 try:
     from rclpy.event_handler import PublisherEventCallbacks

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.instruction_word import disassemble
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer, transfers
 from edgetpu_driver.errors import (
     DeviceError,
@@ -20,7 +20,7 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.stick.core_debugging import CoreState, halt, read_core, run, single_step
 from edgetpu_driver.stick.final_release import FinalRelease
-from edgetpu_driver.stick.resetting_link import ResettingLink
+from edgetpu_driver.stick.program_link import ProgramLink
 from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.connector import StickConnector
 from edgetpu_driver.usb.firmware import FirmwareImage
@@ -69,7 +69,7 @@ class ProgramRunner:
                 f"expected a timeout of up to {LONGEST_TIMEOUT:g} s, more than 0; got {timeout:g}"
             )
         self.timeout = timeout
-        self._link = ResettingLink(connector, timeout)
+        self._link = ProgramLink(connector, timeout)
         self._release = FinalRelease(self, self._link.close)
 
     @classmethod

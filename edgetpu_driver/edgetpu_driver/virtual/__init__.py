@@ -1,5 +1,5 @@
 """A virtual Edge TPU: a pyusb backend that behaves like the silicon. Production code never imports it."""
 
-from edgetpu_driver.virtual.virtual_edge_tpu import VirtualEdgeTpu
+from edgetpu_driver.virtual.pyusb_backend import VirtualEdgeTpu
 
 __all__ = ["VirtualEdgeTpu"]

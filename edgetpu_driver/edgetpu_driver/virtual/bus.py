@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from edgetpu_driver.virtual.virtual_edge_tpu import VirtualEdgeTpu
+from edgetpu_driver.virtual.pyusb_backend import VirtualEdgeTpu
 
 
 class VirtualBus:

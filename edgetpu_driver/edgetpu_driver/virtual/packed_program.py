@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgetpu_driver.darwinn.executable import Description, FieldOffset, InstructionBitstream, Position
-from edgetpu_driver.darwinn.instructions.instruction_fields import FIELDS, WORD_BITS
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import FIELDS, WORD_BITS
 from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder
 from edgetpu_driver.darwinn.instructions.scalar_core import REGISTERS
 

@@ -20,7 +20,7 @@ from edgetpu_driver.node_kit.dense_graph_files import provide_model
 from edgetpu_driver.node_kit.messages.message_types import message_type
 from edgetpu_driver.node_kit.middleware.qos_profiles import subscription_qos
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.state_files import named_file
+from edgetpu_driver.node_kit.state_paths import named_file
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.nodes.signal_messages import SignalReader
 

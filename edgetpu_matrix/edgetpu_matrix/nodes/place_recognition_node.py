@@ -22,7 +22,7 @@ from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.printable_text import counted
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
-from edgetpu_driver.node_kit.state_files import directory_setting
+from edgetpu_driver.node_kit.state_paths import directory_setting
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import (
     INPUT_FIELDS,

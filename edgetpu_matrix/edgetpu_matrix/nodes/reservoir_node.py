@@ -24,7 +24,7 @@ from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
-from edgetpu_driver.node_kit.state_files import directory_setting
+from edgetpu_driver.node_kit.state_paths import directory_setting
 from edgetpu_matrix.errors import NotTrainedError
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings

@@ -23,14 +23,14 @@ from edgetpu_driver.node_kit.messages.message_fields import scalar_fields
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
-from edgetpu_driver.node_kit.state_files import KEEP_STATE
+from edgetpu_driver.node_kit.state_paths import KEEP_STATE
 from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_msgs.msg import ErrorCode, PatternMatch, ServoError
 from edgetpu_msgs.srv import SetTemplate
 from edgetpu_perception.debug_images import match_picture
 from edgetpu_perception.nodes.perception_parameters import perception_settings
 from edgetpu_perception.nodes.persistent_state import PersistentState
-from edgetpu_perception.nodes.template_state import template_from_state, template_state
+from edgetpu_perception.nodes.template_json import template_from_state, template_state
 from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
 from edgetpu_perception.pattern_tracker.pattern_tracker import JudgedTemplate, MatchResult, PatternTracker
 

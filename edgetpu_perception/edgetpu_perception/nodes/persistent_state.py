@@ -11,7 +11,7 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import read_file, write_file
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.printable_text import one_line
-from edgetpu_driver.node_kit.state_files import KEEP_STATE, state_file
+from edgetpu_driver.node_kit.state_paths import KEEP_STATE, state_file
 
 FORMAT = 1
 """Version of the files; others are not read."""

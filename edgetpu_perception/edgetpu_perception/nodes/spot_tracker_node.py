@@ -34,7 +34,7 @@ from edgetpu_driver.node_kit.messages.message_fields import scalar_fields
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
-from edgetpu_driver.node_kit.state_files import KEEP_STATE
+from edgetpu_driver.node_kit.state_paths import KEEP_STATE
 from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import SetColor

@@ -12,7 +12,7 @@ import math
 import cv2
 import numpy as np
 
-from edgetpu_perception.time_to_contact import light_pattern, second_surface
+from edgetpu_perception.time_to_contact import second_surface, shadow_or_object
 from edgetpu_perception.time_to_contact.fixed_part import FixedPartSearch
 from edgetpu_perception.time_to_contact.homography_alignment import (
     GROWTH,
@@ -267,7 +267,7 @@ class SurfaceTracker:
         self._update_evidence(*each[:2])
         self._update_membership(*each[:2])
         if self._divided and not main.moves:
-            light_pattern.judge(self.surfaces[1], alignments[0], alignments[1], brightness, certainty)
+            shadow_or_object.judge(self.surfaces[1], alignments[0], alignments[1], brightness, certainty)
         replaced = len(each) > 2 and self._third.judge(self.surfaces, by_owner, each[2:], self._age)
         self._drop_superfluous(float(alignments[0].covariance[GROWTH, GROWTH]))
         if replaced:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from edgetpu_perception.visual_compass.alignment import Alignment
+from edgetpu_perception.visual_compass.alignment_records import Alignment
 from edgetpu_perception.visual_compass.rotations import Vector
 
 EXPLAINED_SIGMAS = 2.0

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.visual_compass.alignment import Growth, Key
+from edgetpu_perception.visual_compass.alignment_records import Growth, Key
 from edgetpu_perception.visual_compass.compared_points import ComparedPoints
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector
 from edgetpu_perception.visual_compass.turn_solver import TurnSolver, regularised

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from edgetpu_perception.visual_compass import heading_filter_limits as limits
-from edgetpu_perception.visual_compass.alignment import Alignment, View
+from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.fixed_parts import FixedParts
 from edgetpu_perception.visual_compass.heading_filter_state import (
@@ -31,8 +31,8 @@ from edgetpu_perception.visual_compass.measured_turn import (
     is_repeated,
 )
 from edgetpu_perception.visual_compass.mixed_motions import separated
+from edgetpu_perception.visual_compass.moving_object_points import ALL_FOLLOW
 from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
-from edgetpu_perception.visual_compass.point_agreement import ALL_FOLLOW
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import (

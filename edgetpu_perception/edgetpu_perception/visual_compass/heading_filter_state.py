@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.visual_compass.alignment import Alignment, View
+from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.foreground_pull import AddedPull
 from edgetpu_perception.visual_compass.heading_filter_limits import (

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.algorithm import MAX_REPEATED_S
-from edgetpu_perception.visual_compass.alignment import Alignment, View
+from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import ACCELERATION_SIGMAS
 from edgetpu_perception.visual_compass.heading_filter_limits import (
     JUMP_SIMILARITY_SHARE,

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from edgetpu_perception.confidence import ramp
+from edgetpu_perception.ramp import ramp
 from edgetpu_perception.visual_compass import heading_filter_limits as limits
-from edgetpu_perception.visual_compass.alignment import Alignment
+from edgetpu_perception.visual_compass.alignment_records import Alignment
 from edgetpu_perception.visual_compass.foreground_pull import (
     DISAGREEMENT_CELLS,
     FIXED_PULL_SHARE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from edgetpu_perception.visual_compass.alignment import Alignment, Key, View
+from edgetpu_perception.visual_compass.alignment_records import Alignment, Key, View
 from edgetpu_perception.visual_compass.heading_filter_limits import SIMILARITY_RANGE
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, angle_between

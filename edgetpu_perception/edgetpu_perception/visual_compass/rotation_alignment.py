@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.pinhole import Pinhole
-from edgetpu_perception.visual_compass.alignment import Alignment, Growth, Key, View
+from edgetpu_perception.visual_compass.alignment_records import Alignment, Growth, Key, View
 from edgetpu_perception.visual_compass.compared_points import ComparedPoints
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.growth_solver import GrowthSolver
-from edgetpu_perception.visual_compass.point_agreement import (
+from edgetpu_perception.visual_compass.moving_object_points import (
     ALL_FOLLOW,
     MAX_DEVIATION_CELLS,
     MIN_STANDING_SHARE,

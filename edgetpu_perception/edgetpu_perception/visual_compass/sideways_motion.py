@@ -12,7 +12,7 @@ import math
 import cv2
 import numpy as np
 
-from edgetpu_perception.visual_compass.alignment import Alignment
+from edgetpu_perception.visual_compass.alignment_records import Alignment
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.robust_residuals import OUTLIER_DEVIATIONS
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner

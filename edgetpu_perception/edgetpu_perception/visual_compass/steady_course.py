@@ -14,15 +14,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from edgetpu_perception.visual_compass.alignment import Alignment, View
+from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.heading_filter_limits import (
     OUT_OF_VIEW_CONTRAST_SHARE,
     SIMILARITY_RANGE,
 )
 from edgetpu_perception.visual_compass.heading_filter_state import Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
+from edgetpu_perception.visual_compass.moving_object_points import ALL_FOLLOW
 from edgetpu_perception.visual_compass.other_motion import OtherMotion
-from edgetpu_perception.visual_compass.point_agreement import ALL_FOLLOW
 from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, angle_between, to_matrix
 

@@ -19,7 +19,7 @@ from edgetpu_vision.algorithm import ImageLike, ModelLike
 from edgetpu_vision.class_selection import check_share
 from edgetpu_vision.classification.classifications import Classification, Classifications
 from edgetpu_vision.embedding.embedder import Embedder
-from edgetpu_vision.learning.dense_head import HEADROOM, head_size
+from edgetpu_vision.learning.layer_as_dense_model import HEADROOM, head_size
 from edgetpu_vision.learning.picture_folder import pictures_in, read_picture
 from edgetpu_vision.learning.taught_classifier import METHODS, UNKNOWN_NUMBER, TaughtClassifier
 from edgetpu_vision.learning.taught_examples import UNKNOWN, TaughtExamples

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
 from edgetpu_vision.classification.classifications import Classification, Classifications
-from edgetpu_vision.learning.dense_head import DenseHead, dense_head
-from edgetpu_vision.learning.linear_layer import LinearLayer, imprint, regress
+from edgetpu_vision.learning.layer_as_dense_model import DenseHead, dense_head
+from edgetpu_vision.learning.layer_training import LinearLayer, imprint, regress
 from edgetpu_vision.learning.taught_examples import UNKNOWN, ExampleSet
 from edgetpu_vision.learning.unknown_probability import Familiarity, calibrate
 

@@ -26,7 +26,7 @@ from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.printable_text import counted
 from edgetpu_driver.node_kit.result_topics import ResultTopic
-from edgetpu_driver.node_kit.state_files import KEEP_STATE, directory_setting, named_file
+from edgetpu_driver.node_kit.state_paths import KEEP_STATE, directory_setting, named_file
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_msgs.srv import Forget, Learn, ListClasses, LoadFile, SaveFile
 from edgetpu_vision.algorithm import Frame
@@ -38,9 +38,9 @@ from edgetpu_vision.learning.learner import nothing_known
 from edgetpu_vision.learning.taught_classifier import METHODS
 from edgetpu_vision.learning.taught_examples import TaughtExamples, check_class
 from edgetpu_vision.nodes.folder_lesson import FolderLesson
+from edgetpu_vision.nodes.layer_on_driver import LayerOnDriver, Question
 from edgetpu_vision.nodes.persistent_classes import PersistentClasses
 from edgetpu_vision.nodes.result_rows import taught_row
-from edgetpu_vision.nodes.taught_head import Question, TaughtHead
 from edgetpu_vision.nodes.vision_node import VisionNode
 from edgetpu_vision.nodes.vision_parameters import OUTPUT, max_results, vision_settings
 
@@ -112,7 +112,7 @@ class LearnerNode(VisionNode):
         self._folders: list[FolderLesson] = []
         self._finishing: list[tuple[float, Callable[[], None]]] = []
         """Answers that wait for the driver to have the new weights, with their deadlines."""
-        self._head = TaughtHead(self, self.values["driver"], self.values["model_dir"])
+        self._head = LayerOnDriver(self, self.values["driver"], self.values["model_dir"])
         self._classification = self.create_publisher(Classification, "~/classification", QOS_RESULTS)
         create_deferred_service(self, Learn, "~/learn", self._on_learn)
         self.create_service(Forget, "~/forget", self._on_forget)
@@ -188,7 +188,7 @@ class LearnerNode(VisionNode):
 
     def destroy_node(self) -> None:
         """Cancel all work and leave the graph."""
-        head: TaughtHead | None = getattr(self, "_head", None)  # the constructor may have failed before
+        head: LayerOnDriver | None = getattr(self, "_head", None)  # the constructor may have failed before
         if head is not None:
             head.close()
             for folder in list(self._folders):

@@ -8,7 +8,7 @@ from pathlib import Path
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.printable_text import counted, one_line
-from edgetpu_driver.node_kit.state_files import KEEP_STATE, state_file
+from edgetpu_driver.node_kit.state_paths import KEEP_STATE, state_file
 from edgetpu_vision.learning.taught_examples import TaughtExamples
 
 

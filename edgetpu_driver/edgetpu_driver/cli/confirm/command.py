@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.backends.factory import usb_bus
-from edgetpu_driver.cli.arguments import parser
+from edgetpu_driver.cli.command_options import parser
 from edgetpu_driver.cli.confirm.all_steps import STEPS
 from edgetpu_driver.cli.confirm.report import counted, make_report, read_report, text, write_report
 from edgetpu_driver.cli.confirm.run import run_steps

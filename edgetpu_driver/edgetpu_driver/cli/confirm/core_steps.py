@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from edgetpu_driver.cli.confirm.outcome import Refuted, Values
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
-from edgetpu_driver.darwinn.instructions.instruction_fields import IMMEDIATE, ScalarOp
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import IMMEDIATE, ScalarOp
 from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder
 from edgetpu_driver.stick.core_debugging import CoreState, halt, read_core, run, single_step
 from edgetpu_driver.usb.framing import Event, Frame, Tag

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from edgetpu_driver.darwinn.instructions.instruction_fields import FIELDS
 from edgetpu_driver.darwinn.instructions.instruction_word import field_arrays
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import FIELDS
 
 
 def field_statistics(bitstreams: Iterable[bytes]) -> dict[str, dict[int, int]]:

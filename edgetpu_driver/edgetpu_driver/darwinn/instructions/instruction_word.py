@@ -9,7 +9,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.darwinn.instructions.instruction_fields import (
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import (
     FIELDS,
     LENGTH,
     WORD_BYTES,

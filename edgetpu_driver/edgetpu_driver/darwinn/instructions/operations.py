@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import WORD_BYTES
 from edgetpu_driver.errors import InputError, ModelFormatError
 
 MOST_WORDS = 17

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from edgetpu_driver.darwinn.chip_geometry import ALL_TILES, TILES
 from edgetpu_driver.darwinn.executable import Executable
-from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction, disassemble
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.operations import RING_CONSUMER, operations
 from edgetpu_driver.errors import InputError, ModelFormatError
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgetpu_driver.darwinn.instructions.instruction_fields import (
+from edgetpu_driver.darwinn.instructions.instruction_word import Instruction, assemble, with_length
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import (
     IMMEDIATE,
     WORD_BITS,
     WORD_BYTES,
@@ -24,7 +25,6 @@ from edgetpu_driver.darwinn.instructions.instruction_fields import (
     ScalarOp,
     VectorOp,
 )
-from edgetpu_driver.darwinn.instructions.instruction_word import Instruction, assemble, with_length
 from edgetpu_driver.darwinn.instructions.scalar_core import REGISTERS
 from edgetpu_driver.errors import InputError, ModelFormatError
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgetpu_driver.darwinn.instructions.instruction_fields import VectorOp
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import VectorOp
 from edgetpu_driver.darwinn.instructions.scalar_core import ScalarCore, is_scalar
 
 DESCRIPTOR_WORDS = 4

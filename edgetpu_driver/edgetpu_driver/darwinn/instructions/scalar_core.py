@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edgetpu_driver.darwinn.instructions.instruction_fields import (
+from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import (
     IMMEDIATE,
     Branch,
     ScalarOp,
     scalar_mnemonic,
 )
-from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from edgetpu_driver.errors import ModelUnsupportedError
 
 REGISTERS = 32

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from edgetpu_driver.darwinn.chip_geometry import CELLS, TILES_PER_SIDE
 from edgetpu_driver.darwinn.executable import Description, FieldOffset, InstructionBitstream, Position
-from edgetpu_driver.darwinn.instructions.instruction_fields import LENGTH, WORD_BITS
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import LENGTH, WORD_BITS
 from edgetpu_driver.darwinn.instructions.operations import Operation, join
 from edgetpu_driver.darwinn.instructions.tensor_operation import requantises, write_requantisation
 from edgetpu_driver.darwinn.requantisation import Requantisation

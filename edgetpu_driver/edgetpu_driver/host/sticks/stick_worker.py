@@ -18,13 +18,13 @@ from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.model_replica import ModelReplica
 from edgetpu_driver.host.requests.request import Kind, Request
 from edgetpu_driver.host.sticks.device_connection import DeviceConnection
+from edgetpu_driver.host.sticks.device_upkeep import Upkeep, UpkeepTimes
 from edgetpu_driver.host.sticks.pending_attachments import PendingAttachments
 from edgetpu_driver.host.sticks.pending_command import Command, PendingCommand
 from edgetpu_driver.host.sticks.scheduler import Scheduler
 from edgetpu_driver.host.sticks.self_check import SelfCheck, SelfCheckError
 from edgetpu_driver.host.sticks.stick_slot import STUCK_SECONDS, StickSlot
 from edgetpu_driver.host.sticks.thermal_throttle import ThermalThrottle
-from edgetpu_driver.host.sticks.upkeep import Upkeep, UpkeepTimes
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.instructions.operations import LARGEST_OPERATION, Operation, cut
-from edgetpu_driver.darwinn.instructions.parameter_readers import (
+from edgetpu_driver.darwinn.instructions.parameter_uses import (
     UNIT,
     TileRow,
     parameters_used,

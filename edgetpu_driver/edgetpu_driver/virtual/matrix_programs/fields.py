@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from edgetpu_driver.darwinn.instructions import tensor_operation as tensor
-from edgetpu_driver.darwinn.instructions.instruction_fields import LENGTH
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import LENGTH
 
 
 class Bits(NamedTuple):

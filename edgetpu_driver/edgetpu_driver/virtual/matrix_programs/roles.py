@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BITS
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import WORD_BITS
 from edgetpu_driver.darwinn.instructions.operations import NUMBERS, Kind, Operation
 from edgetpu_driver.darwinn.programs.dense_program import known_operations
 from edgetpu_driver.virtual.matrix_programs.fields import EXECUTION, UPLOAD, Fields

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from edgetpu_driver.darwinn.instructions.instruction_fields import Branch, VectorOp
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction, disassemble
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import Branch, VectorOp
 from edgetpu_driver.darwinn.instructions.operations import Operation, cut_by_length
 from edgetpu_driver.darwinn.instructions.program_frame import check_frame
 from edgetpu_driver.darwinn.instructions.requested_transfers import DESCRIPTOR_WORDS, Transfer

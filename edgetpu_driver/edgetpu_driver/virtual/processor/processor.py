@@ -20,8 +20,8 @@ from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.usb.framing import EVENT, HEADER, MAX_BULK_WRITE, Tag
 from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError
 from edgetpu_driver.virtual.processor.core_execution import CodeProgram, CoreExecution
-from edgetpu_driver.virtual.processor.parameter_memory import ParameterMemory
 from edgetpu_driver.virtual.processor.program_run import ProgramRun
+from edgetpu_driver.virtual.processor.simulated_parameter_memory import ParameterMemory
 from edgetpu_driver.virtual.program_library import ProgramLibrary, noise
 
 MAX_CREDIT = 0x1FFFFF

@@ -1,14 +1,14 @@
-"""The grammar of the command line."""
+"""The options of every command: `edgetpu devices`, `info`, `run`, `benchmark` and so on."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from edgetpu_driver.cli.command_parsers import BACKENDS, Commands, add_command, add_device_options
-from edgetpu_driver.cli.models import models_arguments
+from edgetpu_driver.cli.common_options import BACKENDS, Commands, add_command, add_device_options
+from edgetpu_driver.cli.models import models_options
 from edgetpu_driver.cli.number_arguments import positive
-from edgetpu_driver.cli.program import arguments as program_arguments
+from edgetpu_driver.cli.program import program_options
 
 _EPILOG = """\
 exit codes: 0 success, 1 faulty model or input, or failed check, 2 wrong usage, 3 no usable stick,
@@ -34,8 +34,8 @@ def parser() -> argparse.ArgumentParser:
     _add_registers(commands)
     _add_selftest(commands)
     _add_confirm(commands)
-    models_arguments.add(commands)
-    program_arguments.add(commands)
+    models_options.add(commands)
+    program_options.add(commands)
     return top
 
 

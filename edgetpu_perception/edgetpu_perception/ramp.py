@@ -1,4 +1,4 @@
-"""Conversion of measured quantities to confidences."""
+"""The confidence, 0..1, of a measured quantity between two limits; each algorithm has its own limits."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from edgetpu_driver.usb.registers import Register
 _Result = TypeVar("_Result")
 
 
-class ResettingLink:
+class ProgramLink:
     """The link to a stick that is reset after every failure, and at the end. Not thread-safe: see `lock`."""
 
     def __init__(self, connector: StickConnector, timeout: float) -> None:

@@ -5,7 +5,7 @@
     0b20: scalar s_op=MOVI s_x=6 imm_scalar=0x10800  # s6 = 0x10800
 
 Each line has the name of the operation's kind, its named fields, and as u32[i] the remaining bits of its
-32-bit number i. Words of the scalar core have the fields of assembly_text. The offset and comments after #
+32-bit number i. Words of the scalar core have the fields of word_assembly. The offset and comments after #
 are optional.
 """
 
@@ -14,21 +14,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from edgetpu_driver.darwinn.instructions.assembly_text import (
-    field_texts,
-    is_offset,
-    meaning,
-    number_text,
-    word_of,
-)
-from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.operation_fields import OPCODE, named_bits
 from edgetpu_driver.darwinn.instructions.operations import FORMS, SCALAR_WORD, Kind, Operation
 from edgetpu_driver.darwinn.instructions.tensor_operation import (
     read_offset,
     read_requantisation,
     requantises,
+)
+from edgetpu_driver.darwinn.instructions.word_assembly import (
+    field_texts,
+    is_offset,
+    meaning,
+    number_text,
+    word_of,
 )
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import InputError, ModelFormatError

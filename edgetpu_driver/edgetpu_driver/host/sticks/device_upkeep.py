@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
-from edgetpu_driver.host.sticks.reset_pace import ResetPace
+RESET_REST = 1.0
+"""Least seconds for which a device serves between two resets.
+
+Otherwise a client that requests resets continuously would block all others.
+"""
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,33 @@ class Upkeep:
     """Seconds between two self-checks; 0: none."""
     on_attempt: Callable[[bool], None]
     """Called by the thread after each attempt to open it, with whether it is open."""
+
+
+class ResetPace:
+    """When a device may be reset. Reads no clock; times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self.waits = False
+        """Whether a reset waits for `due`."""
+        self._allowed = 0.0
+        """Time of the last reset; 0 before the first."""
+
+    @property
+    def due(self) -> float:
+        """Time at which the waiting reset is due; infinite if none waits."""
+        return self._allowed if self.waits else inf
+
+    def begin(self, now: float) -> bool:
+        """Whether a reset may start now; otherwise it waits."""
+        self.waits = now < self._allowed
+        if not self.waits:
+            self._allowed = now
+        return not self.waits
+
+    def opened(self, now: float) -> None:
+        """Note that the device was opened, which starts the pause after a reset."""
+        if self._allowed:
+            self._allowed = now + RESET_REST
 
 
 class UpkeepTimes:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 
-class DeviceWait:
+class FirstDeviceTimeout:
     """Gives up if no device was opened within a given time. May be used from any thread.
 
     timeout: seconds; every device is looked for at least once before it gives up. Negative: never give

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgetpu_vision.learning.dense_head import dense_head, head_size
-from edgetpu_vision.learning.linear_layer import LinearLayer
+from edgetpu_vision.learning.layer_as_dense_model import dense_head, head_size
+from edgetpu_vision.learning.layer_training import LinearLayer
 from edgetpu_vision.learning.taught_examples import ExampleSet
 
 SHOWN = ExampleSet(("a", "b"), np.array([[0.6, 0.8], [0.8, -0.6]]), np.array([0, 1]))

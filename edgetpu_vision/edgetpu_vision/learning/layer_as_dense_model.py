@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.matrix.scaling import ALWAYS
-from edgetpu_vision.learning.linear_layer import LinearLayer
+from edgetpu_vision.learning.layer_training import LinearLayer
 from edgetpu_vision.learning.taught_examples import ExampleSet
 
 HEADROOM = ALWAYS

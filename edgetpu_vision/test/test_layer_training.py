@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgetpu_vision.learning.linear_layer import PENALTY, LinearLayer, imprint, regress
+from edgetpu_vision.learning.layer_training import PENALTY, LinearLayer, imprint, regress
 from edgetpu_vision.learning.taught_examples import ExampleSet
 
 

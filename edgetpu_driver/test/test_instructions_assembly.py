@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from edgetpu_driver.darwinn.instructions.assembly_text import from_text, to_text
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction, disassemble
 from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder
+from edgetpu_driver.darwinn.instructions.word_assembly import from_text, to_text
 from edgetpu_driver.errors import ModelFormatError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from edgetpu_driver.cli.command_parsers import Commands, add_command, add_group, seconds
+from edgetpu_driver.cli.common_options import Commands, add_command, add_group, seconds
 
 _MODEL_DIR = "edgetpu/models in $ROS_HOME or ~/.ros, where the driver looks"
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from edgetpu_driver.backends.factory import open_program_runner
 from edgetpu_driver.cli.device_and_model import default_firmware
 from edgetpu_driver.cli.output_file import write_output
-from edgetpu_driver.cli.program.assembly import program_bytes
+from edgetpu_driver.cli.program.assemble_and_extract import program_bytes
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.errors import InputError, ProtocolError
 from edgetpu_driver.files.file_access import read_file

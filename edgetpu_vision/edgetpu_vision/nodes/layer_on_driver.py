@@ -20,7 +20,7 @@ from edgetpu_driver.node_kit.executor.work_queue import WorkQueue
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_vision.classification.classifications import Classifications
-from edgetpu_vision.learning.dense_head import HEADROOM, head_size
+from edgetpu_vision.learning.layer_as_dense_model import HEADROOM, head_size
 from edgetpu_vision.learning.taught_classifier import TaughtClassifier
 from edgetpu_vision.learning.taught_examples import ExampleSet
 
@@ -41,7 +41,7 @@ class Question:
     done: Callable[[Classifications | EdgeTpuError], None]
 
 
-class TaughtHead:
+class LayerOnDriver:
     """The learned layer, on a driver.
 
     All calls and callbacks belong to the executor's thread; learning is computed in a separate thread. Until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from edgetpu_driver.cli.command_parsers import (
+from edgetpu_driver.cli.common_options import (
     Commands,
     add_command,
     add_device_options,
@@ -32,7 +32,7 @@ def _add_assemble(commands: Commands) -> None:
     command = _command(
         commands,
         "assemble",
-        "assembly",
+        "assemble_and_extract",
         "assemble text into a bitstream",
         "Takes text as `edgetpu disassemble` writes it, by operations or by words. Assembling that "
         "output gives the same bytes.",
@@ -50,7 +50,7 @@ def _add_extract(commands: Commands) -> None:
     command = _command(
         commands,
         "extract",
-        "assembly",
+        "assemble_and_extract",
         "write the bitstreams and parameters of a compiled model to files",
         "Files are named after the model: x.caching.bin, x.caching.parameters.bin, x.execution.bin, with the "
         "number of the chunk or part if there are several.",
@@ -65,7 +65,7 @@ def _add_run(commands: Commands) -> None:
     command = _command(
         commands,
         "run",
-        "device",
+        "run_and_step",
         "run a program and show what it sends",
         "Sends the program, starts the scalar core, sends parameters and inputs, reads output and events, "
         "then halts the core and reads its registers. The stick is always reset afterwards.",
@@ -97,7 +97,7 @@ def _add_step(commands: Commands) -> None:
     command = _command(
         commands,
         "step",
-        "device",
+        "run_and_step",
         "step through a program and show the core's registers",
         "Halts the scalar core, sends the program, parameters and inputs, then executes one instruction at a "
         "time. The stick is always reset afterwards.",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgetpu_driver.host.sticks.reset_pace import RESET_REST
-from edgetpu_driver.host.sticks.upkeep import Upkeep, UpkeepTimes
+from edgetpu_driver.host.sticks.device_upkeep import RESET_REST, Upkeep, UpkeepTimes
 
 UPKEEP = Upkeep(period=5.0, retry_period=2.0, check_period=20.0, on_attempt=lambda _: None)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from edgetpu_driver.darwinn.instructions.instruction_fields import (
+from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import (
     FIELDS,
     IMMEDIATE,
     WORD_BYTES,
@@ -18,7 +19,6 @@ from edgetpu_driver.darwinn.instructions.instruction_fields import (
     ScalarOp,
     scalar_mnemonic,
 )
-from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from edgetpu_driver.darwinn.instructions.scalar_core import is_scalar
 from edgetpu_driver.errors import ModelFormatError
 

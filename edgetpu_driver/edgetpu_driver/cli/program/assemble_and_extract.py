@@ -10,9 +10,9 @@ from edgetpu_driver.cli.device_and_model import compiled_parts
 from edgetpu_driver.cli.output_file import write_output
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.darwinn.executable import Executable
-from edgetpu_driver.darwinn.instructions import assembly_text, operation_text
-from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
+from edgetpu_driver.darwinn.instructions import operation_assembly, word_assembly
 from edgetpu_driver.darwinn.instructions.instruction_word import assemble as encoded
+from edgetpu_driver.darwinn.instructions.instruction_word_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.operations import join
 from edgetpu_driver.darwinn.instructions.program_frame import framed
 from edgetpu_driver.errors import InputError, ModelFormatError
@@ -82,9 +82,11 @@ def _encoded(text: str) -> bytes:
         if fields:
             by_words = "=" in fields[0]
             return (
-                encoded(assembly_text.from_text(text)) if by_words else join(operation_text.from_text(text))
+                encoded(word_assembly.from_text(text))
+                if by_words
+                else join(operation_assembly.from_text(text))
             )
-    return encoded(assembly_text.from_text(text))
+    return encoded(word_assembly.from_text(text))
 
 
 def _contents(executable: Executable) -> Iterator[tuple[str, bytes]]:
