@@ -8,7 +8,6 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from edgetpu_perception.optical_flow.followed_part import PartFinder
 from edgetpu_perception.optical_flow.image_noise import ImageNoise
@@ -18,12 +17,9 @@ from edgetpu_perception.optical_flow.normal_equations import (
     UNKNOWNS,
     Floats,
     agreement,
-    block_sums,
     matrix,
 )
-
-_NOISE_VARIANCES = 8
-"""Variance of a doubled difference of two images over the noise variance of one. Derived: 2**2 * 2."""
+from edgetpu_perception.optical_flow.shift_sigmas import ShiftSigmas
 
 _FLAT_VARIANCES = 4
 """Variance of flat features over that of rounding. Derived: twice its standard deviation."""
@@ -114,8 +110,8 @@ class Registration:
         whole = rows + 2 * border, columns + 2 * border
         self._parts = PartFinder(noise, roughness, *whole, neighbourhood)
         self._neighbourhood = neighbourhood
-        self._block, self._remove_mean = block, remove_mean
-        self._image_noise = image_noise
+        self._remove_mean = remove_mean
+        self._sigmas = ShiftSigmas(noise, block, image_noise)
         self._dx, self._dy = np.arange(-reach_x, reach_x + 1), np.arange(-reach_y, reach_y + 1)
         # Padded so that no shift within reach wraps around.
         self._padded = np.zeros((_dft_size(rows + reach_y), _dft_size(columns + reach_x)), np.float32)
@@ -185,11 +181,7 @@ class Registration:
         changes along the picture is that of its middle, and slowly moving parts are left out while most of
         the texture deviates less.
 
-        For the sigmas, residuals are first summed over blocks (a cluster-robust covariance), as neighbours
-        are not independent; deformation and independent motion then count like noise. If a few blocks have
-        most of the texture, such a sum may be small by chance. Therefore the sigmas are at least those of
-        white noise as large as the residual. Parts that move slowly add by how much they would change the
-        result and how likely they are the larger ones.
+        The sigmas are those of `shift_sigmas`.
         """
         equations = self._equations(first, second, dx, dy)
         if self.sees_parts:
@@ -206,9 +198,7 @@ class Registration:
         influence = (covariance[:2].astype(np.float32) @ flat).reshape(terms[:2].shape)
         refined = covariance @ (flat @ residual.ravel())
         residual -= (refined.astype(np.float32) @ flat).reshape(residual.shape)
-        variance = self._variance(covariance, influence, residual)
-        variance += part.doubt
-        dx_sigma, dy_sigma = np.sqrt(variance).tolist()
+        dx_sigma, dy_sigma = self._sigmas.measure(covariance, influence, residual, part.doubt)
         alike = 1.0
         if following < 1.0:
             alike = agreement(float(np.square(terms[2]).sum()), float(np.square(residual).sum()))
@@ -221,20 +211,6 @@ class Registration:
             alike,
             part.textured,
         )
-
-    def _variance(self, covariance: NDArray[np.float64], influence: Floats, residual: Floats) -> NDArray[Any]:
-        """Variances of a refined shift along x and y, px^2, from its residuals and their influence on it.
-
-        `covariance`: for residuals with a standard deviation of 1. `influence` is overwritten.
-        """
-        # Frames that fit better than their rounding allows do so by chance.
-        least = _NOISE_VARIANCES * self._noise**2 * covariance.diagonal()[:2]
-        if self._image_noise is not None:
-            least = np.maximum(
-                least, self._image_noise.variance(influence[:, 0], residual[0], _NOISE_VARIANCES)
-            )
-        influence *= residual
-        return np.maximum(_spread(block_sums(influence.sum(axis=1), self._block)), least)
 
     def _equations(self, first: Texture, second: Texture, dx: int, dy: int) -> Floats:
         equations = _equations(first, second, dx, dy)
@@ -265,17 +241,6 @@ def _equations(first: Texture, second: Texture, dx: int, dy: int) -> Floats:
     equations[3] *= 2
     equations *= first.weight[here] * second.weight[there]
     return equations
-
-
-def _spread(sums: Floats) -> NDArray[np.float64]:
-    """Variance of the totals of [2, blocks], widened for small numbers of blocks."""
-    blocks = sums.shape[1]
-    freedom = max(blocks - UNKNOWNS, 1)
-    # The quantile at one sigma of Student's t (Cornish and Fisher, 1938).
-    student = 1 + 1 / (2 * freedom)
-    squares = np.square(sums, dtype=np.float64).sum(axis=1)
-    variance: NDArray[np.float64] = squares * (blocks / freedom * student**2)
-    return variance
 
 
 def _third_order(terms: Floats, ex: float, ey: float) -> Floats:
