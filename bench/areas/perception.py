@@ -1,13 +1,14 @@
 """The host's part of a perception algorithm for a frame of a 640x480 camera: all but the inference.
 
 That is resizing the frame to the model's input and making a result of the model's outputs, which are
-computed beforehand. Baseline: the OpenCV call that a user would write for the same task on the same frames.
+computed beforehand. Baseline: the OpenCV call that a user would write for the same task on the same frames
+(bench/baseline_perception.py).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.baseline_perception import (
+    Frames,
+    largest_white_contour,
+    lucas_kanade,
+    moments,
+    phase_correlation,
+    template_matching,
+)
 from bench.camera import FOCAL_LENGTH, FRAMES, HEIGHT, TEMPLATE, WIDTH, scene
 from bench.timing import Work, compare
 from edgetpu_driver.engines.cpu_engine import CpuEngine
@@ -27,13 +36,6 @@ from measured_figures.row import Row
 AREA = "perception"
 _SIZE = 64
 _PERIOD = 1 / 60  # s between two frames
-_CORNERS, _CORNER_QUALITY, _CORNER_DISTANCE = 200, 0.01, 8
-"""Arguments of cv2.goodFeaturesToTrack as in tutorials."""
-_SPOT_THRESHOLD = 230  # grey levels
-_WHITE_HSV = (0, 0, 180), (180, 60, 255)
-"""Least and largest hue, saturation and value of white, as in tutorials."""
-
-Frames = list[NDArray[np.uint8]]
 
 
 def rows() -> Iterator[Row]:
@@ -55,18 +57,18 @@ def _rows(frames: Frames) -> Iterator[Row]:
     tracker = PatternTracker()
     tracker.set_template(TEMPLATE.of(frames[0]), view=frames[0])
     algorithms: tuple[tuple[str, PerceptionAlgorithm[Any], str, Work], ...] = (
-        ("flow", OpticalFlow(), "cv2.phaseCorrelate", _phase_correlation(frames)),
-        ("looming", Looming(), "LK and affine", _lucas_kanade(frames)),
-        ("compass", VisualCompass(camera=camera), "cv2.phaseCorrelate", _phase_correlation(frames)),
-        ("pattern", tracker, "cv2.matchTemplate", _template_matching(frames)),
-        ("spot", SpotTracker(camera=camera), "cv2.moments", _moments(frames)),
+        ("flow", OpticalFlow(), "cv2.phaseCorrelate", phase_correlation(frames)),
+        ("looming", Looming(), "LK and affine", lucas_kanade(frames)),
+        ("compass", VisualCompass(camera=camera), "cv2.phaseCorrelate", phase_correlation(frames)),
+        ("pattern", tracker, "cv2.matchTemplate", template_matching(frames)),
+        ("spot", SpotTracker(camera=camera), "cv2.moments", moments(frames)),
     )
     for name, algorithm, baseline, work in algorithms:
         comparison = compare(_host_part(algorithm, frames), work)
         yield comparison.row(AREA, f"{name}, a frame on the host", baseline, 1.0)
     colored = [cv2.cvtColor(frame, cv2.COLOR_GRAY2RGB) for frame in frames]
     comparison = compare(
-        _host_part(SpotTracker(camera=camera, color="white"), colored), _largest_white_contour(colored)
+        _host_part(SpotTracker(camera=camera, color="white"), colored), largest_white_contour(colored)
     )
     yield comparison.row(AREA, "spot, white, a frame on the host", "HSV and contours", 1.0)
 
@@ -91,65 +93,3 @@ def _host_part(algorithm: PerceptionAlgorithm[Any], frames: Frames) -> Work:
 
 def _area(image: NDArray[np.uint8]) -> object:
     return cv2.resize(image, (_SIZE, _SIZE), interpolation=cv2.INTER_AREA)
-
-
-def _in_turn(frames: Frames, work: Callable[[NDArray[np.uint8], NDArray[np.uint8]], object]) -> Work:
-    """Do the work on a frame and the one before it, then on the next two, and so on."""
-    pairs = itertools.cycle(zip([frames[-1], *frames[:-1]], frames, strict=True))
-
-    def next_pair() -> object:
-        return work(*next(pairs))
-
-    return next_pair
-
-
-def _phase_correlation(frames: Frames) -> Work:
-    """The shift between two frames; each is converted to float32 once."""
-    reals: list[NDArray[np.float32]] = [frames[-1].astype(np.float32)]
-
-    def work(_previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
-        reals[:] = [*reals[-1:], frame.astype(np.float32)]
-        return cv2.phaseCorrelate(*reals)
-
-    return _in_turn(frames, work)
-
-
-def _lucas_kanade(frames: Frames) -> Work:
-    """Corners of a frame, followed into the next, and the similarity that moves them."""
-
-    def work(previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
-        corners = cv2.goodFeaturesToTrack(previous, _CORNERS, _CORNER_QUALITY, _CORNER_DISTANCE)
-        moved, status, _ = cv2.calcOpticalFlowPyrLK(previous, frame, corners, None)
-        found = status.ravel() == 1
-        return cv2.estimateAffinePartial2D(corners[found], moved[found])
-
-    return _in_turn(frames, work)
-
-
-def _template_matching(frames: Frames) -> Work:
-    template = TEMPLATE.of(frames[0])
-
-    def work(_previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
-        return cv2.minMaxLoc(cv2.matchTemplate(frame, template, cv2.TM_CCOEFF_NORMED))
-
-    return _in_turn(frames, work)
-
-
-def _moments(frames: Frames) -> Work:
-    """The centre of everything that is bright."""
-
-    def work(_previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
-        return cv2.moments(cv2.threshold(frame, _SPOT_THRESHOLD, 255, cv2.THRESH_BINARY)[1])
-
-    return _in_turn(frames, work)
-
-
-def _largest_white_contour(frames: Frames) -> Work:
-    """The centre of the largest outline of what is bright and has little colour, in RGB."""
-
-    def work(_previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
-        white = cv2.inRange(cv2.cvtColor(frame, cv2.COLOR_RGB2HSV), *_WHITE_HSV)
-        contours = cv2.findContours(white, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)[0]
-        return cv2.moments(max(contours, key=cv2.contourArea)) if contours else None
-
-    return _in_turn(frames, work)
