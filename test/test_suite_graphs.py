@@ -13,7 +13,7 @@ from edgetpu_driver.toolchain.catalogue_recognition import is_of_catalogue
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
 from edgetpu_driver.toolchain.graph_family import build_graph
 from edgetpu_driver.toolchain.mappable_operators import SUPPORTED_OPERATORS
-from edgetpu_driver.toolchain.sidecar_description import describe
+from edgetpu_driver.toolchain.sidecar_writer import describe
 
 litert = pytest.importorskip("ai_edge_litert.interpreter", reason="needs LiteRT")
 

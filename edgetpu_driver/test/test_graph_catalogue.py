@@ -21,7 +21,7 @@ from edgetpu_driver.toolchain import graph_catalogue as catalogue_module
 from edgetpu_driver.toolchain.catalogue_recognition import is_of_catalogue
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
 from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
-from edgetpu_driver.toolchain.sidecar_description import describe, to_text
+from edgetpu_driver.toolchain.sidecar_writer import describe, to_text
 from edgetpu_driver.weights.compiler_layout import parameter_layout
 
 WINGS = GraphFamily("wings_<n>", re.compile(r"wings_(\d)"), lambda n: n.encode(), "flying", ("wings_2",))

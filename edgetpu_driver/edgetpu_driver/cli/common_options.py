@@ -1,4 +1,4 @@
-"""Helpers shared by the parsers of all commands. Imports only argparse, so that help appears at once."""
+"""Options that several commands have, and adding a command. Imports only argparse, so that help is fast."""
 
 from __future__ import annotations
 

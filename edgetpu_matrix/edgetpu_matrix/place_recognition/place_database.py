@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.errors import ArchiveError
 from edgetpu_driver.files import npz_archive as archive
-from edgetpu_driver.weights.embedding_checks import check_label, unit_vector
+from edgetpu_driver.matrix.embedding_checks import check_label, unit_vector
 from edgetpu_matrix.errors import DatabaseFullError, UnknownPlaceError
 
 KIND = "edgetpu_matrix places 1"

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.errors import ArchiveError, InputError
 from edgetpu_driver.files import npz_archive as archive
-from edgetpu_driver.weights.embedding_checks import check_label, unit_vector
+from edgetpu_driver.matrix.embedding_checks import check_label, unit_vector
 from edgetpu_vision.errors import UnknownClassError
 
 KIND = "edgetpu_vision examples 1"

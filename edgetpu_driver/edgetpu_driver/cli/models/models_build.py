@@ -14,7 +14,7 @@ from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.graph_catalogue import Catalogue, catalogue
 from edgetpu_driver.toolchain.graph_family import build_graph
-from edgetpu_driver.toolchain.sidecar_description import describe, to_text
+from edgetpu_driver.toolchain.sidecar_writer import describe, to_text
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:

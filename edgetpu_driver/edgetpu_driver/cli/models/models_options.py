@@ -1,4 +1,4 @@
-"""The grammar of `edgetpu models`: build, compile, retarget, import."""
+"""The options of `edgetpu models`: build, compile, retarget, import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grammar of `edgetpu program`: assemble, extract, run, step."""
+"""The options of `edgetpu program`: assemble, extract, run, step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides which stick runs which request, and when: the state that the workers of a host share."""
+"""Gives waiting requests to sticks as those get free; `stick_choice` says which stick takes which."""
 
 from __future__ import annotations
 

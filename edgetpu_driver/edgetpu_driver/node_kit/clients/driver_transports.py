@@ -1,4 +1,7 @@
-"""The two transports from a node to a driver: services through DDS, or direct calls within the process."""
+"""The two transports from a node to a driver: services through DDS, or direct calls within the process.
+
+`ModelClient` uses direct calls as long as the driver it has chosen is in the same process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sidecar files: the JSON description x.json next to a graph x.tflite."""
+"""Writes sidecar files: the JSON description x.json next to a graph x.tflite."""
 
 from __future__ import annotations
 
