@@ -1,4 +1,4 @@
-"""Has the services of this process answer with arbitrary bytes; rclpy cannot."""
+"""Makes the services of this process answer with arbitrary bytes, which rclpy cannot do."""
 
 from __future__ import annotations
 

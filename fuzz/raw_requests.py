@@ -1,4 +1,4 @@
-"""Sends arbitrary bytes as the request of a service through the middleware's C interface; rclpy cannot.
+"""Sends arbitrary bytes as the request of a service, through the middleware's C interface; rclpy cannot.
 
 DDS carries requests on a topic of its own, whose name has no leading slash, so a publisher of rclpy cannot
 have it. Needs a middleware library that exports `rmw_create_publisher` and similar functions.

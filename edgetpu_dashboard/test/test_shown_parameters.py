@@ -83,6 +83,6 @@ def test_arrays_are_lists() -> None:
 def test_the_parameter_that_every_node_has_from_ros_is_described() -> None:
     off = ParameterValue(type=1)
     assert OneParameter(off, name="use_sim_time").shown().description == (
-        "Take the time from /clock, as of a simulator or a bag."
+        "Take the time from /clock, for example that of a simulator or a bag."
     )
     assert OneParameter(off).shown().description == ""

@@ -141,7 +141,7 @@ def test_models_compiled_together_with_another_one_stay_in_the_memory_next_to_it
     settle(host, HEADS, camera)
     other = host.load("looming_96x96")
     settle(host, HEADS, camera, len(HEADS))
-    assert "'looming_96x96' is compiled together with them, and the one graph is not" in lines[-1]
+    assert "'looming_96x96' was compiled together with them, and the joint graph was not" in lines[-1]
     ask(host, other.name, camera.image(96))
     before = [model.uploads for model in host.models()]
     for _ in range(3):

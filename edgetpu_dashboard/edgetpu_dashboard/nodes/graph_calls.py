@@ -76,7 +76,7 @@ _ITEMS: dict[int, Value] = {
 }
 """A list with an item, by the type of a parameter."""
 
-_OF_ROS = {"use_sim_time": "Take the time from /clock, as of a simulator or a bag."}
+_OF_ROS = {"use_sim_time": "Take the time from /clock, for example that of a simulator or a bag."}
 """Descriptions of parameters that rclpy declares without one."""
 
 _T = TypeVar("_T")

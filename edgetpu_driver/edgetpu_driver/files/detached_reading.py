@@ -1,4 +1,4 @@
-"""Reading that nobody waits for when files do not answer, as on a network file system that is gone."""
+"""Reads files without waiting for a file system that does not respond, such as a lost network share."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ RETRY_AFTER = 1.0
 
 
 class DetachedReading(Generic[T]):
-    """A result of files, read in a thread of its own. May be used from any thread.
+    """A result that is read from files, in a separate thread. May be used from any thread.
 
-    A reading that takes long is not begun again. Neither result nor error is kept once it was given.
+    A slow reading is not started a second time. Results and errors are not kept once they were returned.
     """
 
     def __init__(self, read: Callable[[], T], what: str) -> None:

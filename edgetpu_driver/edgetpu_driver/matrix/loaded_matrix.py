@@ -29,8 +29,8 @@ def refuse_tiles(name: str, engine: SwappableEngine, request: WeightRequest | No
     """Raise InputError if the model's weights are a matrix that no single inference multiplies by."""
     if request is not None and needs_tiles(engine, request):
         raise InputError(
-            f"model '{name}' has a matrix {list(request.weights.shape)} in tiles, which only "
-            "~/matmul multiplies by"
+            f"model '{name}' holds a matrix {list(request.weights.shape)} in tiles: "
+            "multiply by it with ~/matmul"
         )
 
 

@@ -246,7 +246,9 @@ class PlaceRecognitionNode(MatrixNode):
             embedding = np.asarray(request.embedding, np.float64)
             if not embedding.size:
                 if self._last is None:
-                    raise InputError("expected an embedding, or one on the topic before; there is none yet")
+                    raise InputError(
+                        "expected an embedding, in the request or on the topic; there is none yet"
+                    )
                 embedding = self._last
             database.add(request.label, self._weighed(embedding), request.replace)
             self._window.clear()

@@ -1,4 +1,4 @@
-"""Settles which part of the picture is measured: what follows the dominant motion."""
+"""Finds the part of the picture whose motion is measured: the one that follows the dominant motion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Areas of two parts of the picture, from how far each neighbourhood of the features belongs to them.
+"""Areas of two parts of the picture, from the degree to which each neighbourhood belongs to them.
 
 Three things are not seen: the border of the picture, where there are no features, parts without texture, and
 where exactly an outline runs, as features see it from both sides.

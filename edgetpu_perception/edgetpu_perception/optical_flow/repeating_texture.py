@@ -1,4 +1,4 @@
-"""Finds the shifts between which a repeating texture, such as tiles or brick, leaves the choice."""
+"""Finds the shifts that a repeating texture, such as tiles or brick, does not distinguish."""
 
 from __future__ import annotations
 

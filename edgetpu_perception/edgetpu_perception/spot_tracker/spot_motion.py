@@ -1,4 +1,4 @@
-"""Where the spot is expected in the next image, also behind another spot that it crosses."""
+"""Where the spot is expected in the next image, even while it crosses another spot."""
 
 from __future__ import annotations
 

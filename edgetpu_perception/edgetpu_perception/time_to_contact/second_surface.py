@@ -1,4 +1,4 @@
-"""What a surface other than the main one takes of the image: its start, its evidence and its elements."""
+"""A surface besides the main one: how it starts, the evidence for it, and its elements of the image."""
 
 from __future__ import annotations
 

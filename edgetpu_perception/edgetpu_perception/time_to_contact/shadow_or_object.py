@@ -1,4 +1,4 @@
-"""Whether what grows is an object or a pattern of light on another surface, as a shadow.
+"""Decides whether what grows is an object, or a pattern of light on another surface, such as a shadow.
 
 The edge of a shadow moves as that of an object does. But an object carries its texture along and hides that
 of the background. A shadow leaves the texture beneath it where it is, and changes only its brightness.

@@ -26,7 +26,7 @@ _EXIT_FAILED = 1
 """Exit status if a step is refuted or the report not written, see the epilog of `edgetpu --help`."""
 
 _EXIT_INTERRUPTED = 130
-"""Exit status if the user ended it, as of every command."""
+"""Exit status if the user ended it, as with every command."""
 
 _KEPT = ("models", "report", "backend", "serial", "port", "firmware", "preset")
 """Options of every call with the same stick, models and report."""
@@ -85,7 +85,7 @@ def _models(given: Path | None) -> list[Path]:
 
 
 def _written(report: dict[str, Any], path: Path) -> tuple[Path, ...]:
-    """Write the report; no files if that fails: what the steps have found must be shown all the same."""
+    """Write the report; no files if that fails, since the findings of the steps must still be shown."""
     try:
         return write_report(report, path)
     except OSError as error:

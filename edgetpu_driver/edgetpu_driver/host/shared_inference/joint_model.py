@@ -46,9 +46,9 @@ class JointModel:
         )
 
     def reason_against(self, models: Iterable[HostedModel]) -> str:
-        """Why the heads are rather run one by one; empty if nothing is against the joint graph.
+        """Why the heads should be run one by one; empty if nothing speaks against the joint graph.
 
-        models: that are loaded. One that was compiled together with a head stays in the memory with it, but
+        models: those that are loaded. One that was compiled together with a head stays in memory with it, but
         would be uploaded again after each run of the joint graph, unless that was compiled with them too.
         """
         tokens = {head.caching_token for head in self.heads} - {0, self.model.caching_token}
@@ -56,7 +56,7 @@ class JointModel:
         for model in models:
             for part in model.device_parts:
                 if part.caching_token in tokens and part.sha256 not in files:
-                    return f"'{model.name}' is compiled together with them, and the one graph is not"
+                    return f"'{model.name}' was compiled together with them, and the joint graph was not"
         return ""
 
     def result_of(self, head: HostedModel, result: InferenceResult) -> InferenceResult | None:

@@ -1,16 +1,15 @@
-"""How long a client waits for the answer to a request before it takes the driver for lost."""
+"""How long a client waits for the answer to a request before it considers the driver lost."""
 
 from __future__ import annotations
 
 LONGEST = 60.0
-"""Seconds at most. Chosen: a model that takes longer is none for a robot, and a driver may be lost all the
-same."""
+"""Seconds at most. Chosen: a model that takes longer is of no use on a robot, and the driver may be lost."""
 
 
 class AnswerPatience:
-    """The seconds to wait for an answer: more for a driver that lives and is slow, as with a large model.
+    """The seconds to wait for an answer: more for a driver that is alive but slow, as with a large model.
 
-    Without that, a request that takes longer than usual is abandoned each time, while the driver works on it.
+    Otherwise each request that takes longer than usual would be abandoned while the driver works on it.
     """
 
     def __init__(self, usual: float) -> None:
@@ -27,5 +26,5 @@ class AnswerPatience:
         self.seconds = max(self._usual, min(2 * seconds, LONGEST))
 
     def forget(self) -> None:
-        """Begin anew, with another driver."""
+        """Start over, with another driver."""
         self.seconds = self._usual

@@ -1,4 +1,4 @@
-"""Whether an answer is of the model that a client has loaded, with the weights that it has set."""
+"""Detects answers of another model, or with other weights, than the client has loaded and set."""
 
 from __future__ import annotations
 

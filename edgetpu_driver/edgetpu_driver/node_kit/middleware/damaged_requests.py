@@ -56,8 +56,8 @@ def _check(node: Node, message_types: Iterable[type[Any]]) -> None:
             if _checked[each] is None and middleware not in _logged:
                 _logged.add(middleware)
                 node.get_logger().info(
-                    f"the lengths in requests and answers are left to {middleware} to check, those of "
-                    f"{each.__name__} for example"
+                    f"the lengths in requests and answers, such as {each.__name__}, are checked by "
+                    f"{middleware} only"
                 )
 
 

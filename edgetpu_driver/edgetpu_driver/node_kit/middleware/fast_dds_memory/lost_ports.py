@@ -1,4 +1,4 @@
-"""Has this process make a new port in shared memory when one that it receives from was replaced by others.
+"""Makes a new port in shared memory when another process has replaced one that this process receives from.
 
 A process holds a lock for each port from which it receives. Others take the lock for a moment to see whether
 the port is dead, and delete its file afterwards (Fast-DDS issue 2975). Two that look at once can take the
