@@ -357,7 +357,7 @@ class _Reply:
 
 
 def _nothing(_response: Any, _outcome: None) -> None:
-    """Write nothing: that it succeeded is all there is to say."""
+    """Write nothing: success is the whole answer."""
 
 
 def _client(request: Any) -> str:

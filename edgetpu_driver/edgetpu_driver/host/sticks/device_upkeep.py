@@ -70,7 +70,7 @@ class UpkeepTimes:
         self._check_due = now + upkeep.check_period
 
     def end(self) -> None:
-        """Keep it open no longer."""
+        """Stop keeping it open."""
         self._upkeep, self._resets.waits = None, False
 
     def hurry(self) -> None:

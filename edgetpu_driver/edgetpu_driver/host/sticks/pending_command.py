@@ -9,9 +9,9 @@ Command = Callable[[], None]
 
 
 class PendingCommand:
-    """Has a worker do something, unless it is to do the same already. May be called from any thread.
+    """Posts a command to a worker, unless the same command waits there. May be called from any thread.
 
-    Without it a client that asks faster than a device can answer fills the worker's mailbox, and the worker
+    Otherwise a client that asks faster than a device can answer fills the worker's mailbox, and the worker
     does nothing else for long after the last request.
     """
 

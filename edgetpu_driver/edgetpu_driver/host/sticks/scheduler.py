@@ -341,7 +341,7 @@ class Scheduler:
     def leave(self, slot: StickSlot, error: EdgeTpuError) -> None:
         """A stick is gone: hand its work to others, or answer it.
 
-        error: what the request is answered that is running there, if no other stick can run it.
+        error: the answer to the request that is running there, if no other stick can run it.
         """
         with self.lock:
             slot.serving = False

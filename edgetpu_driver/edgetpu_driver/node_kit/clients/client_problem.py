@@ -19,7 +19,7 @@ class ClientProblem:
         self._log, self._title = node.get_logger(), title
         self._own_name = f" as '{name}'" if name else ""
         self.text = "looking for the driver"
-        """One line; empty if results are to be expected."""
+        """One line; empty if results can be expected."""
         self.needs_user = False
         """Whether it remains until a user changes something: a file, a parameter."""
         self.persists = False
@@ -31,17 +31,17 @@ class ClientProblem:
         self._start_up_end = inf
 
     def spinning(self) -> None:
-        """The node's callbacks are called. Start-up begins: before, other nodes of the process were made."""
+        """Note that the node's callbacks run: start-up begins once the other nodes have been made."""
         if self._start_up_end == inf:
             self._start_up_end = time.monotonic() + START_UP
 
     def model_lost(self, text: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
-        """The model is not loaded, or no longer. usual_at_start: no reason for a warning during start-up."""
+        """Note that the model is not loaded, or not any more. usual_at_start: no warning during start-up."""
         self._untold = False
         self._report(text, usual_at_start=usual_at_start, needs_user=needs_user)
 
     def model_loaded(self, reservation: str) -> None:
-        """The model is loaded. reservation: why it cannot run all the same; empty if it can."""
+        """Note that the model is loaded. reservation: why it nevertheless cannot run; empty if it can."""
         if reservation:
             self.persists = True
             self._report(reservation, needs_user=True)
@@ -49,7 +49,7 @@ class ClientProblem:
             self.text, self.needs_user, self._warning_due, self._untold = "", False, False, True
 
     def request_succeeded(self) -> None:
-        """A result has come, so there is no problem."""
+        """Note that a result has come, so there is no problem."""
         if self.persists:
             self.persists = False
             self._report("")

@@ -35,7 +35,7 @@ _ATTRIBUTE = "edgetpu_large_requests"
 
 
 class LargeRequests:
-    """Has requests that take long to be taken wait until no urgent one is under way or soon expected.
+    """Postpones requests that take long to read, until no urgent one is under way or expected soon.
 
     rclpy holds the interpreter lock while it takes a request: 5.5 ms for one of 16 MiB, and 36 ms if the heap
     has to get the memory for it. Neither can other requests be taken meanwhile, nor answers be sent. A

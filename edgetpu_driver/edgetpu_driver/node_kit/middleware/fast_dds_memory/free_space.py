@@ -30,7 +30,7 @@ _SEGMENT_SIZE = re.compile(rb"<(?:\w+:)?segment_size>\s*(\d{1,15})\s*<")
 def shortage_of_shared_memory(
     middleware: str, environment: Mapping[str, str], directory: Path = SHARED_MEMORY
 ) -> str | None:
-    """What a process that is about to start lacks, and how to mend it; None if it lacks nothing.
+    """How much memory a process that is about to start lacks, and the remedy; None if there is enough.
 
     middleware: the identifier of the RMW implementation, `rmw_fastrtps_cpp` for example.
     """
