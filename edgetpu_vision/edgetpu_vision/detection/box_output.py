@@ -11,7 +11,7 @@ import numpy as np
 
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_vision.detection.head import Table
+from edgetpu_vision.detection.anchor_values import Table
 from edgetpu_vision.output_values import always_probabilities, real_range
 
 BOX = 4

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.detection.anchor_values import Table
 from edgetpu_vision.detection.box_output import BOX, OutputRoles
-from edgetpu_vision.detection.head import Head, Table
+from edgetpu_vision.detection.head import Head
 from edgetpu_vision.detection.post_process_head import PostProcessHead
 from edgetpu_vision.detection.ssd_anchors import published_anchors, ssd_anchors
 from edgetpu_vision.detection.ssd_head import SsdHead

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs, output
-from edgetpu_vision.detection.head import Head, checked_scores, class_numbers
+from edgetpu_vision.detection.anchor_values import checked_scores, class_numbers
+from edgetpu_vision.detection.head import Head
 from edgetpu_vision.detection.non_maximum_suppression import Candidates
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.model_description.description import ModelDescription

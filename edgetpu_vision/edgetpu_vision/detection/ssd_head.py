@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_vision.algorithm import Outputs
-from edgetpu_vision.detection.head import Head, Table, logit, scores_of
+from edgetpu_vision.detection.anchor_values import Table, logit, scores_of
+from edgetpu_vision.detection.head import Head
 from edgetpu_vision.detection.non_maximum_suppression import NONE, Candidates, highest_of
 from edgetpu_vision.model_description.graph_facts import PostProcess
 from edgetpu_vision.output_values import always_probabilities, within_0_and_1

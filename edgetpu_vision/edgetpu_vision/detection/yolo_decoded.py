@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_vision.algorithm import Outputs
-from edgetpu_vision.detection.box_output import LARGEST_NORMALISED
-from edgetpu_vision.detection.head import (
+from edgetpu_vision.detection.anchor_values import (
     LARGEST_PROBABILITY,
-    Head,
     Table,
     checked_scores,
     class_numbers,
     logit,
     reaching,
 )
+from edgetpu_vision.detection.box_output import LARGEST_NORMALISED
+from edgetpu_vision.detection.head import Head
 from edgetpu_vision.detection.instance_masks import Prototypes
 from edgetpu_vision.detection.non_maximum_suppression import FAR, NONE, Candidates
 from edgetpu_vision.detection.yolo_channels import MASKS

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs, output
-from edgetpu_vision.detection.head import Head, Table, least_value, logit, reaching, scores_of
+from edgetpu_vision.detection.anchor_values import Table, least_value, logit, reaching, scores_of
+from edgetpu_vision.detection.head import Head
 from edgetpu_vision.detection.non_maximum_suppression import NONE, Candidates, joined
 from edgetpu_vision.detection.yolo_grids import Grids
 from edgetpu_vision.errors import OutputsError

@@ -8,8 +8,9 @@ from math import prod
 import numpy as np
 
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.detection.anchor_values import Table
 from edgetpu_vision.detection.box_output import BOX, OutputRoles, are_logits
-from edgetpu_vision.detection.head import Head, Table
+from edgetpu_vision.detection.head import Head
 from edgetpu_vision.detection.instance_masks import Prototypes
 from edgetpu_vision.detection.yolo_channels import (
     KEYPOINT_CHANNELS,

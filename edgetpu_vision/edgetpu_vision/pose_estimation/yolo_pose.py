@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs
-from edgetpu_vision.detection.head import Table, reaching
+from edgetpu_vision.detection.anchor_values import Table, reaching
 from edgetpu_vision.detection.non_maximum_suppression import Candidates
 from edgetpu_vision.detection.yolo_channels import KEYPOINT_CHANNELS, KEYPOINTS, check_steps
 from edgetpu_vision.detection.yolo_decoded import centres, corners, px_of
