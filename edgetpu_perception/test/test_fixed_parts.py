@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from edgetpu_perception.visual_compass.foreground_pull import FIXED_PULL_SHARE
+from edgetpu_perception.visual_compass.moving_objects.undetected_object import FIXED_PULL_SHARE
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from testdata.pictures.turning_camera import CAMERA, FRAME, IMAGE, World
 

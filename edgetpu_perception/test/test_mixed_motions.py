@@ -9,7 +9,7 @@ import pytest
 
 from edgetpu_perception.visual_compass.alignment_records import Alignment
 from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
-from edgetpu_perception.visual_compass.mixed_motions import LEAST_NOISE, separated
+from edgetpu_perception.visual_compass.moving_objects.mixed_motions import LEAST_NOISE, separated
 from edgetpu_perception.visual_compass.rotations import to_vector
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from testdata.pictures.passer_by import PasserBy

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.visual_compass.moving_object_points import (
+from edgetpu_perception.visual_compass.moving_objects.point_agreement import (
     MAX_DEVIATION_CELLS,
     TOLERATED_CELLS,
     PointAgreement,

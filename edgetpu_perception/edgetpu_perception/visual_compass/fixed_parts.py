@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from edgetpu_perception.visual_compass.alignment_records import Alignment, Key, View
-from edgetpu_perception.visual_compass.moving_object_points import ALL_FOLLOW, MIN_STANDING_SHARE
-from edgetpu_perception.visual_compass.other_motion import MIN_DIFFERENCE_CELLS, OtherMotion
+from edgetpu_perception.visual_compass.moving_objects.other_motion import MIN_DIFFERENCE_CELLS, OtherMotion
+from edgetpu_perception.visual_compass.moving_objects.point_agreement import ALL_FOLLOW, MIN_STANDING_SHARE
 from edgetpu_perception.visual_compass.rotation_alignment import MIN_GAIN, RotationAligner, share_of_gains
 from edgetpu_perception.visual_compass.rotations import Matrix, angle_between
 

@@ -30,8 +30,9 @@ from edgetpu_perception.visual_compass.measured_turn import (
     by_keyframe,
     is_repeated,
 )
-from edgetpu_perception.visual_compass.mixed_motions import separated
-from edgetpu_perception.visual_compass.moving_object_points import ALL_FOLLOW
+from edgetpu_perception.visual_compass.moving_objects.dominant_object import SteadyCourse
+from edgetpu_perception.visual_compass.moving_objects.mixed_motions import separated
+from edgetpu_perception.visual_compass.moving_objects.point_agreement import ALL_FOLLOW
 from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
@@ -45,7 +46,6 @@ from edgetpu_perception.visual_compass.rotations import (
     twist_angle,
 )
 from edgetpu_perception.visual_compass.sideways_motion import SidewaysMotion
-from edgetpu_perception.visual_compass.steady_course import SteadyCourse
 
 
 class HeadingFilter:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.visual_compass.alignment_records import Alignment, Key
-from edgetpu_perception.visual_compass.foreground_pull import NO_PULL, AddedPull
 from edgetpu_perception.visual_compass.heading_filter_limits import EVEN_SPREAD
+from edgetpu_perception.visual_compass.moving_objects.undetected_object import NO_PULL, AddedPull
 from edgetpu_perception.visual_compass.rotations import (
     Matrix,
     orthonormal,

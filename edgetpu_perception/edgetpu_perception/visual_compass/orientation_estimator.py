@@ -9,13 +9,13 @@ import numpy as np
 from edgetpu_perception.ramp import ramp
 from edgetpu_perception.visual_compass import heading_filter_limits as limits
 from edgetpu_perception.visual_compass.alignment_records import Alignment
-from edgetpu_perception.visual_compass.foreground_pull import (
+from edgetpu_perception.visual_compass.heading_filter_state import Pose
+from edgetpu_perception.visual_compass.keyframes import Keyframe
+from edgetpu_perception.visual_compass.moving_objects.undetected_object import (
     DISAGREEMENT_CELLS,
     FIXED_PULL_SHARE,
     ForegroundPull,
 )
-from edgetpu_perception.visual_compass.heading_filter_state import Pose
-from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector
 

@@ -19,7 +19,7 @@ from edgetpu_perception.visual_compass.alignment_records import Alignment, Growt
 from edgetpu_perception.visual_compass.compared_points import ComparedPoints
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.growth_solver import GrowthSolver
-from edgetpu_perception.visual_compass.moving_object_points import (
+from edgetpu_perception.visual_compass.moving_objects.point_agreement import (
     ALL_FOLLOW,
     MAX_DEVIATION_CELLS,
     MIN_STANDING_SHARE,

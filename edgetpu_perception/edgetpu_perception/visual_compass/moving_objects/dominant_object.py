@@ -21,8 +21,8 @@ from edgetpu_perception.visual_compass.heading_filter_limits import (
 )
 from edgetpu_perception.visual_compass.heading_filter_state import Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
-from edgetpu_perception.visual_compass.moving_object_points import ALL_FOLLOW
-from edgetpu_perception.visual_compass.other_motion import OtherMotion
+from edgetpu_perception.visual_compass.moving_objects.other_motion import OtherMotion
+from edgetpu_perception.visual_compass.moving_objects.point_agreement import ALL_FOLLOW
 from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, angle_between, to_matrix
 

@@ -9,9 +9,9 @@ import pytest
 
 from edgetpu_perception.visual_compass.alignment_records import Alignment
 from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
+from edgetpu_perception.visual_compass.moving_objects.dominant_object import SteadyCourse
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Vector, to_matrix
-from edgetpu_perception.visual_compass.steady_course import SteadyCourse
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from testdata.pictures.passer_by import PasserBy
 from testdata.pictures.turning_camera import CAMERA, FRAME, World

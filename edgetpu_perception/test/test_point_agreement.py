@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.visual_compass.moving_object_points import PointAgreement
+from edgetpu_perception.visual_compass.moving_objects.point_agreement import PointAgreement
 
 POINTS = 100
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from edgetpu_perception.visual_compass.alignment_records import Alignment
-from edgetpu_perception.visual_compass.foreground_pull import (
+from edgetpu_perception.visual_compass.moving_objects.point_agreement import PointAgreement
+from edgetpu_perception.visual_compass.moving_objects.undetected_object import (
     EXPLAINED_SIGMAS,
     MEMORY_S,
     NO_PULL,
     PULL_OVER_DISAGREEMENT,
     ForegroundPull,
 )
-from edgetpu_perception.visual_compass.moving_object_points import PointAgreement
 
 ABOUT_Y = np.array([0.0, 1.0, 0.0])
 UNKNOWN: Any = None
