@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
 import subprocess
@@ -76,6 +77,25 @@ def test_a_model_folder_has_the_models_of_the_table_under_their_names(
 def test_no_file_is_listed_twice(table: KnownFiles) -> None:
     digests = [table.sha256(name) for name in table.names()]
     assert len(set(digests)) == len(digests)
+
+
+@pytest.mark.parametrize(
+    ("table", "made_here"),
+    [
+        ("golden.csv", ("wire/",)),
+        (
+            "data.csv",
+            ("bags/", "compass/max-heromode_orientation.csv", "compass/panoramas/", "static_camera/"),
+        ),
+    ],
+)
+def test_every_file_has_its_origin_unless_the_readme_says_that_it_was_made_here(
+    table: str, made_here: tuple[str, ...]
+) -> None:
+    with (ROOT / "testdata" / table).open(newline="") as rows:
+        for row in csv.DictReader(rows):
+            filled = [bool(row[column]) for column in ("repository", "commit", "path")]
+            assert filled == [not row["name"].startswith(made_here)] * 3, row["name"]
 
 
 def test_tests_without_their_files_are_skipped_and_counted(tmp_path: Path) -> None:

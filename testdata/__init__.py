@@ -1,7 +1,8 @@
 """Models, recordings and pictures that are not in the repository, found by their SHA-256.
 
-golden.csv and data.csv say what the files are, where each was published and at which commit; a file made for
-this project has no origin there. Tests, accuracy, bench and fuzz find all such files here.
+golden.csv and data.csv say what the files are, where each was published and at which commit. These columns
+are empty for files made for this project; README.md says what those were made from. Tests, accuracy, bench
+and fuzz find all such files here.
 """
 
 from pathlib import Path
