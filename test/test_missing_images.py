@@ -37,7 +37,7 @@ class FakeNode:
 
     def __init__(self, reliability: str = "reliable", **publishers: int) -> None:
         self.lines: list[str] = []
-        self._publishers = publishers
+        self.publishers = publishers
         self._profile = QoSProfile(depth=1, reliability=ReliabilityPolicy[reliability.upper()])
 
     def get_logger(self) -> FakeNode:
@@ -49,7 +49,7 @@ class FakeNode:
     info = warning
 
     def count_publishers(self, topic: str) -> int:
-        return self._publishers.get(topic.strip("/").replace("/", "_"), 0)
+        return self.publishers.get(topic.strip("/").replace("/", "_"), 0)
 
     def get_publishers_info_by_topic(self, topic: str) -> list[SimpleNamespace]:
         return [SimpleNamespace(qos_profile=self._profile)] * self.count_publishers(topic)
@@ -79,6 +79,38 @@ def test_a_camera_that_dies_is_reported_and_so_is_its_return(clock: list[float])
     assert node.lines == ["no images on /image for 10 s (60 before)", "images arrive on /image again"]
 
 
+def test_a_process_that_takes_long_to_start_reports_no_missing_images(clock: list[float]) -> None:
+    node = FakeNode(image=1)
+    images = watch(node)
+    for second, received in ((30, 0), (39.9, 0), (40.1, 1)):
+        clock[0] = second
+        images.step(received, 0)
+    assert node.lines == []
+
+
+def test_a_camera_that_starts_late_gets_as_long_for_its_first_image(clock: list[float]) -> None:
+    node = FakeNode()
+    images = watch(node)
+    for clock[0] in (0.0, 9.0):
+        images.step(0, 0)
+    node.publishers["image"] = 1
+    for clock[0] in (9.5, 19.4):
+        images.step(0, 0)
+    assert node.lines == []
+    clock[0] = 19.5
+    images.step(0, 0)
+    assert node.lines == ["no images on /image for 10 s (0 before)"]
+
+
+def test_a_camera_that_is_restarted_again_and_again_is_reported(clock: list[float]) -> None:
+    node = FakeNode(image=1)
+    images = watch(node)
+    for second in range(12):
+        clock[0], node.publishers["image"] = second, second % 2
+        images.step(0, 0)
+    assert node.lines == ["no images on /image for 10 s (0 before)"]
+
+
 @pytest.mark.parametrize(
     ("publishers", "topic", "compressed", "hint"),
     [
@@ -98,8 +130,8 @@ def test_where_the_images_are_is_named(
 ) -> None:
     node = FakeNode(**publishers)
     images = watch(node, topic, compressed)
-    clock[0] = 10.0
-    images.step(0, 0)
+    for clock[0] in (0.0, 10.0):
+        images.step(0, 0)
     assert node.lines == [f"no images on {topic} for 10 s (0 before){hint}"]
 
 
@@ -116,8 +148,8 @@ def test_a_camera_that_offers_less_than_is_asked_is_named(
 ) -> None:
     node = FakeNode(offered, image=1)
     images = watch(node, reliable=asked)
-    clock[0] = 10.0
-    images.step(0, 0)
+    for clock[0] in (0.0, 10.0):
+        images.step(0, 0)
     assert node.lines == [f"no images on /image for 10 s (0 before){hint}"]
 
 

@@ -19,7 +19,8 @@ _CHECK_PERIOD = 1.0
 class SilentTopic:
     """Reports once when the messages on a topic stop, and when they resume.
 
-    Increment `received` with each message, and call `check` about once a second.
+    Increment `received` with each message, and call `check` about once a second. Time counts from the first
+    check, when the node runs, and again from the first publisher: other nodes may take longer to start.
     """
 
     def __init__(self, node: Node, topic: str, subject: str, reason: Callable[[], str] | None = None) -> None:
@@ -28,24 +29,34 @@ class SilentTopic:
         self._reason = self._without_publisher if reason is None else reason
         self.received = 0
         self._received_before = 0
-        self._arrived_at = time.monotonic()
-        self._silent = False
+        self._silent_since = 0.0
+        self._was_published: bool | None = None
+        """None: not checked yet."""
+        self._reported = False
 
     def check(self) -> None:
         """Log that messages have stopped or resumed since the last call."""
         now = time.monotonic()
+        if self._expects_more():
+            self._silent_since = now
         if self.received != self._received_before:
             since = "again" if self._received_before else "now"
-            self._received_before, self._arrived_at = self.received, now
-            if self._silent:
-                self._silent = False
+            self._received_before, self._silent_since = self.received, now
+            if self._reported:
+                self._reported = False
                 self._node.get_logger().info(f"{self._subject} arrive on {self._topic} {since}")
-        elif not self._silent and now - self._arrived_at >= SILENCE:
-            self._silent = True
+        elif not self._reported and now - self._silent_since >= SILENCE:
+            self._reported = True
             self._node.get_logger().warning(
                 f"no {self._subject} on {self._topic} for {SILENCE:.0f} s "
                 f"({self.received} before){self._reason()}"
             )
+
+    def _expects_more(self) -> bool:
+        """Whether this is the first check, or the first one after a publisher has appeared."""
+        before = self._was_published
+        self._was_published = bool(before or self.received or self._node.count_publishers(self._topic))
+        return self._was_published != before
 
     def _without_publisher(self) -> str:
         return "" if self._node.count_publishers(self._topic) else "; it has no publisher"
