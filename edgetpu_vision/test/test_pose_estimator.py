@@ -92,6 +92,9 @@ def test_keypoints_are_px_of_the_image_at_every_size_of_the_model(height: int, w
         (352, 480, 22, 30, 16),
         (480, 640, 15, 20, 32),
         (301, 401, 21, 28, 15),
+        (257, 257, 257, 257, 1),
+        (257, 257, 129, 129, 2),
+        (257, 257, 101, 101, 2.56),  # resized, neither halved nor rounded
     ],
 )
 def test_the_stride_follows_from_the_sizes_of_input_and_maps(
@@ -100,6 +103,25 @@ def test_the_stride_follows_from_the_sizes_of_input_and_maps(
     image = TensorSpec("image", (1, height, width, 3), np.dtype(np.uint8), 0.0, 0)
     heatmaps = TensorSpec("heatmaps", (1, rows, columns, 17), np.dtype(np.float32), 0.0, 0)
     assert stride_of(image, heatmaps) == stride
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [
+        (400, 600),  # more cells than px
+        (20, 20),  # not square
+        (1, 1),
+    ],
+)
+def test_maps_that_do_not_cover_the_input_with_square_cells_are_refused(rows: int, columns: int) -> None:
+    channels = {"heatmaps": 17, "short": 34, "mid": 64}
+    outputs = {name: np.zeros((1, rows, columns, each), np.float32) for name, each in channels.items()}
+    with pytest.raises(ModelUnsupportedError) as error:
+        PoseEstimator(FixedOutputs(HEIGHT, WIDTH, outputs))
+    assert str(error.value) == (
+        "expected square cells of 1 px or more over the whole input of 305x481 px; "
+        f"got {rows}x{columns} cells in the output heatmaps"
+    )
 
 
 def test_a_single_pose_is_the_one_with_the_highest_score() -> None:
@@ -189,10 +211,12 @@ def test_black_and_white_of_a_float_input_are_those_of_the_kind_of_model() -> No
     for outputs, expected in ((map_outputs(ONE), [-1, 1]), ({"o": np.zeros((1, 1, 17, 3))}, [0, 255])):
         engine = FixedOutputs(HEIGHT, WIDTH, outputs)
         estimator = PoseEstimator()
-        estimator.bind([TensorSpec("image", (1, 1, 2, 3), np.dtype(np.float32), 0.0, 0)], engine.outputs)
-        image = np.repeat(np.array([[0, 255]], np.uint8)[..., None], 3, axis=2)
+        shape = 1, HEIGHT, WIDTH, 3
+        estimator.bind([TensorSpec("image", shape, np.dtype(np.float32), 0.0, 0)], engine.outputs)
+        image = IMAGE.copy()
+        image[:, WIDTH // 2 :] = 255
         filled = estimator.preprocess(image).inputs["image"]
-        np.testing.assert_allclose(filled[0, 0, :, 0], expected, rtol=1e-6)  # a float32 has 24 bits
+        np.testing.assert_allclose(filled[0, 0, [0, -1], 0], expected, rtol=1e-6)  # a float32 has 24 bits
 
 
 def test_another_model_is_refused_with_the_outputs_it_has() -> None:

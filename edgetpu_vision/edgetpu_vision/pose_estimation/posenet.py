@@ -15,7 +15,7 @@ from edgetpu_driver.engines.cpu_operators.posenet_decoder import (
     Field,
     decode_poses,
 )
-from edgetpu_driver.errors import InputError
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.errors import OutputsError
@@ -31,8 +31,8 @@ FLOAT_RANGE = (-1.0, 1.0)
 """Default normalisation of a model whose input is not quantised."""
 _LEAST_SCORE = 0.01
 """Least score of a root; without a limit every cell would be one."""
-_STRIDES = (2, 4, 8, 16, 32, 64)
-"""Px of the input per cell after one to six layers that halve the size."""
+_STRIDES = (1, 2, 4, 8, 16, 32, 64)
+"""Px of the input per cell after none to six layers that halve the size."""
 
 
 class DecodedPoseOutputs:
@@ -124,10 +124,19 @@ def stride_of(image: TensorSpec, field: TensorSpec) -> float:
 
     Networks halve the size several times and round up: 481 px give 31 cells of 16 px, 480 px give 30. A map
     of another size is assumed to be one whose first and last cells lie at the edges of the input.
+    ModelUnsupportedError for a map that cannot have square cells of 1 px or more from edge to edge.
     """
     size, cells = image.shape[1:3], field.shape[1:3]
-    halved = (stride for stride in _STRIDES if tuple(ceil(each / stride) for each in size) == cells)
-    return float(next(halved, round(size[0] / max(cells[0] - 1, 1))))
+    for stride in _STRIDES:
+        if tuple(ceil(each / stride) for each in size) == cells:
+            return float(stride)
+    stretched = (size[0] - 1) / max(cells[0] - 1, 1)
+    if stretched < 1 or abs((cells[1] - 1) * stretched - (size[1] - 1)) >= stretched:
+        raise ModelUnsupportedError(
+            f"expected square cells of 1 px or more over the whole input of {size[0]}x{size[1]} px; "
+            f"got {cells[0]}x{cells[1]} cells in the output {field.name}"
+        )
+    return stretched
 
 
 def short_and_long(outputs: Sequence[TensorSpec]) -> list[TensorSpec]:
