@@ -98,12 +98,16 @@ const edgetpuLive = (() => {
     say("next");
   }
 
+  function askAgain() {
+    if (!paused || asks) requestAnimationFrame(next);
+  }
+
   function onPicture(data) {
     const length = new Uint8Array(data, 0, 1)[0];
     const name = new TextDecoder().decode(new Uint8Array(data, 1, length));
     const image = wanted.view === OVERVIEW ? tile(name)?.querySelector("img") : find("live");
     if (!image) { // the page is being drawn
-      if (!paused || asks) requestAnimationFrame(next);
+      askAgain();
       return;
     }
     const url = URL.createObjectURL(new Blob([new Uint8Array(data, 1 + length)], { type: "image/jpeg" }));
@@ -113,7 +117,11 @@ const edgetpuLive = (() => {
       image.dataset.view = name;
       asks = false;
       say("shown");
-      if (!paused) requestAnimationFrame(next);
+      askAgain();
+    };
+    image.onerror = () => { // a picture that cannot be decoded, for want of memory for example
+      URL.revokeObjectURL(url);
+      askAgain();
     };
     image.src = url;
   }
