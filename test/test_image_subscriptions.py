@@ -80,6 +80,23 @@ def test_an_image_is_decoded_once(image: SharedImage) -> None:
     assert image.image is image.image
 
 
+@pytest.mark.parametrize(
+    ("described", "expected"),
+    [
+        (Image(encoding="mono16"), True),
+        (Image(encoding="bayer_rggb16"), True),
+        (Image(encoding="mono8"), False),
+        (CompressedImage(format="mono16; png compressed "), True),
+        (CompressedImage(format="bgr8; jpeg compressed bgr8"), False),
+        (CompressedImage(format="png"), False),
+    ],
+)
+def test_images_of_16_bits_are_told_by_their_encoding(
+    described: Image | CompressedImage, expected: bool
+) -> None:
+    assert SharedImage(described, image_from_message).has_16_bits == expected
+
+
 def test_a_malformed_image_is_one_for_every_node() -> None:
     image = SharedImage(message(step=3), image_from_message)
     for _ in range(2):

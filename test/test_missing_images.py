@@ -249,6 +249,32 @@ def test_a_region_outside_the_image_is_refused_once_images_have_come(
     )
 
 
+def test_a_camera_whose_driver_does_not_scale_12_bits_to_16_is_reported(
+    graph: Any, start_node: Callable[..., Any], models: Path
+) -> None:
+    process = start_node(
+        PERCEPTION,
+        "single_process",
+        *("-r", "__ns:=/dim", "--", "--nodes", "spot_tracker"),
+        backend="cpu",
+        model_dir=models,
+        model_dirs=f"['{models}']",
+    )
+    images = graph.node.create_publisher(Image, "/dim/image", 10)
+    dim = image_message(1)
+    dim.encoding, dim.step, dim.data = "mono16", 128, np.full((64, 64), 4095, "<u2").tobytes()
+    report = (
+        "images on /dim/image have 16 bits, and the first one is almost black: "
+        "if the camera has 10 or 12 bits, have its driver scale them to 16 or publish mono8"
+    )
+
+    def reported() -> bool:
+        images.publish(dim)
+        return report in process.output
+
+    graph.spin_until(reported)
+
+
 def test_a_parameter_that_the_node_does_not_have_is_reported(
     graph: Any, start_node: Callable[..., Any], models: Path, tmp_path: Path
 ) -> None:

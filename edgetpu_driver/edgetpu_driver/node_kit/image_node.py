@@ -34,6 +34,8 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 
 _DRIVER_GONE = (ModelNotFoundError, UnavailableError)
 _TOO_LATE = (BusyError, ExpiredError)
+_UNSCALED_WHITE = 16
+"""Derived: white, of 255, of a sensor with 12 bits whose driver passes its values on in images of 16 bits."""
 
 
 class PreparedFrame(Protocol):
@@ -279,6 +281,7 @@ class ImageNode(BaseNode):
             return True
         try:
             self._image_size = image.width, image.height
+            self._check_scale(shared, image)
             self.prepare(image)
             frame = self.algorithm.preprocess(image, shared.stamp)
             inputs = self.inputs_of(frame, shared.stamp)
@@ -297,6 +300,15 @@ class ImageNode(BaseNode):
     def _is_newest(self) -> bool:
         """Whether the image under way is still worth a result."""
         return not self._gate.has_newer
+
+    def _check_scale(self, shared: SharedImage, image: CameraImage) -> None:
+        """Say if the first image may be that of a driver which passes 10 or 12 bits on as 16."""
+        if not self.counters.results and shared.has_16_bits and image.pixels.max() <= _UNSCALED_WHITE:
+            self.complain_once(
+                "scale",
+                f"images on {self._image_topic} have 16 bits, and the first one is almost black: "
+                "if the camera has 10 or 12 bits, have its driver scale them to 16 or publish mono8",
+            )
 
     def _on_malformed(self, error: ImageError) -> None:
         self.counters.malformed += 1

@@ -83,6 +83,12 @@ class SharedImage:
             raise self._image()
         return self._image
 
+    @property
+    def has_16_bits(self) -> bool:
+        """Whether the message says that its pixels have 16 bits per channel."""
+        encoding: str = getattr(self._message, "encoding", "") or getattr(self._message, "format", "")
+        return encoding.partition(";")[0].endswith("16")
+
     def invoke(
         self,
         client: ModelClient,
