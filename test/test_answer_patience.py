@@ -27,7 +27,8 @@ class SlowDriver:
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
-    def load(self, _model: str, name: str, done: Callable[[LoadResult], None]) -> None:
+    def load(self, _model: str, name: str, done: Callable[[LoadResult], None], *, wait: bool) -> None:
+        del wait
         done(LoadResult(name))
 
     def invoke(self, *arguments: Any) -> None:

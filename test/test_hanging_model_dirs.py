@@ -103,7 +103,7 @@ def test_a_node_in_the_drivers_process_does_not_hold_it(
     graph: Any, driver: DriverNode, answers_again: threading.Event
 ) -> None:
     client = ModelClient(driver, "sums", name="more", request_timeout=0.2)
-    graph.spin_until(lambda: client.problem == "no answer from /edgetpu for 0.2 s")
+    graph.spin_until(lambda: client.problem == "the model's file is still being looked for")
     assert sums(graph) == [4, 4]
     answers_again.set()
     graph.spin_until(lambda: client.ready)

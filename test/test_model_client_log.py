@@ -27,8 +27,8 @@ class DriverWithoutDevice:
     def __init__(self, *_: Any, **__: Any) -> None:
         self._answers: list[EdgeTpuError | None] = [UnavailableError("no device: opening it"), None]
 
-    def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
-        del model
+    def load(self, _model: str, name: str, done: Callable[[LoadResult], None], *, wait: bool) -> None:
+        del wait
         done(LoadResult(name))
 
     def invoke(self, *arguments: Any) -> None:
@@ -62,30 +62,101 @@ def test_a_client_that_sends_a_request_at_once_logs_each_state_of_a_start_once(
 class SilentDriver(DriverWithoutDevice):
     """A transport to a driver that is there, and does not answer."""
 
-    def load(self, *_: Any) -> None: ...
+    def load(self, *_: Any, wait: bool) -> None: ...
 
 
-@pytest.mark.parametrize("other_nodes", [0.0, 6.0])  # seconds in which they are made in the same process
-def test_a_driver_that_answers_late_is_no_warning_until_the_start_should_be_over(
-    monkeypatch: pytest.MonkeyPatch, graph: Any, other_nodes: float
-) -> None:
-    lines: list[str] = []
-    steps: list[Callable[[], None]] = []
+class SlowDriver(DriverWithoutDevice):
+    """A transport to a driver that needs 20 s to load a model."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock, self._begin = clock, clock.now
+        self.asked: list[tuple[float, bool]] = []
+        """When, s after the begin, the driver was asked for the model, and whether to wait for it."""
+        self._waiting: list[Callable[[LoadResult], None]] = []
+
+    def load(self, _model: str, _name: str, done: Callable[[LoadResult], None], *, wait: bool) -> None:
+        self.asked.append((round(self._clock.now - self._begin, 1), wait))
+        if wait:
+            self._waiting.append(done)
+        else:
+            done(LoadResult(loading=True))
+
+    def cancel(self) -> None:
+        self._waiting.clear()
+
+    def answer(self) -> None:
+        """Answer the request that waits once the model is loaded."""
+        if self._clock.now - self._begin > 20.0 and self._waiting:
+            self._waiting.pop()(LoadResult("large"))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
+    for module in (client_problem, model_client):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch, graph: Any) -> list[str]:
+    """The log."""
+    lines: list[str] = []
     logger = SimpleNamespace(
         info=lambda text: lines.append(f"info: {text}"), warning=lambda text: lines.append(f"warning: {text}")
     )
     monkeypatch.setattr(graph.node, "get_logger", lambda: logger)
-    monkeypatch.setattr(model_client, "ServiceTransport", SilentDriver)
-    for module in (client_problem, model_client):
-        monkeypatch.setattr(module, "time", clock)
+    return lines
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch, graph: Any) -> list[Callable[[], None]]:
+    """The callbacks of timers."""
+    steps: list[Callable[[], None]] = []
     monkeypatch.setattr(model_client, "create_steady_timer", lambda _node, _period, step: steps.append(step))
     monkeypatch.setattr(graph.node, "destroy_timer", steps.remove)
+    return steps
+
+
+@pytest.mark.parametrize("other_nodes", [0.0, 6.0])  # seconds in which they are made in the same process
+def test_a_driver_that_answers_late_is_no_warning_until_the_start_should_be_over(
+    monkeypatch: pytest.MonkeyPatch,
+    graph: Any,
+    clock: Clock,
+    lines: list[str],
+    steps: list[Callable[[], None]],
+    other_nodes: float,
+) -> None:
+    monkeypatch.setattr(model_client, "ServiceTransport", SilentDriver)
     ModelClient(graph.node, "sums", request_timeout=2.0)
-    for seconds in (other_nodes, 2.1, 0.1, 2.1, 0.1, 2.1):
-        clock.now += seconds
+    clock.now += other_nodes
+    for _ in range(70):
         steps[0]()
+        clock.now += 0.1
     assert lines == [
         "info: model 'sums': no answer from /edgetpu for 2 s",
         "warning: model 'sums': no answer from /edgetpu for 2 s",
     ]
+
+
+def test_a_driver_that_takes_long_to_load_a_model_is_not_called_silent(
+    monkeypatch: pytest.MonkeyPatch,
+    graph: Any,
+    clock: Clock,
+    lines: list[str],
+    steps: list[Callable[[], None]],
+) -> None:
+    driver = SlowDriver(clock)
+    monkeypatch.setattr(model_client, "ServiceTransport", lambda *_, **__: driver)
+    client = ModelClient(graph.node, "large", request_timeout=2.0)
+    for _ in range(210):
+        steps[0]()
+        clock.now += 0.1
+        driver.answer()
+    assert client.ready
+    assert lines == [
+        "info: model 'large': being loaded on /edgetpu",
+        "info: model 'large' is loaded on /edgetpu",
+    ]
+    assert [when for when, wait in driver.asked if not wait] == [1.1, 3.2, 7.3, 15.4]

@@ -12,18 +12,18 @@ class AnswerPatience:
     Otherwise each request that takes longer than usual would be abandoned while the driver works on it.
     """
 
-    def __init__(self, usual: float) -> None:
-        """usual: seconds that are enough for most models, and at least."""
-        self._usual = usual
+    def __init__(self, usual: float, longest: float = LONGEST) -> None:
+        """usual: seconds that are enough for most models, and at least. longest: seconds at most."""
+        self._usual, self._longest = usual, longest
         self.seconds = usual
 
     def missed(self) -> None:
         """Note that there was no answer in time. If the driver still loads the model, it is slow."""
-        self.seconds = max(self._usual, min(2 * self.seconds, LONGEST))
+        self.seconds = max(self._usual, min(2 * self.seconds, self._longest))
 
     def answered(self, seconds: float) -> None:
         """Note after how many seconds a result came."""
-        self.seconds = max(self._usual, min(2 * seconds, LONGEST))
+        self.seconds = max(self._usual, min(2 * seconds, self._longest))
 
     def forget(self) -> None:
         """Start over, with another driver."""

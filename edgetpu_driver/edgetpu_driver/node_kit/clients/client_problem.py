@@ -40,6 +40,12 @@ class ClientProblem:
         self._untold = False
         self._report(text, usual_at_start=usual_at_start, needs_user=needs_user)
 
+    def loading_takes_long(self, text: str) -> None:
+        """The driver is still loading the model, which is no reason for a warning."""
+        if text != self.text:
+            self._log.info(f"model '{self._title}': {text}")
+        self.text, self.needs_user, self._warning_due, self._untold = text, False, False, False
+
     def model_loaded(self, reservation: str) -> None:
         """Note that the model is loaded. reservation: why it nevertheless cannot run; empty if it can."""
         if reservation:

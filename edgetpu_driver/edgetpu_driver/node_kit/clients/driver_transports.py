@@ -53,8 +53,13 @@ class Transport(Protocol):
         """Whether the driver can be reached."""
         ...
 
-    def load(self, model: ModelFile, name: str, done: Callable[[LoadResult], None]) -> None:
-        """Ask the driver to load a model under a name; empty: the driver chooses it."""
+    def load(
+        self, model: ModelFile, name: str, done: Callable[[LoadResult], None], *, wait: bool = True
+    ) -> None:
+        """Ask the driver to load a model under a name; empty: the driver chooses it.
+
+        wait: False has it answer at once, perhaps that it is loading the model.
+        """
         ...
 
     def invoke(
@@ -105,12 +110,16 @@ class DirectTransport:
         """Whether the driver node still exists."""
         return local_drivers.find(self._driver) is not None
 
-    def load(self, model: ModelFile, name: str, done: Callable[[LoadResult], None]) -> None:
+    def load(
+        self, model: ModelFile, name: str, done: Callable[[LoadResult], None], *, wait: bool = True
+    ) -> None:
         """Hand the request to the driver and return; `done` is called by the node's executor."""
 
         def finish(loaded: HostedModel | EdgeTpuError) -> None:
             if isinstance(loaded, EdgeTpuError):
                 return done(LoadResult(error=loaded))
+            if loaded.state == ModelInfo.QUEUED:
+                return done(LoadResult(loading=True))
             reason = loaded.unsupported_reason
             result = LoadResult(
                 loaded.name,
@@ -129,7 +138,10 @@ class DirectTransport:
 
         def search() -> None:
             try:
-                self._find().submit_load(model, name, answered, client=self._terms.client, shared=not name)
+                driver = self._find()
+                loaded = driver.submit_load(model, name, answered, client=self._terms.client, shared=not name)
+                if not wait:
+                    answered(loaded.failure or loaded)
             except EdgeTpuError as error:
                 answered(error)
 
@@ -193,6 +205,7 @@ class DirectTransport:
 
         def run(outcome: Any) -> None:
             if number == self._number:
+                self._number += 1  # a model that is loaded meanwhile is a second answer
                 finish(outcome)
 
         return lambda outcome: self._calls.add(functools.partial(run, outcome))
@@ -235,13 +248,15 @@ class ServiceTransport:
         """Whether the services of the driver are known in the graph."""
         return all(client.service_is_ready() for client in self._clients)
 
-    def load(self, model: ModelFile, name: str, done: Callable[[LoadResult], None]) -> None:
+    def load(
+        self, model: ModelFile, name: str, done: Callable[[LoadResult], None], *, wait: bool = True
+    ) -> None:
         """Send the request and return; `done` is called by the node's executor."""
 
         def answered(answer: LoadModel.Response) -> None:
             done(_load_result(answer))
 
-        request = LoadModel.Request(name=name, client=self._terms.client, shared=not name, wait=True)
+        request = LoadModel.Request(name=name, client=self._terms.client, shared=not name, wait=wait)
         if isinstance(model, str):
             request.model = model
         else:
@@ -332,6 +347,8 @@ def _load_result(answer: LoadModel.Response) -> LoadResult:
     if not answer.success:
         return LoadResult(error=answer_error(answer))
     info = answer.info
+    if info.state == ModelInfo.QUEUED:
+        return LoadResult(loading=True)
     try:
         whole, *parts = (
             PartTensors(specs_from_messages(each.inputs), specs_from_messages(each.outputs))

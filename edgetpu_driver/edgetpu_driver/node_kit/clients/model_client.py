@@ -33,6 +33,9 @@ STEP_PERIOD = 0.1
 RETRY_PERIOD = 1.0
 """Seconds between two attempts to load a model that the driver refused. Uncritical."""
 
+LONGEST_LOAD = 8.0
+"""Most seconds between two checks that the driver is loading the model. Derived: it answers BUSY after 10."""
+
 DEADLINE_SHARE = 0.8
 """Share of the time that a request may take after which the driver, if it has not begun, answers EXPIRED."""
 
@@ -45,7 +48,8 @@ class ClientState(Enum):
     """The states of a ModelClient."""
 
     UNLOADED = "looking for the driver, or waiting to load the model"
-    LOADING = "the driver is loading the model"
+    LOADING = "the driver was asked to load the model"
+    CHECKING = "that takes long: the driver was asked whether it is loading the model"
     READY = "the model is loaded, no request is under way"
     BUSY = "a request is under way"
 
@@ -108,6 +112,7 @@ class ModelClient:
         self._on_ready = on_ready
         self._request_timeout = request_timeout
         self._patience = AnswerPatience(request_timeout)
+        self._load_patience = AnswerPatience(request_timeout / 2, LONGEST_LOAD)
         self._sets_weights = sets_weights
         self._transport: Transport | None = None
         self._state = ClientState.UNLOADED
@@ -283,8 +288,7 @@ class ModelClient:
         """End the request under way, which the driver has answered."""
         self._request = None
         if isinstance(error, UnavailableError):
-            # A driver without a device answers load requests too, so only a result shows that it has
-            # recovered.
+            # Load requests are answered without a device, too: only a result shows that it has recovered.
             self._problem.persists = True
             self._next_load = time.monotonic() + RETRY_PERIOD
             self._choice.failed(self._driver)
@@ -306,18 +310,24 @@ class ModelClient:
         if not transport.available:
             if not idle or overdue:
                 self._give_up(f"waiting for the driver {self._driver}")
-        elif self._state in (ClientState.LOADING, ClientState.BUSY):
-            if overdue:
-                waited = self._patience.seconds if self.busy else self._request_timeout
-                if self.busy:
-                    self._patience.missed()
-                self._give_up(f"no answer from {self._driver} for {waited:g} s")
-            elif self._request is not None:
-                self._send_again_if_due(self._request, now)
+        elif self._state is ClientState.LOADING and overdue:
+            self._load(ClientState.CHECKING, self._request_timeout / 2)
+        elif self._state in (ClientState.CHECKING, ClientState.BUSY) and overdue:
+            waited = self._patience.seconds if self.busy else self._request_timeout
+            if self.busy:
+                self._patience.missed()
+            self._give_up(f"no answer from {self._driver} for {waited:g} s")
+        elif self._request is not None:
+            self._send_again_if_due(self._request, now)
         elif idle and now >= self._next_load:
-            self._state = ClientState.LOADING
-            self._deadline = now + self._request_timeout
-            transport.load(self._model, self._name, self._on_loaded)
+            self._load_patience.forget()
+            self._load(ClientState.LOADING, self._load_patience.seconds)
+
+    def _load(self, state: ClientState, seconds: float) -> None:
+        assert self._transport is not None
+        self._transport.cancel()
+        self._state, self._deadline = state, time.monotonic() + seconds
+        self._transport.load(self._model, self._name, self._on_loaded, wait=state is ClientState.LOADING)
 
     def _send_again_if_due(self, request: _Request, now: float) -> None:
         if request.again is not None and now >= request.again[0]:
@@ -329,8 +339,8 @@ class ModelClient:
 
         A request under way is awaited before another driver is used.
         """
-        waits = self._state in (ClientState.LOADING, ClientState.BUSY)
-        driver = self._driver if waits else self._choice.name
+        idle = self._state in (ClientState.UNLOADED, ClientState.READY)
+        driver = self._choice.name if idle else self._driver
         local = local_drivers.find(driver) is not None
         moved = driver != self._driver or local != isinstance(self._transport, DirectTransport)
         if self._transport is None or moved:
@@ -350,12 +360,17 @@ class ModelClient:
         return self._transport
 
     def _on_loaded(self, result: LoadResult) -> None:
+        if result.loading:
+            self._problem.loading_takes_long(f"being loaded on {self._driver}")
+            self._load_patience.missed()
+            self._load(ClientState.LOADING, self._load_patience.seconds)
+            return
         if result.error is not None:
-            retry_after: float = getattr(result.error, "retry_after", 0.0)
-            self._next_load = time.monotonic() + max(RETRY_PERIOD, retry_after)
+            self._next_load = time.monotonic() + max(RETRY_PERIOD, getattr(result.error, "retry_after", 0.0))
             if isinstance(result.error, UnavailableError):
                 self._choice.failed(self._driver)
-            self._unload(str(result.error), needs_user=is_lasting(result.error))
+            busy = isinstance(result.error, BusyError)
+            self._unload(str(result.error), usual_at_start=busy, needs_user=is_lasting(result.error))
             return
         self._state, self._loaded = ClientState.READY, result
         self._problem.model_loaded(result.problem)
@@ -367,7 +382,7 @@ class ModelClient:
     def _give_up(self, problem: str) -> None:
         """Start over because the driver does not answer."""
         self._choice.failed(self._driver)
-        self._leave(problem, usual_at_start=self._state is ClientState.LOADING)
+        self._leave(problem, usual_at_start=not self.busy)
 
     def _leave(self, problem: str, *, usual_at_start: bool = False) -> None:
         """Forget the loaded model and answer the request under way with an error."""

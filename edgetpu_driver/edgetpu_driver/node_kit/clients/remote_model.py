@@ -53,6 +53,8 @@ class LoadResult:
     error: EdgeTpuError | None = None
     problem: str = ""
     """Why the driver, which has loaded the model, cannot run it; one line, else empty."""
+    loading: bool = False
+    """Whether the driver is still loading the model."""
     sha256: str = ""
     """Digest of the model's file, in hexadecimal."""
     weights_version: int = 0
