@@ -52,10 +52,9 @@ class Tracker:
         return pixels(self.node.look(primaries))
 
     def set(self, **request: Any) -> SetColor.Response:
-        """Call ~/set_color, again if the driver was not in time, as on a busy computer."""
-        answer = self.node.call(SetColor, "set_color", **request)
-        late = answer.error.value == ErrorCode.UNAVAILABLE
-        return self.node.call(SetColor, "set_color", **request) if late else answer
+        """Call ~/set_color, again while the driver is not in time."""
+        answer: SetColor.Response = self.node.change(primaries, SetColor, "set_color", **request)
+        return answer
 
 
 def pixels(result: ServoError) -> tuple[float, float]:

@@ -69,6 +69,18 @@ class NodeWithDriver:
         """Call a service of the node."""
         return self._graph.call(kind, f"/{self._name}/{service}", **request)
 
+    def change(self, image_of: Callable[[int], Any], kind: Any, service: str, **request: Any) -> Any:
+        """Call a service that changes the node's model on the driver, again while the driver is not in time.
+
+        On a busy computer it may not answer for 2 s. Then the service is refused until it has loaded the
+        model again, and the node works on images again.
+        """
+        answer = self.call(kind, service, **request)
+        while answer.error.value == answer.error.UNAVAILABLE:
+            self.look(image_of)
+            answer = self.call(kind, service, **request)
+        return answer
+
     def call_at_once(self, kind: Any, service: str, requests: list[dict[str, Any]]) -> list[Any]:
         """Send several requests to a service of the node before it answers the first."""
         return self._graph.call_at_once(kind, f"/{self._name}/{service}", requests)
