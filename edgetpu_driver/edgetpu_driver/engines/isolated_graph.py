@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import weakref
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.graph_runner import GraphOperands
 from edgetpu_driver.engines.litert_process import START_SECONDS, LiteRtProcess
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
+from edgetpu_driver.engines.process_lock import ProcessLock
 from edgetpu_driver.errors import GraphProcessError
 
 _STABLE_SECONDS = 60.0
@@ -27,7 +27,7 @@ MOST_PROCESSES = 16
 starts."""
 
 _running: weakref.WeakSet[IsolatedGraph] = weakref.WeakSet()
-_running_lock = threading.Lock()
+_running_lock = ProcessLock()
 
 
 class IsolatedGraph:
@@ -144,12 +144,3 @@ class IsolatedGraph:
         self._deaths = 1 if now - self._started >= _STABLE_SECONDS else self._deaths + 1
         pause = 2.0 ** (self._deaths - 2) if self._deaths > 1 else 0.0
         self._refused_until = now + min(pause, _LONGEST_PAUSE)
-
-
-def _after_fork() -> None:
-    """Replace the lock in a forked process: a thread that does not exist there may have held it."""
-    global _running_lock
-    _running_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
 
+from edgetpu_driver.engines.process_lock import ProcessLock
+
 _Start = Callable[[], "subprocess.Popen[bytes]"]
 
 
@@ -19,6 +21,8 @@ class _Launcher:
     """The thread and its queue."""
 
     def __init__(self) -> None:
+        self.pid = os.getpid()
+        """The process that has the thread; one that was forked from it has not."""
         self._queue: SimpleQueue[tuple[_Start, Future[subprocess.Popen[bytes]]]] = SimpleQueue()
         threading.Thread(target=self._serve, name="process launcher", daemon=True).start()
 
@@ -36,7 +40,7 @@ class _Launcher:
                 future.set_exception(error)
 
 
-_lock = threading.Lock()
+_lock = ProcessLock()
 _launcher: _Launcher | None = None
 
 
@@ -44,15 +48,6 @@ def launch(start: _Start) -> subprocess.Popen[bytes]:
     """Call `start` in the launching thread; returns its process or raises its exception."""
     global _launcher
     with _lock:
-        if _launcher is None:
+        if _launcher is None or _launcher.pid != os.getpid():
             _launcher = _Launcher()
     return _launcher.start(start)
-
-
-def _after_fork() -> None:
-    """Reset the launcher: a forked process has no threads, and the lock may have been held."""
-    global _launcher, _lock
-    _launcher, _lock = None, threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)

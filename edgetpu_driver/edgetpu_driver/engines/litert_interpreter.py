@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgetpu_driver.engines.process_lock import ProcessLock
 from edgetpu_driver.errors import DependencyMissingError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.files.memory_file import memory_file
 
@@ -21,7 +22,7 @@ LARGEST_SCALE = 1e30
 
 _LARGEST_SUM_RATIO = 2**19  # of input scale to output scale, in LiteRT's ADD and SUB kernels
 _GREETING = b"Created TensorFlow Lite XNNPACK delegate"
-_greeting_lock = threading.Lock()
+_greeting_lock = ProcessLock()
 _greeted = threading.Event()
 
 
@@ -124,12 +125,3 @@ def _without_greeting() -> Iterator[None]:
                         _greeted.set()
                     else:
                         os.write(2, line)
-
-
-def _after_fork() -> None:
-    """Replace the lock in a forked process: a thread that does not exist there may have held it."""
-    global _greeting_lock
-    _greeting_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
