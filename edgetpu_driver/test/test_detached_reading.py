@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -50,6 +53,31 @@ class TestReading:
         with pytest.raises(ModelFormatError, match="damaged"):
             reading.result()
         assert reading.result() == 5
+
+    def test_an_error_that_was_raised_is_freed_at_once(self) -> None:
+        """With what its frames refer to, such as the content of a damaged file."""
+        made: list[weakref.ref[ModelFormatError]] = []
+
+        def damaged() -> ModelFormatError:
+            error = ModelFormatError("damaged")
+            made.append(weakref.ref(error))
+            return error
+
+        def read() -> int:
+            raise damaged()
+
+        collects, reading = gc.isenabled(), DetachedReading(read, "they")
+        gc.disable()
+        try:
+            with suppress(ModelFormatError):
+                reading.result()
+            for thread in threading.enumerate():
+                if thread.name == "edgetpu files":
+                    thread.join()
+            assert made[0]() is None
+        finally:
+            if collects:
+                gc.enable()
 
     def test_what_takes_too_long_is_read_once_and_given_to_who_asks_afterwards(
         self, monkeypatch: pytest.MonkeyPatch

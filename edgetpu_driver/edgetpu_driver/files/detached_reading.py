@@ -39,26 +39,33 @@ class DetachedReading(Generic[T]):
         with self._lock:
             if self._pending is None:
                 self._give_up = time.monotonic() + LONGEST
-                self._pending = self._begin()
+                self._pending = detached(self._read, "edgetpu files")
             pending = self._pending
-        if not wait([pending], max(self._give_up - time.monotonic(), 0.0)).done:
-            raise BusyError(f"{self._what} do not answer; try again in {RETRY_AFTER:g} s", RETRY_AFTER)
-        with self._lock:
-            if self._pending is pending:
-                self._pending = None
-        return pending.result()
-
-    def _begin(self) -> Future[T]:
-        pending: Future[T] = Future()
-
-        def work() -> None:
-            try:
-                pending.set_result(self._read())
-            except Exception as error:
-                pending.set_exception(error)
-
         try:
-            threading.Thread(target=work, name="edgetpu files", daemon=True).start()
-        except RuntimeError:  # no thread can be started
-            work()
-        return pending
+            if wait([pending], max(self._give_up - time.monotonic(), 0.0)).done:
+                with self._lock:
+                    if self._pending is pending:
+                        self._pending = None
+                return pending.result()
+        finally:
+            del pending  # an error refers to this frame
+        raise BusyError(f"{self._what} do not answer; try again in {RETRY_AFTER:g} s", RETRY_AFTER)
+
+
+def detached(work: Callable[[], T], name: str) -> Future[T]:
+    """Do work in a thread of that name, or at once if none can be started; the future has its outcome."""
+    pending: Future[T] = Future()
+    try:
+        threading.Thread(target=_do, args=(work, pending), name=name, daemon=True).start()
+    except RuntimeError:  # no thread can be started
+        _do(work, pending)
+    return pending
+
+
+def _do(work: Callable[[], T], pending: Future[T]) -> None:
+    try:
+        pending.set_result(work())
+    except Exception as error:
+        pending.set_exception(error)
+    finally:
+        del pending  # an error refers to this frame

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,6 +18,7 @@ from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.factory import ALL_DEVICES, MoreSticks, make_backend, make_backends
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
+from edgetpu_driver.files.detached_reading import detached
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.hosted_model import HostedModel
@@ -71,23 +72,13 @@ def _reported(transition: Transition) -> Transition:
 
 def _within(seconds: float, load: Callable[[], HostedModel], late: str) -> HostedModel:
     """What `load` returns, or raises; UnavailableError beginning with `late` if that takes longer."""
-    loaded: list[HostedModel] = []
-    errors: list[Exception] = []
-
-    def work() -> None:
-        try:
-            loaded.append(load())
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=work, name="edgetpu models at start", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors.pop()  # not kept in a variable of a frame that it refers to
-    if not loaded:
-        raise UnavailableError(f"{late} after {seconds:g} s; do model_dirs answer?")
-    return loaded[0]
+    loading = detached(load, "edgetpu models at start")
+    try:
+        if wait([loading], seconds).done:
+            return loading.result()
+    finally:
+        del loading  # an error refers to this frame
+    raise UnavailableError(f"{late} after {seconds:g} s; do model_dirs answer?")
 
 
 class DriverNode(BaseNode, LifecycleNode):
