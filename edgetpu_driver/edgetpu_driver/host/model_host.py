@@ -33,10 +33,10 @@ from edgetpu_driver.host.sticks.stick_pool import StickPool, all_registers
 from edgetpu_driver.host.sticks.stick_worker import StickWorker
 from edgetpu_driver.host.submission import Submission
 from edgetpu_driver.host.whole_models.cpu_worker import CpuWorker
-from edgetpu_driver.host.whole_models.whole_models import WholeModels, device_part, numbered, only_device_part
+from edgetpu_driver.host.whole_models.whole_models import WholeModels, device_part, only_device_part
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
-from edgetpu_driver.tflite.tensor import check_inputs, named_inputs
+from edgetpu_driver.tflite.tensor import checked_inputs
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
@@ -304,19 +304,17 @@ class ModelHost:
         can be refused at once is raised: ModelNotFoundError, InputError, ModelUnsupportedError for a model
         that cannot run here, UnavailableError without a device, BusyError.
         """
-        model, later = self._table.model(name), part
-        if part and model.state is ModelState.LOADED:
-            model, later = device_part(model, part), 0
-        refused = bool(model.unsupported_reason)  # by the scheduler, whatever the inputs
-        if model.state is ModelState.LOADED and not (model.parts or refused):
-            inputs = named_inputs(model.inputs, inputs)
-            check_inputs(model.inputs, inputs)
-        done = numbered(done, part) if part else done
+        model = self._table.model(name)
+        loaded = model.state is ModelState.LOADED
+        run = device_part(model, part) if part and loaded else model
+        refused = bool(run.unsupported_reason)  # by the scheduler, whatever the inputs
+        if loaded and not (run.parts or refused):
+            inputs = checked_inputs(run.inputs, inputs)
         alone = part or reset or refused or not self._share_inferences
         if not alone and self._shared.can_share(model, terms):
             self._shared.ask(model, inputs, done, terms)
         else:
-            self._submission.invoke(model, inputs, done, terms, later, reset)
+            self._submission.invoke(model, inputs, done, terms, part, reset)
 
     def submit_multiply(
         self, name: str, request: ProductRequest, done: Done[Product], terms: RequestTerms = BULK_TERMS

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
+from edgetpu_driver.host.requests.answers import answered
 from edgetpu_driver.host.requests.request import Kind, Request
 from edgetpu_driver.host.requests.request_terms import BULK_TERMS, RequestTerms
 from edgetpu_driver.host.sticks.deadline_watch import DeadlineWatch
@@ -17,7 +20,6 @@ from edgetpu_driver.host.whole_models.whole_models import (
     TensorInPartError,
     WholeModels,
     invoking,
-    of_whole,
     setting,
     target_part,
 )
@@ -69,17 +71,15 @@ class Submission:
         """Replace weights of a model; part: see ModelHost."""
         if model.state is ModelState.LOADED:
             target_part(model, Kind.SWAP, part)  # which raises at once
-        answer = of_whole(model, done)
 
-        def answered(outcome: WeightResult | EdgeTpuError) -> None:
-            if not isinstance(outcome, TensorInPartError):
-                return answer(outcome)
-            try:
-                return self.swap(model, weights, done, terms, outcome.part)
-            except EdgeTpuError as error:
-                return answer(error)
+        def finish(outcome: WeightResult | EdgeTpuError) -> None:
+            if isinstance(outcome, TensorInPartError):
+                return answered(partial(self.swap, model, weights, terms=terms, part=outcome.part), done)
+            if isinstance(outcome, WeightResult) and len(model.device_parts) > 1:
+                outcome = replace(outcome, version=model.weights_version)  # of all parts, as in results
+            return done(outcome)
 
-        request = Request.of(terms, model, Kind.SWAP, setting(model, weights, part), answered)
+        request = Request.of(terms, model, Kind.SWAP, setting(model, weights, part), finish)
         request.part = part
         self._submit(request, terms)
 

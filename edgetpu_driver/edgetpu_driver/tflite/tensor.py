@@ -88,6 +88,15 @@ def check_inputs(specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]
         raise _input_error(specs, arrays)
 
 
+def checked_inputs(
+    specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]
+) -> Mapping[str, NDArray[Any]]:
+    """The arrays by the names of the inputs, see `named_inputs`; otherwise InputError."""
+    arrays = named_inputs(specs, arrays)
+    check_inputs(specs, arrays)
+    return arrays
+
+
 def _input_error(specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]) -> InputError:
     if arrays.keys() != {spec.name for spec in specs}:
         expected = ", ".join(map(str, specs))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.host.requests.request import Request
 
 Answers = list[tuple[Request, Any]]
@@ -16,6 +17,14 @@ def answer_all(answers: Answers) -> None:
     """Give the answers; no lock may be held."""
     for request, answer in answers:
         request.answer(answer)
+
+
+def answered(submit: Callable[[Callable[[Any], None]], object], done: Callable[[Any], None]) -> None:
+    """Submit a request whose answer `done` gets, also if it is refused at once, which raises an error."""
+    try:
+        submit(done)
+    except EdgeTpuError as error:
+        done(error)
 
 
 def waited(submit: Callable[[Callable[[Any], None]], object]) -> Any:

@@ -25,6 +25,7 @@ from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.models.model_parts import ReadModel
 from edgetpu_driver.host.models.model_replica import ModelReplica
 from edgetpu_driver.host.requests.admission import Admission
+from edgetpu_driver.host.requests.answers import answered
 from edgetpu_driver.host.requests.request import Kind, Request
 from edgetpu_driver.host.sticks.deadline_watch import DeadlineWatch
 from edgetpu_driver.host.sticks.scheduler import Scheduler
@@ -32,7 +33,7 @@ from edgetpu_driver.host.sticks.stick_eligibility import unsupported
 from edgetpu_driver.host.sticks.stick_pool import StickPool
 from edgetpu_driver.host.whole_models.cpu_worker import CpuWorker
 from edgetpu_driver.host.whole_models.whole_run import WholeRun
-from edgetpu_driver.tflite.tensor import check_inputs, named_inputs
+from edgetpu_driver.tflite.tensor import checked_inputs
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 
@@ -71,21 +72,17 @@ class WholeModels:
 
         Raises InputError and what can be refused at once; see ModelHost.
         """
-        model, inputs = request.model, request.inputs
-        if inputs is None:
-            part = target_part(model, request.kind, request.part)
+        if request.inputs is None or request.part:
+            part = target_part(request.model, request.kind, request.part)
             self._sticks.submit(replace(request, model=part, part=0))
-        elif request.part:
-            part = device_part(model, request.part)
-            begin = invoking(part, inputs, reset=request.reset)
-            self._sticks.submit(replace(request, model=part, begin=begin))
         else:
-            self._run(request, inputs)
+            self._run(request, request.inputs)
 
     def _run(self, request: Request, inputs: Mapping[str, NDArray[Any]]) -> None:
         model = request.model
-        inputs = named_inputs(model.inputs, inputs)
-        self._check(model, inputs)
+        if model.unsupported_reason:
+            raise unsupported(model)
+        inputs = checked_inputs(model.inputs, inputs)
         run = WholeRun(
             model, inputs, request, self._submit_step, lambda answer: self._finish(run, request, answer)
         )
@@ -108,10 +105,7 @@ class WholeModels:
 
     def take_over(self, request: Request) -> None:
         """Run a request that has waited for a model of several steps to be loaded."""
-        try:
-            self.submit(request)
-        except EdgeTpuError as error:
-            request.answer(error)
+        answered(lambda _: self.submit(request), request.answer)
         self._sticks.watch()  # for its deadline: nothing may have waited meanwhile
 
     def status(self, status: HostStatus) -> HostStatus:
@@ -129,11 +123,6 @@ class WholeModels:
     def end_period(self) -> None:
         """End the period over which latencies are measured."""
         self._statistics.end_period()
-
-    def _check(self, model: HostedModel, inputs: Mapping[str, NDArray[Any]]) -> None:
-        if model.unsupported_reason:
-            raise unsupported(model)
-        check_inputs(model.inputs, inputs)
 
     def _submit_step(self, request: Request) -> None:
         """Submit the request for a step to the sticks or to the CPU."""
@@ -238,12 +227,13 @@ def part_with_tensor(model: HostedModel, tensor: str) -> int:
 def invoking(
     model: HostedModel, inputs: Mapping[str, NDArray[Any]], part: int = 0, reset: bool = False
 ) -> Callable[[ModelReplica], Pieces[InferenceResult]]:
-    """A function that starts an inference of a model that one engine runs, or of its only part."""
+    """A function that starts an inference of a model that one engine runs, or of one of its parts."""
 
     def begin(replica: ModelReplica) -> Pieces[InferenceResult]:
         if part:
-            device_part(model, part)
-        return (yield from replica.invoking(inputs, reset))
+            device_part(model, part)  # which raises; the model may have been loaded meanwhile
+        result = yield from replica.invoking(inputs, reset)
+        return replace(result, part=part) if part else result
 
     return begin
 
@@ -269,23 +259,3 @@ def setting(
         return (yield from replica.setting(request))
 
     return begin
-
-
-def of_whole(
-    model: HostedModel, done: Callable[[WeightResult | EdgeTpuError], None]
-) -> Callable[[WeightResult | EdgeTpuError], None]:
-    """A callback that is given the version of the weights of all parts, as results of the model tell it."""
-
-    def answered(answer: WeightResult | EdgeTpuError) -> None:
-        if isinstance(answer, WeightResult) and len(model.device_parts) > 1:
-            answer = replace(answer, version=model.weights_version)
-        done(answer)
-
-    return answered
-
-
-def numbered(
-    done: Callable[[InferenceResult | EdgeTpuError], None], part: int
-) -> Callable[[InferenceResult | EdgeTpuError], None]:
-    """A callback that is given results with the number of the part."""
-    return lambda answer: done(replace(answer, part=part) if isinstance(answer, InferenceResult) else answer)
