@@ -66,7 +66,7 @@ def named_inputs(
     specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]
 ) -> Mapping[str, NDArray[Any]]:
     """The arrays, where a single one named "" is the input of a model with a single input."""
-    if len(specs) == 1 and isinstance(arrays, Mapping) and arrays.keys() == {""}:
+    if len(specs) == 1 and isinstance(arrays, Mapping) and "" in arrays and len(arrays) == 1:
         return {specs[0].name: arrays[""]}
     return arrays
 

@@ -1,15 +1,21 @@
-"""Delivers answers to requests while no lock is held, and waits for answers."""
+"""Delivers answers to requests while no lock is held, and waits for answers.
+
+A request that is refused at once raises an error and gets no answer; one that fails later is answered with
+its error.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.host.requests.request import Request
 
-Answers = list[tuple[Request, Any]]
+if TYPE_CHECKING:  # spares nodes that only call a driver this import
+    from edgetpu_driver.host.requests.request import Request
+
+Answers: TypeAlias = "list[tuple[Request, Any]]"
 """Requests and their answers, to be given once the lock is released."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
 from rclpy.client import Client
@@ -19,6 +19,7 @@ from edgetpu_driver.errors import BusyError, EdgeTpuError, InputError, Unavailab
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests.admission import LOADING
+from edgetpu_driver.host.requests.answers import answered
 from edgetpu_driver.host.requests.request_terms import RequestTerms
 from edgetpu_driver.node_kit.clients import local_drivers
 from edgetpu_driver.node_kit.clients.remote_model import (
@@ -40,6 +41,10 @@ from edgetpu_msgs.srv import Invoke, LoadModel, SetWeights
 
 if TYPE_CHECKING:  # a process without a driver loads no host
     from edgetpu_driver.host.models.hosted_model import HostedModel
+
+
+_Done: TypeAlias = Callable[[Any], None]
+"""Called once with the answer or the error."""
 
 
 class Transport(Protocol):
@@ -134,21 +139,18 @@ class DirectTransport:
             )
             return done(result)
 
-        answered = self._answer_to(finish)
+        def submit(done: _Done) -> None:
+            driver = self._find()
+            loaded = driver.submit_load(model, name, done, client=self._terms.client, shared=not name)
+            if not wait:
+                done(loaded.failure or loaded)
 
-        def search() -> None:
-            try:
-                driver = self._find()
-                loaded = driver.submit_load(model, name, answered, client=self._terms.client, shared=not name)
-                if not wait:
-                    answered(loaded.failure or loaded)
-            except EdgeTpuError as error:
-                answered(error)
+        def search(done: _Done) -> None:
+            if self._searches.pending:  # the directories of models do not answer
+                raise BusyError("the model's file is still being looked for", LOADING)
+            self._searches.submit_or_do(functools.partial(answered, submit, done))
 
-        if self._searches.pending:  # the directories of models do not answer
-            answered(BusyError("the model's file is still being looked for", LOADING))
-            return
-        self._searches.submit_or_do(search)
+        self._ask(search, finish)
 
     def invoke(
         self,
@@ -168,12 +170,11 @@ class DirectTransport:
             else:
                 done(result.lasting(duration))
 
-        answered = self._answer_to(finish)
-        try:
+        def submit(done: _Done) -> None:
             host = self._find().active_host()
-            host.submit_invoke(model, inputs, answered, self._terms, part=options.part, reset=options.reset)
-        except EdgeTpuError as error:
-            answered(error)
+            host.submit_invoke(model, inputs, done, self._terms, part=options.part, reset=options.reset)
+
+        self._ask(submit, finish)
 
     def set_weights(
         self,
@@ -183,12 +184,12 @@ class DirectTransport:
         part: int = 0,
     ) -> None:
         """Hand the request to the driver and return; `done` is called by the node's executor."""
-        answered = self._answer_to(done)
-        try:
+
+        def submit(finish: _Done) -> None:
             host = self._find().active_host()
-            host.submit_set_weights(model, request, answered, self._swap_terms, part=part)
-        except EdgeTpuError as error:
-            answered(error)
+            host.submit_set_weights(model, request, finish, self._swap_terms, part=part)
+
+        self._ask(submit, done)
 
     def cancel(self) -> None:
         """Forget the request under way."""
@@ -198,8 +199,8 @@ class DirectTransport:
         """Cancel the request under way."""
         self.cancel()
 
-    def _answer_to(self, finish: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Begin a request; what it returns has the executor call `finish`, unless it is cancelled."""
+    def _ask(self, submit: Callable[[_Done], None], finish: _Done) -> None:
+        """Submit a request; the executor calls `finish` with the answer, unless it is cancelled."""
         self._number += 1
         number = self._number
 
@@ -208,7 +209,7 @@ class DirectTransport:
                 self._number += 1  # a model that is loaded meanwhile is a second answer
                 finish(outcome)
 
-        return lambda outcome: self._calls.add(functools.partial(run, outcome))
+        answered(submit, lambda outcome: self._calls.add(functools.partial(run, outcome)))
 
     def _find(self) -> local_drivers.LocalDriver:
         driver = local_drivers.find(self._driver)
