@@ -32,14 +32,6 @@ class InferenceResult:
 
     def lasting(self, duration: float) -> InferenceResult:
         """The same result with a latency that a client has measured, s."""
-        # dataclasses.replace takes five times as long, for every image.
-        return InferenceResult(
-            self.outputs,
-            self.error,
-            duration,
-            self.engine_duration,
-            self.device_duration,
-            self.weights_version,
-            self.model_sha256,
-            self.part,
-        )
+        result = object.__new__(InferenceResult)
+        result.__dict__.update(self.__dict__, duration=duration)  # replace() takes five times as long
+        return result
