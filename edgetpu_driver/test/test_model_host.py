@@ -177,6 +177,15 @@ class TestLoading:
             host.invoke("plus", ONES)
         assert str(failure.value) == "no model 'plus' is loaded; loaded: other"
 
+    def test_a_request_for_a_model_that_was_replaced_since_it_was_found_is_not_run_on_the_other(
+        self, host: ModelHost
+    ) -> None:
+        host.load("plus", "name")
+        found = host.model("name")
+        host.load("other", "name")
+        with pytest.raises(ModelNotFoundError, match="model 'name' was unloaded meanwhile"):
+            host.submit_invoke(found, ONES, lambda _answer: None)
+
 
 class TestInvoking:
     def test_outputs_come_by_name(self, host: ModelHost) -> None:

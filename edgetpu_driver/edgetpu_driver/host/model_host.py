@@ -17,7 +17,7 @@ from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.host_status import HostStatus, State
-from edgetpu_driver.host.model_table import ModelTable
+from edgetpu_driver.host.model_table import ModelTable, Named
 from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests.admission import Admission
@@ -285,7 +285,7 @@ class ModelHost:
 
     def submit_invoke(
         self,
-        name: str,
+        name: Named,
         inputs: Mapping[str, NDArray[Any]],
         done: Done[InferenceResult],
         terms: RequestTerms = NORMAL_TERMS,
@@ -317,7 +317,7 @@ class ModelHost:
             self._submission.invoke(model, inputs, done, terms, part, reset)
 
     def submit_multiply(
-        self, name: str, request: ProductRequest, done: Done[Product], terms: RequestTerms = BULK_TERMS
+        self, name: Named, request: ProductRequest, done: Done[Product], terms: RequestTerms = BULK_TERMS
     ) -> None:
         """Multiply by the weights of a loaded Dense model, without waiting.
 
@@ -329,7 +329,7 @@ class ModelHost:
 
     def submit_set_weights(
         self,
-        name: str,
+        name: Named,
         request: WeightRequest,
         done: Done[WeightResult],
         terms: RequestTerms = BULK_TERMS,

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
@@ -52,6 +53,9 @@ _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.~/-]{{0,{LONGEST_NAME - 1}}}")
 
 OnLoaded = Callable[["HostedModel | EdgeTpuError"], None]
 """Called with the model, or with the error that prevented it from being loaded."""
+
+Named: TypeAlias = str | HostedModel
+"""A model by its name or, if it has been looked up, itself: once unloaded, it takes no more requests."""
 
 
 class ModelTable:
@@ -155,8 +159,10 @@ class ModelTable:
             for model in models.values():
                 self._retire(model)
 
-    def model(self, name: str) -> HostedModel:
+    def model(self, name: Named) -> HostedModel:
         """The model of that name; ModelNotFoundError, with the names of the loaded ones, if there is none."""
+        if isinstance(name, HostedModel):
+            return name
         model = self._models.get(name)
         if model is None:
             with self._lock:

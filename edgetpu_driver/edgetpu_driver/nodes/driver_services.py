@@ -257,7 +257,7 @@ class DriverServices:
 
         inputs, terms = inputs_from_messages(request.inputs), _terms(request)
         done = functools.partial(reply.finish, fill)
-        host.submit_invoke(model.name, inputs, done, terms, part=request.part, reset=request.reset)
+        host.submit_invoke(model, inputs, done, terms, part=request.part, reset=request.reset)
 
     def _set_weights(self, request: SetWeights.Request, reply: _Reply) -> None:
         host = self._driver.active_host()
@@ -269,7 +269,7 @@ class DriverServices:
 
         terms = _terms(request)
         done = functools.partial(reply.finish, fill)
-        host.submit_set_weights(model.name, weight_request(request), done, terms, part=request.part)
+        host.submit_set_weights(model, weight_request(request), done, terms, part=request.part)
 
     def _matmul(self, request: MatMul.Request, reply: _Reply) -> None:
         host = self._driver.active_host()
@@ -289,7 +289,7 @@ class DriverServices:
                 return
             self._products.submit_or_do(functools.partial(answer, outcome))
 
-        host.submit_multiply(model.name, product_request(request), done, _terms(request))
+        host.submit_multiply(model, product_request(request), done, _terms(request))
 
 
 class _Reply:
