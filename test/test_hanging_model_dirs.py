@@ -85,6 +85,7 @@ def test_a_request_for_a_list_is_answered(graph: Any, answers_again: threading.E
         False,
         "the model files are still being listed after 0.1 s; try again",
     )
+    assert (refused.error.value, refused.retry_after) == (ErrorCode.BUSY, 1.0)
     answers_again.set()
     graph.spin_until(lambda: graph.call(ListModels, "/edgetpu/list_models").success)
 
