@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,6 @@ class CpuEngine:
         self._swap_lock = threading.Lock()
         self._version = 0
         self._quantisers: dict[str, WeightQuantiser] = {}
-        self._biases: dict[str, NDArray[np.float64]] = {}
 
     @property
     def resident(self) -> bool:
@@ -157,8 +157,8 @@ class CpuEngine:
         tensor = self.weight_tensor(request.tensor)
         operator = self._rescalable_user(tensor) if request.rescale_rows else None
         quantiser = self._quantiser(tensor)
-        result = quantiser.quantise(request, self._kept_bias(tensor))
-        real_bias = quantiser.real_bias
+        result = quantiser.quantise(request)
+        keep_bias = partial(quantiser.keep_bias, quantiser.real_bias)
         values = {tensor.name: quantiser.values}
         if quantiser.bias is not None:
             values[tensor.bias] = quantiser.bias
@@ -177,8 +177,7 @@ class CpuEngine:
 
         def commit() -> WeightResult:
             replacing()
-            if real_bias is not None:
-                self._biases[tensor.name] = real_bias
+            keep_bias()
             self._version += 1
             return replace(result, version=self._version)
 
@@ -200,17 +199,11 @@ class CpuEngine:
 
     def _quantiser(self, tensor: WeightTensor) -> WeightQuantiser:
         if tensor.name not in self._quantisers:
-            self._quantisers[tensor.name] = WeightQuantiser(tensor)
+            bias = None
+            if tensor.has_row_scales and tensor.bias:
+                bias = np.frombuffer(self._tensor(tensor.bias).data, np.int32)
+            self._quantisers[tensor.name] = WeightQuantiser(tensor, bias)
         return self._quantisers[tensor.name]
-
-    def _kept_bias(self, tensor: WeightTensor) -> NDArray[np.float64] | None:
-        """The real bias of a layer with rescalable rows, whose scales define its steps; else None."""
-        if not tensor.has_row_scales or tensor.bias_scales is None:
-            return None
-        if tensor.name not in self._biases:
-            bias = self._tensor(tensor.bias)
-            self._biases[tensor.name] = np.frombuffer(bias.data, np.int32) * tensor.bias_scales
-        return self._biases[tensor.name]
 
     def _with_bias_scales(self, data: bytes, tensor: WeightTensor, rescaled: WeightResult | None) -> bytes:
         """The file with the scales of the bias updated to those of the rows."""

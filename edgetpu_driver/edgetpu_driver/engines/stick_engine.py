@@ -48,7 +48,6 @@ class StickEngine:
         self._lock = threading.RLock()
         self._version = 0
         self._quantisers: dict[str, WeightQuantiser] = {}
-        self._biases: dict[str, NDArray[np.float64]] = {}
         self._cached, self._streamed = model.parameters.arrays
 
     @property
@@ -102,11 +101,12 @@ class StickEngine:
                     f"expected a layer with a multiplier for every row to rescale; '{tensor.name}' of "
                     f"'{self.model.name}' has none"
                 )
-            quantiser = self._quantiser(tensor)
-            result = quantiser.quantise(request, self._kept_bias(location))
+            quantiser = self._quantiser(location)
+            result = quantiser.quantise(request)
             scales = rescaled_rows(tensor, result, request.row_gains) if request.rescale_rows else None
             parameters = self._parameters_with(location, quantiser, scales)
-            return partial(self._upload, parameters, location, result, quantiser.real_bias)
+            keep_bias = partial(quantiser.keep_bias, quantiser.real_bias)
+            return partial(self._upload, parameters, result, keep_bias, streamed=location.streamed)
 
     def close(self) -> None:
         """Release what the stick holds for this engine; harmless when called again."""
@@ -115,20 +115,14 @@ class StickEngine:
         if on_close is not None:
             on_close()
 
-    def _quantiser(self, tensor: WeightTensor) -> WeightQuantiser:
-        if tensor.name not in self._quantisers:
-            self._quantisers[tensor.name] = WeightQuantiser(tensor)
-        return self._quantisers[tensor.name]
-
-    def _kept_bias(self, location: WeightLocation) -> NDArray[np.float64] | None:
-        """The real bias of a layer with rescalable rows, whose scales define its steps; else None."""
+    def _quantiser(self, location: WeightLocation) -> WeightQuantiser:
         tensor = location.tensor
-        if location.requantisation is None or tensor.bias_scales is None:
-            return None
-        if tensor.name not in self._biases:
-            steps = location.section.decode_bias(self._own_section(location))
-            self._biases[tensor.name] = steps * tensor.bias_scales
-        return self._biases[tensor.name]
+        if tensor.name not in self._quantisers:
+            bias = None
+            if location.requantisation is not None and tensor.bias_scales is not None:
+                bias = location.section.decode_bias(self._own_section(location))
+            self._quantisers[tensor.name] = WeightQuantiser(tensor, bias)
+        return self._quantisers[tensor.name]
 
     def _own_section(self, location: WeightLocation) -> NDArray[np.uint8]:
         """The bytes at a location in the model's file."""
@@ -155,19 +149,19 @@ class StickEngine:
     def _upload(
         self,
         parameters: NDArray[np.uint8],
-        location: WeightLocation,
         result: WeightResult,
-        bias: NDArray[np.float64] | None,
+        keep_bias: Callable[[], None],
+        *,
+        streamed: bool,
     ) -> WeightResult:
         with self._lock:
-            if location.streamed:
+            if streamed:
                 self._loaded.upload(streamed=parameters.data)
                 self._streamed = parameters
             else:
                 self._loaded.upload(parameters.data)
                 self._cached = parameters
-            if bias is not None:
-                self._biases[location.tensor.name] = bias
+            keep_bias()
             self._version += 1
             return replace(result, version=self._version)
 

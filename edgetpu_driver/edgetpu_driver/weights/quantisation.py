@@ -24,8 +24,13 @@ _LARGE_ERROR = 1e15  # beyond it squares, and values in steps, may overflow floa
 class WeightQuantiser:
     """Quantises real weights to the 8-bit values of one tensor, repeatedly. Not thread-safe."""
 
-    def __init__(self, tensor: WeightTensor) -> None:
+    def __init__(self, tensor: WeightTensor, bias: NDArray[np.int32] | None = None) -> None:
+        """bias: int32[all rows], the layer's own, if its steps change with the scales of its rows."""
         self.tensor = tensor
+        self._kept_bias: NDArray[np.float64] | None = None
+        """The real bias in effect, for requests without one; None to leave it alone."""
+        if bias is not None and tensor.bias_scales is not None:
+            self._kept_bias = bias * tensor.bias_scales
         rows = tensor.scales.size
         self._size = rows, prod(tensor.shape) // rows
         self._values: NDArray[Any] = np.full(self._size, tensor.zero_point, tensor.dtype)
@@ -51,16 +56,20 @@ class WeightQuantiser:
             return np.ascontiguousarray(self._values.T).reshape(self.tensor.shape)
         return self._values.reshape(self.tensor.shape)
 
-    def quantise(self, request: WeightRequest, kept_bias: NDArray[np.float64] | None = None) -> WeightResult:
+    def keep_bias(self, real: NDArray[np.float64] | None) -> None:
+        """Note that a `real_bias` is in effect: rows that are rescaled later have it in other steps."""
+        if self._kept_bias is not None:
+            self._kept_bias = real
+
+    def quantise(self, request: WeightRequest) -> WeightResult:
         """Quantise to `values`: round to the nearest step, half to even; clip to the tensor's limits.
 
-        kept_bias: float64[all rows], what `real_bias` is if the request has no bias; None to leave it alone.
         The result has version 0: the caller counts versions. Raises InputError for weights that do not fit
         the tensor, ClippingError if values would be clipped and the request does not accept that.
         """
         real = self._rows(request.weights)
         rows, columns = real.shape
-        real_bias = self._bias_of(request, rows, kept_bias)
+        real_bias = self._bias_of(request, rows)
         scales = self._scales_for(request, real, real_bias)
         if (rows, columns) != self._filled:
             self._values[:] = self.tensor.zero_point
@@ -165,12 +174,10 @@ class WeightQuantiser:
         lost = real.astype(np.float64) - rounded * column
         return clipped, float(np.abs(lost).max()), float(np.sum(lost**2))
 
-    def _bias_of(
-        self, request: WeightRequest, rows: int, kept: NDArray[np.float64] | None
-    ) -> NDArray[np.float64] | None:
+    def _bias_of(self, request: WeightRequest, rows: int) -> NDArray[np.float64] | None:
         """The real bias of all rows; InputError and ModelUnsupportedError for one that cannot be."""
         if request.bias is None:
-            return kept
+            return self._kept_bias
         if self.tensor.bias_scales is None:
             raise ModelUnsupportedError(
                 f"'{self.tensor.name}' belongs to a layer without a bias, and none can be added"
