@@ -25,15 +25,6 @@ def needs_tiles(engine: SwappableEngine, request: WeightRequest) -> bool:
     return tensor.is_pure_matmul and (rows > tensor.shape[0] or columns > tensor.shape[1])
 
 
-def refuse_tiles(name: str, engine: SwappableEngine, request: WeightRequest | None) -> None:
-    """Raise InputError if the model's weights are a matrix that no single inference multiplies by."""
-    if request is not None and needs_tiles(engine, request):
-        raise InputError(
-            f"model '{name}' holds a matrix {list(request.weights.shape)} in tiles: "
-            "multiply by it with ~/matmul"
-        )
-
-
 @dataclass(frozen=True)
 class ProductRequest:
     """What to multiply by the weights of a model; see MatMul.multiply."""

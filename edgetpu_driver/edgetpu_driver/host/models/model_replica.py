@@ -30,7 +30,7 @@ from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.models.attach_attempts import AttachAttempts
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.models.weight_history import WeightHistory
-from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, ProductRequest, needs_tiles, refuse_tiles
+from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, ProductRequest, needs_tiles
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.tflite.tensor import named_inputs
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
@@ -159,7 +159,12 @@ class ModelReplica:
         """Run the model once, from a state of zeros if `reset`. Raises InputError, DeviceError."""
         yield from ()
         engine = self._attached()
-        refuse_tiles(self.name, engine, self.weights)
+        matrix = self.weights
+        if matrix is not None and matrix is not self.engine_weights:
+            raise InputError(
+                f"model '{self.name}' holds a matrix {list(matrix.weights.shape)} in tiles: "
+                "multiply by it with ~/matmul"
+            )
         start = perf_counter()
         if reset:
             engine.reset()
