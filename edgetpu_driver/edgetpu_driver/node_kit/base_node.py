@@ -21,7 +21,7 @@ from edgetpu_driver.node_kit.diagnostics import CounterDiagnostic, Counters, pub
 from edgetpu_driver.node_kit.executor.callback_guard import UnreadableError, reason
 from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 from edgetpu_driver.node_kit.heartbeat import start_heartbeat
-from edgetpu_driver.node_kit.messages.error_codes import code_of
+from edgetpu_driver.node_kit.messages.error_codes import write_error
 from edgetpu_driver.node_kit.middleware.damaged_requests import refuse_damaged_answers
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_driver.node_kit.parameters import Setting, declare
@@ -202,7 +202,7 @@ class BaseNode(Node):
 
 def fill_answer(response: Any, error: Exception | None = None, message: str = "") -> Any:
     """Write into a service's response how the call ended, and return it."""
-    response.success, response.message = error is None, one_line(error or message)
     if error is not None:
-        response.error = code_of(error if isinstance(error, EdgeTpuError) else InputError(str(error)))
+        return write_error(response, error if isinstance(error, EdgeTpuError) else InputError(str(error)))
+    response.success, response.message = True, one_line(message)
     return response

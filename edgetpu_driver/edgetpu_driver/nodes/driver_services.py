@@ -15,7 +15,7 @@ from rclpy.qos import QoSProfile
 from std_srvs.srv import Trigger
 
 from edgetpu_driver.backends.backend import RegisterValue
-from edgetpu_driver.errors import BusyError, ClippingError, EdgeTpuError, InputError
+from edgetpu_driver.errors import BusyError, EdgeTpuError, InputError
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.models.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.models.inference_result import InferenceResult
@@ -26,12 +26,11 @@ from edgetpu_driver.node_kit.clients.local_drivers import LocalDriver
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.executor.large_requests import LargeRequests
 from edgetpu_driver.node_kit.executor.request_intake import RequestIntake
-from edgetpu_driver.node_kit.messages.error_codes import code_of
+from edgetpu_driver.node_kit.messages.error_codes import write_error
 from edgetpu_driver.node_kit.messages.matmul_messages import fill_product, product_request
 from edgetpu_driver.node_kit.messages.tensor_messages import inputs_from_messages, to_message
 from edgetpu_driver.node_kit.messages.weight_messages import fill_weight_result, weight_request
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
-from edgetpu_driver.node_kit.printable_text import describe, one_line
 from edgetpu_driver.node_kit.process.touched_memory import touch_memory
 from edgetpu_driver.nodes.device_status_messages import register_messages
 from edgetpu_driver.nodes.model_messages import loaded_model_info, model_info
@@ -338,18 +337,9 @@ class _Reply:
 
     def fail(self, error: Exception) -> None:
         """Answer with an error."""
-        text = str(error)
         if not isinstance(error, EdgeTpuError):
-            text = describe(error)
             self._driver.on_callback_failure(f"request to ~/{self._service}", error)
-        response = self._response(success=False, message=one_line(text))
-        if hasattr(response, "error"):
-            response.error = code_of(error)
-        if isinstance(error, BusyError) and hasattr(response, "retry_after"):
-            response.retry_after = float(error.retry_after)
-        if isinstance(error, ClippingError) and hasattr(response, "clipped"):
-            response.clipped = error.clipped
-        self._send(response)
+        self._send(write_error(self._response(), error))
 
     def _send(self, response: Any) -> None:
         self.sent = True

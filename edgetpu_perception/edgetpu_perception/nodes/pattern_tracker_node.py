@@ -18,7 +18,7 @@ from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.images.image_messages import image_from_message
-from edgetpu_driver.node_kit.messages.error_codes import code_of
+from edgetpu_driver.node_kit.messages.error_codes import write_error
 from edgetpu_driver.node_kit.messages.message_fields import scalar_fields
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
@@ -180,8 +180,7 @@ class PatternTrackerNode(WeightUpdatingNode):
 def _answer(outcome: JudgedTemplate | EdgeTpuError) -> SetTemplate.Response:
     response = SetTemplate.Response(runner_up_score=float("nan"))
     if isinstance(outcome, EdgeTpuError):
-        response.message, response.error = str(outcome), code_of(outcome)
-        return response
+        return write_error(response, outcome)
     judged = outcome.outcome
     response.success, response.message = judged.accepted, judged.message
     response.ambiguous, response.runner_up_score = judged.ambiguous, judged.runner_up_score

@@ -40,7 +40,7 @@ from rclpy.utilities import get_rmw_implementation_identifier
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.messages.error_codes import code_of
+from edgetpu_driver.node_kit.messages.error_codes import write_error
 from edgetpu_driver.node_kit.printable_text import describe, one_line
 
 ENDING = (FatalError, ExternalShutdownException, ShutdownException)
@@ -158,17 +158,12 @@ def _check_parameters(kind: Any, request: Any) -> None:
 
 def error_answer(kind: Any, request: Any, response: Any, error: Exception) -> Any:
     """Make the answer to a request whose callback raised, given the response that it was filling in."""
-    answer, text = kind.Response(), reason(error)
+    answer = kind.Response()
     if kind is SetParameters:
-        return _parameter_results(request, response, text)
+        return _parameter_results(request, response, reason(error))
     if kind is SetParametersAtomically:
-        answer.result.reason = text
-    for field, value in (("success", False), ("message", text)):
-        if hasattr(answer, field):
-            setattr(answer, field, value)
-    if answer.get_fields_and_field_types().get("error") == "edgetpu_msgs/ErrorCode":
-        answer.error = code_of(error)
-    return answer
+        answer.result.reason = reason(error)
+    return write_error(answer, error)
 
 
 def _parameter_results(request: Any, response: Any, text: str) -> SetParameters.Response:

@@ -1,4 +1,4 @@
-"""Convert the driver's exceptions to the ErrorCode of a service response, and back."""
+"""Convert the driver's exceptions to failed answers of services, and back."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from edgetpu_driver.errors import (
     UnavailableError,
 )
 from edgetpu_driver.host.requests.admission import LATEST
+from edgetpu_driver.node_kit.printable_text import describe, one_line
 from edgetpu_msgs.msg import ErrorCode
 
 # The first class that the exception is an instance of decides.
@@ -65,6 +66,25 @@ def code_of(error: BaseException) -> ErrorCode:
         if isinstance(error, kind):
             return ErrorCode(value=code)
     return ErrorCode(value=ErrorCode.DEVICE)
+
+
+def write_error(answer: Any, error: Exception) -> Any:
+    """Write into the answer of a service why the request failed, in the fields that it has, and return it.
+
+    error: an EdgeTpuError; any other exception counts as unexpected.
+    """
+    fields = answer.get_fields_and_field_types()
+    text = one_line(error) if isinstance(error, EdgeTpuError) else describe(error)
+    for field, value in (("success", False), ("message", text)):
+        if field in fields:
+            setattr(answer, field, value)
+    if fields.get("error") == "edgetpu_msgs/ErrorCode":
+        answer.error = code_of(error)
+        if isinstance(error, BusyError) and "retry_after" in fields:
+            answer.retry_after = float(error.retry_after)
+        if isinstance(error, ClippingError) and "clipped" in fields:
+            answer.clipped = error.clipped
+    return answer
 
 
 def is_lasting(error: BaseException) -> bool:
