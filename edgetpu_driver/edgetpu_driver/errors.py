@@ -136,6 +136,11 @@ class ChipFaultError(DeviceError):
     """The chip reports a fatal error; the message lists its error registers."""
 
 
+def unexpected(error: Exception) -> EdgeTpuError:
+    """The error that stands for one that nobody expects; its type is in the message."""
+    return EdgeTpuError(f"unexpected {type(error).__name__}: {error}")
+
+
 def reason_of(error: Exception) -> str:
     """What an error says, in one line; one of the operating system without its number."""
     if isinstance(error, OSError) and error.strerror:

@@ -20,6 +20,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     OwnershipError,
     UnavailableError,
+    unexpected,
 )
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.client_limits import MOST_SEGMENTS
@@ -375,4 +376,4 @@ def _without_weights(files: Sequence[tuple[Path, bytes]]) -> bytes:
 
 def _unexpected(error: Exception, model: HostedModel) -> EdgeTpuError:
     _log.error("unexpected error while loading '%s'", model.name, exc_info=error)
-    return EdgeTpuError(f"cannot load {model.path}: unexpected {type(error).__name__}: {error}")
+    return EdgeTpuError(f"cannot load {model.path}: {unexpected(error)}")

@@ -143,11 +143,7 @@ class DriverServices:
         self._intake.add(priority, functools.partial(serve, request, respond))
 
     def _serve(self, kind: Any, name: str, handle: Any, request: Any, respond: Respond) -> None:
-        reply = _Reply(self._driver, name, kind.Response, respond)
-        try:
-            handle(request, reply)
-        except Exception as error:
-            reply.fail(error)
+        _Reply(self._driver, name, kind.Response, respond).attempt(handle, request)
 
     def _load_model(self, request: LoadModel.Request, reply: _Reply) -> None:
         if request.segments and request.model:
@@ -158,10 +154,7 @@ class DriverServices:
         self._found = found
 
         def search() -> None:
-            try:
-                self._begin_load(request, reply)
-            except Exception as error:
-                reply.fail(error)
+            reply.attempt(self._begin_load, request)
             found.set()
 
         self._searches.submit_or_do(search)
@@ -298,6 +291,13 @@ class _Reply:
         self._driver, self._service, self._response, self._respond = driver, service, response, respond
         self.sent = False
         """Whether there is an answer; a later one is ignored."""
+
+    def attempt(self, handle: Callable[[Any, _Reply], None], request: Any) -> None:
+        """Call what handles the request; answer with what it raises."""
+        try:
+            handle(request, self)
+        except Exception as error:
+            self.fail(error)
 
     def finish(self, fill: Callable[[Any, Any], None], outcome: Any) -> None:
         """Answer with what `fill` writes of a result, or that there was an error."""

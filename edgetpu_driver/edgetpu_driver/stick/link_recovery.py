@@ -15,6 +15,7 @@ from edgetpu_driver.errors import (
     ProtocolError,
     TransferError,
     TransferLengthError,
+    unexpected,
 )
 from edgetpu_driver.stick.forked_processes import NOT_OURS
 from edgetpu_driver.usb.bringup import shut_down
@@ -142,4 +143,4 @@ def _carry_out(operation: Callable[..., _Result], link: UsbLink, arguments: tupl
     except EdgeTpuError:
         raise
     except Exception as error:
-        raise ProtocolError(f"unexpected {type(error).__name__}: {error}") from error
+        raise ProtocolError(str(unexpected(error))) from error

@@ -25,6 +25,7 @@ from edgetpu_driver.errors import (
     InputError,
     ModelUnsupportedError,
     UnavailableError,
+    unexpected,
 )
 from edgetpu_driver.host.client_limits import ClientLimits
 from edgetpu_driver.host.models.attach_attempts import AttachAttempts
@@ -252,7 +253,7 @@ class ModelReplica:
         if isinstance(error, EdgeTpuError):
             return str(error)
         _log.error("unexpected error while preparing model '%s'", self.name, exc_info=error)
-        return f"unexpected {type(error).__name__}: {error}"
+        return str(unexpected(error))
 
     def _check_tiles(self, engine: AttachedEngine, request: WeightRequest) -> None:
         tensor = engine.weight_tensor(request.tensor)

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from edgetpu_driver.backends.backend import Backend, RegisterValue
-from edgetpu_driver.errors import DeviceError, EdgeTpuError, UnavailableError
+from edgetpu_driver.errors import DeviceError, EdgeTpuError, UnavailableError, unexpected
 from edgetpu_driver.host.host_status import State, StickStatus
 from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.model_replica import ModelReplica
@@ -387,7 +387,7 @@ class StickWorker:
             answer = error.with_traceback(None)  # whose frames refer to the answer: it would stay in memory
         except Exception as error:
             _log.exception("unexpected error in a request for model '%s'", request.model.name)
-            answer = EdgeTpuError(f"unexpected {type(error).__name__}: {error}")
+            answer = unexpected(error)
         self.connection.confirm()
         scheduler.finish(slot, request, time.perf_counter() - start, answer, resident)
         if request.kind is Kind.UPDATE:

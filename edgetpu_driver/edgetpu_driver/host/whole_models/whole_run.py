@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.whole_model.plan import StepValues
-from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.errors import EdgeTpuError, unexpected
 from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from edgetpu_driver.host.requests.request import Kind, Request
@@ -86,7 +86,7 @@ class WholeRun:
             outcome = error
         except Exception as error:
             _log.exception("unexpected error in a request for model '%s'", self._model.name)
-            outcome = EdgeTpuError(f"unexpected {type(error).__name__}: {error}")
+            outcome = unexpected(error)
         if outcome is not None:
             self._done(outcome)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.errors import EdgeTpuError, unexpected
 from edgetpu_driver.matrix.products import Products, RealProduct, TileRequest
 
 
@@ -65,7 +65,7 @@ class ProductInProgress:
         except EdgeTpuError as error:
             return ProductResult(error=error)
         except Exception as error:
-            return ProductResult(error=EdgeTpuError(f"unexpected {type(error).__name__}: {error}"))
+            return ProductResult(error=unexpected(error))
         self.sent = self.answered = 0
         self.outputs = {}
         return None
