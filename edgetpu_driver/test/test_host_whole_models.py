@@ -241,6 +241,27 @@ class TestTerms:
         (right,) = [each for each in got if not isinstance(each, Exception)]
         check_same(right.outputs, by_litert(source_graph(2), IMAGE))
 
+    def test_requests_for_parts_wait_until_the_parts_are_known(
+        self, whole_model_host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        gate, parse = threading.Event(), VirtualStickBackend.parse
+
+        def slow_parse(backend: VirtualStickBackend, path: Path, data: bytes) -> Any:
+            assert gate.wait(PATIENCE)
+            return parse(backend, path, data)
+
+        monkeypatch.setattr(VirtualStickBackend, "parse", slow_parse)
+        whole_model_host.submit_load("parts_edgetpu", "later")
+        first, third = SimpleQueue[Any](), SimpleQueue[Any]()
+        for part, answers in ((1, first), (3, third)):
+            inputs = {"a0": np.zeros((1, 8), np.int8)}
+            whole_model_host.submit_invoke("later", inputs, answers.put, part=part)
+        gate.set()
+        answer = first.get(timeout=PATIENCE)
+        assert (answer.part, list(answer.outputs)) == (1, ["b0"])
+        refusal = third.get(timeout=PATIENCE)
+        assert str(refusal) == "expected part 1 to 2 of 'later', or 0 for the whole model; got 3"
+
     def test_a_model_that_is_loaded_while_a_request_arrives_runs_it(
         self, whole_model_host: ModelHost, monkeypatch: pytest.MonkeyPatch
     ) -> None:
