@@ -65,15 +65,13 @@ class ParsedModel:
     def _locations_of(self, model: CompiledModel) -> WeightLocations:
         from edgetpu_driver.weights.weight_locations import WeightLocations
 
-        return WeightLocations(model, self._read_sidecars)
+        return WeightLocations(model, self.sidecars or self._sidecars_of_file.result)
 
     @cached_property
-    def _read_sidecars(self) -> Callable[[], SidecarFiles]:
-        if (sidecars := self.sidecars) is not None:
-            return lambda: sidecars
+    def _sidecars_of_file(self) -> DetachedReading[SidecarFiles]:
         path: Path | None = self.source.path
         what = f"the files next to {path.name}" if path is not None else ""
-        return DetachedReading(partial(SidecarFiles.next_to, path), what).result
+        return DetachedReading(partial(SidecarFiles.next_to, path), what)
 
 
 @dataclass(frozen=True)
