@@ -107,7 +107,7 @@ def names_in(text: str) -> list[str]:
 
 def problem_of(given: argparse.Namespace) -> str:
     """Why the dashboard cannot run, with what helps; empty if it can."""
-    from edgetpu_dashboard.camera.player import SOURCES
+    from edgetpu_dashboard.camera.capture_thread import SOURCES
     from edgetpu_driver.node_kit.node_table import node_table
 
     if importlib.util.find_spec("nicegui") is None:

@@ -14,7 +14,7 @@ from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
 from edgetpu_dashboard.camera.calibration import CameraCalibration, ideal_calibration, read_calibration
-from edgetpu_dashboard.camera.player import SOURCES, Player, open_source
+from edgetpu_dashboard.camera.capture_thread import SOURCES, CaptureThread, open_source
 from edgetpu_dashboard.camera.source import CameraSettings, Pixels, Source
 from edgetpu_dashboard.nodes.camera_info_messages import camera_info
 from edgetpu_driver.errors import InputError
@@ -132,7 +132,7 @@ class CameraNode(BaseNode):
 
     def __init__(self, **options: Any) -> None:
         super().__init__("camera", **options)
-        self._player: Player | None = None
+        self._capture: CaptureThread | None = None
         with self.destroyed_on_error():
             self._set_up()
 
@@ -147,30 +147,30 @@ class CameraNode(BaseNode):
         self._images = self.create_publisher(Image, "image", _QOS)
         self._infos = self.create_publisher(CameraInfo, "camera_info", _QOS)
         self.create_service(Trigger, "~/step", self._step)
-        self._player = Player(self._wanted(), self._publish, self._open, paused=self.values["paused"])
+        self._capture = CaptureThread(self._wanted(), self._publish, self._open, paused=self.values["paused"])
         self.start_diagnostics()
 
     def destroy_node(self) -> None:
         """Stop taking pictures, then destroy the node."""
-        if self._player is not None:
-            self._player.close()
+        if self._capture is not None:
+            self._capture.close()
         super().destroy_node()
 
     def on_parameter(self, name: str, value: Any) -> None:
         """Apply a new value at once."""
         super().on_parameter(name, value)
-        if self._player is None:
+        if self._capture is None:
             return
         if name == "paused":
-            self._player.paused = value
+            self._capture.paused = value
         elif hasattr(_DEFAULTS, name):
-            self._player.settings = replace(self._player.settings, **{name: value})
+            self._capture.settings = replace(self._capture.settings, **{name: value})
 
     def problems(self) -> list[str]:
         """Return why there are no pictures."""
-        if self._player is None:
+        if self._capture is None:
             return []
-        return [text for text in (self._player.problem, "paused" if self.values["paused"] else "") if text]
+        return [text for text in (self._capture.problem, "paused" if self.values["paused"] else "") if text]
 
     def diagnostic(self) -> DiagnosticStatus:
         """Add the size of the pictures to the node's entry of /diagnostics."""
@@ -190,7 +190,7 @@ class CameraNode(BaseNode):
         return open_source(settings, self.values["field_of_view"])
 
     def _publish(self, picture: Pixels) -> None:
-        """Publish a picture; called in the player's thread."""
+        """Publish a picture; called in the capture thread."""
         header = Header(stamp=self.get_clock().now().to_msg(), frame_id=self.values["camera_frame_id"])
         height, width = picture.shape[:2]
         self._size = width, height
@@ -204,9 +204,9 @@ class CameraNode(BaseNode):
         self.counters.results += 1
 
     def _step(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:  # noqa: ARG002
-        if not self.values["paused"] or self._player is None:
+        if not self.values["paused"] or self._capture is None:
             response.success, response.message = False, "pictures are published already: set paused first"
             return response
-        self._player.step()
+        self._capture.step()
         response.success, response.message = True, "one picture"
         return response

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.visual_compass.alignment_records import Growth, Key
 from edgetpu_perception.visual_compass.compared_points import ComparedPoints
+from edgetpu_perception.visual_compass.rotation_solver import RotationSolver, regularised
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector
-from edgetpu_perception.visual_compass.turn_solver import TurnSolver, regularised
 
 Floats = NDArray[np.float32]
 
@@ -42,7 +42,7 @@ _AHEAD = 4
 """Index of the growth among the unknowns: after the turn, 0 to 2, and the contrast, 3."""
 
 
-class GrowthSolver(TurnSolver):
+class GrowthSolver(RotationSolver):
     """Solves for a turn, a loss of contrast, and the growth of each block."""
 
     def __init__(
@@ -72,7 +72,7 @@ class GrowthSolver(TurnSolver):
 
     @property
     def information(self) -> Matrix:
-        """TurnSolver.information, whatever the growth."""
+        """RotationSolver.information, whatever the growth."""
         information: Matrix = np.linalg.inv(np.linalg.inv(self._normal)[:4, :4])
         return information
 

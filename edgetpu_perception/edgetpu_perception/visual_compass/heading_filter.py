@@ -23,19 +23,19 @@ from edgetpu_perception.visual_compass.heading_filter_state import (
 )
 from edgetpu_perception.visual_compass.keyframes import Keyframe, KeyframeRule, Keyframes
 from edgetpu_perception.visual_compass.loop_closure import LoopClosure
-from edgetpu_perception.visual_compass.measured_turn import (
-    DirectComparison,
-    MeasuredTurn,
-    align_to_keyframe,
-    by_keyframe,
-    is_repeated,
-)
 from edgetpu_perception.visual_compass.moving_objects.dominant_object import SteadyCourse
 from edgetpu_perception.visual_compass.moving_objects.mixed_motions import separated
 from edgetpu_perception.visual_compass.moving_objects.point_agreement import ALL_FOLLOW
 from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
+from edgetpu_perception.visual_compass.rotation_between_frames import (
+    DirectComparison,
+    MeasuredTurn,
+    align_to_keyframe,
+    by_keyframe,
+    is_repeated,
+)
 from edgetpu_perception.visual_compass.rotations import (
     OPTICAL_AXIS,
     Vector,

@@ -11,10 +11,10 @@ from edgetpu_perception.visual_compass import heading_filter_limits as limits
 from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.heading_filter_state import Loss, Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes, has_moved_on
-from edgetpu_perception.visual_compass.measured_turn import better, initial_similarity
 from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
+from edgetpu_perception.visual_compass.rotation_between_frames import better, initial_similarity
 from edgetpu_perception.visual_compass.rotations import Matrix, angle_between, trace
 
 

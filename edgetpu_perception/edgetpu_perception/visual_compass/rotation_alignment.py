@@ -30,8 +30,8 @@ from edgetpu_perception.visual_compass.moving_objects.point_agreement import (
 )
 from edgetpu_perception.visual_compass.ray_projection import Projection
 from edgetpu_perception.visual_compass.robust_residuals import robust_pull
+from edgetpu_perception.visual_compass.rotation_solver import RotationSolver
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix
-from edgetpu_perception.visual_compass.turn_solver import TurnSolver
 
 Floats = NDArray[np.float32]
 
@@ -277,7 +277,7 @@ class RotationAligner:
         to second order (Benhimane and Malis 2004) and needs no interpolation. `most_noise`: of the features;
         what exceeds it is taken for another motion.
         """
-        solver = TurnSolver(self.points, key)
+        solver = RotationSolver(self.points, key)
         if self.ahead is not None:
             solver = GrowthSolver(self.points, key, guess, self.ahead, growth)
         rotation, converged, inside, agreement, stiffness, tail = self._converge(
@@ -305,7 +305,7 @@ class RotationAligner:
         )
 
     def _converge(
-        self, key: Key, view: View, guess: Matrix, solver: TurnSolver, most_noise: float
+        self, key: Key, view: View, guess: Matrix, solver: RotationSolver, most_noise: float
     ) -> tuple[Matrix, bool, Floats, PointAgreement, Floats, float]:
         """Take steps from a guess until they are small, or MAX_ITERATIONS of them.
 

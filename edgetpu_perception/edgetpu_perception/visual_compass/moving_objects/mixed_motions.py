@@ -9,8 +9,8 @@ views without objects, an alignment that starts next to the mean finds one of th
 from __future__ import annotations
 
 from edgetpu_perception.visual_compass.alignment_records import Alignment, Key, View
-from edgetpu_perception.visual_compass.measured_turn import NOISE_RISE
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
+from edgetpu_perception.visual_compass.rotation_between_frames import NOISE_RISE
 from edgetpu_perception.visual_compass.rotations import Vector, angle_between, to_matrix
 
 BESIDE_CELLS = 1.5

@@ -11,7 +11,9 @@ from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
-from edgetpu_perception.visual_compass.measured_turn import (
+from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
+from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
+from edgetpu_perception.visual_compass.rotation_between_frames import (
     NEAR_VARIANCE_SHARE,
     SURPRISING,
     TRIAL_INTERVAL,
@@ -20,8 +22,6 @@ from edgetpu_perception.visual_compass.measured_turn import (
     by_keyframe,
     turns_on,
 )
-from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
-from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import to_matrix
 
 GRID = FeatureGrid(52, 52, 6.0, 1.0, blur=0.0, floor=0.002, quiet=0.3)

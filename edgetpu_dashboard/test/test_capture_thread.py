@@ -1,4 +1,4 @@
-"""The player takes pictures at its rate, on request, and again after a failure."""
+"""The capture thread takes pictures at its rate, on request, and again after a failure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from queue import Empty, Queue
 import numpy as np
 import pytest
 
-from edgetpu_dashboard.camera import player
-from edgetpu_dashboard.camera.player import SOURCES, Player, open_source
+from edgetpu_dashboard.camera import capture_thread
+from edgetpu_dashboard.camera.capture_thread import SOURCES, CaptureThread, open_source
 from edgetpu_dashboard.camera.source import CameraSettings, NoPictureError, Pixels, Source
 
 FAST = CameraSettings(frame_rate=200.0, width=16, height=12)
@@ -35,9 +35,9 @@ class Times:
 
 
 @contextmanager
-def playing(source: Source, *, paused: bool = False) -> Iterator[Player]:
+def playing(source: Source, *, paused: bool = False) -> Iterator[CaptureThread]:
     shown: Queue[Pixels] = Queue()
-    made = Player(FAST, shown.put, lambda _settings: source, paused=paused)
+    made = CaptureThread(FAST, shown.put, lambda _settings: source, paused=paused)
     try:
         yield made
     finally:
@@ -83,7 +83,7 @@ def test_new_settings_open_the_source_again() -> None:
         opened.put(settings)
         return Times()
 
-    made = Player(FAST, lambda _picture: None, open_one)
+    made = CaptureThread(FAST, lambda _picture: None, open_one)
     try:
         assert opened.get(timeout=5.0) == FAST
         made.settings = replace(FAST, source="noise")
@@ -93,7 +93,7 @@ def test_new_settings_open_the_source_again() -> None:
 
 
 def test_a_source_that_fails_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(player, "RETRY", 0.01)
+    monkeypatch.setattr(capture_thread, "RETRY", 0.01)
     shown: Queue[Pixels] = Queue()
     failures = iter([NoPictureError("unplugged"), MemoryError("8 GiB")])
     problems: list[str] = []
@@ -104,7 +104,7 @@ def test_a_source_that_fails_is_opened_again(monkeypatch: pytest.MonkeyPatch) ->
             raise error
         return Times()
 
-    made = Player.__new__(Player)
+    made = CaptureThread.__new__(CaptureThread)
     made.__init__(FAST, shown.put, open_one)  # type: ignore[misc]
     try:
         shown.get(timeout=5.0)

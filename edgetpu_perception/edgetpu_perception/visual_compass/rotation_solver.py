@@ -21,7 +21,7 @@ Rows: compass, turns past a blank wall, yaw error past the wall.
 """
 
 
-class TurnSolver:
+class RotationSolver:
     """Solves for a turn about the axes of a key's optical frame, rad, and for a loss of contrast."""
 
     def __init__(self, points: ComparedPoints, key: Key) -> None:

@@ -33,7 +33,7 @@ def open_source(settings: CameraSettings, horizontal_fov: float = math.radians(6
     return PatternSource(settings.source, width, height)
 
 
-class Player:
+class CaptureThread:
     """Passes on one picture in each period until it is closed."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Player:
         *,
         paused: bool = False,
     ) -> None:
-        """show: gets each picture, in the player's thread. paused: whether the first is taken by `step`."""
+        """show: gets each picture, in this thread. paused: whether the first is taken by `step`."""
         self.problem = ""
         """Why there are no pictures; empty if there are."""
         self._settings = settings
