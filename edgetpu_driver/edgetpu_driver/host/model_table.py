@@ -269,7 +269,21 @@ class ModelTable:
                 self.check_owner(present, fresh.owner)
             earlier = present if same else None
             fresh.owner, fresh.shared = present.owner, present.shared
-        read = self._read(files)
+        self._install(fresh, self._read(files), files, digest, earlier)
+        return fresh
+
+    def _install(
+        self,
+        fresh: HostedModel,
+        read: ReadModel,
+        files: Sequence[tuple[Path, bytes]],
+        digest: str,
+        earlier: HostedModel | None,
+    ) -> None:
+        """Replace the model of that name by one that was read, and begin with the requests for it.
+
+        earlier: the same model, whose weights stay; None: there is none.
+        """
         name = "" if read.parts else head_name(*files[0], read.whole.inputs, read.whole.outputs)
         description = _without_weights(files)
         waiting: list[Request] = []
@@ -293,7 +307,6 @@ class ModelTable:
         self._scheduler.refuse()
         for request in waiting:
             self._whole.take_over(request)
-        return fresh
 
     def _check_wanted(self, model: HostedModel) -> None:
         """Raise the error of a model that was unloaded meanwhile, or whose host has ended."""
