@@ -59,7 +59,7 @@ class TestProducts:
         swap = matrix_host.set_weights("dense", WeightRequest(matrix, rescale_rows=True))
         assert (swap.version, swap.row_scales.shape) == (1, (2 * SIZE,))
         assert self.error(matrix_host, matrix, np.tile(self.VECTOR, 3)) < 0.02
-        with pytest.raises(InputError, match=r"has a matrix \[128, 192\] in tiles"):
+        with pytest.raises(InputError, match=r"holds a matrix \[128, 192\] in tiles"):
             matrix_host.invoke("dense", ONES)
         matrix_host.set_weights("dense", corner(0.5))
         assert effective(matrix_host.invoke("dense", ONES)) == pytest.approx(0.5, abs=0.02)
