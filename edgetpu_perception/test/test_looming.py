@@ -294,6 +294,25 @@ class TestTime:
         watch(looming, lambda t: wall.seen(t), 1.0)
         assert not looming.update(wall.seen(1.0), 29 / 30 + jump).valid
 
+    @pytest.mark.parametrize("wrong", [-100.0, -0.05, 1.5, 1e9])
+    def test_one_image_with_a_wrong_stamp_does_not_matter(self, looming: Looming, wrong: float) -> None:
+        wall = Wall()
+        before = watch(looming, lambda t: wall.seen(t), 2.0)
+        astray = looming.update(wall.seen(2.0), 2.0 + wrong)
+        after = [looming.update(wall.seen(t), t) for t in (2.0 + np.arange(1, 10) / 30).tolist()]
+        assert not astray.valid
+        assert all(r.approaching for r in [before[-1], *after])
+        assert errors(before + after)[-9:].max() < 0.02
+
+    @pytest.mark.parametrize("later", [-100.0, -1.0, 1.5, 1e9])
+    def test_two_images_with_stamps_that_follow_each_other_restart(
+        self, looming: Looming, later: float
+    ) -> None:
+        wall = Wall()
+        watch(looming, lambda t: wall.seen(t), 1.0)
+        results = [looming.update(wall.seen(t), t + later) for t in (1.0 + np.arange(12) / 30).tolist()]
+        assert [r.valid for r in results] == [False] * 3 + [True] * 9
+
     def test_a_fast_approach_is_measured_at_few_images_per_second(self, looming: Looming) -> None:
         """The wall grows by 20 % from the first image to the second."""
         wall, stamps = Wall(), (2.5, 2.75, 3.0, 3.25)

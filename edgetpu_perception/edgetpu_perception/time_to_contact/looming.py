@@ -166,7 +166,8 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         """Removes the distortion of the camera; None if it has none, or is unknown."""
         self._view: tuple[object, ...] | None = None
         self._seen: Region | None = None
-        self._stamp = math.nan
+        self._stamp = self._astray = math.nan
+        """Times of the last image, s, and of one after it whose stamp did not follow, else NaN."""
         self._last = LoomingResult(math.nan, False, 0.0)
         self._shown: tuple[object, Region | None, NDArray[np.float32] | None] = None, None, None
         """View, region and features of the last image."""
@@ -229,8 +230,10 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         tracker = self._tracker_for(frame)
         if frame.stamp == self._stamp:  # the same image again, which shows no motion
             return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones))
-        follows = 0.0 < frame.stamp - self._stamp < MAX_GAP_S
-        self._stamp = frame.stamp
+        follows = _follows(frame.stamp, self._stamp)
+        if not follows and self._is_astray(frame.stamp):
+            return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones))
+        self._stamp, self._astray = frame.stamp, math.nan
         if self._is_repeated(features, frame, follows):
             self._last = self._last.at(frame.stamp)
             return self._last
@@ -242,6 +245,13 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         surface = tracker.update(brightness, slope_x, slope_y, energy, frame.stamp)
         self._last = self._result(frame, tracker, surface, zones)
         return self._last
+
+    def _is_astray(self, stamp: float) -> bool:
+        """Whether a stamp that does not follow the last one may be wrong: nothing has confirmed it yet."""
+        if math.isnan(self._stamp) or _follows(stamp, self._astray):
+            return False
+        self._astray = stamp
+        return True
 
     def _is_repeated(self, features: NDArray[np.float32], frame: Frame, follows: bool) -> bool:
         """Whether the camera has sent the last image once more, which tells nothing of its motion."""
@@ -328,6 +338,11 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
                 self._tracker.look_at(grid)
             self._view, self._seen = view, frame.region
         return self._tracker
+
+
+def _follows(stamp: float, last: float) -> bool:
+    """Whether an image is compared with that of the last stamp, s."""
+    return 0.0 < stamp - last < MAX_GAP_S
 
 
 def _pixels(begin: float, end: float, size: int, cells: int) -> tuple[int, int]:
