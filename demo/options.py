@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
         "--timeout",
         type=_seconds,
         default=5.0,
-        help="seconds to wait for the results of an image (default: 5)",
+        help="seconds to wait for the results of an image, and for its debug images (default: 5)",
     )
     options.add_argument(
         "--startup-timeout",

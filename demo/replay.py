@@ -33,10 +33,8 @@ from edgetpu_msgs.msg import DeviceStatus
 
 DEBUG_TOPIC = "debug_image"  # below the name of a node
 RELIABLE = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
-BEST_EFFORT = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
 TICK = 0.05  # s between two looks at the processes while nothing comes
 SETTLE = 0.2  # s for the first camera_info to arrive before the image that needs it
-DEBUG_TIMEOUT = 1.0  # s to wait for the debug images of an image after its results
 MOST_LOST = 3  # images in a row without a result before the replay gives up
 # In the diagnostics of a perception node: its messages when only images are missing, and its counters of
 # images without a result.
@@ -211,14 +209,15 @@ class Replay:
         if timeout:
             self._note_lost(silent())
             if debug_wanted:
-                self._wait_for_debug_images(number, [node for node in nodes if node not in silent()])
+                answering = [node for node in nodes if node not in silent()]
+                self._wait_for_debug_images(number, answering, timeout)
 
-    def _wait_for_debug_images(self, number: int, nodes: Sequence[_Node]) -> None:
+    def _wait_for_debug_images(self, number: int, nodes: Sequence[_Node], timeout: float) -> None:
         """Wait for the debug images of an image from the nodes that publish any."""
         names = [node.collector.name for node in nodes]
         publishing = [name for name in names if self._ros.count_publishers(f"/{name}/{DEBUG_TOPIC}")]
         self._spin_until(
-            time.monotonic() + DEBUG_TIMEOUT,
+            time.monotonic() + timeout,
             lambda: all(self.debug_frames.has(name, number) for name in publishing),
         )
 
@@ -279,7 +278,7 @@ class Replay:
             Image,
             f"/{spec.name}/{DEBUG_TOPIC}",
             functools.partial(self.debug_frames.received, spec.name),
-            BEST_EFFORT,
+            RELIABLE,
         )
 
     def _on_driver(self, message: DeviceStatus) -> None:

@@ -30,7 +30,8 @@ from demo.scene.scene_bag import PARAMETERS_FILE, PATTERN_FILE, write_scene
 from edgetpu_dashboard.scene.scene import Scene
 from edgetpu_vision import Classifier
 from testdata import GOLDEN
-from testdata.demo_process import DemoProcess
+from testdata.demo_process import LONGEST_RUN, DemoProcess
+from testdata.timeouts import PATIENCE
 
 pytest.importorskip("rclpy", reason="needs a sourced ROS 2")
 pytest.importorskip("ai_edge_litert", reason="the cpu and virtual backends need LiteRT")
@@ -50,7 +51,8 @@ def demo(start_demo: Callable[..., DemoProcess]) -> Demo:
         with pytest.MonkeyPatch.context() as patch:
             for name in ("ROS_DOMAIN_ID", "ROS_HOME"):  # the demo chooses them
                 patch.delenv(name, raising=False)
-            process = start_demo(f"--output={output}", *arguments)
+            patience = f"--startup-timeout={LONGEST_RUN}", f"--timeout={PATIENCE}"
+            process = start_demo(f"--output={output}", *patience, *arguments)
         with process:
             assert process.wait() == 0, process.errors
         assert (output / "report.html").stat().st_size > 10_000
