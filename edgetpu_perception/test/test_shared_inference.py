@@ -73,7 +73,7 @@ def load(host: ModelHost, models: tuple[str, ...] = HEADS) -> None:
 
 def settle(host: ModelHost, models: tuple[str, ...], camera: Camera, count: int = 1) -> None:
     """Ask about images until so many inferences answer all of the models, some times in succession."""
-    end, successes = time.monotonic() + 20, 0
+    end, successes = time.monotonic() + PATIENCE, 0
     while successes < SOON:
         right = inferences(host, lambda: ask_all(host, models, camera.image())) == count
         successes = successes + 1 if right else 0
