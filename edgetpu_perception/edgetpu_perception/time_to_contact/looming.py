@@ -148,8 +148,8 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         """`engine`: runs the model; None for the suite's own graph on the CPU.
 
         `camera`: intrinsics of the images; they make rotation and slant more exact, and a lens with
-        distortion needs them. `size`: width and height of the own graph's input, 16 px or more; 128 sees
-        smaller objects and has less noise. `width`: its width if it is another; None: as `size`, but with
+        distortion needs them. `size`: width and height of the own graph's input, 16 px or more; 96 sees
+        smaller objects, 128 has less noise. `width`: its width if it is another; None: as `size`, but with
         `update` or `choose_width` as many times that as the first image is wider than high, so that wide
         images are not squeezed. Results below `min_confidence`, 0..1, are not valid. `min_expansion_rate`:
         rate, 1/s, from which on a result is `approaching`. Raises ModelUnsupportedError for an engine with an
