@@ -19,6 +19,7 @@ from typing import IO
 from demo.errors import GraphError
 from edgetpu_driver.node_kit.installed_nodes.installed_executables import installed_executable
 from edgetpu_driver.node_kit.middleware.middleware_profile import DEFAULT_DRIVER, profile_settings
+from edgetpu_driver.node_kit.process.process_end import STARTER_VARIABLE
 
 CONFIG = Path(__file__).resolve().parents[1] / "config"  # what the launch file uses too
 PARAMETERS = CONFIG / "edgetpu.yaml"
@@ -182,7 +183,12 @@ class Graph:
 def _start(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     # A session of its own, so that Ctrl-C on a terminal reaches only the demo, which stops the rest in order.
     return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        env=os.environ | {STARTER_VARIABLE: str(os.getpid())},
     )
 
 

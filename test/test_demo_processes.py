@@ -260,6 +260,43 @@ def test_a_process_that_does_not_stop_is_killed_in_time(
     assert left_behind(tmp_path) == []
 
 
+WAITING_NODE = f"""#!{sys.executable}
+import signal
+from edgetpu_driver.node_kit.process.process_end import stop_with_starter
+stop_with_starter()
+print("ready", flush=True)
+try:
+    signal.pause()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+"""An executable that does with signals what a node does."""
+
+WAITING_DEMO = """
+import signal, sys
+from pathlib import Path
+from demo.processes import Graph, Process
+with Graph([Process("node", "package", "node")], Path(sys.argv[1])):
+    signal.pause()
+"""
+
+
+def test_the_processes_end_with_a_demo_that_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, log = tmp_path / "lib" / "package" / "node", tmp_path / "log" / "node.log"
+    node.parent.mkdir(parents=True)
+    node.write_text(WAITING_NODE)
+    node.chmod(0o755)
+    monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", WAITING_DEMO, log.parent], cwd=ROOT) as demo:
+        while not log.exists() or "ready" not in log.read_text():
+            assert demo.poll() is None
+        demo.kill()
+    while "interrupted" not in log.read_text():
+        pass
+
+
 def test_a_command_line_has_parameters_after_those_of_the_file(prefix: Path) -> None:
     process = Process(
         name="spot_tracker",
