@@ -21,10 +21,7 @@ from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
 from edgetpu_perception.time_to_contact.noise_and_exposure import variance_of
 from edgetpu_perception.time_to_contact.plane_distance import PlaneDistance
 from edgetpu_perception.time_to_contact.relative_depth_filter import (
-    LASTING_RATE_ERROR,
-    MIN_MISFIT,
     RelativeDepth,
-    lasting_error_of,
 )
 from edgetpu_perception.time_to_contact.shadow_or_object import moves_along
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
@@ -211,77 +208,6 @@ def test_a_texture_must_be_found_to_move_with_its_surface(moves: tuple[float, ..
     for chi_square in moves:
         surface.take_texture(chi_square)
     assert surface.carries_texture is certain
-
-
-class TestRelativeDepth:
-    def test_at_constant_speed_is_predicted_exactly(self) -> None:
-        depth = RelativeDepth()
-        for frame in range(1, 31):
-            depth.predict(1 / 30)
-            depth.update(math.log((4 - frame / 30) / 4), 1e-8)
-        assert depth.rate == pytest.approx(1 / 3, rel=1e-3)
-        depth.predict(1.0)
-        assert depth.rate == pytest.approx(1 / 2, rel=1e-3)
-
-    def test_keeps_its_rate_over_a_new_keyframe(self) -> None:
-        depth = RelativeDepth()
-        for frame in range(1, 31):
-            depth.predict(1 / 30)
-            depth.update(math.log((4 - frame / 30) / 4), 1e-8)
-        depth.start_keyframe()
-        for frame in range(1, 11):
-            depth.predict(1 / 30)
-            depth.update(math.log((3 - frame / 30) / 3), 1e-8)
-        assert depth.rate == pytest.approx(1 / (3 - 10 / 30), rel=1e-3)
-
-    @staticmethod
-    def after(noise: float, rates: list[float], interval: float = 0.15) -> tuple[RelativeDepth, float]:
-        """A filter that expects a noise of 0.002, and the true rate, 1/s.
-
-        After 60 images at the first rate, 30 Hz, and one at each of the others, `interval` seconds apart.
-        """
-        random, depth, distance = np.random.default_rng(4), RelativeDepth(), 1.0
-        for number in range(60 + len(rates) - 1):
-            speed = rates[max(number - 59, 0)]
-            seconds = 1 / 30 if number < 60 else interval
-            distance -= seconds * speed
-            depth.predict(seconds)
-            depth.update(math.log(distance) + random.normal(0, noise), 2 * 0.002**2)
-        return depth, speed / distance
-
-    def test_has_twice_the_observed_sigma_where_innovations_are_twice_as_large(self) -> None:
-        (expected, _), (larger, _) = self.after(0.002, [0.1]), self.after(0.004, [0.1])
-        assert larger.rate_sigma == pytest.approx(expected.rate_sigma, rel=1e-2)
-        assert larger.observed_rate_sigma == pytest.approx(2 * expected.observed_rate_sigma, rel=0.15)
-
-    def test_has_an_observed_sigma_for_identical_images(self) -> None:
-        depth, _ = self.after(0.0, [0.0])
-        assert depth.rate == 0.0
-        assert depth.observed_rate_sigma == pytest.approx(math.sqrt(MIN_MISFIT) * depth.rate_sigma)
-
-    def test_takes_errors_that_last_into_its_observed_sigma(self) -> None:
-        depth, distance = RelativeDepth(), 3.0
-        for _ in range(60):
-            distance -= 1 / 30
-            depth.predict(1 / 30)
-            depth.update(math.log(distance / 3), 2 * 0.002**2)
-        by_images = math.sqrt(MIN_MISFIT) * depth.rate_sigma
-        assert depth.observed_rate_sigma == pytest.approx(
-            math.hypot(by_images, LASTING_RATE_ERROR * depth.rate)
-        )
-
-    def test_takes_fewer_errors_that_last_from_a_larger_map(self) -> None:
-        assert lasting_error_of(60 * 60) == pytest.approx(LASTING_RATE_ERROR)
-        assert lasting_error_of(120 * 120) == pytest.approx(LASTING_RATE_ERROR / 4)
-
-    @pytest.mark.parametrize("images", [2, 3, 4, 5, 8])
-    @pytest.mark.parametrize(("before", "after"), [(-0.05, -0.25), (0.1, 0.0), (-0.1, -0.2), (0.05, 0.3)])
-    def test_tells_in_its_observed_sigma_of_a_change_of_speed(
-        self, images: int, before: float, after: float
-    ) -> None:
-        """With the sigma that is expected, up to 4.4 sigma after two images."""
-        depth, rate = self.after(0.002, [before] + [after] * images)
-        assert abs(depth.rate - rate) < 1.5 * depth.observed_rate_sigma
 
 
 def view_of_a_plane(
