@@ -5,4 +5,5 @@ from __future__ import annotations
 
 def ramp(value: float, low: float, high: float) -> float:
     """0 up to `low`, 1 from `high` on, linear in between."""
-    return min(max((value - low) / (high - low), 0.0), 1.0)
+    share = (value - low) / (high - low)
+    return 0.0 if share < 0.0 else 1.0 if share > 1.0 else share

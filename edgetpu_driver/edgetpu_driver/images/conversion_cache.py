@@ -52,7 +52,7 @@ class CameraImage:
         array = self._made.get(key)
         if array is None:
             array = self._made[key] = make()
-            array.flags.writeable = False
+            array.setflags(write=False)
         return array
 
     def part(self, region: Region, channels: int) -> Pixels:

@@ -87,12 +87,15 @@ def _sum_rows(image: NDArray[Any], cells: int, largest: int) -> NDArray[Any]:
     parts = cells // math.gcd(len(image), cells)  # q
     dtype = np.uint16 if largest * block < 2**16 else np.float64
     blocks = image.reshape(-1, block, *image.shape[1:])
-    sums: NDArray[Any] = np.empty((len(blocks), parts, *image.shape[1:]), dtype)
+    sums: NDArray[Any]
+    if parts == 1:
+        sums = np.add.reduce(blocks, axis=1, dtype=dtype)
+        return sums
+    sums = np.empty((len(blocks), parts, *image.shape[1:]), dtype)
     for cell in range(parts):
         first, last = -(-cell * block // parts), (cell + 1) * block // parts  # the whole rows
         np.add.reduce(blocks[:, first:last], axis=1, dtype=dtype, out=sums[:, cell])
-    if parts > 1:
-        sums *= parts
+    sums *= parts
     for cell in range(parts - 1):  # the row that each cell shares with the next one
         row, weight = divmod((cell + 1) * block, parts)
         if parts == 2:  # half of the row to either cell

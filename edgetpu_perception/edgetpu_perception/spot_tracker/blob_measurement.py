@@ -146,7 +146,7 @@ def measure_blob(
         return spot._replace(is_uneven=math.hypot(x_offset, y_offset) > offset_of_cells)
     confidence *= outline_offset
     if confidence and grey is not None and camera is not None:
-        height = int(grey[blob.window].max()) - background.level
+        height = cv2.norm(grey[blob.window], cv2.NORM_INF) - background.level
         # Most cells of a lamp of a few cells are on its edge, where the graph and the threshold remove a part
         # and so move the centroid; and the map averages over more than the lamp.
         lamp = place_blob(blob, camera) if contrast < SMALL_LAMP_SHARE * height else None
@@ -167,9 +167,8 @@ def _weighted_centroid(
     evidence: NDArray[Any], blob: Blob, threshold: float
 ) -> tuple[Moments, float, float, float]:
     """Moments of the outline, and total and centroid of the excess over the threshold, in the window."""
-    values = np.empty((2, blob.height, blob.width))
-    values[0] = blob.mask
-    np.multiply(evidence[blob.window], blob.mask, out=values[1])
+    values = np.array((blob.mask, evidence[blob.window]), np.float64)
+    values[1] *= values[0]
     outline, inside = moments(values)
     below = threshold * blob.area
     weight = inside.total - below
