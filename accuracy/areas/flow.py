@@ -30,6 +30,9 @@ HIT = 0.25
 PAIRS_FOR_SIGMAS = 24
 """Fewest pairs of a photograph for the share inside one sigma: with 8 of each it is known to 3.5 % only."""
 
+LARGER_SIDES = (48, 40, 32)
+"""Sides of small images, px, for larger inputs."""
+
 CHANGED_LIGHT = scenes.Disturbance(noise=4.0, gain=0.2, offset=20.0)
 
 
@@ -171,12 +174,14 @@ def _rejection_rows(
 
 
 def _size_rows(engine: str) -> list[Row]:
-    """The moving objects with larger inputs."""
+    """The moving objects, and small images, with larger inputs."""
     rows = []
     for size in (96, 128):
+        label = f", input of {size} px"
         graph = features.name(size, size), features.build(size, size)
         flow = OpticalFlow(open_engine(engine, *graph))
-        rows += moving_objects.measure(flow, False, f", input of {size} px")
+        rows += moving_objects.measure(flow, False, label)
+        rows += small_images.measure(flow, False, LARGER_SIDES, label)
     return rows
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -47,15 +47,15 @@ def _window(photo: Photograph, x: float, y: float, side: int) -> Frame:
     return np.diff(np.diff(corners, axis=0), axis=1) / pitch**2
 
 
-def measure(flow: OpticalFlow, quick: bool) -> list[Row]:
-    """Rows for each side; those of 16 px are for information."""
+def measure(flow: OpticalFlow, quick: bool, sides: Sequence[int] = SIDES, label: str = "") -> list[Row]:
+    """Rows for each side; those of 16 px are for information. `label`: put after each case."""
     rows = []
-    for side in SIDES:
+    for side in sides:
         errors, sigmas = flow_errors(flow, pairs(side, 3 if quick else 12))
         valid = np.isfinite(errors[:, 0])
         rms = math.sqrt(float(np.mean(np.square(errors[valid]))))
         inside = 100.0 * float(np.mean(np.abs(errors[valid]) < sigmas[valid]))
-        case, counts = f"images of {side}x{side} px", side > SIDES[-1]
+        case, counts = f"images of {side}x{side} px{label}", side > SIDES[-1]
         # 55 to 80 %: a sigma may be too large, too.
         limit = 12.5 if counts and not quick else None
         rows += [

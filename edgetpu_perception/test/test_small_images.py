@@ -35,10 +35,12 @@ def window(
     return np.clip(np.rint(px + random.normal(0, 2, px.shape)), 0, 255).astype(np.uint8)
 
 
-def errors_over_sigmas(photographs: list[NDArray[np.float64]], size: tuple[int, int]) -> NDArray[np.float64]:
+def errors_over_sigmas(
+    photographs: list[NDArray[np.float64]], size: tuple[int, int], model_size: int = 64
+) -> NDArray[np.float64]:
     """Errors of the valid results of 100 pairs, in their standard deviations: [n, 2]."""
     pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
-    random, flow, errors = np.random.default_rng(1), OpticalFlow(), []
+    random, flow, errors = np.random.default_rng(1), OpticalFlow(size=model_size), []
     for photo in photographs * 20:
         dx, dy = random.integers(-2 * TEXELS, 2 * TEXELS + 1, 2).tolist()
         x, y = random.integers(2 * TEXELS, 10 * TEXELS, 2).tolist()
@@ -55,6 +57,13 @@ def errors_over_sigmas(photographs: list[NDArray[np.float64]], size: tuple[int, 
 def test_sigmas_are_honest(photographs: list[NDArray[np.float64]], size: tuple[int, int]) -> None:
     errors = errors_over_sigmas(photographs, size)
     assert len(errors) >= 80
+    assert 0.5 < np.mean(np.abs(errors) < 1.0) < 0.85
+    assert np.mean(np.abs(errors) < 3.0) > 0.93
+
+
+def test_waves_that_no_px_shows_are_in_the_sigmas(photographs: list[NDArray[np.float64]]) -> None:
+    errors = errors_over_sigmas(photographs, (28, 28), model_size=128)
+    assert len(errors) >= 60
     assert 0.5 < np.mean(np.abs(errors) < 1.0) < 0.85
     assert np.mean(np.abs(errors) < 3.0) > 0.93
 

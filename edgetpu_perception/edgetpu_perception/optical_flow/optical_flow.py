@@ -148,7 +148,12 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         expected = None if self._speed is None else (self._speed[0] * interval, self._speed[1] * interval)
         (row, column), shift, clarity = self._choice.choose(first, second, expected)
         self._speed = None
-        dx_sigma, dy_sigma = (math.hypot(s, decoder.floor) for s in (shift.dx_sigma, shift.dy_sigma))
+        dx_sigma, dy_sigma = (
+            math.hypot(sigma, decoder.floor + aliasing / decoder.cell)
+            for sigma, aliasing in zip(
+                (shift.dx_sigma, shift.dy_sigma), self._magnification.aliasing, strict=True
+            )
+        )
         confidence = (
             ramp(decoder.search.texture_over_rounding(first, second, row, column), *TEXTURE_RANGE)
             * clarity
