@@ -13,6 +13,7 @@ from accuracy.conditions import (
     compass_disturbances,
     compass_drives,
     compass_drone,
+    compass_small_images,
     compass_swings,
     compass_walk,
 )
@@ -66,6 +67,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
         rows += _disturbed_rows(run, names[:1] if quick else names)
         rows += _wall_rows(run, names[:1] if quick else names)
         rows += _repeated_rows(run, names[:1] if quick else names)
+        rows += compass_small_images.measure(run, names, quick)
     if compass_walk.is_available():
         rows += compass_walk.measure(run)
     rows += compass_swings.measure(run, names, quick)

@@ -95,9 +95,9 @@ class Track:
         return float(np.abs(self.yaw_error).max())
 
 
-def follow(engine: Engine, turn: Turn) -> Track:
-    """Run the compass over one turn."""
-    camera, times, stages = _stage(turn)
+def follow(engine: Engine, turn: Turn, side: int = 64) -> Track:
+    """Run the compass over one turn, on pictures of `side` px."""
+    camera, times, stages = _stage(turn, side)
     compass = VisualCompass(engine, camera)
     results = [compass.update(image, time) for time, (_, image) in zip(times, stages(), strict=True)]
     true_yaw = np.array(times) * turn.rate

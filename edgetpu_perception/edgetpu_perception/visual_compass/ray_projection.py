@@ -32,9 +32,9 @@ class Projection:
         self._scale = np.array([width / camera.width, height / camera.height]) / grid.cell
         self._origin = (-0.5 - grid.first) / grid.cell
         focal = np.array([camera.fx, camera.fy]) * self._scale
-        self._widening = _widened(focal, grid.blur) / focal
+        self._widening = _widened(focal, grid.blurs) / focal
         center = (np.array([camera.cx, camera.cy]) + 0.5) * self._scale + self._origin
-        self._matrix = _camera_matrix(_widened(focal, grid.blur), center)
+        self._matrix = _camera_matrix(_widened(focal, grid.blurs), center)
         self._camera_matrix = _camera_matrix(focal, center)
         self._distortion = np.array(camera.distortion)
         self._undistorted = not self._distortion.any() and not camera.fisheye
@@ -124,7 +124,7 @@ def _camera_matrix(focal: NDArray[np.float64], center: NDArray[np.float64]) -> M
     return np.array([[focal[0], 0, center[0]], [0, focal[1], center[1]], [0, 0, 1]])
 
 
-def _widened(focal: NDArray[np.float64], blur: float) -> NDArray[np.float64]:
+def _widened(focal: NDArray[np.float64], blurs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Focal lengths, px, that describe how *features* move.
 
     A turn stretches the picture towards its border. A feature is a mean over some px. If the picture is
@@ -133,4 +133,4 @@ def _widened(focal: NDArray[np.float64], blur: float) -> NDArray[np.float64]:
     2 sigma^2 / f^2 of the turn, about 0.2 %, always ahead, as if the focal length were longer by
     2 sigma^2 / f. The effective sigma^2 depends on the pictures; it was measured on rendered turns.
     """
-    return focal + 2.0 * blur / focal
+    return focal + 2.0 * blurs / focal

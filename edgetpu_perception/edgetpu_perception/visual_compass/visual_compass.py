@@ -96,6 +96,7 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
         self._size = size
         self._up = np.array(up) / length
         self._looks_ahead = looks_ahead
+        self._outputs: Sequence[TensorSpec] = ()
         self._features: CompassFeatures | None = None
         self._aligner: RotationAligner | None = None
         self._aligned_camera: Pinhole | None = None
@@ -109,6 +110,7 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
 
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         """Accept the suite's own features and the maps of Gabor models."""
+        self._outputs = outputs
         self._features = compass_features(image, outputs)
         self._aligned_camera = None
         self._filter = None
@@ -132,11 +134,10 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
         Without intrinsics of the image's size the result is not valid. That is no error here, as intrinsics
         may arrive later than images.
         """
-        bound = self._bound_input()
-        assert self._features is not None
-        aligner = self._aligner_for(frame, bound, self._features)
+        aligner = self._aligner_for(frame, self._bound_input())
         if aligner is None:
             return HeadingResult(frame.stamp, False, 0.0)
+        assert self._features is not None
         view = View(self._features.read(outputs))
         if self._filter is None:
             self._filter = HeadingFilter(aligner, self._up, self._looks_ahead)
@@ -157,9 +158,7 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
                 f"got {width}x{height}"
             )
 
-    def _aligner_for(
-        self, frame: Frame, image: ImageInput, reader: CompassFeatures
-    ) -> RotationAligner | None:
+    def _aligner_for(self, frame: Frame, image: ImageInput) -> RotationAligner | None:
         """The aligner for the present camera; None if the intrinsics are missing or for another image size.
 
         Another camera or region restarts the filter.
@@ -168,7 +167,8 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
         if camera is None:
             return None
         if self._aligner is None or camera != self._aligned_camera:
-            self._aligner = RotationAligner(camera, image.height, image.width, reader.grid)
+            self._features = compass_features(image, self._outputs, camera.width, camera.height)
+            self._aligner = RotationAligner(camera, image.height, image.width, self._features.grid)
             self._aligned_camera = camera
             self._filter = None
         return self._aligner
