@@ -10,7 +10,7 @@ from accuracy.conditions.compass_turns import Track, Turn, finite, follow, lucas
 from edgetpu_driver.engines.protocol import Engine
 from measured_figures.row import Row
 
-SIDES = (40, 32, 24, 20, 16)
+SIDES = (32, 28, 24, 20, 16)
 """Sides of the images, px."""
 
 LEAST_WITH_LIMIT = 24
