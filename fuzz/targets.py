@@ -19,7 +19,7 @@ from edgetpu_driver.darwinn.instructions.operations import cut, join
 from edgetpu_driver.darwinn.instructions.requested_transfers import transfers
 from edgetpu_driver.darwinn.instructions.word_assembly import from_text, to_text
 from edgetpu_driver.darwinn.package_reader import parse_package
-from edgetpu_driver.engines.whole_model.plan_builder import plan_model
+from edgetpu_driver.engines.whole_model.pipeline_segments import plan_model
 from edgetpu_driver.errors import ArchiveError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.images.compressed_images import decode_compressed
 from edgetpu_driver.images.encodings import ImageError

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from edgetpu_dashboard.live.diagnostic_readings import Reading
-from edgetpu_dashboard.live.result_log import ResultLog
+from edgetpu_dashboard.live.result_curves import ResultCurves
 from edgetpu_dashboard.live.signals import Signal
 from edgetpu_dashboard.live.snapshot import SentPoints, rate_of_results, snapshot
 
 
-def view(values: dict[str, str], log: ResultLog | None = None, fields: tuple[Any, ...] = ()) -> Any:
+def view(values: dict[str, str], log: ResultCurves | None = None, fields: tuple[Any, ...] = ()) -> Any:
     """The view of one node, `spot`, with one diagnostic."""
     diagnostic = SimpleNamespace(level="warning", message="no images", values=values)
     result = SimpleNamespace(values=fields)
@@ -34,9 +34,9 @@ def view(values: dict[str, str], log: ResultLog | None = None, fields: tuple[Any
     return SimpleNamespace(lock=threading.RLock(), nodes={"spot": spot}, pictured=lambda: {"spot": "spot"})
 
 
-def log_of(**row: float) -> ResultLog:
+def log_of(**row: float) -> ResultCurves:
     """A log of one row, received now."""
-    log = ResultLog()
+    log = ResultCurves()
     log.add(time.monotonic(), row, 0.0)
     return log
 
@@ -81,7 +81,7 @@ def test_a_result_says_in_words_what_was_found() -> None:
 
 
 def test_what_json_cannot_hold_is_left_out() -> None:
-    log = ResultLog({"x": ""})
+    log = ResultCurves({"x": ""})
     log.add(0.0, {"x": float("inf"), "valid": True, "confidence": float("nan")}, 0.0)
     value = SimpleNamespace(field="x", meaning="place", unit="m", sigma="")
     found = snapshot(view({}, log, (value,)), "spot")
@@ -129,7 +129,7 @@ def test_a_node_that_takes_its_own_results_has_all_points_of_both_curves() -> No
 
 def test_a_node_without_results_has_the_rate_of_what_it_publishes() -> None:
     found = view({})
-    log = ResultLog()
+    log = ResultCurves()
     for step in range(3):
         log.add(time.monotonic() + 0.1 * step, {}, float("nan"))
     found.nodes["spot"].signals = (Signal("spot/cmd_vel", True, log),)

@@ -14,7 +14,7 @@ from geometry_msgs.msg import Twist, TwistStamped
 from rclpy.clock import Clock
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 
-from edgetpu_dashboard.live.result_log import ResultLog
+from edgetpu_dashboard.live.result_curves import ResultCurves
 from edgetpu_dashboard.nodes import graph_view
 from edgetpu_dashboard.nodes.graph_view import GraphView
 from edgetpu_msgs.msg import TimeToContact
@@ -80,7 +80,7 @@ def view(graph: Graph) -> GraphView:
     return GraphView(node)
 
 
-def log_of(view: GraphView, node: str) -> ResultLog:
+def log_of(view: GraphView, node: str) -> ResultCurves:
     (signal,) = view.nodes[node].signals
     return signal.log
 

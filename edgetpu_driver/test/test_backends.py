@@ -18,7 +18,7 @@ from edgetpu_driver.backends.backend import SRAM_BYTES, Placement
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.backends.factory import MoreSticks, make_backend, make_backends
 from edgetpu_driver.engines import isolated_graph
-from edgetpu_driver.engines.whole_model.plan_builder import load_plan
+from edgetpu_driver.engines.whole_model.pipeline_segments import load_plan
 from edgetpu_driver.errors import DeviceLostError, InputError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost

@@ -13,7 +13,7 @@ from edgetpu_driver.cli.main import main
 from edgetpu_driver.cli.tensor_files import fitted, read_inputs, write_outputs
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.engines.whole_model.input_ranges import input_ranges
-from edgetpu_driver.engines.whole_model.plan_builder import load_plan
+from edgetpu_driver.engines.whole_model.pipeline_segments import load_plan
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import Tensor, per_tensor

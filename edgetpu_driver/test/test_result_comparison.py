@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver import CpuEngine
 from edgetpu_driver.cli.result_comparison import Comparison, scene_inputs
 from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperands
-from edgetpu_driver.engines.whole_model.plan_builder import plan_model
+from edgetpu_driver.engines.whole_model.pipeline_segments import plan_model
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.engines.whole_model import graph_partitioning
+from edgetpu_driver.engines.whole_model.pipeline_segments import load_plan, plan_model, plan_segments
 from edgetpu_driver.engines.whole_model.plan import (
     EdgeTpuStep,
     LiteRtStep,
@@ -15,7 +16,6 @@ from edgetpu_driver.engines.whole_model.plan import (
     StepValues,
     step_operators,
 )
-from edgetpu_driver.engines.whole_model.plan_builder import load_plan, plan_model, plan_segments
 from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import parse_model
 from testdata import ModelFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from edgetpu_dashboard.live.result_log import Curve
+from edgetpu_dashboard.live.result_curves import Curve
 
 LEVELS = ("ok", "warning", "error", "stale")
 """Levels of a diagnostic, by the numbers of diagnostic_msgs/DiagnosticStatus."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from edgetpu_dashboard.live.result_log import ResultLog
+from edgetpu_dashboard.live.result_curves import ResultCurves
 
 MOST_NUMBERS = 8
 """Of an array that become curves, the first ones."""
@@ -31,11 +31,11 @@ SIGNAL_TYPES = tuple(_NUMBERS)
 """Types of messages that are shown, whichever node publishes or takes them."""
 
 
-def new_log(kind: str) -> ResultLog:
+def new_log(kind: str) -> ResultCurves:
     """Return an empty log for a type, with the fields that all its messages have."""
     fields = [_field(path) for path in _NUMBERS[kind]]
     known = all(field in _MEANINGS for field in fields)
-    return ResultLog(dict.fromkeys(fields, "") if known else None)
+    return ResultCurves(dict.fromkeys(fields, "") if known else None)
 
 
 def meaning_of(field: str) -> tuple[str, str]:
@@ -75,4 +75,4 @@ class Signal:
     topic: str
     """Without the namespace of the dashboard."""
     published: bool
-    log: ResultLog
+    log: ResultCurves

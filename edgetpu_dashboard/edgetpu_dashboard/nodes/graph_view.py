@@ -19,7 +19,7 @@ from rclpy.qos import qos_profile_sensor_data
 from edgetpu_dashboard.live.diagnostic_readings import LEVELS, Reading
 from edgetpu_dashboard.live.newest_pictures import OverlayTap
 from edgetpu_dashboard.live.picture_encoding import CAMERA_VIEW
-from edgetpu_dashboard.live.result_log import ResultLog
+from edgetpu_dashboard.live.result_curves import ResultCurves
 from edgetpu_dashboard.live.signals import SIGNAL_TYPES, Signal
 from edgetpu_dashboard.nodes.picture_subscriptions import PictureSubscriptions, Tap
 from edgetpu_dashboard.nodes.signal_subscriptions import SignalSubscriptions
@@ -62,7 +62,7 @@ class ViewedNode:
     """Names of its services without arguments, such as reset."""
     has_picture: bool = False
     result: ResultTopic | None = None
-    log: ResultLog | None = None
+    log: ResultCurves | None = None
     word: str = ""
     """What the last result has found, in words."""
     region: tuple[int, ...] = (0, 0, 0, 0)
@@ -202,7 +202,7 @@ class GraphView:
             return
         with self.lock:
             viewed.result = result
-            viewed.log = ResultLog({value.field: value.sigma for value in result.values})
+            viewed.log = ResultCurves({value.field: value.sigma for value in result.values})
         self._subscriptions[name] = self._node.create_subscription(
             result.message_type,
             f"{name}/{result.topic}",
@@ -246,7 +246,7 @@ class GraphView:
             topic: types[0] for topic, types in subscribed
         }
 
-    def _on_numbers(self, log: ResultLog, now: float, row: Mapping[str, float], latency: float) -> None:
+    def _on_numbers(self, log: ResultCurves, now: float, row: Mapping[str, float], latency: float) -> None:
         with self.lock:
             self.received += 1
             log.add(now, row, latency)

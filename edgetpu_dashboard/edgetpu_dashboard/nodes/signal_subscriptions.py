@@ -10,7 +10,7 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
-from edgetpu_dashboard.live.result_log import ResultLog
+from edgetpu_dashboard.live.result_curves import ResultCurves
 from edgetpu_dashboard.live.signals import new_log, numbers_of, stamp_of
 from edgetpu_driver.node_kit.messages.message_types import message_type
 from edgetpu_driver.node_kit.printable_text import one_line
@@ -20,15 +20,15 @@ class SignalSubscriptions:
     """One subscription for each topic and type, whichever nodes use it. For the executor's thread."""
 
     def __init__(
-        self, node: Node, add: Callable[[ResultLog, float, Mapping[str, float], float], None]
+        self, node: Node, add: Callable[[ResultCurves, float, Mapping[str, float], float], None]
     ) -> None:
         """add: adds to a log, at a time, s, a row that came so long after its stamp, s."""
         self._node, self._add = node, add
-        self._logs: dict[tuple[str, str], ResultLog] = {}
+        self._logs: dict[tuple[str, str], ResultCurves] = {}
         """By topic and type: nodes may disagree, and one that is started again may use another type."""
         self._subscriptions: dict[tuple[str, str], Any] = {}
 
-    def log(self, topic: str, kind: str) -> ResultLog:
+    def log(self, topic: str, kind: str) -> ResultCurves:
         """Return what was received on a topic of one of SIGNAL_TYPES; from now on it is received.
 
         A topic that is used with two types is received with the one that came first.
@@ -56,6 +56,6 @@ class SignalSubscriptions:
                 if key in self._subscriptions:
                     self._node.destroy_subscription(self._subscriptions.pop(key))
 
-    def _on_message(self, log: ResultLog, kind: str, message: Any) -> None:
+    def _on_message(self, log: ResultCurves, kind: str, message: Any) -> None:
         latency = 1e-9 * self._node.get_clock().now().nanoseconds - stamp_of(message)
         self._add(log, time.monotonic(), numbers_of(kind, message), latency)

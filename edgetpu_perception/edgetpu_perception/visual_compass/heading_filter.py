@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from edgetpu_perception.visual_compass import heading_filter_limits as limits
+from edgetpu_perception.visual_compass import view_recognition_limits as limits
 from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.fixed_parts import FixedParts

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
-from edgetpu_perception.visual_compass.heading_filter_limits import (
+from edgetpu_perception.visual_compass.keyframes import Keyframe
+from edgetpu_perception.visual_compass.moving_objects.undetected_object import AddedPull
+from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix
+from edgetpu_perception.visual_compass.view_recognition_limits import (
     LOST_AFTER_S,
     MAX_EXTRAPOLATION_S,
     MAX_LATE_VIEWS,
 )
-from edgetpu_perception.visual_compass.keyframes import Keyframe
-from edgetpu_perception.visual_compass.moving_objects.undetected_object import AddedPull
-from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.visual_compass.alignment_records import Alignment, Key
-from edgetpu_perception.visual_compass.heading_filter_limits import EVEN_SPREAD
 from edgetpu_perception.visual_compass.moving_objects.undetected_object import NO_PULL, AddedPull
 from edgetpu_perception.visual_compass.rotations import (
     Matrix,
@@ -21,6 +20,7 @@ from edgetpu_perception.visual_compass.rotations import (
     to_vector,
     trace,
 )
+from edgetpu_perception.visual_compass.view_recognition_limits import EVEN_SPREAD
 
 MAX_KEYFRAMES = 200
 """Largest number of keyframes; then the oldest one but the first is discarded.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgetpu_perception.visual_compass import heading_filter_limits as limits
+from edgetpu_perception.visual_compass import view_recognition_limits as limits
 from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.heading_filter_state import Loss, Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes, has_moved_on

@@ -15,13 +15,6 @@ from numpy.typing import NDArray
 from edgetpu_perception.algorithm import MAX_REPEATED_S
 from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import ACCELERATION_SIGMAS
-from edgetpu_perception.visual_compass.heading_filter_limits import (
-    JUMP_SIMILARITY_SHARE,
-    SIMILARITY_RANGE,
-    SUDDEN_SIMILARITY_SHARE,
-    TURNING_SIGMAS,
-    TYPICAL_SIMILARITY,
-)
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.keyframes import WORN_SIMILARITY_SHARE, Keyframe
 from edgetpu_perception.visual_compass.robust_residuals import TAIL_RANGE
@@ -34,6 +27,13 @@ from edgetpu_perception.visual_compass.rotations import (
     to_matrix,
     to_vector,
     trace,
+)
+from edgetpu_perception.visual_compass.view_recognition_limits import (
+    JUMP_SIMILARITY_SHARE,
+    SIMILARITY_RANGE,
+    SUDDEN_SIMILARITY_SHARE,
+    TURNING_SIGMAS,
+    TYPICAL_SIMILARITY,
 )
 
 MAX_DIFFERENCE_CELLS = 0.5

@@ -1,7 +1,7 @@
 """The plan of a whole model: its steps on the Edge TPU, in LiteRT and in `cpu_operators`, in order.
 
 A plan holds no engine and no device, so a program may run its steps with its own engines and threads.
-`plan_builder` creates plans; `StepValues` holds the arrays between the steps of one run.
+`pipeline_segments` creates plans; `StepValues` holds the arrays between the steps of one run.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from edgetpu_perception.visual_compass.alignment_records import Alignment, Key, View
-from edgetpu_perception.visual_compass.heading_filter_limits import SIMILARITY_RANGE
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, angle_between
+from edgetpu_perception.visual_compass.view_recognition_limits import SIMILARITY_RANGE
 
 MIN_DIFFERENCE_CELLS = 1.0
 """Least difference of two motions since a keyframe, cells, at which they are distinguished.

@@ -96,7 +96,7 @@ class Pace:
     """Longest time between two results of the last seconds, s; NaN with less than two."""
 
 
-class ResultLog:
+class ResultCurves:
     """The last result of a node, the curves of its values, and its pace."""
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:

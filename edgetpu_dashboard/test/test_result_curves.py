@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from edgetpu_dashboard.live.result_log import Curve, Point, ResultLog
+from edgetpu_dashboard.live.result_curves import Curve, Point, ResultCurves
 
 
 def points(curve: Curve, now: float) -> list[tuple[float, float | None, float]]:
@@ -57,7 +57,7 @@ def test_a_value_that_was_not_measured_is_a_gap() -> None:
 
 
 def test_values_of_results_that_are_not_valid_are_gaps() -> None:
-    log = ResultLog({"x": "x_sigma"})
+    log = ResultCurves({"x": "x_sigma"})
     log.add(0.0, {"valid": False, "x": 3.0, "x_sigma": 0.1}, 0.01)
     log.add(1.0, {"valid": True, "x": 4.0, "x_sigma": 0.1}, 0.01)
     assert points(log.curves["x"], 1.0) == [(0.0, None, 0.0), (1.0, 4.0, 0.1)]
@@ -65,7 +65,7 @@ def test_values_of_results_that_are_not_valid_are_gaps() -> None:
 
 
 def test_rate_latency_and_gap_are_those_of_the_last_seconds() -> None:
-    log = ResultLog({})
+    log = ResultCurves({})
     for step in range(200):
         log.add(0.1 * step, {}, 0.02 if step % 2 else 0.04)
     log.add(20.4, {}, 0.02)
@@ -76,7 +76,7 @@ def test_rate_latency_and_gap_are_those_of_the_last_seconds() -> None:
 
 
 def test_results_that_come_at_once_after_a_stall_do_not_raise_the_rate() -> None:
-    log = ResultLog({})
+    log = ResultCurves({})
     log.add(0.0, {}, 0.01)
     for step in range(12):
         log.add(6.0 + 0.01 * step, {}, 0.01)
@@ -86,7 +86,7 @@ def test_results_that_come_at_once_after_a_stall_do_not_raise_the_rate() -> None
 
 
 def test_the_time_before_a_node_was_started_again_does_not_count() -> None:
-    log = ResultLog({})
+    log = ResultCurves({})
     log.add(0.0, {}, 0.01)
     for step in range(11):
         log.add(60.0 + 0.1 * step, {}, 0.01)
@@ -94,7 +94,7 @@ def test_the_time_before_a_node_was_started_again_does_not_count() -> None:
 
 
 def test_a_node_that_has_stopped_has_no_rate() -> None:
-    log = ResultLog({})
+    log = ResultCurves({})
     log.add(0.0, {}, 0.01)
     log.add(0.1, {}, 0.01)
     pace = log.pace(10.0)
@@ -103,7 +103,7 @@ def test_a_node_that_has_stopped_has_no_rate() -> None:
 
 
 def test_a_log_without_a_list_of_fields_keeps_all_that_come() -> None:
-    log = ResultLog()
+    log = ResultCurves()
     log.add(0.0, {"speed": 1.0}, math.nan)
     log.add(1.0, {"speed": 2.0, "turn": 3.0}, math.nan)
     assert points(log.curves["speed"], 1.0) == [(0.0, 1.0, 0.0), (1.0, 2.0, 0.0)]
