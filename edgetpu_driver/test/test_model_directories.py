@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.errors import BusyError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.files import default_paths
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -174,9 +174,10 @@ def test_without_a_descriptor_a_listing_fails_instead_of_being_empty(
     with monkeypatch.context() as exhausted:
         exhausted.setattr(os, "scandir", refuse)
         for ask in (files.available, lambda: files.find("other")):
-            with pytest.raises(ModelNotFoundError) as raised:
+            with pytest.raises(BusyError) as raised:
                 ask()
-            assert str(raised.value) == f"cannot list {good}: Too many open files"
+            assert str(raised.value) == f"cannot list {good}: Too many open files; try again in 1 s"
+            assert raised.value.retry_after == 1.0
     assert files.available() == [good / "sums.tflite"]
 
 

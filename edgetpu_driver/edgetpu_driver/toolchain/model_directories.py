@@ -13,12 +13,14 @@ from itertools import islice, takewhile
 from pathlib import Path
 
 from edgetpu_driver.errors import (
+    BusyError,
     EdgeTpuError,
     ModelNotFoundError,
     ModelUnsupportedError,
     PathRefusedError,
     reason_of,
 )
+from edgetpu_driver.files.detached_reading import RETRY_AFTER
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain.compiled_file_names import (
@@ -99,7 +101,7 @@ def _model_names(directory: Path) -> list[str]:
     """The names of the regular files of a directory that are called .tflite; empty if it cannot be read.
 
     Without those whose path is not UTF-8. As text, since there may be thousands: paths take four times as
-    long. Raises ModelNotFoundError if it is this process that cannot read any directory at present.
+    long. Raises BusyError if it is this process that cannot read any directory at present.
     """
     if not _is_text(str(directory)):
         return []
@@ -108,7 +110,8 @@ def _model_names(directory: Path) -> list[str]:
             names = [each.name for each in entries if each.name.endswith(".tflite") and _is_regular(each)]
     except OSError as error:
         if error.errno in _SHORTAGES:
-            raise ModelNotFoundError(f"cannot list {directory}: {error.strerror}") from None
+            text = f"cannot list {directory}: {error.strerror}; try again in {RETRY_AFTER:g} s"
+            raise BusyError(text, RETRY_AFTER) from None
         return []
     return [name for name in names if _is_text(name)]
 
@@ -190,8 +193,8 @@ class ModelDirectories:
     def available(self) -> list[Path]:
         """List the model files this backend could load, sorted by directory and name.
 
-        Files whose path is not UTF-8 are left out: no request can name them. Raises ModelNotFoundError if the
-        process has no descriptor or memory left.
+        Files whose path is not UTF-8 are left out: no request can name them. Raises BusyError if the process
+        has no descriptor or memory left.
         """
         return [path for directory in self.directories for path in self._available_in(directory)]
 
