@@ -195,11 +195,12 @@ def test_a_wall_is_measured_whatever_a_robot_sees_of_itself(
     assert not any(r.approaching for r in results if r.stamp < 1)
 
 
+@pytest.mark.parametrize("seed", [3, 4, 5])
 @pytest.mark.parametrize("speed", [-0.5, 0.5])
 def test_a_robot_that_sees_itself_and_stops_is_measured_as_standing(
-    looming_engine: CpuEngine, speed: float
+    looming_engine: CpuEngine, speed: float, seed: int
 ) -> None:
-    wall, own = Wall(3, noise=0.0), own_parts(3, 1 / 3)
+    wall, own = Wall(seed, noise=0.0), own_parts(seed, 1 / 3)
 
     def view(stamp: float) -> NDArray[np.float32]:
         picture = wall.seen(1.0 + speed * min(stamp, 1.5)).astype(np.float32)
@@ -208,8 +209,10 @@ def test_a_robot_that_sees_itself_and_stops_is_measured_as_standing(
 
     results = watch(looming_engine, view, 3.0, noise=2.0)
     assert results[40].expansion_rate == pytest.approx(speed / (3 - speed * results[40].stamp), rel=0.1)
-    assert all(r.valid and abs(r.expansion_rate) < max(0.1, 2 * r.expansion_rate_sigma) for r in results[50:])
-    assert np.median([abs(r.expansion_rate) for r in results[50:]]) < 0.02
+    standing = [r for r in results[50:] if r.valid]
+    assert len(standing) >= len(results[50:]) - 1  # an outlier may be taken for a change, with a large sigma
+    assert all(abs(r.expansion_rate) < max(0.1, 2 * r.expansion_rate_sigma) for r in standing)
+    assert np.median([abs(r.expansion_rate) for r in standing]) < 0.02
     assert not any(r.approaching for r in results[48:])
 
 
