@@ -36,6 +36,19 @@ from testdata.timeouts import PATIENCE
 RNG = np.random.default_rng(14)
 
 
+@pytest.fixture
+def parsing(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Files are parsed once this is set."""
+    gate, parse = threading.Event(), VirtualStickBackend.parse
+
+    def slow_parse(backend: VirtualStickBackend, path: Path, data: bytes) -> Any:
+        assert gate.wait(PATIENCE)
+        return parse(backend, path, data)
+
+    monkeypatch.setattr(VirtualStickBackend, "parse", slow_parse)
+    return gate
+
+
 @pytest.mark.usefixtures("graphs_in_this_process")
 class TestResults:
     @pytest.mark.parametrize(("name", "parts"), [("parts", 2), ("one", 1)])
@@ -220,21 +233,14 @@ class TestTerms:
         assert whole_model_host.status().inferences == 6
 
     def test_requests_for_a_model_that_is_being_loaded_wait_and_are_run(
-        self, whole_model_host: ModelHost, monkeypatch: pytest.MonkeyPatch
+        self, whole_model_host: ModelHost, parsing: threading.Event
     ) -> None:
-        gate, parse = threading.Event(), VirtualStickBackend.parse
-
-        def slow_parse(backend: VirtualStickBackend, path: Path, data: bytes) -> Any:
-            assert gate.wait(PATIENCE)
-            return parse(backend, path, data)
-
-        monkeypatch.setattr(VirtualStickBackend, "parse", slow_parse)
         loaded = whole_model_host.submit_load("parts_edgetpu")
         assert loaded.state is ModelState.QUEUED
         answers: SimpleQueue[Any] = SimpleQueue()
         whole_model_host.submit_invoke("parts", IMAGE, answers.put)
         whole_model_host.submit_invoke("parts", {"other": np.zeros(3)}, answers.put)
-        gate.set()
+        parsing.set()
         got = [answers.get(timeout=PATIENCE) for _ in range(2)]
         (wrong,) = [each for each in got if isinstance(each, Exception)]
         assert isinstance(wrong, InputError)
@@ -242,21 +248,14 @@ class TestTerms:
         check_same(right.outputs, by_litert(source_graph(2), IMAGE))
 
     def test_requests_for_parts_wait_until_the_parts_are_known(
-        self, whole_model_host: ModelHost, monkeypatch: pytest.MonkeyPatch
+        self, whole_model_host: ModelHost, parsing: threading.Event
     ) -> None:
-        gate, parse = threading.Event(), VirtualStickBackend.parse
-
-        def slow_parse(backend: VirtualStickBackend, path: Path, data: bytes) -> Any:
-            assert gate.wait(PATIENCE)
-            return parse(backend, path, data)
-
-        monkeypatch.setattr(VirtualStickBackend, "parse", slow_parse)
         whole_model_host.submit_load("parts_edgetpu", "later")
         first, third = SimpleQueue[Any](), SimpleQueue[Any]()
         for part, answers in ((1, first), (3, third)):
             inputs = {"a0": np.zeros((1, 8), np.int8)}
             whole_model_host.submit_invoke("later", inputs, answers.put, part=part)
-        gate.set()
+        parsing.set()
         answer = first.get(timeout=PATIENCE)
         assert (answer.part, list(answer.outputs)) == (1, ["b0"])
         refusal = third.get(timeout=PATIENCE)
