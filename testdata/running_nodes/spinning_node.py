@@ -11,6 +11,8 @@ from rclpy.client import Client
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import LOOK_PERIOD, renew_lost_ports
+from edgetpu_driver.node_kit.process.periodic import Periodic
 from testdata.timeouts import PATIENCE
 
 RESEND_SECONDS = 0.25
@@ -19,10 +21,15 @@ RESEND_SECONDS = 0.25
 def spin_until(
     condition: Callable[[], bool], spin_once: Callable[[], object], seconds: float = PATIENCE
 ) -> None:
-    """Call `spin_once` as long as the condition does not hold; fail if it does not in time."""
+    """Call `spin_once` as long as the condition does not hold; fail if it does not in time.
+
+    Meanwhile ports of this process that another one has replaced are renewed, as in nodes.
+    """
     end = time.monotonic() + seconds
+    ports = Periodic(LOOK_PERIOD, renew_lost_ports)
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
+        ports.run_when_due()
         spin_once()
 
 
