@@ -19,7 +19,7 @@ from typing import IO
 from demo.errors import GraphError
 from edgetpu_driver.node_kit.installed_nodes.installed_executables import installed_executable
 from edgetpu_driver.node_kit.middleware.middleware_profile import DEFAULT_DRIVER, profile_settings
-from edgetpu_driver.node_kit.process.process_end import STARTER_VARIABLE
+from edgetpu_driver.node_kit.process.process_end import starter_environment
 
 CONFIG = Path(__file__).resolve().parents[1] / "config"  # what the launch file uses too
 PARAMETERS = CONFIG / "edgetpu.yaml"
@@ -188,7 +188,7 @@ def _start(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
         stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        env=os.environ | {STARTER_VARIABLE: str(os.getpid())},
+        env=starter_environment(),
     )
 
 

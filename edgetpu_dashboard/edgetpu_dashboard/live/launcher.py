@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import threading
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.installed_nodes.installed_executables import installed_executable
-from edgetpu_driver.node_kit.process.process_end import STARTER_VARIABLE
+from edgetpu_driver.node_kit.process.process_end import starter_environment
 
 STOP_SECONDS = 5.0
 """Seconds until an interrupted node is killed, as with `ros2 launch`."""
@@ -68,7 +67,7 @@ class Launcher:
                     command,
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,
-                    env=os.environ | {STARTER_VARIABLE: str(os.getpid())},
+                    env=starter_environment(),
                 )
             except OSError as error:
                 raise LaunchError(f"{name}: {error.strerror}") from None

@@ -9,7 +9,7 @@ import threading
 class ProcessLock:
     """A lock that is free in a forked process: a thread that does not exist there may have held it.
 
-    For modules: it is never released.
+    Make it at module level: what renews it after a fork keeps it for ever.
     """
 
     def __init__(self) -> None:

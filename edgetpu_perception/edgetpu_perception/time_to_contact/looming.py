@@ -228,10 +228,9 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         energy = slope_x**2 + slope_y**2
         zones = self._zones.measure(energy)
         tracker = self._tracker_for(frame)
-        if frame.stamp == self._stamp:  # the same image again, which shows no motion
-            return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones))
         follows = _follows(frame.stamp, self._stamp)
-        if not follows and self._is_astray(frame.stamp):
+        # The same image again shows no motion.
+        if frame.stamp == self._stamp or (not follows and self._is_astray(frame.stamp)):
             return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones))
         self._stamp, self._astray = frame.stamp, math.nan
         if self._is_repeated(features, frame, follows):

@@ -43,6 +43,11 @@ def end_within(seconds: float) -> None:
     _end_silently(seconds + GRACE)
 
 
+def starter_environment() -> dict[str, str]:
+    """The environment for a process that is to stop when this one ends, see `stop_with_starter`."""
+    return os.environ | {STARTER_VARIABLE: str(os.getpid())}
+
+
 def stop_with_starter() -> None:
     """Get SIGINT when the process that STARTER_VARIABLE names ends, however it does.
 
