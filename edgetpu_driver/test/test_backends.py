@@ -17,7 +17,7 @@ from edgetpu_driver.backends import factory
 from edgetpu_driver.backends.backend import SRAM_BYTES, Placement
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.backends.factory import MoreSticks, make_backend, make_backends
-from edgetpu_driver.engines import isolated_graph
+from edgetpu_driver.engines import litert_process_pool
 from edgetpu_driver.engines.whole_model.pipeline_segments import load_plan
 from edgetpu_driver.errors import DeviceLostError, InputError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.host_status import State
@@ -150,7 +150,7 @@ class TestTheLibraryOfAVirtualStick:
 @pytest.mark.parametrize("name", ["cpu", "virtual"])
 def test_the_process_of_a_graph_ends_when_its_model_is_unloaded(name: str, models: Path) -> None:
     def running() -> set[int]:
-        return {graph.pid for graph in isolated_graph._running} - {0}
+        return {graph.pid for graph in litert_process_pool._owners} - {0}
 
     before = running()
     host = ModelHost(make_backend(name), [models])
@@ -170,7 +170,7 @@ def test_the_process_of_a_graph_ends_when_its_model_is_unloaded(name: str, model
 
 def test_no_process_is_left_of_a_host_that_has_ended(models: Path) -> None:
     def running() -> set[int]:
-        return {graph.pid for graph in isolated_graph._running} - {0}
+        return {graph.pid for graph in litert_process_pool._owners} - {0}
 
     before, loaded = running(), threading.Event()
     host = ModelHost(make_backend("cpu"), [models])

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetpu_driver.engines import isolated_graph, launching_thread, litert_interpreter
+from edgetpu_driver.engines import launching_thread, litert_interpreter, litert_process_pool
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.errors import (
@@ -251,7 +251,7 @@ def test_a_reset_lets_no_other_thread_swap_weights_that_it_would_undo(
 @pytest.mark.parametrize("isolated", [False, True])
 def test_a_process_that_was_forked_while_an_engine_is_made_can_make_its_own(isolated: bool) -> None:
     CpuEngine(doubling(), isolated=isolated).close()  # whose process a thread of this one has started
-    with litert_interpreter._greeting_lock, isolated_graph._running_lock, launching_thread._lock:
+    with litert_interpreter._greeting_lock, litert_process_pool._lock, launching_thread._lock:
         child = os.fork()
         if child == 0:
             signal.alarm(int(PATIENCE))  # ends the child if it waits for a lock

@@ -20,7 +20,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.factory import make_backend
-from edgetpu_driver.engines import isolated_graph, litert_process
+from edgetpu_driver.engines import isolated_graph, litert_process, litert_process_pool
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.graph_runner import GraphOperands
 from edgetpu_driver.engines.isolated_graph import IsolatedGraph
@@ -165,7 +165,7 @@ def test_an_output_may_have_a_shape_that_the_file_does_not_tell() -> None:
 
 @pytest.mark.parametrize("name", ["cpu", "virtual"])
 def test_on_a_backend_a_death_costs_one_request(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolated_graph, "_running", running := weakref.WeakSet[IsolatedGraph]())
+    monkeypatch.setattr(litert_process_pool, "_owners", running := weakref.WeakSet[IsolatedGraph]())
     backend = make_backend(name, limits=ProcessLimits(run_seconds=0.2))
     model = backend.parse(Path("doubling.tflite"), doubling())
     backend.open()
@@ -241,7 +241,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, to be set; and processes that are fakes."""
     now = [1000.0]
     monkeypatch.setattr(isolated_graph, "LiteRtProcess", FakeProcess)
-    monkeypatch.setattr(isolated_graph, "_running", weakref.WeakSet())
+    monkeypatch.setattr(litert_process_pool, "_owners", weakref.WeakSet())
     monkeypatch.setattr(isolated_graph.time, "monotonic", lambda: now[0])
     for name, value in (("started", 0), ("fatal_starts", 0), ("fatal_load", False), ("fatal_run", False)):
         monkeypatch.setattr(FakeProcess, name, value)
@@ -340,7 +340,7 @@ class TestAProcessThatEndsBeforeItHasSeenTheGraph:
 def test_the_process_idle_longest_ends_when_there_are_too_many(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolated_graph, "MOST_PROCESSES", 2)
+    monkeypatch.setattr(litert_process_pool, "MOST_PROCESSES", 2)
     graphs = []
     for _ in range(3):
         clock[0] += 1.0

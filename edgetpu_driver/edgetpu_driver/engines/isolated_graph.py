@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.graph_runner import GraphOperands
 from edgetpu_driver.engines.litert_process import START_SECONDS, LiteRtProcess
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
-from edgetpu_driver.engines.process_lock import ProcessLock
+from edgetpu_driver.engines.litert_process_pool import make_room
 from edgetpu_driver.errors import GraphProcessError
 
 _STABLE_SECONDS = 60.0
@@ -22,12 +21,6 @@ _STABLE_SECONDS = 60.0
 longest pause."""
 _LONGEST_PAUSE = 60.0
 """Maximum restart delay, s: acceptable to a user who has just fixed the cause."""
-MOST_PROCESSES = 16
-"""Maximum number of processes, which take about 20 MB each; the longest idle one is ended before another one
-starts."""
-
-_running: weakref.WeakSet[IsolatedGraph] = weakref.WeakSet()
-_running_lock = ProcessLock()
 
 
 class IsolatedGraph:
@@ -43,7 +36,9 @@ class IsolatedGraph:
         self._name, self._operands, self._limits = name, operands, limits
         self._process: LiteRtProcess | None = None
         self._data = b""
-        self._started = self._used = 0.0
+        self._started = 0.0
+        self.last_used = 0.0
+        """Time of the last request, s."""
         self._deaths = 0
         self._refused_until = 0.0
         self._reason = ""
@@ -74,7 +69,7 @@ class IsolatedGraph:
         """See GraphRunner. GraphProcessError if the process dies, times out or may not restart yet."""
         with self._lock:
             process = self._ready()
-            self._used = time.monotonic()
+            self.last_used = time.monotonic()
             try:
                 return process.run(inputs)
             except GraphProcessError as error:
@@ -85,6 +80,14 @@ class IsolatedGraph:
         """End the process; harmless when called again."""
         with self._lock:
             self._end()
+
+    def end_if_idle(self) -> None:
+        """End the process unless it runs the graph, to make room for another graph's."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._lock.release()
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -103,10 +106,10 @@ class IsolatedGraph:
             raise GraphProcessError(
                 f"{self._reason}; it died {self._deaths} times in a row and is started again in {pause:.1f} s"
             )
-        self._make_room()
+        make_room(self)
         try:
             process = self._start()
-            self._started = self._used = time.monotonic()
+            self._started = self.last_used = time.monotonic()
             if self._data:
                 process.load(self._data, self._operands)
         except GraphProcessError as error:
@@ -124,18 +127,6 @@ class IsolatedGraph:
             if time.monotonic() - begun >= START_SECONDS:
                 raise
             return LiteRtProcess(self._name, self._limits)
-
-    def _make_room(self) -> None:
-        """Reserve a slot for a process; ends the process of another graph if none is free."""
-        with _running_lock:
-            others = sorted((each for each in _running if each.pid), key=lambda each: each._used)
-            for other in others[: max(len(others) + 1 - MOST_PROCESSES, 0)]:
-                if other._lock.acquire(blocking=False):  # it is idle
-                    try:
-                        other._end()
-                    finally:
-                        other._lock.release()
-            _running.add(self)
 
     def _note_death(self, error: GraphProcessError) -> None:
         now = time.monotonic()
