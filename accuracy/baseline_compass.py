@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.pinhole import Pinhole
+from edgetpu_perception.camera_intrinsics import Pinhole
 
 MODEL_SIZE = (64, 64)
 """Width and height of the model's input, px."""

@@ -15,6 +15,7 @@ from demo.errors import GraphError
 from demo.processes import PARAMETERS, Process, isolate
 from drive.film import Film
 from drive.report import write_report
+from drive.robot_node import SimulatedRobot
 from drive.scenario import Outcome, Scenario, SystemScenario
 from drive.scenarios.accuracy_scenario import Accuracy
 from drive.scenarios.contact_scenarios import NearWall, PassBy, Wall
@@ -27,9 +28,8 @@ from drive.scenarios.samples_scenario import SlalomSamples, SwingUpSamples
 from drive.scenarios.slalom_scenario import Slalom
 from drive.scenarios.swing_up_scenario import SwingUp
 from drive.scenarios.turn_scenario import Turn
-from drive.simulated_robot import SimulatedRobot
 from drive.suite_connection import DriveError
-from drive.worlds.world import World, renderer_problem
+from drive.worlds.robot_world import World, renderer_problem
 from edgetpu_driver.cli import number_arguments
 from edgetpu_driver.node_kit.node_table import all_nodes
 from measured_figures.row import Row, line, write_rows

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from drive.worlds.world import PERIOD, World
+from drive.worlds.robot_world import PERIOD, World
 
 EVERY = 6
 """Images of the camera per picture: five pictures a second."""

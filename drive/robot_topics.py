@@ -11,7 +11,7 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
 
-from drive.worlds.world import FOCAL_LENGTH, HEIGHT, PERIOD, WIDTH, World
+from drive.worlds.robot_world import FOCAL_LENGTH, HEIGHT, PERIOD, WIDTH, World
 from edgetpu_dashboard.camera.calibration import pinhole_calibration
 from edgetpu_dashboard.nodes.camera_info_messages import camera_info
 

@@ -12,7 +12,7 @@ import numpy as np
 from builtin_interfaces.msg import Time
 
 from drive.worlds.camera import Camera, InImage, Points, image_motion, most_common
-from drive.worlds.world import HEIGHT, PERIOD, WIDTH, World
+from drive.worlds.robot_world import HEIGHT, PERIOD, WIDTH, World
 from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 from edgetpu_msgs.msg import Flow, Heading, PatternMatch, PlaceMatch, ServoError, TimeToContact
 from edgetpu_perception.graphs.flow_and_compass_features import BORDER

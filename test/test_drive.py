@@ -22,6 +22,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 from drive.__main__ import EXIT_ERROR, EXIT_INTERRUPTED, SCENARIOS, main, usual
 from drive.film import Film
 from drive.report import write_report
+from drive.robot_node import LATENCY, SimulatedRobot
 from drive.robot_topics import RobotTopics
 from drive.scenario import Outcome
 from drive.scenarios.contact_scenarios import NearWall, PassBy, Wall
@@ -29,11 +30,10 @@ from drive.scenarios.dock_scenario import DockAtBall
 from drive.scenarios.fault_scenario import BALL_SPEED, STILL, STOP, Faults, last_above
 from drive.scenarios.return_scenario import Return
 from drive.scenarios.turn_scenario import Turn
-from drive.simulated_robot import LATENCY, SimulatedRobot
 from drive.truth import Measured, Record, Truth
-from drive.worlds import world as worlds
+from drive.worlds import robot_world as worlds
+from drive.worlds.robot_world import MASS, PERIOD, SPEED_GAIN, Box, World
 from drive.worlds.textures import SIZE, noise_texture
-from drive.worlds.world import MASS, PERIOD, SPEED_GAIN, Box, World
 from edgetpu_control.velocity import VelocityLimits
 from edgetpu_control.visual_servo import ServoGains, Target, VisualServo
 from edgetpu_msgs.msg import Heading, TimeToContact

@@ -20,10 +20,10 @@ from drive.__main__ import main
 from drive.scenario import Outcome
 from drive.scenarios.patrol_scenario import Answer, Patrol, percentages
 from drive.scene_network import SIZE, scene_network
+from drive.worlds import robot_world as worlds
 from drive.worlds import rooms
-from drive.worlds import world as worlds
+from drive.worlds.robot_world import HULL_RADIUS
 from drive.worlds.textures import noise_texture
-from drive.worlds.world import HULL_RADIUS
 from edgetpu_driver import CpuEngine
 from edgetpu_vision import Embedder
 

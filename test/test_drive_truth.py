@@ -20,10 +20,10 @@ from drive.scenario import Outcome
 from drive.scenarios.accuracy_scenario import Accuracy
 from drive.scenarios.template_from_camera import PATCH
 from drive.truth import Measured, Record, Truth
-from drive.worlds import world as worlds
+from drive.worlds import robot_world as worlds
 from drive.worlds.camera import Camera, InImage, image_motion, most_common
 from drive.worlds.panelled_room import make_room
-from drive.worlds.world import FOCAL_LENGTH, HEIGHT, PERIOD, WIDTH, Box, World
+from drive.worlds.robot_world import FOCAL_LENGTH, HEIGHT, PERIOD, WIDTH, Box, World
 from edgetpu_msgs.msg import Flow, Heading, PatternMatch, ServoError, TimeToContact
 from edgetpu_msgs.srv import SetTemplate
 

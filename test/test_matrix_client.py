@@ -18,7 +18,7 @@ from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import UnavailableError
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.model_replica import ModelReplica
-from edgetpu_driver.matrix import products
+from edgetpu_driver.matrix import product_passes
 from edgetpu_driver.node_kit.clients import local_drivers, matrix_client
 from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
 from edgetpu_driver.node_kit.clients.matrix_client import MatrixClient, MatrixState
@@ -217,7 +217,7 @@ def test_a_product_that_fails_unexpectedly_does_not_hold_up_others(
         raise ValueError("no reason")
 
     with monkeypatch.context() as patched:
-        patched.setattr(products, "multiply", failing)
+        patched.setattr(product_passes, "multiply", failing)
         result = product_of(client, graph, np.ones(3))
     assert str(result.error) == "unexpected ValueError: no reason"
     assert product_of(client, graph, np.ones(3)).product is not None

@@ -24,7 +24,7 @@ from accuracy.scenes.panoramas import (
     walled,
 )
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_perception.pinhole import Pinhole
+from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 
 FRAME_RATE = 30.0

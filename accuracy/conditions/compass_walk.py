@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from accuracy.baseline_compass import lucas_kanade
 from accuracy.exact_features import ExactFeatures
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_perception.pinhole import Pinhole
+from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from measured_figures.row import Row
 from testdata import DATA

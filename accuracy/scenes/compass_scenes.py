@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from accuracy.scenes import photographs
 from accuracy.scenes.panoramas import SAMPLES, Turntable, load, orientation, pinhole
 from accuracy.scenes.photographs import as_pixels
-from edgetpu_perception.pinhole import Pinhole
+from edgetpu_perception.camera_intrinsics import Pinhole
 
 FRAME_RATE = 30.0
 FOV = 75.0

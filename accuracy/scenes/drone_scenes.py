@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from accuracy.scenes.panoramas import orientation, pinhole
 from accuracy.scenes.photographs import as_pixels
 from accuracy.scenes.textured_hall import Hall, directions
-from edgetpu_perception.pinhole import Pinhole
+from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.visual_compass.rotations import to_matrix, to_vector
 
 FRAME_RATE = 20.0

@@ -12,7 +12,7 @@ import skimage.data
 from numpy.typing import NDArray
 
 from accuracy.scenes.photographs import as_pixels
-from edgetpu_perception.pinhole import Pinhole
+from edgetpu_perception.camera_intrinsics import Pinhole
 from testdata import DATA
 
 Matrix = NDArray[np.float64]

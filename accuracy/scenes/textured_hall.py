@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accuracy.scenes import photographs
 from accuracy.scenes.photographs import TEXTURED
-from edgetpu_perception.pinhole import Pinhole
+from edgetpu_perception.camera_intrinsics import Pinhole
 
 SAMPLES = 2
 """Samples per px and direction."""

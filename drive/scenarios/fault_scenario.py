@@ -11,10 +11,10 @@ import numpy as np
 
 from demo.processes import Process
 from drive.faulty_graph import FaultyGraph
+from drive.robot_node import SimulatedRobot
 from drive.scenario import Outcome, values
 from drive.scenarios.dock_scenario import DISTANCE_ERROR, DockAtBall, Sample
-from drive.simulated_robot import SimulatedRobot
-from drive.worlds.world import PERIOD, World
+from drive.worlds.robot_world import PERIOD, World
 from measured_figures.row import Row
 
 FAULTS = ("stick unplugged", "images stall", "driver killed")

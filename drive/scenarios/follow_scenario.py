@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from demo.processes import Process, as_parameter
+from drive.robot_node import SimulatedRobot
 from drive.scenario import Outcome, Scenario, values
-from drive.simulated_robot import SimulatedRobot
 from drive.suite_connection import DriveError
-from drive.worlds.world import CAMERA_X, PERIOD, Box, World
+from drive.worlds.robot_world import CAMERA_X, PERIOD, Box, World
 from edgetpu_control.learned.servo_teacher import SOURCES
 from edgetpu_control.learned.train_policy import VISUAL_SERVO
 from edgetpu_control.learned.train_policy import main as train_policy

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drive.worlds.world import FOCAL_LENGTH, Box
+from drive.worlds.robot_world import FOCAL_LENGTH, Box
 
 PANEL = 2.5
 """Width and height of a panel, m: as wide as high, so that its texture is not stretched."""

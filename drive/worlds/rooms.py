@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drive.worlds.world import ROOM, Box
+from drive.worlds.robot_world import ROOM, Box
 
 COLUMNS, ROWS = 3, 2
 """Rooms along x and along y."""

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.matrix import products
+from edgetpu_driver.matrix import product_passes
 from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, make_plan
-from edgetpu_driver.matrix.products import RealProduct
+from edgetpu_driver.matrix.product_passes import RealProduct
 from edgetpu_driver.matrix.scaling import ALWAYS, OUTPUT_HEADROOM, RowGains
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
@@ -109,7 +109,7 @@ class Multiplier:
 
     def multiply(self, vector: Any, passes: int = 1) -> RealProduct:
         values = self.plan.checked_vector(vector)
-        return self.tiles.run(products.multiply(self.plan, values[np.newaxis], passes)).only
+        return self.tiles.run(product_passes.multiply(self.plan, values[np.newaxis], passes)).only
 
 
 def relative_error(model: Multiplier, matrix: Array, vectors: Array) -> float:
@@ -288,7 +288,7 @@ class TestTiles:
         matrix = random.normal(size=(300, 64))
         matrix[256:] = np.eye(44, 64)
         plan = make_plan(matrix, dense_model(), PlanOptions())
-        first, second = next(products.multiply(plan, random.normal(size=(1, 64))))
+        first, second = next(product_passes.multiply(plan, random.normal(size=(1, 64))))
         assert np.array_equal(first.inputs, second.inputs)
 
     def test_only_tiles_with_changed_rows_are_planned_again(self, random: np.random.Generator) -> None:
@@ -328,7 +328,7 @@ class TestTiles:
         tiles = EngineTiles([engine])
         plan = make_plan(random.normal(size=(500, 300)), dense, PlanOptions())
         tiles.hold(plan)
-        batch = tiles.run(products.multiply(plan, random.normal(size=(3, 300)), passes=2))
+        batch = tiles.run(product_passes.multiply(plan, random.normal(size=(3, 300)), passes=2))
         # Each tile once, the one that was set last first, however many vectors and passes there are.
         assert engine.set == [(256, 256), (256, 44), (244, 256), (244, 44)]
         exact = batch.inputs @ plan.effective.T

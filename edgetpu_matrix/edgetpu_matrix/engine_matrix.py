@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.matrix import products
+from edgetpu_driver.matrix import product_passes
 from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, make_plan
-from edgetpu_driver.matrix.products import RealProduct
+from edgetpu_driver.matrix.product_passes import RealProduct
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
 from edgetpu_matrix.reservoir.host_subspace import HostSubspace
 
@@ -95,4 +95,4 @@ class EngineMatrix:
         return self._plan
 
     def _multiply(self, plan: MatrixPlan, vector: NDArray[np.float64], passes: int) -> RealProduct:
-        return self._tiles.run(products.multiply(plan, vector[np.newaxis], passes)).only
+        return self._tiles.run(product_passes.multiply(plan, vector[np.newaxis], passes)).only

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.matrix.products import RealProduct, RoundingErrors
+from edgetpu_driver.matrix.product_passes import RealProduct, RoundingErrors
 from edgetpu_matrix.spectrum.fourier_transform import HEADROOM, WINDOWS, AmplitudeSpectrum, SpectrumTransform
 
 random = np.random.default_rng(4)

@@ -16,9 +16,9 @@ from edgetpu_driver import lazy_getattr
 if TYPE_CHECKING:
     from edgetpu_driver.images.conversion_cache import CameraImage
     from edgetpu_driver.images.region import Region
+    from edgetpu_perception.camera_intrinsics import Pinhole
     from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
     from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
-    from edgetpu_perception.pinhole import Pinhole
     from edgetpu_perception.shared_engine import SharedEngine
     from edgetpu_perception.spot_tracker.spot_tracker import SpotResult, SpotTracker
     from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
@@ -52,7 +52,7 @@ __getattr__ = lazy_getattr(
         "MatchResult": ".pattern_tracker.pattern_tracker",
         "OpticalFlow": ".optical_flow.optical_flow",
         "PatternTracker": ".pattern_tracker.pattern_tracker",
-        "Pinhole": ".pinhole",
+        "Pinhole": ".camera_intrinsics",
         "Region": "edgetpu_driver.images.region",
         "SharedEngine": ".shared_engine",
         "SpotResult": ".spot_tracker.spot_tracker",

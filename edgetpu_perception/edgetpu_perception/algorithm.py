@@ -16,8 +16,8 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.region import WHOLE, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.graphs import families as models
-from edgetpu_perception.pinhole import Pinhole
 
 ImageLike = NDArray[np.uint8] | CameraImage
 """uint8 [H, W] or [H, W, 3] RGB; a CameraImage if several algorithms get the same image."""

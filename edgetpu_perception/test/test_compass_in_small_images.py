@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_perception.algorithm import ImageInput
+from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.optical_flow.magnification import NONE, Magnification
-from edgetpu_perception.pinhole import Pinhole
 from edgetpu_perception.visual_compass.compass_features import CompassFeatures, compass_features
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from testdata.pictures.turning_camera import FRAME, World, degrees, rms

@@ -10,7 +10,7 @@ import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.images.region import Region
-from edgetpu_perception.pinhole import Pinhole
+from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 from testdata.pictures.approached_wall import Image, Wall, claimed, errors, watch
 

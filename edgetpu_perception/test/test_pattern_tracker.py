@@ -11,11 +11,11 @@ import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.images.region import Region
+from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.match_selection import MIN_CERTAINTY
 from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
-from edgetpu_perception.pinhole import Pinhole
 from testdata.pictures.patterns import SIZES, Image, cut, moved, photographs, pixels, texture
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgetpu_perception.pinhole import CameraError, Pinhole
+from edgetpu_perception.camera_intrinsics import CameraError, Pinhole
 from edgetpu_perception.visual_compass.compared_points import ComparedPoints
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.ray_projection import Projection

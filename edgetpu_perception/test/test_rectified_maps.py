@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.pinhole import Pinhole
+from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.time_to_contact.homography_alignment import Grid
 from edgetpu_perception.time_to_contact.looming import Looming
 from edgetpu_perception.time_to_contact.rectified_maps import FARTHEST, RectifiedMaps

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.graphs import flow_and_compass_features as features
-from edgetpu_perception.pinhole import Pinhole
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from testdata import DATA
 from testdata.pictures.turning_camera import CAMERA, FRAME, World, degrees, play, rms

@@ -11,9 +11,9 @@ import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_perception.camera_intrinsics import CameraError, Pinhole
 from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.graphs import spot_tracker_evidence as spot
-from edgetpu_perception.pinhole import CameraError, Pinhole
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from testdata import ModelFolder
 from testdata.pictures.turning_camera import CAMERA, FOCAL, World, degrees, play, rms

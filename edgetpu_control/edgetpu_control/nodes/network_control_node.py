@@ -37,7 +37,7 @@ from edgetpu_driver.node_kit.messages.message_types import message_type
 from edgetpu_driver.node_kit.middleware.qos_profiles import subscription_qos
 from edgetpu_driver.node_kit.parameters import QOS_RELIABILITY, Setting, merge_settings
 from edgetpu_driver.node_kit.silent_topic import SilentTopics
-from edgetpu_matrix.nodes.signal_messages import SignalReader
+from edgetpu_matrix.nodes.signal_fields import SignalReader
 
 
 def network_control_settings(*own: Setting) -> tuple[Setting, ...]:

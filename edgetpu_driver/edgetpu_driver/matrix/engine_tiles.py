@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.divisible_work import Pieces, run_pieces
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.matrix.plan import MatrixPlan, Tile
-from edgetpu_driver.matrix.products import ProductBatch, Products, Requests, TileRequest
+from edgetpu_driver.matrix.product_passes import ProductBatch, Products, Requests, TileRequest
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 
@@ -59,7 +59,7 @@ class EngineTiles:
         return swaps
 
     def running(self, products: Products, *, large: bool = True) -> Pieces[ProductBatch]:
-        """Run the requests of `products.multiply`. Raises DeviceError.
+        """Run the requests of `product_passes.multiply`. Raises DeviceError.
 
         large: whether the arithmetic between rounds takes longer than a piece.
         """

@@ -20,11 +20,11 @@ from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.engines.divisible_work import Pieces, run_pieces
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import ClippingError, InputError
-from edgetpu_driver.matrix import products
+from edgetpu_driver.matrix import product_passes
 from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan, plan_of_file
-from edgetpu_driver.matrix.products import ProductBatch
+from edgetpu_driver.matrix.product_passes import ProductBatch
 from edgetpu_driver.matrix.scaling import RowGains
 from edgetpu_driver.weights.quantisation import clipping_error
 from edgetpu_driver.weights.real_arrays import array_of, real_array
@@ -175,12 +175,12 @@ class MatMul:
         vectors = (yield check) if large else check()
         batch, plan = np.atleast_2d(vectors), self._plan
         result = yield from self._tiles.running(
-            products.multiply(plan, batch, passes, input_scale), large=large
+            product_passes.multiply(plan, batch, passes, input_scale), large=large
         )
         if input_scale and result.saturated.any():
             without_gains = yield from self._undoing_gains(plan)
             if without_gains is not plan:
-                again = products.multiply(without_gains, batch, passes, input_scale)
+                again = product_passes.multiply(without_gains, batch, passes, input_scale)
                 result = yield from self._tiles.running(again, large=large)
         finish = partial(self._product, result, vectors.shape, input_scale, accept_clipping)
         return (yield finish) if large else finish()

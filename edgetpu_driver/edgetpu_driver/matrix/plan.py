@@ -1,7 +1,7 @@
 """The plan of a matrix on a Dense model: tiles of the model's size, and the gain of every row.
 
 A plan is plain numbers. An executor puts the weights of its tiles on copies of the model and runs what
-`products.multiply` asks for.
+`product_passes.multiply` asks for.
 """
 
 from __future__ import annotations

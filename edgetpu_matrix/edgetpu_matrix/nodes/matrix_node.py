@@ -22,7 +22,7 @@ from edgetpu_driver.node_kit.middleware.qos_profiles import subscription_qos
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.state_paths import named_file
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
-from edgetpu_matrix.nodes.signal_messages import SignalReader
+from edgetpu_matrix.nodes.signal_fields import SignalReader
 
 _LIST = re.compile(r"\[[^\]]*\]")
 _NUMBER = re.compile(r"[-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|\bnan\b|\binf\b)")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.matrix.products import RealProduct
+from edgetpu_driver.matrix.product_passes import RealProduct
 from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
 from edgetpu_driver.node_kit.executor.work_queue import WorkQueue
 from edgetpu_driver.node_kit.fatal_error import FatalError
@@ -23,7 +23,7 @@ from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.nodes.result_rows import spectrum_row
-from edgetpu_matrix.nodes.signal_messages import SAMPLE_FORMATS
+from edgetpu_matrix.nodes.signal_fields import SAMPLE_FORMATS
 from edgetpu_matrix.spectrum.fourier_transform import (
     HEADROOM,
     LARGEST_LENGTH,

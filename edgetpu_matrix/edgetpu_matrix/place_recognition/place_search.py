@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.matrix.products import RealProduct
+from edgetpu_driver.matrix.product_passes import RealProduct
 from edgetpu_driver.matrix.scaling import ALWAYS
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.matrix.products import RealProduct
+from edgetpu_driver.matrix.product_passes import RealProduct
 from edgetpu_driver.matrix.scaling import ALWAYS
 
 HEADROOM = ALWAYS

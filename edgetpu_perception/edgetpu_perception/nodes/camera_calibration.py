@@ -7,7 +7,7 @@ import math
 from sensor_msgs.msg import CameraInfo
 
 from edgetpu_driver.node_kit.printable_text import one_line
-from edgetpu_perception.pinhole import CameraError, Pinhole
+from edgetpu_perception.camera_intrinsics import CameraError, Pinhole
 
 
 class Calibration:

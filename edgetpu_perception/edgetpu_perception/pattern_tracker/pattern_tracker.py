@@ -18,6 +18,7 @@ from edgetpu_driver.images.encodings import ImageError, ImageFault, Pixels, to_g
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
+from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.graphs import pattern_tracker_correlation as pattern
 from edgetpu_perception.pattern_tracker.coordinate_locator import CoordinateLocator
 from edgetpu_perception.pattern_tracker.correlation_locator import (
@@ -32,7 +33,6 @@ from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
 from edgetpu_perception.pattern_tracker.scale_search import ScaleSearch, scale_of
 from edgetpu_perception.pattern_tracker.template import Template, TemplateOutcome, View, fit, judge
 from edgetpu_perception.pattern_tracker.template_search import Finding, TemplateSearch
-from edgetpu_perception.pinhole import Pinhole
 
 MIN_TEMPLATE_CONTRAST = 0.01
 """Minimum usable contrast of a template, in grey levels.

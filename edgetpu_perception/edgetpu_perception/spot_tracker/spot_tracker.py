@@ -15,9 +15,9 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
+from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.graphs import spot_tracker_evidence as graph
 from edgetpu_perception.graphs.color_weights import color_filter
-from edgetpu_perception.pinhole import Pinhole
 from edgetpu_perception.spot_tracker.coordinate_decoder import CoordinateDecoder
 from edgetpu_perception.spot_tracker.evidence_decoder import EvidenceDecoder
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, SpotDecoder

@@ -22,15 +22,15 @@ from edgetpu_perception.algorithm import (
     PerceptionAlgorithm,
     camera_image,
 )
+from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.graphs import looming_slopes as graph
-from edgetpu_perception.pinhole import Pinhole
 from edgetpu_perception.time_to_contact.contact_time import contact_time, share_left
 from edgetpu_perception.time_to_contact.homography_alignment import Grid
 from edgetpu_perception.time_to_contact.rectified_maps import RectifiedMaps
 from edgetpu_perception.time_to_contact.surface import APPROACH_SIGMAS, STEADY_FRAMES, Surface
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
-from edgetpu_perception.time_to_contact.zone_edge_energy import ZONES, ZoneEnergies, tau_of, third_borders
 from edgetpu_perception.time_to_contact.zone_output_decoder import ZoneOutputDecoder
+from edgetpu_perception.time_to_contact.zone_tau import ZONES, ZoneEnergies, tau_of, third_borders
 
 MAX_GAP_S = 1.0
 """Interval between two images, s, from which on they are not compared.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.pinhole import CameraError
+from edgetpu_perception.camera_intrinsics import CameraError
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.ray_projection import Projection
 from edgetpu_perception.visual_compass.rotations import to_matrix

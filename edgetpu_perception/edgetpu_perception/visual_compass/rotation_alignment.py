@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.pinhole import Pinhole
+from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.visual_compass.alignment_records import Alignment, Growth, Key, View
 from edgetpu_perception.visual_compass.compared_points import ComparedPoints
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
+from edgetpu_perception.camera_intrinsics import CameraError, Pinhole
 from edgetpu_perception.graphs import flow_and_compass_features as features
-from edgetpu_perception.pinhole import CameraError, Pinhole
 from edgetpu_perception.visual_compass.alignment_records import View
 from edgetpu_perception.visual_compass.compass_features import CompassFeatures, compass_features
 from edgetpu_perception.visual_compass.heading_filter import HeadingFilter

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.matrix import products
+from edgetpu_driver.matrix import product_passes
 from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, make_plan
@@ -136,7 +136,7 @@ class Learner:
         if self._classifier is None or self._plan is None:
             raise InputError("expected classes to be taught first; there are none")
         values = self._plan.checked_vector(self._classifier.head.inputs(vector))
-        product = self._tiles.run(products.multiply(self._plan, values[np.newaxis])).only.outputs
+        product = self._tiles.run(product_passes.multiply(self._plan, values[np.newaxis])).only.outputs
         return self._classifier.classify(vector, product, stamp, self.max_results, self.min_confidence)
 
     def save(self, path: str | Path) -> None:

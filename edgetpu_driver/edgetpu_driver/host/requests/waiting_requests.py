@@ -8,9 +8,9 @@ from edgetpu_driver.host.requests import weight_access
 from edgetpu_driver.host.requests.admission import Admission, Backlog
 from edgetpu_driver.host.requests.answers import Answers
 from edgetpu_driver.host.requests.request import Kind, Request
+from edgetpu_driver.host.requests.request_deadlines import is_overdue
 from edgetpu_driver.host.requests.request_queue import RequestQueue, Staying
 from edgetpu_driver.host.requests.request_terms import Priority
-from edgetpu_driver.host.requests.waiting_time import is_overdue
 
 LOOK_PERIOD = 0.25
 """Seconds by which the answer to a request that has waited too long may be late."""

@@ -24,8 +24,8 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.host.models.hosted_model import HostedModel
 from edgetpu_driver.host.models.inference_result import InferenceResult
+from edgetpu_driver.host.requests.request_deadlines import expired_after
 from edgetpu_driver.host.requests.request_terms import RequestTerms
-from edgetpu_driver.host.requests.waiting_time import expired_after
 from edgetpu_driver.host.shared_inference.image_groups import ImageGroup, ImageGroups, ImageInUse
 from edgetpu_driver.host.shared_inference.joint_model import JointModel
 from edgetpu_driver.toolchain.graph_family import joint_name

@@ -18,10 +18,10 @@ from edgetpu_driver.host.requests import weight_access
 from edgetpu_driver.host.requests.admission import Admission
 from edgetpu_driver.host.requests.answers import Answers, answer_all
 from edgetpu_driver.host.requests.request import Kind, Lane, Request, Work
+from edgetpu_driver.host.requests.request_deadlines import expiry
 from edgetpu_driver.host.requests.request_queue import Staying
 from edgetpu_driver.host.requests.request_terms import Priority
 from edgetpu_driver.host.requests.waiting_requests import WaitingRequests
-from edgetpu_driver.host.requests.waiting_time import expiry
 from edgetpu_driver.host.sticks.stick_choice import Queued, best_of, may_take
 from edgetpu_driver.host.sticks.stick_eligibility import can_run, is_pointless, refusal
 from edgetpu_driver.host.sticks.stick_slot import StickSlot

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import EdgeTpuError, unexpected
-from edgetpu_driver.matrix.products import Products, RealProduct, TileRequest
+from edgetpu_driver.matrix.product_passes import Products, RealProduct, TileRequest
 
 
 @dataclass(frozen=True)

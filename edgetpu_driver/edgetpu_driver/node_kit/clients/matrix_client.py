@@ -15,10 +15,10 @@ from rclpy.node import Node
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.models.inference_result import InferenceResult
-from edgetpu_driver.matrix import products
+from edgetpu_driver.matrix import product_passes
 from edgetpu_driver.matrix.dense_model import DenseModel, check_tensors
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan
-from edgetpu_driver.matrix.products import TileRequest
+from edgetpu_driver.matrix.product_passes import TileRequest
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
 from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductInProgress, ProductResult
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
@@ -184,7 +184,7 @@ class MatrixClient:
         if not self.ready or self._plan is None:
             return False
         values = self._plan.checked_vector(vector)
-        computation = products.multiply(self._plan, values[np.newaxis], self._passes)
+        computation = product_passes.multiply(self._plan, values[np.newaxis], self._passes)
         self._product = ProductInProgress(computation, done, next(computation))
         self._step()
         return True

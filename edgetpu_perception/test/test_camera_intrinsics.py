@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from edgetpu_perception.pinhole import CameraError, Pinhole
+from edgetpu_perception.camera_intrinsics import CameraError, Pinhole
 
 K = [500.0, 0, 320, 0, 510, 240, 0, 0, 1]
 PLUMB_BOB = [-0.3, 0.1, 0.001, -0.002, 0.01]

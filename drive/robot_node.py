@@ -16,7 +16,7 @@ from drive.film import Film
 from drive.robot_topics import FIRST_SECOND, RobotTopics, header_at, image_message
 from drive.suite_connection import START_SECONDS, DriveError, SuiteConnection
 from drive.truth import Record
-from drive.worlds.world import PERIOD, World
+from drive.worlds.robot_world import PERIOD, World
 from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 
 LATENCY = 2

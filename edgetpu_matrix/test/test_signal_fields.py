@@ -15,7 +15,7 @@ from sensor_msgs.msg import Imu, LaserScan
 from std_msgs.msg import Float32MultiArray, Header, String, UInt8MultiArray, UInt64
 
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_matrix.nodes.signal_messages import SignalReader
+from edgetpu_matrix.nodes.signal_fields import SignalReader
 
 IMU = Imu(
     header=Header(stamp=Time(sec=7), frame_id="imu"),
