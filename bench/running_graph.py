@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from bench.compared_nodes import MODELS, result_topic
+from edgetpu_driver.node_kit.executor.held_interrupts import held_interrupts
 
 _ROOT = Path(__file__).resolve().parents[1]
 _START_TIMEOUT = 30.0  # s until every node has answered
@@ -150,7 +151,8 @@ class Session:
         while not received:
             if time.monotonic() > end:
                 raise TimeoutError(f"the driver in {graph.namespace} publishes no status")
-            self._executor.spin_once(0.1)
+            with held_interrupts():
+                self._executor.spin_once(0.1)
         self._node.destroy_subscription(subscription)
         return received[-1]
 
@@ -189,7 +191,8 @@ class Session:
         self._camera.stdin.flush()
         end = time.monotonic() + seconds + _SETTLE_SECONDS
         while (left := end - time.monotonic()) > 0:
-            self._executor.spin_once(left)
+            with held_interrupts():
+                self._executor.spin_once(left)
         return int(self._read_line())
 
     def _read_line(self) -> str:

@@ -25,6 +25,7 @@ from demo.nodes import DemoNode
 from demo.report.debug_frames import DebugFrames
 from demo.report.results import Collector, NodeResults
 from edgetpu_driver.node_kit.executor.executor import make_executor
+from edgetpu_driver.node_kit.executor.held_interrupts import held_interrupts
 from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 from edgetpu_driver.node_kit.messages.message_types import message_type
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_LATCHED
@@ -249,7 +250,8 @@ class Replay:
         left = math.inf
         while left > 0 and not done():
             left = deadline - time.monotonic()
-            self._executor.spin_once(timeout_sec=max(0.0, min(left, TICK)))
+            with held_interrupts():
+                self._executor.spin_once(timeout_sec=max(0.0, min(left, TICK)))
             self._check()
 
     def _missing(self) -> str:

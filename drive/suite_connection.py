@@ -11,6 +11,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.signals import SignalHandlerOptions
 
 from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.node_kit.executor.held_interrupts import held_interrupts
 
 START_SECONDS = 60.0
 """Real time that the nodes have for their first results."""
@@ -68,5 +69,6 @@ class SuiteConnection:
             left = end - time.monotonic()
             if left <= 0:
                 return False
-            self._executor.spin_once(timeout_sec=min(left, TICK))
+            with held_interrupts():
+                self._executor.spin_once(timeout_sec=min(left, TICK))
         return True

@@ -36,6 +36,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from rclpy.serialization import serialize_message
 from rclpy.signals import SignalHandlerOptions
 
+from edgetpu_driver.node_kit.executor.held_interrupts import held_interrupts
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
 from fuzz.message_values import MessageValues, class_named
 from fuzz.raw_requests import RawRequests
@@ -340,5 +341,6 @@ class GraphFuzzer:
         while not condition():
             if time.monotonic() > end:
                 return False
-            self._executor.spin_once(0.02)
+            with held_interrupts():
+                self._executor.spin_once(0.02)
         return True

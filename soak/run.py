@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edgetpu_driver.node_kit.executor.held_interrupts import held_interrupts
 from soak.chaos.chaos import Chaos
 from soak.chaos.chaos_schedule import make_schedule
 from soak.outcome_journal import Journal
@@ -109,7 +110,8 @@ class _Run:
 
     def _run(self) -> None:
         while time.monotonic() - self._begin < self._options.seconds and not self._is_over():
-            self._executor.spin_once(_STEP)
+            with held_interrupts():
+                self._executor.spin_once(_STEP)
             self._chaos.step()
             for ended in self._processes.watch():
                 print(

@@ -225,7 +225,7 @@ def test_an_interrupt_ends_the_demo_and_its_graph(start: Start, prefix: Path, nu
             assert demo.running
             time.sleep(0.02)
         demo.send_signal(number)
-        assert demo.wait() == 130
+        assert demo.wait() == 130, demo.errors
     assert demo.errors.rpartition("no Edge TPU found\n")[2] == "[demo] interrupted\n"
     assert left_behind(prefix) == []
 
