@@ -81,7 +81,7 @@ def test_softmaxes_that_share_constants_get_sections_up_to_a_limit(monkeypatch: 
     steps = tuple(Operator("SOFTMAX", "", (0,), (1,)) for _ in range(100))
     graph = Subgraph("", (values, values), (0,), (1,), steps)
     monkeypatch.setattr(network_layers, "_MOST_BYTES", 1 << 20)
-    sections = network_layers.encode_network(graph).sections
+    sections, _ = network_layers.encode_network(graph)
     assert [section.data.size for section in sections] == 6 * [196_672]
 
 
@@ -90,6 +90,6 @@ def test_a_layer_beyond_the_limit_of_sections_is_named(monkeypatch: pytest.Monke
     steps = tuple(Operator("FULLY_CONNECTED", "", (0, 1), (2,)) for _ in range(3))
     graph = Subgraph("", (tensor("x"), weights, tensor("y")), (0,), (2,), steps)
     monkeypatch.setattr(network_layers, "_MOST_BYTES", 200)
-    layers = network_layers.encode_network(graph)
-    assert [each.data.size for each in layers.sections] == [128, 128]
-    assert [each.reason for each in layers.unknown] == ["expected parameters of at most 200 bytes"]
+    sections, unknown = network_layers.encode_network(graph)
+    assert [each.data.size for each in sections] == [128, 128]
+    assert [each.reason for each in unknown] == ["expected parameters of at most 200 bytes"]

@@ -83,7 +83,7 @@ def test_the_factors_of_a_prelu_are_multipliers_in_the_parameters() -> None:
         tensor(0.008553369902074337, 128, (1, 1, 4), alpha.tobytes()),
         tensor(0.0848691537976265, 117),
     )
-    (section,) = encode_network(graph("MUL", source, factors, result)).constants
+    (section,), _ = encode_network(graph("MUL", source, factors, result))
     row = section.data.view("<f4")
     expected = np.array([-0.17469282, 0.35909078, 0.8734641, 0.9122848], np.float32)
     np.testing.assert_array_equal(row[:4], expected)

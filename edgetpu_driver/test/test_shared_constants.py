@@ -40,7 +40,7 @@ def network() -> tuple[NetworkWeights, bytes]:
     """The network, and its parameters as edgetpu_compiler lays them out."""
     graph = two_convolutions()
     packed = CompiledModel.parse(pack(graph, name="two"), "two")
-    sections = encode_network(parse_model(graph).subgraphs[0]).sections
+    sections, _ = encode_network(parse_model(graph).subgraphs[0])
     parameters = b"".join(section.data.tobytes() for section in sections)
     assert packed.caching is not None
     compiled = replace(packed, caching=replace(packed.caching, parameters=parameters))
@@ -49,7 +49,8 @@ def network() -> tuple[NetworkWeights, bytes]:
 
 def test_weights_of_a_layer_whose_bias_is_shared_are_read(network: tuple[NetworkWeights, bytes]) -> None:
     weights, parameters = network
-    layout = encode_network(parse_model(two_convolutions()).subgraphs[0]).sections[0].weight_layout
+    (first, _), _ = encode_network(parse_model(two_convolutions()).subgraphs[0])
+    layout = first.weight_layout
     changed = np.frombuffer(parameters, np.uint8).copy()
     layout.encode(np.full(layout.shape, 3, np.int8), changed[: layout.size])
     graph = weights.graph_with(Parameters(changed.tobytes(), b""))
@@ -61,7 +62,8 @@ def test_weights_of_a_layer_whose_bias_is_shared_are_read(network: tuple[Network
 
 def test_another_value_of_a_shared_bias_belongs_to_no_graph(network: tuple[NetworkWeights, bytes]) -> None:
     weights, parameters = network
-    layout = encode_network(parse_model(two_convolutions()).subgraphs[0]).sections[0].weight_layout
+    (first, _), _ = encode_network(parse_model(two_convolutions()).subgraphs[0])
+    layout = first.weight_layout
     changed = np.frombuffer(parameters, np.uint8).copy()
     layout.encode_bias(BIAS + 1, changed[: layout.size])
     assert weights.graph_with(Parameters(changed.tobytes(), b"")) is None

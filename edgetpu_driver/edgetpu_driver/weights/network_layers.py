@@ -68,30 +68,21 @@ class UnknownLayer:
     """An operator with weights whose layout is not known."""
 
     operator: int
-    kind: str
     name: str
     reason: str
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkLayers:
-    """The sections of a graph's operators in the parameters, in the order of the graph."""
+def encode_network(graph: Subgraph) -> tuple[list[LayerSection], list[UnknownLayer]]:
+    """The sections of a graph's operators in the parameters, and the layers without a known layout.
 
-    sections: tuple[LayerSection, ...]
-    unknown: tuple[UnknownLayer, ...]
-    constants: tuple[LayerSection, ...]
-    """Constants of ADD, SUB and MUL with a value for every pixel of one channel; of MUL for every channel."""
-
-
-def encode_network(graph: Subgraph) -> NetworkLayers:
-    """The section of every CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED and SOFTMAX of a graph.
+    They are those of every CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED and SOFTMAX, in the order of the
+    graph; then the constants of ADD, SUB and MUL with a value for every pixel of one channel, and of MUL for
+    every channel.
 
     Sections are complete: header rows, weights, padding; the byte values are those of edgetpu_compiler 16.
-    Their order in a blob is not
-    promised (at branches it differs from the graph's), nor is it known whether a SOFTMAX has a section, or
-    whether the CPU runs an operator: `locate_sections` finds out from a compiled file. Layers without a
-    known layout are in `unknown`, each with the reason; nothing is raised for them. Constants are apart, as
-    most operators of that kind have none in the parameters.
+    Their order in a blob is not promised (at branches it differs from the graph's), nor is it known whether
+    a SOFTMAX or a constant has a section, or whether the CPU runs an operator: `locate_sections` finds out
+    from a compiled file. Nothing is raised for layers without a known layout: each has its reason.
     """
     sections: list[LayerSection] = []
     unknown: list[UnknownLayer] = []
@@ -102,13 +93,13 @@ def encode_network(graph: Subgraph) -> NetworkLayers:
         try:
             section = _section(graph, index, _MOST_BYTES - size)
         except ModelUnsupportedError as error:
-            unknown.append(UnknownLayer(index, operator.name, _name(graph, operator), str(error)))
+            unknown.append(UnknownLayer(index, _name(graph, operator), str(error)))
             continue
         if section is not None:
             sections.append(section)
             size += section.data.size
     constants = (_constant(graph, index) for index in range(len(graph.operators)))
-    return NetworkLayers(tuple(sections), tuple(unknown), tuple(each for each in constants if each))
+    return [*sections, *(each for each in constants if each)], unknown
 
 
 def _section(graph: Subgraph, index: int, room: int) -> LayerSection | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,21 +56,9 @@ class PlacedSection:
         return parameters[self.offset : self.offset + self.size]
 
 
-@dataclass(frozen=True)
-class Remainder:
-    """Bytes of the parameters that belong to no section."""
-
-    offset: int
-    size: int
-    streamed: bool
-    is_routing: bool
-    """Whether they are rows of zeros and ones, which pass values from tile to tile. They depend on no value
-    of the graph."""
-
-
 @dataclass(frozen=True, eq=False)
 class NetworkSections:
-    """All bytes of a compiled file's parameters, by what they are."""
+    """The sections in a compiled file's parameters."""
 
     graph: Subgraph
     """The part of the graph that the chip runs."""
@@ -79,12 +66,6 @@ class NetworkSections:
     """In the order of the graph."""
     missing: tuple[UnknownLayer, ...]
     """Layers with weights that were not found, or have no known layout; each with the reason."""
-    remainders: tuple[Remainder, ...]
-    """In the order of the bytes, cached ones first."""
-
-    def find(self, tensor: str) -> PlacedSection | None:
-        """The section of the weight tensor of that name."""
-        return next((each for each in self.placed if each.section.name == tensor), None)
 
 
 def locate_sections(compiled: CompiledModel, graph: bytes) -> NetworkSections:
@@ -94,9 +75,8 @@ def locate_sections(compiled: CompiledModel, graph: bytes) -> NetworkSections:
     runs are left out. A section counts as found where all its bytes are equal; next, for layers with a scale
     for every channel, where all but the multipliers are. Promised: placed sections do not overlap; each is
     64-aligned and, unless `own_scales`, equal to `section.data` at its place; with `own_scales`,
-    `section.data` has the file's multipliers; placed sections and remainders cover all bytes. Layers that are
-    not found are in `missing`; a SOFTMAX that is not found is left out, as most programs of it have no
-    section. ModelFormatError for a malformed graph.
+    `section.data` has the file's multipliers. Layers that are not found are in `missing`; a SOFTMAX that is
+    not found is left out, as most programs of it have no section. ModelFormatError for a malformed graph.
     """
     part = parse_model(compiled.source_part(graph)).subgraphs[0]
     return _Search(compiled, part).run()
@@ -110,17 +90,15 @@ class _Search:
         self._starts = [_starts(blob) for blob in self._blobs]
 
     def run(self) -> NetworkSections:
-        layers = encode_network(self._graph)
+        sections, missing = encode_network(self._graph)
         found: dict[int, PlacedSection] = {}
         later = []
-        all_sections = (*layers.sections, *layers.constants)
-        for section in sorted(all_sections, key=lambda each: -each.data.size):
+        for section in sorted(sections, key=lambda each: -each.data.size):
             placed = self._equal(section)
             if placed is None:
                 later.append(section)
             else:
                 found[section.operator] = placed
-        missing = list(layers.unknown)
         for section in later:
             found_forms = (self._with_other_multipliers(each) for each in self._forms(section))
             placed = next((each for each in found_forms if each is not None), None)
@@ -128,12 +106,10 @@ class _Search:
                 found[section.operator] = placed
             elif section.tensor != ABSENT:
                 reason = "the parameters of the file do not contain its weights in this layout"
-                missing.append(UnknownLayer(section.operator, section.kind, section.name, reason))
+                missing.append(UnknownLayer(section.operator, section.name, reason))
         missing.sort(key=lambda each: each.operator)
         placed_in_order = tuple(found[index] for index in sorted(found))
-        return NetworkSections(
-            self._graph, self._marked(placed_in_order), tuple(missing), tuple(self._remainders())
-        )
+        return NetworkSections(self._graph, self._marked(placed_in_order), tuple(missing))
 
     def _equal(self, section: LayerSection) -> PlacedSection | None:
         for form in self._forms(section):
@@ -216,15 +192,6 @@ class _Search:
         )
         return any(place is not None and np.array_equal(place, data) for place in places)
 
-    def _remainders(self) -> Iterator[Remainder]:
-        for streamed, (blob, taken) in enumerate(zip(self._blobs, self._taken, strict=True)):
-            edges = np.flatnonzero(np.diff(np.concatenate([[True], taken, [True]]).astype(np.int8)))
-            for start, end in edges.reshape(-1, 2) * ALIGNMENT:
-                yield from _split(blob[start:end], int(start), bool(streamed))
-            tail = taken.size * ALIGNMENT
-            if tail < blob.size:
-                yield Remainder(tail, blob.size - tail, bool(streamed), is_routing=False)
-
 
 def _starts(blob: NDArray[np.uint8]) -> dict[bytes, list[int]]:
     """The offsets of all aligned rows of 64 bytes, by their content."""
@@ -241,13 +208,3 @@ def _row_without_multipliers(layout: LayerLayout, data: NDArray[np.uint8]) -> in
     layout.encode_multipliers(-layout.decode_multipliers(data), other)
     same = (other == data).reshape(-1, ALIGNMENT).all(axis=1)
     return int(np.argmax(same)) * ALIGNMENT
-
-
-def _split(data: NDArray[np.uint8], offset: int, streamed: bool) -> Iterator[Remainder]:
-    """Bytes that belong to no section, as runs of routing rows, which hold zeros and ones, and others."""
-    routing = (data.reshape(-1, ALIGNMENT) <= 1).all(axis=1)
-    edges = [0, *(np.flatnonzero(np.diff(routing.astype(np.int8))) + 1).tolist(), routing.size]
-    for start, end in pairwise(edges):
-        rows = slice(start * ALIGNMENT, end * ALIGNMENT)
-        is_routing = bool(data[rows].max() == 1)
-        yield Remainder(offset + rows.start, rows.stop - rows.start, streamed, is_routing)

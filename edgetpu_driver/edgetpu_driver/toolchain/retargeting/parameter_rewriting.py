@@ -46,8 +46,8 @@ def rewrite_parameters(compiled: CompiledModel, located: NetworkSections, pair: 
 
 
 def _sections(graph: Subgraph) -> dict[int, LayerSection]:
-    layers = encode_network(graph)
-    return {each.operator: each for each in (*layers.sections, *layers.constants)}
+    sections, _ = encode_network(graph)
+    return {each.operator: each for each in sections}
 
 
 def _differs(pair: GraphPair, operator: int, former: Mapping[int, LayerSection], new: LayerSection) -> bool:
