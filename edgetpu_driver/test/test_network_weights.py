@@ -167,9 +167,9 @@ def test_new_weights_of_every_layer_are_those_of_a_graph_with_them(name: str) ->
     for location in locations(each.model, each.graph).known:
         new = stored(location.tensor, drawn(location.tensor))
         section = location.section_of(blob)
-        location.section.encode(new[location.tensor.name], section)
-        if location.section.has_bias:
-            location.section.encode_bias(new[location.tensor.bias], section)
+        location.layout.encode(new[location.tensor.name], section)
+        if location.layout.has_bias:
+            location.layout.encode_bias(new[location.tensor.bias], section)
         values |= new
     parameters = Parameters(blob.tobytes(), each.model.parameters.streamed)
     graph = NetworkWeights(each.model, each.part).graph_with(parameters)
@@ -206,7 +206,7 @@ def test_nothing_but_the_section_of_the_layer_is_changed(mobilenet: StickEngine)
     tensor = next(t for t in each.tensors().values() if t.shape == (256, 1, 1, 128))
     placed = next(each for each in sections.placed if each.section.name == tensor.name)
     location = locations(each.model, each.graph).select(tensor.name, "mobilenet")
-    assert (location.offset, location.section.size) == (placed.offset, placed.size)
+    assert (location.offset, location.layout.size) == (placed.offset, placed.size)
     mobilenet.set_weights(drawn(tensor))
     own = np.frombuffer(each.model.parameters.cached, np.uint8)
     different = np.flatnonzero(mobilenet._cached != own)

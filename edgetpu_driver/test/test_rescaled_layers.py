@@ -122,7 +122,7 @@ def test_multipliers_and_bias_are_those_that_the_compiler_would_write_for_the_sc
     engine: StickEngine,
 ) -> None:
     place = location("CONV_2D")
-    tensor, layout = place.tensor, place.section
+    tensor, layout = place.tensor, place.layout
     assert isinstance(layout, LayerLayout)
     assert place.requantisation is not None
     assert tensor.bias_scales is not None

@@ -120,7 +120,7 @@ class StickEngine:
         if tensor.name not in self._quantisers:
             bias = None
             if location.requantisation is not None and tensor.bias_scales is not None:
-                bias = location.section.decode_bias(self._own_section(location))
+                bias = location.layout.decode_bias(self._own_section(location))
             self._quantisers[tensor.name] = WeightQuantiser(tensor, bias)
         return self._quantisers[tensor.name]
 
@@ -139,9 +139,9 @@ class StickEngine:
         section = location.section_of(parameters)
         if scales is None and location.requantisation is not None:  # an earlier request may have rescaled
             section[:] = self._own_section(location)
-        location.section.encode(quantised.values, section)
+        location.layout.encode(quantised.values, section)
         if quantised.bias is not None:
-            location.section.encode_bias(quantised.bias, section)
+            location.layout.encode_bias(quantised.bias, section)
         if scales is not None:
             location.encode_scales(scales, section)
         return parameters

@@ -173,10 +173,10 @@ class ReferenceModel:
         graph = self._source
         for location in self._locations:
             section = location.section_of(blobs[location.streamed])
-            weights = location.section.decode(section)
+            weights = location.layout.decode(section)
             graph = replace_tensor(graph, location.tensor.name, weights)
-            location.section.encode(
-                location.section.decode(location.section_of(own[location.streamed])), section
+            location.layout.encode(
+                location.layout.decode(location.section_of(own[location.streamed])), section
             )
         unchanged = all(np.array_equal(*pair) for pair in zip(blobs, own, strict=True))
         return self._engine_for(graph) if unchanged else None

@@ -144,33 +144,33 @@ def _gabor(graph: Subgraph) -> ParameterLayout:
 
 def _coordinate_rows(graph: Subgraph, operators: tuple[Operator, ...], side: int) -> tuple[Part, ...]:
     """The x and y rows over an image of that side."""
-    section = matrix_layout((1, side * side))
+    layout = matrix_layout((1, side * side))
     rows = []
     for operator in operators:
         weights = _weights(graph, operator)
-        _check_form(operator, weights, section)
-        rows.append(_layer(section, operator, weights))
+        _check_form(operator, weights, layout)
+        rows.append(_layer(layout, operator, weights))
     return tuple(rows)
 
 
-def _convolution(graph: Subgraph, operator: Operator, section: LayerLayout, side: int) -> LayerWeights:
+def _convolution(graph: Subgraph, operator: Operator, layout: LayerLayout, side: int) -> LayerWeights:
     """The kernels of a convolution that keeps the size of the image."""
     weights = _weights(graph, operator)
-    _check_form(operator, weights, section)
-    channels = section.channels
+    _check_form(operator, weights, layout)
+    channels = layout.channels
     result = graph.tensors[operator.outputs[0]].shape
     if result != (1, side, side, channels):
         raise _unknown(
             operator, weights, f"expected an output {[1, side, side, channels]}, not {list(result)}"
         )
-    return _layer(section, operator, weights)
+    return _layer(layout, operator, weights)
 
 
 def _layer(
-    section: LayerLayout, operator: Operator, weights: Tensor, of_rows: NDArray[np.float32] | None = None
+    layout: LayerLayout, operator: Operator, weights: Tensor, of_rows: NDArray[np.float32] | None = None
 ) -> LayerWeights:
     values = np.frombuffer(weights.data, np.int8).reshape(weights.shape)
-    return LayerWeights(section, operator.inputs[1], values, of_rows)
+    return LayerWeights(layout, operator.inputs[1], values, of_rows)
 
 
 def _weights(graph: Subgraph, operator: Operator) -> Tensor:
@@ -189,10 +189,10 @@ def _weights(graph: Subgraph, operator: Operator) -> Tensor:
     return weights
 
 
-def _check_form(operator: Operator, weights: Tensor, section: LayerLayout) -> None:
+def _check_form(operator: Operator, weights: Tensor, layout: LayerLayout) -> None:
     scales = weights.quantization.scales
-    if weights.shape != section.shape:
-        raise _unknown(operator, weights, f"expected {list(section.shape)}")
+    if weights.shape != layout.shape:
+        raise _unknown(operator, weights, f"expected {list(layout.shape)}")
     if np.any(scales != scales[0]):
         raise _unknown(operator, weights, "expected one scale for all weights")
 

@@ -63,12 +63,12 @@ class DenseProgramPlan:
     @property
     def rows(self) -> int:
         """Number of outputs of the graph."""
-        return self.layout.layers[0].section.shape[0]
+        return self.layout.layers[0].layout.shape[0]
 
     @property
     def columns(self) -> int:
         """Number of inputs of the graph."""
-        return self.layout.layers[0].section.shape[1]
+        return self.layout.layers[0].layout.shape[1]
 
     @property
     def remark(self) -> str:
@@ -135,7 +135,7 @@ def plan_dense_program(model: Model) -> DenseProgramPlan:
             "the output"
         )
     size, bias = _fitted(layer, source.zero_point, of_rows)
-    section = _section(layer.weights.shape, size, bias.columns)
+    layout = _layout(layer.weights.shape, size, bias.columns)
     requantisation = Requantisation(1.0, *limits, source.zero_point, 0, result.zero_point)
     from_uint8, to_uint8 = (
         graph.tensors[each[0]].dtype == np.uint8 for each in (graph.inputs, graph.outputs)
@@ -144,7 +144,7 @@ def plan_dense_program(model: Model) -> DenseProgramPlan:
     own_scales = np.unique(layer.scales).size > 1
     return DenseProgramPlan(
         DenseProgram(size, requantisation, converts_output=bool(to_uint8)),
-        ParameterLayout((LayerWeights(section, tensor, layer.weights, of_rows),)),
+        ParameterLayout((LayerWeights(layout, tensor, layer.weights, of_rows),)),
         graph.tensors[graph.inputs[0]].spec,
         graph.tensors[graph.outputs[0]].spec,
         bias.columns.shape[1],
@@ -332,7 +332,7 @@ def _bias_columns(
     return _BiasColumns(coarse.astype(np.int8), bytes([held] * width), error)
 
 
-def _section(shape: tuple[int, ...], size: int, bias: NDArray[np.int8]) -> DenseLayout:
+def _layout(shape: tuple[int, ...], size: int, bias: NDArray[np.int8]) -> DenseLayout:
     if shape == (size, size):
         return DenseLayout(size)
     return PaddedDenseLayout(shape[0], shape[1], size, bias)

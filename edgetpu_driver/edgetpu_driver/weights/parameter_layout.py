@@ -16,9 +16,9 @@ from edgetpu_driver.errors import ModelFormatError
 
 @dataclass(frozen=True, eq=False)
 class LayerWeights:
-    """The weights of one layer and the codec of its section of the parameter bytes."""
+    """The weights of one layer and the layout of its section of the parameter bytes."""
 
-    section: LayerLayout
+    layout: LayerLayout
     tensor: int
     """Index of the weight tensor in the graph."""
     weights: NDArray[np.int8]
@@ -29,19 +29,19 @@ class LayerWeights:
     @property
     def size(self) -> int:
         """Bytes of its section."""
-        return self.section.size
+        return self.layout.size
 
     def encode(self, out: NDArray[np.uint8]) -> None:
         """Write the section, uint8[size]."""
-        self.section.encode_header(out, multipliers=self.multipliers)
-        self.section.encode(self.weights, out)
+        self.layout.encode_header(out, multipliers=self.multipliers)
+        self.layout.encode(self.weights, out)
 
     def decode(self, data: NDArray[np.uint8]) -> LayerWeights:
         """The layer with the weights in uint8[size]; ModelFormatError if the bytes do not fit it."""
         multipliers = None
-        weights = self.section.decode(data)
-        if self.section.header.multipliers:
-            multipliers = self.section.decode_multipliers(data)
+        weights = self.layout.decode(data)
+        if self.layout.header.multipliers:
+            multipliers = self.layout.decode_multipliers(data)
         return replace(self, weights=weights, multipliers=multipliers)
 
 

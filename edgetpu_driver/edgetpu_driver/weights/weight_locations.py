@@ -25,7 +25,7 @@ from edgetpu_driver.darwinn.parameters.dense_layout import PaddedDenseLayout
 from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout, convolution_layout
 from edgetpu_driver.darwinn.parameters.routing_layout import RoutingLayout
 from edgetpu_driver.darwinn.parameters.scattered_layout import ScatteredLayout
-from edgetpu_driver.darwinn.parameters.section_codec import Section
+from edgetpu_driver.darwinn.parameters.section_codec import WeightLayout
 from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, parse_model
@@ -52,7 +52,7 @@ class WeightLocation:
     """One weight tensor of a compiled model and where its parameters keep it."""
 
     tensor: WeightTensor
-    section: Section
+    layout: WeightLayout
     offset: int
     """Byte offset of the section in the cached or streamed parameters."""
     streamed: bool = False
@@ -62,16 +62,16 @@ class WeightLocation:
 
     def section_of(self, parameters: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The view of parameter bytes that holds the section."""
-        return parameters[self.offset : self.offset + self.section.size]
+        return parameters[self.offset : self.offset + self.layout.size]
 
     def encode_scales(self, scales: NDArray[np.float32], section: NDArray[np.uint8]) -> None:
         """Write the multipliers for the scales of the weights; InputError if they overflow float32."""
         assert self.requantisation is not None
-        assert isinstance(self.section, LayerLayout)
+        assert isinstance(self.layout, LayerLayout)
         source, result = self.requantisation
         with np.errstate(over="ignore"):
             of_rows = multipliers(source, scales, result)
-        self.section.encode_multipliers(of_rows, section)
+        self.layout.encode_multipliers(of_rows, section)
 
 
 class WeightLocations:
@@ -238,19 +238,19 @@ def _layers(
             continue
         tensor = replace(tensor, bias="", bias_scales=None)  # these sections have no space for one
         requantisation = None
-        if layer.multipliers is not None and not _has_bias_columns(layer.section):
+        if layer.multipliers is not None and not _has_bias_columns(layer.layout):
             operator = users[layer.tensor]
             source, result = (
                 graph.tensors[index].spec.scale for index in (operator.inputs[0], operator.outputs[0])
             )
             requantisation = source, result
-        locations.append(WeightLocation(tensor, layer.section, offset, streamed, requantisation))
+        locations.append(WeightLocation(tensor, layer.layout, offset, streamed, requantisation))
     return tuple(locations)
 
 
-def _has_bias_columns(section: Section) -> bool:
+def _has_bias_columns(layout: WeightLayout) -> bool:
     """Whether a matrix has a bias in the unit of its rows, which other scales would change."""
-    return isinstance(section, PaddedDenseLayout) and section.has_bias_columns
+    return isinstance(layout, PaddedDenseLayout) and layout.has_bias_columns
 
 
 def _dense(model: CompiledModel) -> tuple[WeightLocation, ...]:

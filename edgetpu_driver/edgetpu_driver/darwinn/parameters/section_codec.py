@@ -1,4 +1,4 @@
-"""The protocol of section codecs of a parameter blob, and their common checks."""
+"""The protocol of the layouts of weights in a parameter blob, and their common checks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ZERO_WEIGHT = np.uint8(0x80)
 _INT8 = np.dtype(np.int8)
 
 
-class Section(Protocol):
-    """Codec of the part of a parameter blob that belongs to one layer."""
+class WeightLayout(Protocol):
+    """How the weights of one layer, and its bias, are stored in the layer's section of a parameter blob."""
 
     @property
     def size(self) -> int:
