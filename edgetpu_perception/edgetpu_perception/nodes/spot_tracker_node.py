@@ -18,7 +18,6 @@ from edgetpu_driver.errors import (
     EdgeTpuError,
     InputError,
     ModelUnsupportedError,
-    reason_of,
 )
 from edgetpu_driver.images import drawing
 from edgetpu_driver.images.encodings import Pixels
@@ -29,7 +28,6 @@ from edgetpu_driver.node_kit.messages.detection_messages import (
     detection_array_type,
     detection_message,
 )
-from edgetpu_driver.node_kit.messages.error_codes import code_of
 from edgetpu_driver.node_kit.messages.message_fields import scalar_fields
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
@@ -204,8 +202,8 @@ class SpotTrackerNode(WeightUpdatingNode):
                 self.change_weights(weights, functools.partial(self._on_weights_set, color, weights, respond))
         except ColorError as error:
             respond(fill_answer(SetColor.Response(), InputError(str(error))))
-        except (OSError, EdgeTpuError) as error:
-            respond(SetColor.Response(message=reason_of(error), error=code_of(error)))
+        except EdgeTpuError as error:
+            respond(fill_answer(SetColor.Response(), error))
 
     def _on_weights_set(
         self, color: Color, weights: NDArray[Any], respond: Respond, swap: WeightResult | EdgeTpuError
