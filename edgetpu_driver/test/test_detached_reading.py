@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 from edgetpu_driver.backends import usb
 from edgetpu_driver.errors import BusyError, ModelFormatError
 from edgetpu_driver.files import detached_reading
-from edgetpu_driver.files.detached_reading import DetachedReading
+from edgetpu_driver.files.detached_reading import DetachedReading, no_answer
 from edgetpu_driver.files.file_access import read_file
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
@@ -31,13 +32,14 @@ from testdata.devices.virtual_backend import backend_of
 from testdata.timeouts import PATIENCE
 
 HALVES = WeightRequest(np.full((SIZE, SIZE), 0.5, np.float32))
+THEY = partial(no_answer, "they")
 VECTOR = ProductRequest(np.ones(SIZE))
 
 
 class TestReading:
     def test_what_is_read_in_time_is_given_and_read_again_for_the_next_caller(self) -> None:
         numbers = iter(range(2))
-        reading = DetachedReading(lambda: next(numbers), "they")
+        reading = DetachedReading(lambda: next(numbers), THEY)
         assert [reading.result(), reading.result()] == [0, 1]
 
     def test_what_it_raises_is_raised_and_not_kept(self) -> None:
@@ -49,7 +51,7 @@ class TestReading:
                 raise outcome
             return outcome
 
-        reading = DetachedReading(read, "they")
+        reading = DetachedReading(read, THEY)
         with pytest.raises(ModelFormatError, match="damaged"):
             reading.result()
         assert reading.result() == 5
@@ -66,7 +68,7 @@ class TestReading:
         def read() -> int:
             raise damaged()
 
-        collects, reading = gc.isenabled(), DetachedReading(read, "they")
+        collects, reading = gc.isenabled(), DetachedReading(read, THEY)
         gc.disable()
         try:
             with suppress(ModelFormatError):
@@ -90,7 +92,7 @@ class TestReading:
             answers.wait(PATIENCE)
             return 5
 
-        reading = DetachedReading(read, "the files next to x")
+        reading = DetachedReading(read, partial(no_answer, "the files next to x"))
         for _ in range(2):
             with pytest.raises(BusyError) as busy:
                 reading.result()
@@ -106,7 +108,7 @@ class TestReading:
             raise RuntimeError("can't start new thread")
 
         monkeypatch.setattr(threading.Thread, "start", refuse)
-        assert DetachedReading(threading.current_thread, "they").result() is threading.current_thread()
+        assert DetachedReading(threading.current_thread, THEY).result() is threading.current_thread()
 
 
 @pytest.mark.usefixtures("graphs_in_this_process")

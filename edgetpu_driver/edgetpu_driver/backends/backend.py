@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edgetpu_driver.engines.protocol import AttachedEngine
-from edgetpu_driver.files.detached_reading import DetachedReading
+from edgetpu_driver.files.detached_reading import DetachedReading, no_answer
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
@@ -71,7 +71,7 @@ class ParsedModel:
     def _sidecars_of_file(self) -> DetachedReading[SidecarFiles]:
         path: Path | None = self.source.path
         what = f"the files next to {path.name}" if path is not None else ""
-        return DetachedReading(partial(SidecarFiles.next_to, path), what)
+        return DetachedReading(partial(SidecarFiles.next_to, path), partial(no_answer, what))
 
 
 @dataclass(frozen=True)

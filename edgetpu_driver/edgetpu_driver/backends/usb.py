@@ -13,7 +13,7 @@ from edgetpu_driver.backends.model_copies import ModelCopies
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import BusyError, DeviceLostError, EdgeTpuError, ModelUnsupportedError
-from edgetpu_driver.files.detached_reading import DetachedReading
+from edgetpu_driver.files.detached_reading import DetachedReading, no_answer
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX, is_compiled, plain_stem
 from edgetpu_driver.toolchain.dense_compiler import compile_dense, is_dense
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
@@ -150,7 +150,9 @@ class StickBackend:
 
     def _parts_of(self, path: Path) -> list[CompiledModel]:
         """The parts in a file; none if there is no such file, or while it does not answer."""
-        reading = self._reading.setdefault(path, DetachedReading(partial(_parts_of, path), path.name))
+        reading = self._reading.setdefault(
+            path, DetachedReading(partial(_parts_of, path), partial(no_answer, path.name))
+        )
         try:
             parts = reading.result()
         except BusyError:

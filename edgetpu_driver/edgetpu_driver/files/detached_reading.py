@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
-from edgetpu_driver.errors import BusyError
+from edgetpu_driver.errors import BusyError, EdgeTpuError
 
 T = TypeVar("T")
 
@@ -26,20 +26,22 @@ class DetachedReading(Generic[T]):
     A slow reading is not started a second time. Results and errors are not kept once they were returned.
     """
 
-    def __init__(self, read: Callable[[], T], what: str) -> None:
-        """what: the files, in messages."""
-        self._read, self._what = read, what
+    def __init__(
+        self, read: Callable[[], T], late: Callable[[], EdgeTpuError], longest: float | None = None
+    ) -> None:
+        """late: makes the error of callers that give up. longest: s until they do; LONGEST by default."""
+        self._read, self._late, self._longest = read, late, longest
         self._lock = threading.Lock()
         self._pending: Future[T] | None = None
         self._give_up = 0.0
         """When callers of the pending reading give up, monotonic s."""
 
     def result(self) -> T:
-        """Return what `read` returns, or raise what it raises; BusyError after LONGEST."""
+        """Return what `read` returns, or raise what it raises; if that takes too long, what `late` makes."""
         with self._lock:
             if self._pending is None:
-                self._give_up = time.monotonic() + LONGEST
-                self._pending = detached(self._read, "edgetpu files")
+                self._give_up = time.monotonic() + (LONGEST if self._longest is None else self._longest)
+                self._pending = _detached(self._read)
             pending = self._pending
         try:
             if wait([pending], max(self._give_up - time.monotonic(), 0.0)).done:
@@ -49,14 +51,19 @@ class DetachedReading(Generic[T]):
                 return pending.result()
         finally:
             del pending  # an error refers to this frame
-        raise BusyError(f"{self._what} do not answer; try again in {RETRY_AFTER:g} s", RETRY_AFTER)
+        raise self._late()
 
 
-def detached(work: Callable[[], T], name: str) -> Future[T]:
-    """Do work in a thread of that name, or at once if none can be started; the future has its outcome."""
+def no_answer(what: str) -> BusyError:
+    """The error for files that do not answer within LONGEST. what: the files."""
+    return BusyError(f"{what} do not answer; try again in {RETRY_AFTER:g} s", RETRY_AFTER)
+
+
+def _detached(work: Callable[[], T]) -> Future[T]:
+    """Do work in a thread, or at once if none can be started; the future has its outcome."""
     pending: Future[T] = Future()
     try:
-        threading.Thread(target=_do, args=(work, pending), name=name, daemon=True).start()
+        threading.Thread(target=_do, args=(work, pending), name="edgetpu files", daemon=True).start()
     except RuntimeError:  # no thread can be started
         _do(work, pending)
     return pending

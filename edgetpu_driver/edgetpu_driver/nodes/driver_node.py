@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,7 @@ from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.factory import ALL_DEVICES, MoreSticks, make_backend, make_backends
 from edgetpu_driver.engines.litert_process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
-from edgetpu_driver.files.detached_reading import detached
+from edgetpu_driver.files.detached_reading import DetachedReading
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.hosted_model import HostedModel
@@ -68,17 +67,6 @@ def _reported(transition: Transition) -> Transition:
             raise
 
     return callback
-
-
-def _within(seconds: float, load: Callable[[], HostedModel], late: str) -> HostedModel:
-    """What `load` returns, or raises; UnavailableError beginning with `late` if that takes longer."""
-    loading = detached(load, "edgetpu models at start")
-    try:
-        if wait([loading], seconds).done:
-            return loading.result()
-    finally:
-        del loading  # an error refers to this frame
-    raise UnavailableError(f"{late} after {seconds:g} s; do model_dirs answer?")
 
 
 class DriverNode(BaseNode, LifecycleNode):
@@ -163,7 +151,9 @@ class DriverNode(BaseNode, LifecycleNode):
             for model in values["models"]:
                 segments = [segment.strip() for segment in model.split(",")]
                 load = functools.partial(host.load, segments if len(segments) > 1 else segments[0])
-                self._warn_of(_within(LONGEST_LOAD, load, f"model '{model}' is not loaded"))
+                text = f"model '{model}' is not loaded after {LONGEST_LOAD:g} s; do model_dirs answer?"
+                late = functools.partial(UnavailableError, text)
+                self._warn_of(DetachedReading(load, late, LONGEST_LOAD).result())
         except BaseException:
             host.end(CLOSE_SECONDS)  # its threads refer to the processes of graphs
             raise
