@@ -110,8 +110,8 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
 
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         """Accept the suite's own features and the maps of Gabor models."""
+        compass_features(image, outputs)  # which refuses others; how they are read depends on the camera
         self._outputs = outputs
-        self._features = compass_features(image, outputs)
         self._aligned_camera = None
         self._filter = None
 
