@@ -108,13 +108,13 @@ def test_every_node_of_the_table_is_known_and_whether_it_runs(graph: Any, view: 
 def test_results_become_numbers_and_curves(graph: Any, view: GraphView) -> None:
     await_nodes(graph, view)
     view.refresh()
-    log = view.nodes["spot_tracker"].log
-    assert log is not None
-    graph.spin_until(lambda: log.count > 20 and log.last["valid"])
-    assert log.last.keys() >= {"confidence", "x", "x_sigma", "bearing_y_sigma"}
-    assert 1.0 < log.pace(time.monotonic()).rate < 60.0
-    assert 0.0 < log.pace(time.monotonic()).latency < 2.0
-    assert any(each.value is not None for each in log.curves["x"].points(time.monotonic()))
+    curves = view.nodes["spot_tracker"].curves
+    assert curves is not None
+    graph.spin_until(lambda: curves.count > 20 and curves.last["valid"])
+    assert curves.last.keys() >= {"confidence", "x", "x_sigma", "bearing_y_sigma"}
+    assert 1.0 < curves.pace(time.monotonic()).rate < 60.0
+    assert 0.0 < curves.pace(time.monotonic()).latency < 2.0
+    assert any(each.value is not None for each in curves.by_field["x"].points(time.monotonic()))
 
 
 def test_numbers_that_a_node_takes_and_gives_are_found(graph: Any, view: GraphView, start_node: Any) -> None:
@@ -131,8 +131,8 @@ def test_numbers_that_a_node_takes_and_gives_are_found(graph: Any, view: GraphVi
     }
     twist = Twist()
     twist.linear.x = 0.125
-    graph.spin_until(lambda: bool(asked.publish(twist) or signals["cmd_vel_in"].log.count))
-    assert signals["cmd_vel_in"].log.last == {"linear.x": 0.125, "angular.z": 0.0}
+    graph.spin_until(lambda: bool(asked.publish(twist) or signals["cmd_vel_in"].curves.count))
+    assert signals["cmd_vel_in"].curves.last == {"linear.x": 0.125, "angular.z": 0.0}
     graph.spin_until(lambda: "limited by" in view.nodes["contact_guard"].readings.get(GUARD, {}))
     assert view.nodes["contact_guard"].readings[GUARD]["limited by"].words
     graph.node.destroy_publisher(asked)
@@ -243,7 +243,7 @@ def test_a_dashboard_that_stops_says_so(graph: Any) -> None:  # noqa: ARG001 - r
 def test_a_colour_is_set(graph: Any, view: GraphView, calls: GraphCalls) -> None:
     await_nodes(graph, view)
     # A tracker refuses colours until its model is loaded, which its first result shows.
-    refresh_until(graph, view, lambda: bool(view.nodes["spot_tracker"].log.count))
+    refresh_until(graph, view, lambda: bool(view.nodes["spot_tracker"].curves.count))
     assert result_of(graph, calls.set_color("spot_tracker", (200, 20, 20))) == (
         "tracks the colour (200, 20, 20)"
     )

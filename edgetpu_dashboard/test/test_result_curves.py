@@ -57,55 +57,55 @@ def test_a_value_that_was_not_measured_is_a_gap() -> None:
 
 
 def test_values_of_results_that_are_not_valid_are_gaps() -> None:
-    log = ResultCurves({"x": "x_sigma"})
-    log.add(0.0, {"valid": False, "x": 3.0, "x_sigma": 0.1}, 0.01)
-    log.add(1.0, {"valid": True, "x": 4.0, "x_sigma": 0.1}, 0.01)
-    assert points(log.curves["x"], 1.0) == [(0.0, None, 0.0), (1.0, 4.0, 0.1)]
-    assert log.last == {"valid": True, "x": 4.0, "x_sigma": 0.1}
+    curves = ResultCurves({"x": "x_sigma"})
+    curves.add(0.0, {"valid": False, "x": 3.0, "x_sigma": 0.1}, 0.01)
+    curves.add(1.0, {"valid": True, "x": 4.0, "x_sigma": 0.1}, 0.01)
+    assert points(curves.by_field["x"], 1.0) == [(0.0, None, 0.0), (1.0, 4.0, 0.1)]
+    assert curves.last == {"valid": True, "x": 4.0, "x_sigma": 0.1}
 
 
 def test_rate_latency_and_gap_are_those_of_the_last_seconds() -> None:
-    log = ResultCurves({})
+    curves = ResultCurves({})
     for step in range(200):
-        log.add(0.1 * step, {}, 0.02 if step % 2 else 0.04)
-    log.add(20.4, {}, 0.02)
-    pace = log.pace(20.4)
+        curves.add(0.1 * step, {}, 0.02 if step % 2 else 0.04)
+    curves.add(20.4, {}, 0.02)
+    pace = curves.pace(20.4)
     assert pace.rate == pytest.approx(45 / 4.9, rel=0.01)
     assert pace.latency == pytest.approx(0.02)
     assert pace.gap == pytest.approx(0.5)
 
 
 def test_results_that_come_at_once_after_a_stall_do_not_raise_the_rate() -> None:
-    log = ResultCurves({})
-    log.add(0.0, {}, 0.01)
+    curves = ResultCurves({})
+    curves.add(0.0, {}, 0.01)
     for step in range(12):
-        log.add(6.0 + 0.01 * step, {}, 0.01)
-    pace = log.pace(6.2)
+        curves.add(6.0 + 0.01 * step, {}, 0.01)
+    pace = curves.pace(6.2)
     assert pace.rate == pytest.approx(12 / 6.11)
     assert pace.gap == pytest.approx(6.0)
 
 
 def test_the_time_before_a_node_was_started_again_does_not_count() -> None:
-    log = ResultCurves({})
-    log.add(0.0, {}, 0.01)
+    curves = ResultCurves({})
+    curves.add(0.0, {}, 0.01)
     for step in range(11):
-        log.add(60.0 + 0.1 * step, {}, 0.01)
-    assert log.pace(61.0).rate == pytest.approx(10.0)
+        curves.add(60.0 + 0.1 * step, {}, 0.01)
+    assert curves.pace(61.0).rate == pytest.approx(10.0)
 
 
 def test_a_node_that_has_stopped_has_no_rate() -> None:
-    log = ResultCurves({})
-    log.add(0.0, {}, 0.01)
-    log.add(0.1, {}, 0.01)
-    pace = log.pace(10.0)
+    curves = ResultCurves({})
+    curves.add(0.0, {}, 0.01)
+    curves.add(0.1, {}, 0.01)
+    pace = curves.pace(10.0)
     assert pace.rate == 0.0
     assert math.isnan(pace.latency)
 
 
 def test_a_log_without_a_list_of_fields_keeps_all_that_come() -> None:
-    log = ResultCurves()
-    log.add(0.0, {"speed": 1.0}, math.nan)
-    log.add(1.0, {"speed": 2.0, "turn": 3.0}, math.nan)
-    assert points(log.curves["speed"], 1.0) == [(0.0, 1.0, 0.0), (1.0, 2.0, 0.0)]
-    assert points(log.curves["turn"], 1.0) == [(1.0, 3.0, 0.0)]
-    assert math.isnan(log.pace(1.0).latency)
+    curves = ResultCurves()
+    curves.add(0.0, {"speed": 1.0}, math.nan)
+    curves.add(1.0, {"speed": 2.0, "turn": 3.0}, math.nan)
+    assert points(curves.by_field["speed"], 1.0) == [(0.0, 1.0, 0.0), (1.0, 2.0, 0.0)]
+    assert points(curves.by_field["turn"], 1.0) == [(1.0, 3.0, 0.0)]
+    assert math.isnan(curves.pace(1.0).latency)

@@ -12,7 +12,7 @@ from edgetpu_dashboard.live.signals import (
     MOST_NUMBERS,
     SIGNAL_TYPES,
     meaning_of,
-    new_log,
+    new_curves,
     numbers_of,
     stamp_of,
 )
@@ -40,8 +40,8 @@ def test_a_number_is_itself_and_an_array_its_first_numbers() -> None:
 
 
 def test_a_velocity_that_has_not_come_is_known_to_be_one() -> None:
-    assert new_log("geometry_msgs/msg/Twist").curves.keys() == {"linear.x", "angular.z"}
-    assert new_log("std_msgs/msg/Float64MultiArray").curves == {}
+    assert new_curves("geometry_msgs/msg/Twist").by_field.keys() == {"linear.x", "angular.z"}
+    assert new_curves("std_msgs/msg/Float64MultiArray").by_field == {}
 
 
 def test_velocities_have_units_and_other_numbers_none() -> None:

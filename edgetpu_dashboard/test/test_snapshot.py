@@ -17,14 +17,14 @@ from edgetpu_dashboard.live.signals import Signal
 from edgetpu_dashboard.live.snapshot import SentPoints, rate_of_results, snapshot
 
 
-def view(values: dict[str, str], log: ResultCurves | None = None, fields: tuple[Any, ...] = ()) -> Any:
+def view(values: dict[str, str], curves: ResultCurves | None = None, fields: tuple[Any, ...] = ()) -> Any:
     """The view of one node, `spot`, with one diagnostic."""
     diagnostic = SimpleNamespace(level="warning", message="no images", values=values)
     result = SimpleNamespace(values=fields)
     spot = SimpleNamespace(
         running=True,
         diagnostics={"spot": diagnostic},
-        log=log,
+        curves=curves,
         word="",
         result=result,
         takes=(),
@@ -34,11 +34,11 @@ def view(values: dict[str, str], log: ResultCurves | None = None, fields: tuple[
     return SimpleNamespace(lock=threading.RLock(), nodes={"spot": spot}, pictured=lambda: {"spot": "spot"})
 
 
-def log_of(**row: float) -> ResultCurves:
-    """A log of one row, received now."""
-    log = ResultCurves()
-    log.add(time.monotonic(), row, 0.0)
-    return log
+def curves_of(**row: float) -> ResultCurves:
+    """Curves of one row, received now."""
+    curves = ResultCurves()
+    curves.add(time.monotonic(), row, 0.0)
+    return curves
 
 
 def read(key: str, text: str) -> Reading:
@@ -75,16 +75,16 @@ def test_a_count_that_is_no_number_is_0(text: str) -> None:
 
 
 def test_a_result_says_in_words_what_was_found() -> None:
-    found = view({}, log_of(valid=True, confidence=0.5))
+    found = view({}, curves_of(valid=True, confidence=0.5))
     found.nodes["spot"].word = "kitchen"
     assert snapshot(found, "none")["nodes"]["spot"]["word"] == "kitchen"
 
 
 def test_what_json_cannot_hold_is_left_out() -> None:
-    log = ResultCurves({"x": ""})
-    log.add(0.0, {"x": float("inf"), "valid": True, "confidence": float("nan")}, 0.0)
+    curves = ResultCurves({"x": ""})
+    curves.add(0.0, {"x": float("inf"), "valid": True, "confidence": float("nan")}, 0.0)
     value = SimpleNamespace(field="x", meaning="place", unit="m", sigma="")
-    found = snapshot(view({}, log, (value,)), "spot")
+    found = snapshot(view({}, curves, (value,)), "spot")
     json.dumps(found, allow_nan=False)
     assert found["curves"][0]["value"] is None
 
@@ -92,9 +92,9 @@ def test_what_json_cannot_hold_is_left_out() -> None:
 def test_the_numbers_that_a_node_gives_and_takes_are_curves_with_their_topics() -> None:
     found = view({})
     found.nodes["spot"].signals = (
-        Signal("cmd_vel_in", False, log_of(**{"angular.z": 0.5})),
-        Signal("spot/cmd_vel", True, log_of(**{"linear.x": 0.25})),
-        Signal("spot/command", True, log_of(data=3.0)),
+        Signal("cmd_vel_in", False, curves_of(**{"angular.z": 0.5})),
+        Signal("spot/cmd_vel", True, curves_of(**{"linear.x": 0.25})),
+        Signal("spot/command", True, curves_of(data=3.0)),
     )
     assert shown(snapshot(found, "spot")) == {
         "spot/cmd_vel linear.x": ("speed, published on spot/cmd_vel", 0.25, "m/s", 1),
@@ -104,8 +104,8 @@ def test_the_numbers_that_a_node_gives_and_takes_are_curves_with_their_topics() 
 
 
 def test_points_are_sent_once() -> None:
-    log = log_of(x=1.0)
-    found = view({}, log, (SimpleNamespace(field="x", meaning="place", unit="m", sigma=""),))
+    curves = curves_of(x=1.0)
+    found = view({}, curves, (SimpleNamespace(field="x", meaning="place", unit="m", sigma=""),))
     sent = SentPoints()
 
     def message() -> tuple[bool, list[Any]]:
@@ -114,14 +114,14 @@ def test_points_are_sent_once() -> None:
 
     assert message() == (True, [[1.0, 0.0]])
     assert message() == (False, [])
-    log.add(time.monotonic() + 1.0, {"x": 2.0}, 0.0)
+    curves.add(time.monotonic() + 1.0, {"x": 2.0}, 0.0)
     assert message() == (False, [[2.0, 0.0]])
-    found.nodes["spot"].log = log_of(x=3.0)
+    found.nodes["spot"].curves = curves_of(x=3.0)
     assert message() == (True, [[3.0, 0.0]])
 
 
 def test_a_node_that_takes_its_own_results_has_all_points_of_both_curves() -> None:
-    found = view({}, log_of(x=2.0), (SimpleNamespace(field="x", meaning="place", unit="m", sigma=""),))
+    found = view({}, curves_of(x=2.0), (SimpleNamespace(field="x", meaning="place", unit="m", sigma=""),))
     found.nodes["spot"].result.topic = "error"
     found.nodes["spot"].takes = ("spot",)
     assert [each["points"][0][2] for each in snapshot(found, "spot")["curves"]] == [2.0, 2.0]
@@ -129,10 +129,10 @@ def test_a_node_that_takes_its_own_results_has_all_points_of_both_curves() -> No
 
 def test_a_node_without_results_has_the_rate_of_what_it_publishes() -> None:
     found = view({})
-    log = ResultCurves()
+    curves = ResultCurves()
     for step in range(3):
-        log.add(time.monotonic() + 0.1 * step, {}, float("nan"))
-    found.nodes["spot"].signals = (Signal("spot/cmd_vel", True, log),)
+        curves.add(time.monotonic() + 0.1 * step, {}, float("nan"))
+    found.nodes["spot"].signals = (Signal("spot/cmd_vel", True, curves),)
     summary = snapshot(found, "none")["nodes"]["spot"]
     assert (summary["rate"], summary["latency"]) == (10.0, None)
     assert "valid" not in summary
@@ -157,9 +157,9 @@ def test_a_node_without_messages_has_the_rate_of_its_counter(
 
 
 def test_the_results_that_a_node_takes_are_curves_of_it_too() -> None:
-    found = view({}, log_of(x=2.0), (SimpleNamespace(field="x", meaning="place", unit="m", sigma=""),))
+    found = view({}, curves_of(x=2.0), (SimpleNamespace(field="x", meaning="place", unit="m", sigma=""),))
     found.nodes["spot"].result.topic = "error"
-    found.nodes["servo"] = SimpleNamespace(**vars(found.nodes["spot"]) | {"log": None, "takes": ("spot",)})
+    found.nodes["servo"] = SimpleNamespace(**vars(found.nodes["spot"]) | {"curves": None, "takes": ("spot",)})
     assert shown(snapshot(found, "servo")) == {"spot/error x": ("place, received on spot/error", 2.0, "m", 1)}
 
 

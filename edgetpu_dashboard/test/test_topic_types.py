@@ -80,9 +80,9 @@ def view(graph: Graph) -> GraphView:
     return GraphView(node)
 
 
-def log_of(view: GraphView, node: str) -> ResultCurves:
+def curves_of(view: GraphView, node: str) -> ResultCurves:
     (signal,) = view.nodes[node].signals
-    return signal.log
+    return signal.curves
 
 
 def test_a_topic_whose_type_changes_is_received_with_the_new_one(graph: Graph, view: GraphView) -> None:
@@ -91,7 +91,7 @@ def test_a_topic_whose_type_changes_is_received_with_the_new_one(graph: Graph, v
         view.refresh()
         assert graph.received["/cmd_vel"][0] == kind
         graph.received["/cmd_vel"][1](message)
-        assert log_of(view, "contact_guard").last == {"linear.x": 0.0, "angular.z": 0.0}
+        assert curves_of(view, "contact_guard").last == {"linear.x": 0.0, "angular.z": 0.0}
 
 
 def test_a_topic_that_only_the_dashboard_receives_is_forgotten(graph: Graph, view: GraphView) -> None:
@@ -108,12 +108,12 @@ def test_of_two_types_the_first_is_received_until_it_is_gone(graph: Graph, view:
     graph.published = {"contact_guard": {"/cmd_vel": TWIST}, "visual_servo": {"/cmd_vel": STAMPED}}
     view.refresh()
     graph.received["/cmd_vel"][1](Twist())
-    assert log_of(view, "contact_guard").count == 1
-    assert log_of(view, "visual_servo").count == 0
+    assert curves_of(view, "contact_guard").count == 1
+    assert curves_of(view, "visual_servo").count == 0
     graph.published = {"visual_servo": {"/cmd_vel": STAMPED}}
     view.refresh()
     graph.received["/cmd_vel"][1](TwistStamped())
-    assert log_of(view, "visual_servo").count == 1
+    assert curves_of(view, "visual_servo").count == 1
 
 
 def test_results_are_shown_again_once_a_removed_package_is_back(
@@ -128,6 +128,6 @@ def test_results_are_shown_again_once_a_removed_package_is_back(
     assert "looming" not in view.nodes
     view.refresh()
     graph.received["looming/time_to_contact"][1](TimeToContact())
-    log = view.nodes["looming"].log
-    assert log is not None
-    assert log.count == 1
+    curves = view.nodes["looming"].curves
+    assert curves is not None
+    assert curves.count == 1

@@ -107,7 +107,7 @@ class ResultCurves:
         self._values = dict(values or {})
         self._keeps_all = values is None
         self._arrivals: deque[tuple[float, float]] = deque()
-        self.curves: dict[str, Curve] = {field: Curve() for field in self._values}
+        self.by_field: dict[str, Curve] = {field: Curve() for field in self._values}
         self.last: dict[str, float] = {}
         """The last row, by field."""
         self.count = 0
@@ -124,12 +124,12 @@ class ResultCurves:
             self._keep(row)
         for field, sigma in self._values.items():
             value = float(row.get(field, math.nan)) if valid else math.nan
-            self.curves[field].add(now, value, float(row.get(sigma, 0.0)) if sigma else 0.0)
+            self.by_field[field].add(now, value, float(row.get(sigma, 0.0)) if sigma else 0.0)
 
     def _keep(self, fields: Iterable[str]) -> None:
         for field in fields:
-            if field not in self.curves:
-                self._values[field], self.curves[field] = "", Curve()
+            if field not in self.by_field:
+                self._values[field], self.by_field[field] = "", Curve()
 
     def pace(self, now: float) -> Pace:
         """Return rate and latency over the last RATE_WINDOW seconds."""

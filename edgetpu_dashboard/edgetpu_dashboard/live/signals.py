@@ -31,8 +31,8 @@ SIGNAL_TYPES = tuple(_NUMBERS)
 """Types of messages that are shown, whichever node publishes or takes them."""
 
 
-def new_log(kind: str) -> ResultCurves:
-    """Return an empty log for a type, with the fields that all its messages have."""
+def new_curves(kind: str) -> ResultCurves:
+    """Return empty curves for a type, with the fields that all its messages have."""
     fields = [_field(path) for path in _NUMBERS[kind]]
     known = all(field in _MEANINGS for field in fields)
     return ResultCurves(dict.fromkeys(fields, "") if known else None)
@@ -75,4 +75,4 @@ class Signal:
     topic: str
     """Without the namespace of the dashboard."""
     published: bool
-    log: ResultCurves
+    curves: ResultCurves

@@ -92,9 +92,9 @@ def _summary(viewed: Any, now: float) -> dict[str, Any]:
         "dropped": sum(_count(each.values, "dropped") for each in entries),
         "failed": sum(_count(each.values, "failed") for each in entries),
     }
-    log = viewed.log or next((signal.log for signal in viewed.signals if signal.published), None)
-    if log is not None:
-        pace = log.pace(now)
+    curves = viewed.curves or next((signal.curves for signal in viewed.signals if signal.published), None)
+    if curves is not None:
+        pace = curves.pace(now)
         found |= {
             "rate": round(pace.rate, 1),
             "latency": _number(1e3 * pace.latency),
@@ -102,10 +102,10 @@ def _summary(viewed: Any, now: float) -> dict[str, Any]:
         }
     elif (rate := rate_of_results(viewed.readings, now)) is not None:
         found |= {"rate": round(rate, 1), "latency": None, "gap": None}
-    if viewed.log is not None:
+    if viewed.curves is not None:
         found |= {
-            "valid": bool(viewed.log.last.get("valid", False)),
-            "confidence": _number(viewed.log.last.get("confidence", math.nan)),
+            "valid": bool(viewed.curves.last.get("valid", False)),
+            "confidence": _number(viewed.curves.last.get("confidence", math.nan)),
             "word": viewed.word,
         }
     return found
@@ -145,14 +145,14 @@ def _count(values: Mapping[str, str], key: str) -> int:
 
 def _all_curves(view: Any, viewed: Any, new: NewPoints) -> list[dict[str, Any]]:
     """Curves of its results, of results that it receives, of other numbers, and of diagnostics."""
-    found = _curves_of_results(viewed, new) if viewed.log is not None else []
+    found = _curves_of_results(viewed, new) if viewed.curves is not None else []
     for name in viewed.takes:
         other = view.nodes.get(name)
-        if other is not None and other.log is not None:
+        if other is not None and other.curves is not None:
             topic = f"{name}/{other.result.topic}"
             found += _marked(_curves_of_results(other, new), topic, published=False)
     for signal in sorted(viewed.signals, key=lambda each: (not each.published, each.topic)):
-        found += _marked(_curves_of_signal(signal.log, new), signal.topic, published=signal.published)
+        found += _marked(_curves_of_signal(signal.curves, new), signal.topic, published=signal.published)
     for entry, readings in viewed.readings.items():
         subject = entry.partition(": ")[2]
         curves = [
@@ -179,9 +179,9 @@ def _curve(field: str, meaning: str, unit: str, new: dict[str, Any]) -> dict[str
 
 
 def _curves_of_results(viewed: Any, new: NewPoints) -> list[dict[str, Any]]:
-    last = viewed.log.last
+    last = viewed.curves.last
     return [
-        _curve(value.field, value.meaning, value.unit, new(viewed.log.curves[value.field]))
+        _curve(value.field, value.meaning, value.unit, new(viewed.curves.by_field[value.field]))
         | {
             "value": _number(last.get(value.field, math.nan)),
             "sigma": _number(last.get(value.sigma, math.nan)) if value.sigma else None,
@@ -190,10 +190,10 @@ def _curves_of_results(viewed: Any, new: NewPoints) -> list[dict[str, Any]]:
     ]
 
 
-def _curves_of_signal(log: Any, new: NewPoints) -> list[dict[str, Any]]:
+def _curves_of_signal(curves: Any, new: NewPoints) -> list[dict[str, Any]]:
     return [
-        _curve(field, *meaning_of(field), new(curve)) | {"value": _number(log.last.get(field))}
-        for field, curve in log.curves.items()
+        _curve(field, *meaning_of(field), new(curve)) | {"value": _number(curves.last.get(field))}
+        for field, curve in curves.by_field.items()
     ]
 
 

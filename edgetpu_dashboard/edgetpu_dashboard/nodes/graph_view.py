@@ -62,7 +62,7 @@ class ViewedNode:
     """Names of its services without arguments, such as reset."""
     has_picture: bool = False
     result: ResultTopic | None = None
-    log: ResultCurves | None = None
+    curves: ResultCurves | None = None
     word: str = ""
     """What the last result has found, in words."""
     region: tuple[int, ...] = (0, 0, 0, 0)
@@ -202,7 +202,7 @@ class GraphView:
             return
         with self.lock:
             viewed.result = result
-            viewed.log = ResultCurves({value.field: value.sigma for value in result.values})
+            viewed.curves = ResultCurves({value.field: value.sigma for value in result.values})
         self._subscriptions[name] = self._node.create_subscription(
             result.message_type,
             f"{name}/{result.topic}",
@@ -225,7 +225,7 @@ class GraphView:
         for viewed in others:
             published, subscribed = topics[viewed.entry.name]
             found = [
-                Signal(topic.removeprefix(f"{self._namespace}/"), way, self._signals.log(topic, kind))
+                Signal(topic.removeprefix(f"{self._namespace}/"), way, self._signals.curves(topic, kind))
                 for way, named in ((True, published), (False, subscribed))
                 for topic, kind in named.items()
                 if kind in SIGNAL_TYPES and topic not in results
@@ -246,19 +246,19 @@ class GraphView:
             topic: types[0] for topic, types in subscribed
         }
 
-    def _on_numbers(self, log: ResultCurves, now: float, row: Mapping[str, float], latency: float) -> None:
+    def _on_numbers(self, curves: ResultCurves, now: float, row: Mapping[str, float], latency: float) -> None:
         with self.lock:
             self.received += 1
-            log.add(now, row, latency)
+            curves.add(now, row, latency)
 
     def _on_result(self, viewed: ViewedNode, message: Any) -> None:
         assert viewed.result is not None
-        assert viewed.log is not None
+        assert viewed.curves is not None
         row = viewed.result.numbers(message)
         latency = 1e-9 * self._node.get_clock().now().nanoseconds - seconds_of(message.header)
         with self.lock:
             self.received += 1
-            viewed.log.add(time.monotonic(), row, latency)
+            viewed.curves.add(time.monotonic(), row, latency)
             viewed.word = viewed.result.text(message)
         self.pictures.on_result(viewed.entry.name, message)
 

@@ -11,7 +11,7 @@ from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
 from edgetpu_dashboard.live.result_curves import ResultCurves
-from edgetpu_dashboard.live.signals import new_log, numbers_of, stamp_of
+from edgetpu_dashboard.live.signals import new_curves, numbers_of, stamp_of
 from edgetpu_driver.node_kit.messages.message_types import message_type
 from edgetpu_driver.node_kit.printable_text import one_line
 
@@ -22,40 +22,40 @@ class SignalSubscriptions:
     def __init__(
         self, node: Node, add: Callable[[ResultCurves, float, Mapping[str, float], float], None]
     ) -> None:
-        """add: adds to a log, at a time, s, a row that came so long after its stamp, s."""
+        """add: adds to curves, at a time, s, a row that came so long after its stamp, s."""
         self._node, self._add = node, add
-        self._logs: dict[tuple[str, str], ResultCurves] = {}
+        self._curves: dict[tuple[str, str], ResultCurves] = {}
         """By topic and type: nodes may disagree, and one that is started again may use another type."""
         self._subscriptions: dict[tuple[str, str], Any] = {}
 
-    def log(self, topic: str, kind: str) -> ResultCurves:
+    def curves(self, topic: str, kind: str) -> ResultCurves:
         """Return what was received on a topic of one of SIGNAL_TYPES; from now on it is received.
 
         A topic that is used with two types is received with the one that came first.
         """
         key = topic, kind
-        if key not in self._logs:
-            log = self._logs[key] = new_log(kind)
+        if key not in self._curves:
+            curves = self._curves[key] = new_curves(kind)
             try:
                 self._subscriptions[key] = self._node.create_subscription(
                     message_type(kind),
                     topic,
-                    lambda message: self._on_message(log, kind, message),
+                    lambda message: self._on_message(curves, kind, message),
                     qos_profile_sensor_data,
                 )
             except _rclpy.RCLError as error:  # not allowed by the policy, or the other type is there
                 self._node.get_logger().warning(f"{topic} is not shown: {one_line(error)}")
-        return self._logs[key]
+        return self._curves[key]
 
     def keep(self, used: Set[tuple[str, str]]) -> None:
         """Forget all other topics and types."""
-        freed = {topic for topic, _ in self._logs.keys() - used}
-        for key in [*self._logs]:
+        freed = {topic for topic, _ in self._curves.keys() - used}
+        for key in [*self._curves]:
             if key not in used or (key[0] in freed and key not in self._subscriptions):
-                del self._logs[key]
+                del self._curves[key]
                 if key in self._subscriptions:
                     self._node.destroy_subscription(self._subscriptions.pop(key))
 
-    def _on_message(self, log: ResultCurves, kind: str, message: Any) -> None:
+    def _on_message(self, curves: ResultCurves, kind: str, message: Any) -> None:
         latency = 1e-9 * self._node.get_clock().now().nanoseconds - stamp_of(message)
-        self._add(log, time.monotonic(), numbers_of(kind, message), latency)
+        self._add(curves, time.monotonic(), numbers_of(kind, message), latency)
