@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from rclpy.parameter import Parameter
 from rclpy.subscription import Subscription
 from std_msgs.msg import Float32MultiArray, Header
 
-from edgetpu_driver.errors import ArchiveError, InputError
+from edgetpu_driver.errors import ArchiveError, EdgeTpuError, GraphProcessError, InputError
 from edgetpu_driver.files import npz_archive as archive
+from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
 from edgetpu_matrix.nodes.reservoir_node import KIND, ReservoirNode, _Step
 from edgetpu_matrix.reservoir.broken_samples import IN_A_ROW
 from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
@@ -114,6 +116,50 @@ def test_a_trained_reservoir_keeps_its_size(untrained: Any) -> None:
         with pytest.raises(InputError, match="expected a sample of 3 values"):
             hear(np.array([0.5]))
     assert node._network.inputs == 3
+
+
+class FailingMatrix:
+    """A client of an identity matrix whose products fail with these errors, one each, None for a product."""
+
+    ready, problem, effective = True, "", np.eye(20)
+
+    def __init__(self, *errors: EdgeTpuError | None) -> None:
+        self._errors = list(errors)
+
+    def multiply(self, vector: Any, done: Callable[[ProductResult], None]) -> bool:
+        error = self._errors.pop(0) if self._errors else None
+        product: Any = None if error is not None else SimpleNamespace(outputs=vector)
+        done(ProductResult(product, error))
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+DIED, WRONG = GraphProcessError("the process has ended"), InputError("expected 20 numbers")
+
+
+@pytest.mark.parametrize(
+    ("errors", "steps"),
+    [
+        ((None, DIED), [1, 2, 3]),
+        ((None, DIED, DIED), [1, 3]),
+        ((None, WRONG), [1, 3]),
+    ],
+    ids=["failed once", "failed twice", "refused"],
+)
+def test_a_sample_whose_product_fails_is_sent_again_once(
+    untrained: Any, errors: tuple[EdgeTpuError | None, ...], steps: list[int]
+) -> None:
+    node, hear = untrained
+    node.client.close()
+    node.client = FailingMatrix(*errors)
+    node.on_ready()
+    for sample in (1.0, 2.0, 3.0):
+        hear(np.array([sample]))
+    assert [step.inputs[0] for step in node._recent if step.features is not None] == steps
+    failed = sum(error is not None for error in errors)
+    assert (node.counters.results, node.counters.failed) == (len(steps), failed)
 
 
 def trained(outputs: int = 1) -> RidgeReadout:

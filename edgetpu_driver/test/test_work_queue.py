@@ -95,3 +95,12 @@ def test_the_oldest_that_waits_gives_way() -> None:
     for _ in range(5):
         worker.queue.finished()
     assert worker.begun == [0, 3, 4]
+
+
+def test_a_piece_is_begun_again_once() -> None:
+    worker = Worker()
+    for piece in (1, 2):
+        worker.queue.offer(piece)
+    assert [worker.queue.repeat(), worker.queue.repeat()] == [True, False]
+    worker.queue.finished()
+    assert worker.begun == [1, 1, 2]

@@ -20,6 +20,7 @@ from edgetpu_driver.node_kit.base_node import fill_answer
 from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductResult
 from edgetpu_driver.node_kit.executor.work_queue import WorkQueue
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.messages.error_codes import is_lasting
 from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
@@ -130,8 +131,7 @@ class ReservoirNode(MatrixNode):
         self._signal_scale, self._target_scale = SignalScale(), SignalScale()
         self._readout: RidgeReadout | None = None
         self._confidence = float("nan")
-        self._steps = 0
-        self._last_stamp = 0
+        self._steps = self._last_stamp = 0
         self._recent: deque[_Step] = deque(maxlen=values["qos_depth"])
         self._past: deque[_Step] = deque()
         self._early: OrderedDict[int, NDArray[np.float64]] = OrderedDict()
@@ -247,9 +247,8 @@ class ReservoirNode(MatrixNode):
     def _start(self, _step: _Step) -> bool:
         assert self.client is not None
         state = self._network.state
-        split = (
-            self._host_subspace.split(state) if self._host_subspace else Split(state, np.zeros(len(state)))
-        )
+        subspace = self._host_subspace
+        split = subspace.split(state) if subspace else Split(state, np.zeros(len(state)))
         return self.client.multiply(split.residual, functools.partial(self._on_product, state, split))
 
     def _on_product(self, state: NDArray[np.float64], split: Split, result: ProductResult) -> None:
@@ -269,6 +268,8 @@ class ReservoirNode(MatrixNode):
             return
         else:
             self.on_failure(result.error)
+            if not is_lasting(result.error) and self._queue.repeat():
+                return  # without it the state would lack an input
         self._queue.finished()
 
     def _advance(self, step: _Step, recurrent: NDArray[np.float64]) -> None:
@@ -324,8 +325,7 @@ class ReservoirNode(MatrixNode):
 
     def _on_reset(self, _request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self._reset()
-        response.success = True
-        return response
+        return fill_answer(response)
 
     def _reset(self) -> None:
         self._network.reset()

@@ -25,6 +25,8 @@ class WorkQueue(Generic[T]):
         self._waiting: deque[T] = deque()
         self.present: T | None = None
         """The item being processed."""
+        self._repeated: T | None = None
+        """The last item that was started a second time."""
         self._running = False
         self.dropped = 0
         """Number of dropped items."""
@@ -52,6 +54,15 @@ class WorkQueue(Generic[T]):
         if self.present is not None:
             self._waiting.appendleft(self.present)
             self.present = None
+
+    def repeat(self) -> bool:
+        """Start the present item again, at most once; return whether that was done."""
+        if self.present is None or self.present is self._repeated:
+            return False
+        self._repeated = self.present
+        self.put_back()
+        self.resume()
+        return True
 
     def resume(self) -> None:
         """Start the next item, for example because the driver is available again."""
