@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from demo.processes import reserve_domain
+from fuzz.interleavings.host_on_fake_sticks import Stage
 from fuzz.interleavings.scenario import write_files
 from testdata import ModelFolder
 from testdata.demo_process import DemoProcess
-from testdata.devices.host_on_fake_sticks import Stage
 from testdata.running_nodes.node_forker import NodeForker
 from testdata.running_nodes.node_with_driver import NodeWithDriver
 from testdata.running_nodes.ros_graph import Graph, NodeProcess

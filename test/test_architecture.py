@@ -18,6 +18,8 @@ DASHBOARD = ROOT / "edgetpu_dashboard" / "edgetpu_dashboard"
 PACKAGES = DRIVER, PERCEPTION, MATRIX, VISION, CONTROL, DASHBOARD
 ACCURACY = ROOT / "accuracy"
 TOOLS = tuple(ROOT / name for name in ("accuracy", "bench", "demo", "drive", "fuzz", "soak"))
+SHARED = ROOT / "measured_figures", ROOT / "testdata"
+"""What the tools share."""
 
 ROS = (
     "rclpy",
@@ -186,6 +188,17 @@ def cycles(graph: dict[str, set[str]]) -> list[str]:
     return found
 
 
+def imported_folders(roots: tuple[Path, ...], depth: int) -> dict[str, set[str]]:
+    """For each module, or folder of modules, `depth` names deep, the others that it imports."""
+    known = {name: path for root in roots for name, path in modules(root).items()}
+    graph: dict[str, set[str]] = {}
+    for module, path in known.items():
+        names = {name if name in known else name.rpartition(".")[0] for name in imports(path)}
+        parts = {".".join(name.split(".")[:depth]) for name in names & known.keys()}
+        graph.setdefault(".".join(module.split(".")[:depth]), set()).update(parts)
+    return {part: others - {part, part.split(".")[0]} for part, others in graph.items()}
+
+
 def part_of(module: Path) -> str:
     return module.relative_to(DRIVER).parts[0].removesuffix(".py")
 
@@ -221,9 +234,18 @@ def test_the_listed_directions_have_no_cycle() -> None:
     assert cycles(DRIVER_PARTS) == []
 
 
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+@pytest.mark.parametrize("package", [*PACKAGES, *TOOLS, *SHARED], ids=lambda package: package.name)
 def test_no_modules_import_each_other_in_a_cycle(package: Path) -> None:
     assert cycles(imported_modules(package)) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_no_folders_of_a_package_import_each_other_in_a_cycle(package: Path) -> None:
+    assert cycles(imported_folders((package,), 2)) == []
+
+
+def test_no_folders_for_developers_import_each_other_in_a_cycle() -> None:
+    assert cycles(imported_folders((*TOOLS, *SHARED), 1)) == []
 
 
 def test_a_cycle_is_found() -> None:

@@ -12,7 +12,7 @@ from edgetpu_driver.errors import GraphProcessError, ModelUnsupportedError
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.models.inference_result import InferenceResult
 from fuzz.interleavings.fake_sticks import FakeBackend, FakeStick
-from testdata.devices.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
+from fuzz.interleavings.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 
 DEATH = "the process that runs the graph died of SIGKILL"
 AGAIN = f"model 'a' cannot run at present: {DEATH}; its graph is loaded again after a pause"

@@ -27,9 +27,9 @@ from edgetpu_driver.weights.weight_request import WeightResult
 from fuzz.interleavings.fake_models import FakeCpu, Reader, run_steps, steps_of
 from fuzz.interleavings.fake_sticks import SIZE
 from fuzz.interleavings.fake_threading import replaced
+from fuzz.interleavings.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 from fuzz.interleavings.scenario import FILES, host_modules, run_seed
 from fuzz.interleavings.thread_controller import InterleavingError, ThreadController
-from testdata.devices.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 
 SEEDS = 30
 """`make fuzz` runs thousands."""

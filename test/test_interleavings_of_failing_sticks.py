@@ -19,7 +19,7 @@ from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.weights.weight_request import WeightRequest
 from fuzz.interleavings.fake_sticks import SIZE
-from testdata.devices.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
+from fuzz.interleavings.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 
 
 def test_a_request_that_was_given_to_a_stick_just_before_a_command_expires(stage: Stage) -> None:

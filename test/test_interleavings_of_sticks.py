@@ -26,7 +26,7 @@ from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.weights.weight_request import WeightRequest
 from fuzz.interleavings.fake_models import FakeCpu, Reader
 from fuzz.interleavings.fake_sticks import SIZE, FakeBackend
-from testdata.devices.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
+from fuzz.interleavings.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 
 
 class TestSticks:

@@ -20,7 +20,7 @@ from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.weights.weight_request import WeightRequest
 from fuzz.interleavings.fake_sticks import SIZE
-from testdata.devices.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
+from fuzz.interleavings.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 
 LIMIT = 2.0
 LIMITS = ClientLimits(wait=LIMIT)

@@ -14,7 +14,7 @@ from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.weights.weight_request import WeightResult
 from fuzz.interleavings.fake_sticks import SIZE
-from testdata.devices.host_on_fake_sticks import WEIGHTS, Stage
+from fuzz.interleavings.host_on_fake_sticks import WEIGHTS, Stage
 
 QUICK = ProductRequest(np.ones(SIZE))
 LONG = ProductRequest(np.ones((1000, SIZE)), batch=1000, passes=64)

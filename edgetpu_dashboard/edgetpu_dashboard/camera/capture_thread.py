@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from edgetpu_dashboard.camera.files import FileSource
 from edgetpu_dashboard.camera.patterns import DEFAULT_SIZE, PATTERNS, PatternSource
+from edgetpu_dashboard.camera.scene_source import SceneSource
 from edgetpu_dashboard.camera.source import CameraSettings, NoPictureError, Pixels, Source
 from edgetpu_dashboard.camera.webcam import Webcam
-from edgetpu_dashboard.scene.scene_source import SceneSource
 from edgetpu_driver.node_kit.printable_text import describe
 
 SOURCES = ("webcam", "file", "scene", *PATTERNS)
