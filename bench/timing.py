@@ -65,6 +65,12 @@ def compare(work: Work, baseline: Work, clock: Clock = time.process_time) -> Com
     )
 
 
+def processor_seconds(work: Work) -> float:
+    """Processor time of a call, s: the median of several turns."""
+    calls = _calls(work, time.process_time)
+    return statistics.median(_seconds_per_call(work, calls, time.process_time) for _ in range(PAIRS))
+
+
 def _calls(work: Work, clock: Clock) -> int:
     work()  # so that caches are filled
     once = max(_seconds_per_call(work, 1, clock), 1e-7)

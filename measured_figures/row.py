@@ -80,6 +80,6 @@ def line(row: Row) -> str:
     instructions = "" if row.instructions is None else f"{row.instructions:.3g} M instructions"
     case = f"{row.case}, {row.metric}"
     return (
-        f"{row.area:<13}{case:<70} {row.value:>9.4g} {row.unit:<6}{reach:<11}{verdict:<9}{baseline:<21} "
+        f"{row.area:<12} {case:<70} {row.value:>9.4g} {row.unit:<6}{reach:<11}{verdict:<9}{baseline:<21} "
         f"{instructions}"
     ).rstrip()

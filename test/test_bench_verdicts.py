@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +19,20 @@ from bench.running_graph import Turn
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import DeviceError
 from edgetpu_driver.host.models.inference_result import InferenceResult
+
+AREAS = sorted(Path(dashboard.__file__).parent.glob("*.py"))
+TIMES = {"s", "ms", "us"}
+
+
+@pytest.mark.parametrize("area", AREAS, ids=lambda area: area.stem)
+def test_a_time_has_a_baseline_since_it_depends_on_the_machine(area: Path) -> None:
+    rows = [
+        node
+        for node in ast.walk(ast.parse(area.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Row"
+    ]
+    times = [row for row in rows if any(getattr(value, "value", None) in TIMES for value in row.args)]
+    assert [ast.unparse(row) for row in times if len(row.args) < 8] == []
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """A detector and the five perception nodes on one virtual stick, as a running graph with a camera of 30 Hz.
 
 All models are compiled together, so that nothing is uploaded between two frames. `bench pipelines` measures
-the stick's simulated time, also for other ways to compile.
+the stick's simulated time, also for other ways to compile. Baselines of the times: the same networks run by
+LiteRT alone, and the time between two images.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from bench import detector_graph
 from bench.areas.pipelines import PERCEPTION_MODELS
 from bench.compared_nodes import MODELS
 from bench.running_graph import Session
+from bench.timing import processor_seconds
 from demo.processes import find_executable, isolate
+from edgetpu_driver import CpuEngine
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.toolchain.graph_family import joint_name
 from edgetpu_perception.graphs.families import build
@@ -46,17 +51,33 @@ def rows(quick: bool = False) -> Iterator[Row]:
                 raise ValueError(f"expected a stick at {_USB_3:g} Mbit/s; got {before.link_speed:g}")
             turn = session.measure(graph, _RATE, _QUICK_SECONDS if quick else _SECONDS)
             after = session.device_status(graph)
+            networks = _networks_seconds(Path(folder))
             lost = {name: turn.published - len(graph.delays[name]) for name in names}
     case = f"detector and five perception nodes on one virtual stick, {_RATE:g} Hz"
     images = turn.published
-    of_eyes = max(lost[name] for name in MODELS)
-    for title, count in (("five nodes", of_eyes), ("detector", lost[_DETECTOR_NODE])):
+    of_five = max(lost[name] for name in MODELS)
+    for title, count in (("five nodes", of_five), ("detector", lost[_DETECTOR_NODE])):
         yield Row(AREA, case, f"lost images, {title}", count, "", 0, "lower", images, baseline_unit="images")
     yield Row(AREA, case, "uploads", after.uploads - before.uploads, "", 0, "lower")
     yield Row(AREA, case, "requests without a result", after.dropped - before.dropped, "", 0, "lower")
-    processor = 1e3 * turn.cpu_seconds / images
-    yield Row(AREA, case, "processor time of an image", processor, "ms", None, "lower")
-    yield Row(AREA, case, "p99 from stamp to result", 1e3 * turn.p99, "ms", None, "lower")
+    for metric, ratio, seconds in (
+        ("processor time of an image / its networks alone", turn.cpu_seconds / images / networks, networks),
+        ("p99 from stamp to result / time between images", turn.p99 * _RATE, 1 / _RATE),
+    ):
+        yield Row(AREA, case, metric, ratio, "x", None, "lower", 1e3 * seconds, baseline_unit="ms")
+
+
+def _networks_seconds(folder: Path) -> float:
+    """Processor time of the networks of an image without a driver, s: one after another, by LiteRT."""
+    names = joint_name(sorted(set(PERCEPTION_MODELS))), detector_graph.NAME
+    engines = [CpuEngine(folder / f"{name}.tflite") for name in names]
+    inputs = [{spec.name: np.zeros(spec.shape, spec.dtype) for spec in engine.inputs} for engine in engines]
+
+    def run() -> None:
+        for engine, values in zip(engines, inputs, strict=True):
+            engine.run(values)
+
+    return processor_seconds(run)
 
 
 def _compile_together(folder: Path) -> None:
