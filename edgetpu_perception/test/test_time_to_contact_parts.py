@@ -27,7 +27,7 @@ from edgetpu_perception.time_to_contact.shadow_or_object import moves_along
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.surface import Surface
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
-from edgetpu_perception.time_to_contact.third_motion import ThirdMotion
+from edgetpu_perception.time_to_contact.third_surface import ThirdSurface
 
 
 class TestStampJitter:
@@ -145,14 +145,14 @@ def test_a_speck_in_front_of_a_moving_picture_is_not_tried_as_a_surface() -> Non
 @pytest.mark.parametrize(
     ("established", "rate", "succeeds"), [(True, 0.2, True), (False, 0.2, False), (True, 0.05, False)]
 )
-def test_a_third_motion_succeeds_a_lost_second_surface_if_it_is_proven_and_sooner_than_the_main_one(
+def test_a_third_surface_succeeds_a_lost_second_surface_if_it_is_proven_and_sooner_than_the_main_one(
     established: bool, rate: float, succeeds: bool
 ) -> None:
     """The main surface has a rate of 0.1/s."""
     membership = np.ones((60, 60), np.float32)
     main = Surface(membership, depth=RelativeDepth(0.1))
     tried = Surface(membership, depth=RelativeDepth(rate), established=established)
-    third = ThirdMotion(MotionSearch(60, 60))
+    third = ThirdSurface(MotionSearch(60, 60))
     third.trials = [tried]
     assert third.successors(main) == ([tried] if succeeds else [])
     assert not third.trials

@@ -13,12 +13,12 @@ from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.camera_intrinsics import Pinhole
+from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures, flow_features
 from edgetpu_perception.optical_flow.magnification import NONE, Magnification
 from edgetpu_perception.optical_flow.shift_choice import Motion, ShiftChoice
 from edgetpu_perception.optical_flow.shift_registration import ShiftScores, Texture
-from edgetpu_perception.ramp import ramp
 
 MAX_SHIFT_SHARE = 9 / 32
 """Largest reported shift along an axis, as a share of the image.

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures
 from edgetpu_perception.optical_flow.followed_part import MAJORITY
 from edgetpu_perception.optical_flow.repeating_texture import ShiftIndex, aliases
 from edgetpu_perception.optical_flow.shift_registration import Shift, ShiftScores, Texture
-from edgetpu_perception.ramp import ramp
 
 CORRELATION_RANGE = (0.4, 0.6)
 """Correlation of the features at the shift: unrelated frames up to the first, full confidence from the second

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.ramp import ramp
+from edgetpu_perception.confidence_ramp import ramp
 
 MIN_RIVAL_WEIGHT_SHARE = 0.3
 """A blob competes with the heaviest one if it has at least this share of its weight.

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.ramp import ramp
+from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.spot_tracker.background import ROUNDING_NOISE, Background
 from edgetpu_perception.spot_tracker.blob import Blob, Moments, cut_off_error, moments, solidity
 from edgetpu_perception.spot_tracker.camera_lamp import place_blob

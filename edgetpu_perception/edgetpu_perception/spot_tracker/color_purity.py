@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.ramp import ramp
+from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.spot_tracker.shaded_disc import ShadedDisc
 from edgetpu_perception.spot_tracker.small_spot import SmallSpot
 from edgetpu_perception.spot_tracker.spot_decoder import CameraPixels

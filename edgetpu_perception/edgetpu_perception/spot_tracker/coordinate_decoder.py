@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_perception.ramp import ramp
+from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.spot_tracker.background import background_of, cells_below
 from edgetpu_perception.spot_tracker.blob_measurement import HARD_EDGE_SIGMA
 from edgetpu_perception.spot_tracker.spot_decoder import (

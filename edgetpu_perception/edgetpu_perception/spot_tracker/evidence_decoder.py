@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_perception.ramp import ramp
+from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.spot_tracker.background import (
     Background,
     background_of,

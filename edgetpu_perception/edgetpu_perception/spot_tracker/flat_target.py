@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.ramp import ramp
+from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, moments, solidity
 from edgetpu_perception.spot_tracker.blob_measurement import HARD_EDGE_SIGMA
 from edgetpu_perception.spot_tracker.spot_decoder import Spot

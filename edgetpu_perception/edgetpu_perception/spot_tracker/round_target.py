@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.ramp import ramp
+from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.spot_tracker.circle_fit import (
     MIN_OUTLINE_POINTS,
     RADII_CELLS,
@@ -91,7 +91,7 @@ def _outline(flat: NDArray[np.uint8]) -> Outline:
 
 
 def _target(flat: NDArray[np.uint8], circle: FittedCircle) -> RoundTarget | None:
-    """The disc within a circle; None if it has not the colour, or not one of the sizes looked for."""
+    """The disc within a circle; None if it has another colour or a size that is not searched for."""
     if not RADII_CELLS[0] - 1.0 < circle.radius < RADII_CELLS[-1] + 1.0:
         return None
     row, column = np.indices(flat.shape)

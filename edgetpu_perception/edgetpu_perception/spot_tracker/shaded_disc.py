@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.ramp import ramp
+from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.spot_tracker.background import cells_below, quantile
 from edgetpu_perception.spot_tracker.circle_fit import (
     MIN_OUTLINE_POINTS,

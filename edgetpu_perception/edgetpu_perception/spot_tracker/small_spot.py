@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.ramp import ramp
+from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.spot_tracker.background import background_of, cells_below
 from edgetpu_perception.spot_tracker.blob import MAX_SHARE_WITH_RIVALS, Blob
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, Position, Spot

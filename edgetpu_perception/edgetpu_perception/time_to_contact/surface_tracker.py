@@ -64,7 +64,7 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     UNEXPLAINED_VARIANCES,
     WARP_ERROR_ELEMENTS,
 )
-from edgetpu_perception.time_to_contact.third_motion import ThirdMotion
+from edgetpu_perception.time_to_contact.third_surface import ThirdSurface
 
 
 class SurfaceTracker:
@@ -101,7 +101,7 @@ class SurfaceTracker:
     def restart(self) -> None:
         """Forget all images."""
         self.surfaces: list[Surface] = []
-        self._third = ThirdMotion(self._search)
+        self._third = ThirdSurface(self._search)
         self._standing = FixedPartSearch()
         self._keyframe_stamp = self._stamp = math.nan
         self._noise = NoiseLevel()
@@ -168,7 +168,7 @@ class SurfaceTracker:
 
     @property
     def _followed(self) -> list[Surface]:
-        """The surfaces, the main one first, and then what is on trial as a third motion."""
+        """The surfaces, the main one first, then the candidates for a third."""
         return [*self.surfaces, *self._third.trials]
 
     @property
@@ -181,7 +181,7 @@ class SurfaceTracker:
         return max(other.rate - surface.rate if other.established else 0.0 for other in self.surfaces)
 
     def _align_all(self, certainty: Map, seconds: float) -> list[Alignment]:
-        """Align all surfaces; the main one is first in the list, third motions last."""
+        """Align all surfaces; the main one is first in the list, candidates last."""
         main = self.surfaces[0]
         alignments: list[Alignment] = []
         for surface in self._followed:

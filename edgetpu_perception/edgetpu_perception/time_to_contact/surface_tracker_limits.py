@@ -176,7 +176,7 @@ Rows: looming, object before a background.
 """
 
 TRIALS_AT_ONCE, NEXT_TRIAL_FRAMES = 3, 4
-"""Third motions that are tried at the same time, and frames from the start of one to that of the next.
+"""Most candidates for a third surface at the same time, and frames from the start of one to that of the next.
 
 A trial takes 8 to 20 frames and may fail where the next one succeeds, by no more than rounding: with one at a
 time, objects were found up to a second later on another processor. Rows: none;

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from edgetpu_perception.ramp import ramp
+from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.visual_compass import view_recognition_limits as limits
 from edgetpu_perception.visual_compass.alignment_records import Alignment
 from edgetpu_perception.visual_compass.heading_filter_state import Pose

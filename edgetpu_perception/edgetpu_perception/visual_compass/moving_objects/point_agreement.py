@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.ramp import ramp
+from edgetpu_perception.confidence_ramp import ramp
 
 Floats = NDArray[np.float32]
 

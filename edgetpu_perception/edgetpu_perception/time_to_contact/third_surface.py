@@ -1,4 +1,4 @@
-"""Third motions in view, on trial for the place of the second surface."""
+"""Candidates for a third surface in view, which may replace the second one."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
 )
 
 
-class ThirdMotion:
-    """Looks for what approaches while two surfaces are followed, of which neither is it.
+class ThirdSurface:
+    """Looks for a third surface that approaches while two others are followed.
 
-    While on trial it takes nothing from the two surfaces, so a trial that fails does no harm. Several are
-    tried at once, as a trial takes many images. What takes the place of the second surface is in certainly
-    sooner contact than both.
+    A candidate uses no elements of the two surfaces, so one that fails does no harm. Several are followed at
+    once, as each trial takes many images. A candidate replaces the second surface only if contact with it is
+    certainly sooner than with both.
     """
 
     def __init__(self, search: MotionSearch) -> None:
         self._search = search
         self.trials: list[Surface] = []
-        """What is on trial."""
+        """The candidates that are followed."""
         self._tried: list[tuple[slice, slice]] = []
 
     def look_for(
