@@ -252,7 +252,7 @@ class Table:
     def _outside(self, position: int, field: str) -> ModelFormatError:
         what = "what stands at" if field else "the table at"
         return ModelFormatError(
-            f"{self._named(field)}: {what} byte {position} lies outside the {len(self._data)} bytes there are"
+            f"{self._named(field)}: {what} byte {position} is outside the {len(self._data)} bytes"
         )
 
     def _exhausted(self, field: str = "") -> ModelFormatError:

@@ -112,7 +112,7 @@ class PerceptionNode(ImageNode):
                 self.get_logger().warning(self._calibration.problem)
 
     def _unload(self, driver: str, name: str) -> None:
-        """Have a driver forget a model; another node that still uses it has it loaded again."""
+        """Unload a model from a driver; another node that still uses it loads it again."""
         if self._unloading is not None:
             before, unanswered = self._unloading
             before.remove_pending_request(unanswered)  # of a driver that has ended, it would stay for good

@@ -52,5 +52,5 @@ def _bad_size(value: int) -> str | None:
 
 
 def perception_settings(*own: Setting) -> tuple[Setting, ...]:
-    """The parameters of every perception node and those of one; own ones replace common ones of that name."""
+    """The parameters of every perception node and those of one, which replace those of the same name."""
     return merge_settings(_SETTINGS, own)

@@ -1,7 +1,7 @@
 """Deletes the segments that killed processes have left in the shared memory of Fast DDS.
 
-A process has its messages in a segment of its own, whose lock it holds while it lives. If it is killed, the
-segment can stay until the computer is restarted: up to 17.6 MB with the profile of the launch file.
+A process keeps its messages in a segment of its own, and locks it for as long as it runs. If the process is
+killed, the segment can remain until the computer is restarted: up to 17.6 MB with the launch file's profile.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import SHARED_MEMORY
 
 MIN_AGE = 10.0
-"""Seconds for which a segment is left alone. Derived: its process makes the file of the lock and locks it at
-once, and must not find it locked by someone else."""
+"""Least age of a segment to be deleted, s. Derived: a process creates its lock file and locks it at once, and
+fails if another process holds the lock at that moment."""
 
 _LOCK = re.compile(r"(fast(?:rtps|dds)_[0-9a-f]{16})_el")
 
@@ -25,7 +25,8 @@ _LOCK = re.compile(r"(fast(?:rtps|dds)_[0-9a-f]{16})_el")
 def remove_dead_segments(directory: Path = SHARED_MEMORY) -> None:
     """Delete the segments whose processes have ended, as far as permissions allow.
 
-    Who has a segment open keeps it until it closes it. A message that somebody has yet to open is lost.
+    Processes that have mapped a segment keep its memory until they unmap it. Messages in a segment that their
+    receivers have not mapped yet are lost.
     """
     for lock in directory.glob("fast*_el"):
         if name := _LOCK.fullmatch(lock.name):
@@ -34,7 +35,7 @@ def remove_dead_segments(directory: Path = SHARED_MEMORY) -> None:
 
 
 def _remove_if_dead(lock: Path, segment: Path) -> None:
-    """Delete a segment that is older than MIN_AGE; raises BlockingIOError if its process lives."""
+    """Delete a segment that is older than MIN_AGE; raises BlockingIOError if its process is running."""
     with lock.open("rb") as file:
         if time.time() - os.fstat(file.fileno()).st_mtime >= MIN_AGE:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

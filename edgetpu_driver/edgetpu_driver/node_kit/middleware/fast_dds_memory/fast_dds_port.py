@@ -1,7 +1,7 @@
 """A port of Fast DDS in shared memory: whether it is valid, who reads from it, and which messages wait in it.
 
-A message is in the segment of its sender. The port has a descriptor of it, and the segment counts how many
-ports and how many readers have the message: the sender uses its memory again when there are none.
+A message is stored in its sender's segment; a port holds only a descriptor of it. The segment counts the
+ports that hold a message and its readers. The sender reuses the memory of a message that has neither.
 
 The layout is that of Fast DDS 2.6 to 3.6 on computers with little-endian numbers.
 """
@@ -28,18 +28,18 @@ _IS_OK = 1
 _ALL_FLAGS = 0b111
 
 _DESCRIPTOR = struct.Struct("=8sII")
-"""Of a message: identifier of the segment, position of its counts there, and their version."""
+"""Descriptor of a message: identifier of the segment, position of its counts there, and their version."""
 _ENTRY_BYTES = 4 + _DESCRIPTOR.size
-"""Of an entry of the queue: how many listeners have not taken it, and the descriptor."""
+"""Size of an entry of the queue: the number of listeners that have not taken it, and the descriptor."""
 _LISTENER_BYTES = 4 + _DESCRIPTOR.size
-"""Of the state of a listener: flags, counters, and the descriptor of the message that it reads."""
+"""Size of a listener's state: flags, counters, and the descriptor of the message that it reads."""
 _ALL_LISTENERS_BYTES = 1024 * _LISTENER_BYTES
-"""Of the states of all listeners, which stand before the name of the domain."""
+"""Size of the states of all listeners, which precede the name of the domain."""
 _READS = 0b100
-"""In the first byte of the state of a listener: it is reading a message."""
+"""Flag in the first byte of a listener's state: it is reading a message."""
 
 _COUNTS = struct.Struct("<Q")
-"""Of a message: 24 bits version, 20 bits ports in which it waits, 20 bits readers."""
+"""Counts of a message: 24 bits version, 20 bits number of ports that hold it, 20 bits number of readers."""
 _ONE_PORT, _ONE_READER = 1 << 24, 1 << 44
 _VERSION = _ONE_PORT - 1
 
@@ -52,13 +52,13 @@ class Message:
     counts_at: int
     """Position of its counts in the segment, bytes."""
     version: int
-    """Of the counts; they have another one if the memory is used for another message by now."""
+    """Version of the counts; it changes when the memory is used for another message."""
 
 
 class FastDdsPort:
-    """The memory of a port, which is mapped for reading and writing, or a copy of it.
+    """The memory of a port, mapped for reading and writing, or a copy of it.
 
-    path: its file, whose name begins with the domain. Raises ValueError if the layout is not known.
+    path: its file, whose name begins with the domain. Raises ValueError if the layout is unknown.
     """
 
     def __init__(self, path: Path, number: int, memory: mmap.mmap | bytearray) -> None:
@@ -72,7 +72,7 @@ class FastDdsPort:
         self._listeners_end = memory.find(
             f"{self._domain}\0".encode(), self.flags_at + 4 + _ALL_LISTENERS_BYTES
         )
-        """Position after the states of all listeners, bytes; negative if it is not known."""
+        """Position after the states of all listeners, bytes; negative if it is unknown."""
 
     @property
     def valid(self) -> bool:
@@ -85,7 +85,7 @@ class FastDdsPort:
         return bool(self._reading_listeners())
 
     def invalidate(self) -> None:
-        """Have senders drop it: Fast DDS sets this mark on a dead port."""
+        """Make senders stop using it, by the mark that Fast DDS sets on a dead port."""
         self._memory[self.flags_at] &= ~_IS_OK
 
     @property
@@ -94,19 +94,19 @@ class FastDdsPort:
         return bool(self._waiting())
 
     def take_waiting(self) -> Iterator[Message]:
-        """Remove the messages that wait; what senders put into a valid port meanwhile may remain."""
+        """Remove and yield the waiting messages; senders may add more to a valid port meanwhile."""
         for entry in self._waiting():
             self._memory[entry] = 0
             yield self._message(entry + 4)
 
     def stop_reading(self) -> Iterator[Message]:
-        """Forget which messages its listeners are reading; yields them."""
+        """Clear and yield the messages that its listeners are reading."""
         for listener in self._reading_listeners():
             self._memory[listener] &= ~_READS
             yield self._message(listener + 4)
 
     def _waiting(self) -> list[int]:
-        """Positions of the entries of messages that wait; none if the queue is not where it should be."""
+        """Positions of the entries with waiting messages; empty if the queue is not where expected."""
         queue, state = _BEFORE_NUMBER.unpack_from(self._memory, self.number_at - _BEFORE_NUMBER.size)[1:]
         end = queue + self._capacity * _ENTRY_BYTES
         if end > len(self._memory) or state + 16 > len(self._memory):
@@ -118,7 +118,7 @@ class FastDdsPort:
         return [queue + index * _ENTRY_BYTES for index, count in enumerate(listeners) if count]
 
     def _reading_listeners(self) -> list[int]:
-        """Positions of the states of listeners that read a message; none if the states are not found."""
+        """Positions of the states of listeners that are reading; empty if the states are not found."""
         if self._listeners_end < 0:
             return []
         start = self._listeners_end - _ALL_LISTENERS_BYTES
@@ -131,11 +131,11 @@ class FastDdsPort:
 
 
 class Segments:
-    """The segments of senders, to which messages are given back; a context manager.
+    """The segments of senders, in which messages are released; a context manager.
 
-    One byte of the counts of a message is written. No other process changes it at that time, as its other
-    readers have had the message for long. If one does, a count is off by one: the memory of the message
-    remains in use, or is used again early, and who reads the message then drops it.
+    Releasing a message writes one byte of its counts. Other processes do not change that byte at this time,
+    as the other readers took the message long ago. If one does, a count is off by one: the memory of the
+    message remains in use, or is reused early, and a process that is still reading it drops the message.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Segments:
                 memory.close()
 
     def give_back_waiting(self, message: Message) -> None:
-        """Have a message wait in one port less."""
+        """Reduce the number of ports that hold a message by one."""
         memory = self._memory(message.segment)
         if memory is None or (counts := _counts(memory, message)) is None:
             return
@@ -158,7 +158,7 @@ class Segments:
             memory[message.counts_at + 3] -= 1
 
     def give_back_read(self, message: Message) -> None:
-        """Have a message be read by nobody if it has one reader and waits for no other."""
+        """Remove the reader of a message if it is the only one and no port holds the message."""
         memory = self._memory(message.segment)
         if memory is not None and _counts(memory, message) == _ONE_READER | message.version:
             memory[message.counts_at + 5] = 0
@@ -173,7 +173,7 @@ class Segments:
 
 
 def _counts(memory: mmap.mmap, message: Message) -> int | None:
-    """The counts of a message; None if its memory is in use for another one, or the position is none."""
+    """The counts of a message; None if its memory holds another one by now, or the position is invalid."""
     if message.counts_at + _COUNTS.size > len(memory):
         return None
     (counts,) = _COUNTS.unpack_from(memory, message.counts_at)

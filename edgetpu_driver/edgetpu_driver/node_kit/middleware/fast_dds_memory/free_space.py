@@ -1,4 +1,4 @@
-"""Says when the shared memory of this computer has no room for that of Fast DDS.
+"""Warns if the shared memory of this computer has no room for the segments of Fast DDS.
 
 Each process makes a segment when it starts. Without room for it Fast DDS prints that the platform has no
 shared memory, and sends the messages of this process through UDP, which costs more processor time. Containers

@@ -1,11 +1,11 @@
 """Makes a new port in shared memory when another process has replaced one that this process receives from.
 
-A process holds a lock for each port from which it receives. Others take the lock for a moment to see whether
-the port is dead, and delete its file afterwards (Fast-DDS issue 2975). Two that look at once can take the
-port of a living process for dead, and replace it by one from which nobody receives. The process does not
-notice: it is discovered, its services look ready, and only those who have opened its port before reach it.
-When a process was killed, all who send to it look again and again while its successor makes its ports.
-Fast DDS 2.14.5 and 3.6.2 have this fault.
+A process holds a lock for each port from which it receives. Other processes briefly take the lock to check
+whether the port is dead, and then delete its file (Fast-DDS issue 2975). If two of them check at the same
+time, they can take the port of a running process for dead and replace it with one that has no receiver. The
+process does not notice: it is discovered, its services look ready, but only processes that opened its port
+earlier reach it. This happens after a process was killed, because all its senders check repeatedly while its
+successor creates its ports. Fast DDS 2.14.5 and 3.6.2 have this fault.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import SHARED_MEMORY, FastDdsPort
 
 LOOK_PERIOD = 1.0
-"""Seconds between two looks. Derived: a look takes 0.7 ms, and the clients of the driver wait 2 s
-for an answer."""
+"""Seconds between two checks. Derived: a check takes 0.7 ms, and the clients of the driver wait 2 s for an
+answer."""
 
 _LOCK = re.compile(r"(fast(?:rtps|dds)_port(\d+))_el(?: \(deleted\))?")
 _MAPPED_PORT = re.compile(r"(\w+)-(\w+) \S+ \S+ \S+ (\d+) +(/.*/fast\w+_port\d+)(?: \(deleted\))?")
@@ -31,8 +31,8 @@ _MAPPED_PORT = re.compile(r"(\w+)-(\w+) \S+ \S+ \S+ (\d+) +(/.*/fast\w+_port\d+)
 def renew_lost_ports(directory: Path = SHARED_MEMORY, process: Path = Path("/proc/self")) -> None:
     """Mark the ports that were replaced as dead: their listeners make new ones within 0.4 s.
 
-    That is how long a listener of Fast DDS waits before it looks at the mark. What was sent to the old port
-    is lost; reliable writers send it again. A port with an unknown layout is left as it is, and so are all if
+    That is how often a listener of Fast DDS checks the mark. Messages that were sent to the old port are
+    lost; reliable writers send them again. Ports with an unknown layout are not changed, nor is any port if
     /proc cannot be read.
     """
     with contextlib.suppress(OSError):
@@ -56,7 +56,7 @@ class _Mapping:
 
 
 def _received_ports(directory: Path, process: Path) -> Iterator[tuple[Path, int]]:
-    """The ports from which this process receives, whose locks it holds, and their numbers."""
+    """The ports from which this process receives, by the locks that it holds, and their numbers."""
     for descriptor in (process / "fd").iterdir():
         with contextlib.suppress(OSError):  # closed meanwhile
             folder, _, name = os.readlink(descriptor).rpartition("/")
@@ -73,7 +73,7 @@ def _mappings(process: Path) -> Iterator[_Mapping]:
 
 
 def _is_found(mapping: _Mapping) -> bool:
-    """Whether others find the port and a lock, including that of another receiver of the port."""
+    """Whether other processes find the port and a lock, possibly that of another receiver of the port."""
     path = mapping.path
     try:
         return path.stat().st_ino == mapping.inode and path.with_name(f"{path.name}_el").exists()
@@ -84,10 +84,10 @@ def _is_found(mapping: _Mapping) -> bool:
 def _invalidate(mapping: _Mapping, number: int, process: Path) -> None:
     """Invalidate a port unless its listener is reading: a sender that finds it dead may deadlock then.
 
-    Raises ValueError if the layout of the port is not known.
+    Raises ValueError if the layout of the port is unknown.
     """
-    # Through the file system, as the port may be unmapped meanwhile: only in the microseconds between the
-    # last two lines can something else have taken its place.
+    # Through the file system, as the port may be unmapped meanwhile. Only between the last two lines, for
+    # microseconds, could other memory have been mapped at its address.
     with (process / "mem").open("r+b", buffering=0) as file:
         memory = bytearray(os.pread(file.fileno(), mapping.size, mapping.start))
         port = FastDdsPort(mapping.path, number, memory)

@@ -1,21 +1,23 @@
 """Invalidates the ports that killed processes have left in the shared memory of Fast DDS.
 
-A process receives messages in ports in shared memory, and everyone who sends to it keeps its ports mapped.
-The next process that is started gets new ports with the same numbers. Senders notice that an old port is dead
-when its listener waits and no longer counts. If the process was killed while it took a message, its listener
-does not wait, and they write to the old port for ever: the new process is discovered, its services look
-ready, and nothing sent to it arrives. Fast DDS 2.14.5 and 3.6.2 have this fault (Fast-DDS pull request 4737).
+A process receives messages through ports in shared memory, which its senders keep mapped. The process that
+replaces it gets new ports with the same numbers. Senders recognise an old port as dead if its listener is
+marked as waiting and has stopped counting. If the process was killed while it took a message, its listener is
+not marked as waiting, and senders write to the old port for ever: the new process is discovered, its services
+look ready, but nothing sent to it arrives. Fast DDS 2.14.5 and 3.6.2 have this fault (Fast-DDS pull request
+4737).
 
-The mark set here is the one that Fast DDS sets on a dead port. It is in memory that all senders share, and
-each of them looks at it before it sends. A living receiver with a marked port makes a new one.
+This module sets the mark that Fast DDS itself sets on a dead port. It is in memory that all senders share,
+and they check it before they send. A running receiver whose port is marked makes a new one.
 
-A sender that finds a dead port also gives back the message that its listener was reading. For this Fast DDS
-locks the port twice, which is a deadlock: it sends nothing to anyone any more. So what a listener of a dead
-port reads is forgotten first. A sender that is in the deadlock already then continues after 10 s.
+A sender that finds a dead port also releases the message that its listener was reading. Fast DDS locks the
+port twice to do so, which is a deadlock: the sender then sends nothing to anyone. Therefore the messages that
+listeners of a dead port are reading are cleared first. A sender that is already deadlocked continues after
+10 s.
 
-Nobody gives back the messages that wait in a dead port. Their memory is in the segment of the sender, who
-counts it as used until no free byte is left. After a few restarts the free bytes suffice for an image but not
-in one piece, and no image is sent any more, while shorter messages are. So they are given back here.
+Fast DDS does not release the messages that wait in a dead port. Their memory is in the sender's segment and
+counts as used. After a few restarts the free memory is too fragmented for an image, so that images are no
+longer sent, while shorter messages are. Therefore these messages are released here.
 """
 
 from __future__ import annotations
@@ -37,10 +39,10 @@ _LOCK = re.compile(r"(fast(?:rtps|dds)_port(\d+))_el")
 
 
 def invalidate_zombie_ports(directory: Path = SHARED_MEMORY) -> None:
-    """Have all senders drop the ports whose receivers have ended, and give them back their messages.
+    """Make all senders stop using the ports whose receivers have ended, and release the messages in them.
 
-    To be called before a new participant, or when a process has ended. A port of another user, or with an
-    unknown layout, is left as it is.
+    Call this before a participant is created, and when a process has ended. Ports of other users and those
+    with an unknown layout are not changed.
     """
     with Segments() as segments:
         for lock in directory.glob("fast*_port*_el"):
@@ -50,7 +52,7 @@ def invalidate_zombie_ports(directory: Path = SHARED_MEMORY) -> None:
 
 
 def _invalidate_unless_locked(lock: Path, path: Path, number: int, segments: Segments) -> None:
-    """Raises BlockingIOError if its receiver lives, and ValueError if the port is empty or unknown."""
+    """Raises BlockingIOError if its receiver is running, and ValueError if the port is empty or unknown."""
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory, lock.open("rb") as locked:
         port = FastDdsPort(path, number, memory)
         # A process that is just starting cannot have a port whose lock is held here.
