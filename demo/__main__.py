@@ -24,23 +24,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from demo.processes import PARAMETERS
             from demo.run import run
     except ImportError as error:
-        return _complain(
+        return _print_error(
             f"{error}: run `make demo`, or install requirements.txt and source a built workspace"
         )
     options.params_file = options.params_file or PARAMETERS
     try:
         run(options)
     except DemoError as error:
-        return _complain(str(error))
+        return _print_error(str(error))
     except OSError as error:  # of OUTPUT, above all
-        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return _print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
-        _complain("interrupted")
+        _print_error("interrupted")
         return EXIT_INTERRUPTED
     return 0
 
 
-def _complain(text: str) -> int:
+def _print_error(text: str) -> int:
     print(f"[demo] {text}", file=sys.stderr)
     return EXIT_FAILURE
 

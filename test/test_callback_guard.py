@@ -54,11 +54,11 @@ class GuardedNode(BaseNode):
         super().__init__("guarded", **options)
         self.lines: list[str] = []
 
-    def complain_once(self, kind: Any, text: str, *, error: bool = False) -> None:
+    def report_once(self, kind: Any, text: str, *, error: bool = False) -> None:
         """Remember the line."""
-        if kind not in self._complaints:
+        if kind not in self._reported:
             self.lines.append(text)
-        super().complain_once(kind, text, error=error)
+        super().report_once(kind, text, error=error)
 
 
 class Bench:
@@ -347,7 +347,7 @@ def test_diagnostics_tell_what_was_skipped(bench: Bench) -> None:
 def test_a_line_of_the_log_has_no_control_characters_and_an_end(bench: Bench) -> None:
     logged: list[str] = []
     bench.node.get_logger = lambda: type("Log", (), {"warning": staticmethod(logged.append)})  # type: ignore[method-assign]
-    bench.node.complain_once("name", "model a\nb \x1b[2J \udcff" + 5000 * "x")
+    bench.node.report_once("name", "model a\nb \x1b[2J \udcff" + 5000 * "x")
     assert logged[0].startswith(r"model a b \x1b[2J \udcffxxx")
     assert len(logged[0]) < 1100
 

@@ -210,7 +210,7 @@ def test_a_view_that_does_not_exist_is_refused(view: GraphView) -> None:
 def test_of_too_many_diagnostics_the_oldest_are_forgotten() -> None:
     viewed = ViewedNode(all_nodes()[DRIVER])
     for number in [*range(MOST_DIAGNOSTICS), 0, MOST_DIAGNOSTICS]:
-        viewed.tell(Diagnostic(f"edgetpu: {number}", "ok", "", {}))
+        viewed.store(Diagnostic(f"edgetpu: {number}", "ok", "", {}))
     assert len(viewed.diagnostics) == MOST_DIAGNOSTICS
     assert "edgetpu: 1" not in viewed.diagnostics
     assert list(viewed.diagnostics)[-2:] == ["edgetpu: 0", f"edgetpu: {MOST_DIAGNOSTICS}"]

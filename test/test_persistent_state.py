@@ -41,7 +41,7 @@ class FakeNode:
     def warning(self, line: str) -> None:
         self.log.append(f"WARN {line}")
 
-    def complain_once(self, _kind: str, line: str) -> None:
+    def report_once(self, _kind: str, line: str) -> None:
         self.log.append(f"WARN {line}")
 
 

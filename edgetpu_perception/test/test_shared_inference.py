@@ -134,7 +134,7 @@ def test_models_compiled_together_with_another_one_stay_in_the_memory_next_to_it
         (tmp_path / f"{name}.tflite").write_bytes(graphs[name])
         (tmp_path / f"{name}_edgetpu.tflite").write_bytes(data)
     lines: list[str] = []
-    host = ModelHost(make_backend("virtual"), [tmp_path], tell=lines.append)
+    host = ModelHost(make_backend("virtual"), [tmp_path], report=lines.append)
     host.connect()
     camera = Camera()
     load(host)
@@ -314,7 +314,7 @@ def compiled_only(tmp_path: Path, names: tuple[str, ...], told: SimpleQueue[str]
         (tmp_path / f"{name}_edgetpu.tflite").write_bytes(packed)
     backend = make_backend("virtual")
     backend.uncompiled = False
-    host = ModelHost(backend, [tmp_path], tell=told.put)
+    host = ModelHost(backend, [tmp_path], report=told.put)
     host.connect()
     return host
 

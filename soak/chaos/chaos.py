@@ -147,22 +147,22 @@ class Chaos:
     def _after(self, seconds: float, work: Callable[[], None]) -> None:
         self._later.append((time.monotonic() - self._begin + seconds, work))
 
-    def _tell(self, event: StickEvent) -> None:
+    def _send(self, event: StickEvent) -> None:
         self._processes.write(DRIVER, event.line())
 
     def _fault(self, action: Action) -> None:
         fault, transfer = action.arguments
-        self._tell(StickEvent(action.stick, fault, transfer, action.after, action.times))
-        self._after(action.seconds + _FAULT_SECONDS, lambda: self._tell(StickEvent(action.stick)))
+        self._send(StickEvent(action.stick, fault, transfer, action.after, action.times))
+        self._after(action.seconds + _FAULT_SECONDS, lambda: self._send(StickEvent(action.stick)))
 
     def _calm(self, _action: Action) -> None:
         for stick in range(self.sticks):
-            self._tell(StickEvent(stick))
+            self._send(StickEvent(stick))
         self._transitions(_BACK_UP)  # refused by a driver that is up
 
     def _unplug(self, action: Action) -> None:
-        self._tell(StickEvent(action.stick, plugged=False))
-        self._after(action.seconds, lambda: self._tell(StickEvent(action.stick)))
+        self._send(StickEvent(action.stick, plugged=False))
+        self._after(action.seconds, lambda: self._send(StickEvent(action.stick)))
 
     def _kill(self, action: Action) -> None:
         name = action.arguments[0]

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan = TrainingPlan(tuple(options.hidden), options.epochs, seed=options.seed)
         network = train(observations, commands, plan)
         network.save(options.policy)
-        _tell(network, max(options.width, *network.sizes), commands, network(observations))
+        _print_errors(network, max(options.width, *network.sizes), commands, network(observations))
         if taught:
             print(f'parameter observations of the policy node: "{servo_teacher.SOURCES}"')
     except (EdgeTpuError, OSError) as error:
@@ -93,7 +93,7 @@ def _samples(path: Path) -> tuple[np.ndarray, np.ndarray]:
         raise InputError(f"{path}: expected an .npz file with observations and commands; {error}") from None
 
 
-def _tell(network: Network, width: int, wanted: np.ndarray, found: np.ndarray) -> None:
+def _print_errors(network: Network, width: int, wanted: np.ndarray, found: np.ndarray) -> None:
     sizes, deviations = (np.sqrt(np.mean(np.square(each), axis=0)) for each in (wanted, found - wanted))
     print(
         "deviation from the teacher, relative to the RMS of its commands:",

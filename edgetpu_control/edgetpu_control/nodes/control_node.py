@@ -90,7 +90,7 @@ class ControlNode(BaseNode):
                 self.skip(topic, f"a velocity of at most {FASTEST:g}; got {velocity}")
                 return
             if twist.linear.y:
-                self.complain_once(
+                self.report_once(
                     (topic, "sideways"),
                     f"velocities on {self.resolve_topic_name(topic)} are passed on without linear.y: "
                     "this node drives forward, backward and turns only",
@@ -102,7 +102,7 @@ class ControlNode(BaseNode):
     def skip(self, topic: str, expected: str) -> None:
         """Count a message that cannot be used, and say once what was expected and what came."""
         self.counters.malformed += 1
-        self.complain_once(topic, f"message on {self.resolve_topic_name(topic)} skipped: expected {expected}")
+        self.report_once(topic, f"message on {self.resolve_topic_name(topic)} skipped: expected {expected}")
 
     def subscribe_detections(self, topic: str, callback: Callable[[Any, float], None]) -> None:
         """Call `callback` likewise with each Detection2DArray; FatalError if vision_msgs is not installed."""

@@ -74,7 +74,7 @@ class HeadingHoldNode(ControlNode):
         """Return the velocity that keeps or reaches the heading; publish the remaining angle."""
         velocity = self._hold.command(now)
         if self._hold.turns_against:
-            self.complain_once("against", TURNS_AGAINST, error=True)
+            self.report_once("against", TURNS_AGAINST, error=True)
         error = self._hold.error(now)
         if not math.isnan(error):
             self._error.publish(Float64(data=float(error)))

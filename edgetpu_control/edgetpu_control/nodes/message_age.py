@@ -25,7 +25,7 @@ def is_timely(node: BaseNode, topic: str, age: float) -> bool:
     if -timeout <= age <= timeout:
         return True
     node.counters.dropped += 1
-    node.complain_once(
+    node.report_once(
         (topic, age > 0),
         f"message on {node.resolve_topic_name(topic)} skipped: expected a stamp of the last {timeout:g} s "
         f"(timeout); got one {abs(age):.2f} s {'old' if age > 0 else 'ahead of this clock'}; use_sim_time "

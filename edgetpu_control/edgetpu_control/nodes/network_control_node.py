@@ -212,7 +212,7 @@ class NetworkControlNode(BaseNode):
             self.command(observation)
             return
         self.counters.malformed += 1
-        self.complain_once(
+        self.report_once(
             (expected, observation.size),
             f"expected observations of {expected} numbers; got {observation.size}",
         )
@@ -252,7 +252,7 @@ class NetworkControlNode(BaseNode):
             except ValueError as error:  # InputError is one
                 self.counters.malformed += 1
                 topic = self.resolve_topic_name(source.topic)
-                self.complain_once((number, type(error)), f"message on {topic} skipped: {error}")
+                self.report_once((number, type(error)), f"message on {topic} skipped: {error}")
                 return
             if number == 0:
                 self._observe()
@@ -274,7 +274,7 @@ class NetworkControlNode(BaseNode):
         age = max(now - self._observed_at, 0.0)
         if age > timeout:
             self.counters.failed += 1
-            self.complain_once(
+            self.report_once(
                 "late", f"command not followed: its observation is {age:.2f} s old; timeout is {timeout:g} s"
             )
             return
@@ -282,7 +282,7 @@ class NetworkControlNode(BaseNode):
             self._follower.command(deadband(self.values).applied(velocity), now - age)
         except InputError as error:
             self.counters.failed += 1
-            self.complain_once("velocity", f"command ignored: {error}")
+            self.report_once("velocity", f"command ignored: {error}")
 
     def _drive(self) -> None:
         velocity = self._follower.step(self.now)

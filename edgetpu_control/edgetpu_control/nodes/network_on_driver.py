@@ -192,7 +192,7 @@ class NetworkOnDriver:
             if self._present is not None:
                 self._retired.append(self._present)
             self._present, self._next = loaded, None
-            self._tell(loaded.network)
+            self._log_errors(loaded.network)
             self._calls.add(self._let_go)
         self._on_ready()
 
@@ -202,7 +202,7 @@ class NetworkOnDriver:
             self._retired.remove(each)
             each.client.close()
 
-    def _tell(self, quantised: QuantisedNetwork) -> None:
+    def _log_errors(self, quantised: QuantisedNetwork) -> None:
         errors = ", ".join(
             f"{number}: {each.own:.2%} alone, {each.total:.2%} in all"
             for number, each in enumerate(quantised.layer_errors, 1)

@@ -137,7 +137,7 @@ class VisualServoNode(ControlNode):
         if not (is_valid(message) and message.confidence >= self.values["min_confidence"]):
             return
         if math.isnan(message.bearing_x):
-            self.complain_once(
+            self.report_once(
                 "bearing",
                 "servo_error without bearing: the spot tracker needs camera_info or horizontal_fov",
                 error=True,
@@ -178,7 +178,7 @@ class VisualServoNode(ControlNode):
         """Take a position and a width in px of the image."""
         camera = self._calibration.camera
         if camera is None:
-            self.complain_once("camera", "results without bearing: no usable camera_info was received")
+            self.report_once("camera", "results without bearing: no usable camera_info was received")
             return
         self._servo.measure(Target(camera.bearing(x, y)[0], width / camera.width), stamp)
 

@@ -84,7 +84,7 @@ class ViewedNode:
         except Exception:  # from another package; it is logged once the node runs
             return {}
 
-    def tell(self, diagnostic: Diagnostic) -> None:
+    def store(self, diagnostic: Diagnostic) -> None:
         """Store an entry of /diagnostics; the oldest is dropped if there are too many."""
         self.diagnostics.pop(diagnostic.name, None)
         self.diagnostics[diagnostic.name] = diagnostic
@@ -275,7 +275,7 @@ class GraphView:
                 node, _, _ = status.name.partition(":")
                 name = node.strip().removeprefix(f"{prefix}/" if prefix else "")
                 if name in self.nodes:
-                    self.nodes[name].tell(_diagnostic(status))
+                    self.nodes[name].store(_diagnostic(status))
 
 
 def _diagnostic(status: DiagnosticStatus) -> Diagnostic:

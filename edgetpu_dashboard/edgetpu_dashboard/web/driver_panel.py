@@ -218,14 +218,14 @@ def _weights(page: Any) -> None:
 def _upload(label: str, suffix: str, largest: int, take: Callable[[Any], Awaitable[None]]) -> ui.upload:
     """Offer to send files with a suffix, of at most `largest` bytes, and say what the browser refuses."""
 
-    def tell() -> None:
+    def notify() -> None:
         ui.notify(f"expected a {suffix} file of at most {largest >> 20} MiB", type="negative")
 
     upload = ui.upload(
         label=label,
         auto_upload=True,
         on_upload=take,
-        on_rejected=tell,
+        on_rejected=notify,
         max_files=1000,
         max_file_size=largest,
     )

@@ -59,7 +59,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:  # `edgetpu .. | head`
         return EXIT_BROKEN_PIPE
     except (EdgeTpuError, ImportError, MemoryError, OSError) as error:
-        return _complain(error, options.json)
+        return _print_error(error, options.json)
 
 
 def _json(value: Any) -> str:
@@ -87,7 +87,7 @@ def _drop_unwritten(stream: TextIO | None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _complain(error: Exception, as_json: bool) -> int:
+def _print_error(error: Exception, as_json: bool) -> int:
     """Report an error in one line; with --json on standard output too."""
     message = reason_of(error) or type(error).__name__
     if as_json:

@@ -74,7 +74,7 @@ class ModelHost:
         find_more: FindMore | None = None,
         process_limits: ProcessLimits | None = None,
         share_inferences: bool = True,
-        tell: Callable[[str], None] | None = None,
+        report: Callable[[str], None] | None = None,
     ) -> None:
         """spreading: how models are assigned to sticks.
 
@@ -82,7 +82,7 @@ class ModelHost:
         was started; 0: none. A device with another result is FAILED until `reset`. find_more: makes backends
         for devices that were plugged in after the host was made, which then join. process_limits: of the
         processes in which LiteRT runs parts of models. share_inferences: whether requests of several clients
-        for the same image are answered by one inference, see SharedInference. tell: gets lines for the log.
+        for the same image are answered by one inference, see SharedInference. report: gets lines for the log.
         """
         each: Sequence[Backend] = backends if isinstance(backends, Sequence) else (backends,)
         self.files = ModelDirectories(model_dirs, compiled=each[0].compiled, uncompiled=each[0].uncompiled)
@@ -99,7 +99,7 @@ class ModelHost:
         self._submission = submission
         joint = table.load_joint, table.unload_joint
         self._shared = SharedInference(
-            submission.invoke, submission.swap, *joint, table.models, tell or _nothing
+            submission.invoke, submission.swap, *joint, table.models, report or _nothing
         )
         self._share_inferences = share_inferences
         self._lock = threading.Lock()

@@ -26,7 +26,7 @@ from edgetpu_driver.node_kit.middleware.damaged_requests import refuse_damaged_a
 from edgetpu_driver.node_kit.middleware.qos_profiles import QOS_SERVICE
 from edgetpu_driver.node_kit.parameters import Setting, declare
 from edgetpu_driver.node_kit.printable_text import one_line
-from edgetpu_driver.node_kit.process.process_end import tell_failed_start
+from edgetpu_driver.node_kit.process.process_end import report_failed_start
 from edgetpu_driver.node_kit.result_topics import ResultTopic
 from edgetpu_driver.node_kit.unknown_parameters import unknown_overrides
 
@@ -35,14 +35,14 @@ try:
 except ImportError:  # ROS 2 Humble
     from rclpy.qos_event import PublisherEventCallbacks
 
-_MOST_COMPLAINTS = 1000
-"""Largest number of kinds of complaints kept: senders can make up kinds, for example names of encodings."""
+_MOST_REPORTS = 1000
+"""Largest number of kinds of reports kept: senders can make up kinds, for example names of encodings."""
 
 _NO_EVENTS = PublisherEventCallbacks(use_default_callbacks=False)
 
 
 class BaseNode(Node):
-    """A node of the suite: declares `settings`, publishes diagnostics once a second, logs a complaint once.
+    """A node of the suite: declares `settings`, publishes diagnostics once a second, reports a problem once.
 
     A subclass calls `super().__init__(name)`, makes its interfaces from `values`, and then calls
     `start_diagnostics`.
@@ -72,12 +72,12 @@ class BaseNode(Node):
         super().__init__(name, **options)
         self.counters: Counters = Counters()
         self._counter_diagnostic = CounterDiagnostic(self.full_name, self.subject)
-        self._complaints: set[Hashable] = set()
+        self._reported: set[Hashable] = set()
         try:
             self.values = declare(self, self.settings, self.on_parameter, self.refuse_parameter)
             self._report_unknown_parameters(options.get("cli_args") or ())
         except BaseException as error:
-            tell_failed_start(error)
+            report_failed_start(error)
             super().destroy_node()  # not the subclass's own method, whose fields are not set yet
             raise
 
@@ -103,7 +103,7 @@ class BaseNode(Node):
         try:
             yield
         except BaseException as error:
-            tell_failed_start(error)
+            report_failed_start(error)
             self.destroy_node()
             raise
 
@@ -149,11 +149,11 @@ class BaseNode(Node):
         del name, values
         return None
 
-    def complain_once(self, kind: Hashable, text: str, *, error: bool = False) -> None:
+    def report_once(self, kind: Hashable, text: str, *, error: bool = False) -> None:
         """Log a warning or an error unless one of this kind was logged before; the node continues."""
-        if kind in self._complaints or len(self._complaints) >= _MOST_COMPLAINTS:
+        if kind in self._reported or len(self._reported) >= _MOST_REPORTS:
             return
-        self._complaints.add(kind)
+        self._reported.add(kind)
         line = f"{one_line(text)}. Further ones of this kind are only counted, in /diagnostics."
         # rclpy refuses a line of code that logs at two levels.
         if error:
@@ -171,11 +171,11 @@ class BaseNode(Node):
         elif not isinstance(error, EdgeTpuError):
             self.counters.errors += 1
         refused = isinstance(error, EdgeTpuError)
-        self.complain_once((source, type(error)), f"{source}: {reason(error)}", error=not refused)
+        self.report_once((source, type(error)), f"{source}: {reason(error)}", error=not refused)
 
-    def forget_complaints(self) -> None:
-        """Log complaints of every kind again, because something has changed."""
-        self._complaints.clear()
+    def forget_reports(self) -> None:
+        """Log reports of every kind again, because something has changed."""
+        self._reported.clear()
 
     def start_diagnostics(self) -> None:
         """Start to publish diagnostics and a heartbeat."""

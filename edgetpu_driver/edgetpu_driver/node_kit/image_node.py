@@ -204,7 +204,7 @@ class ImageNode(BaseNode):
             self.algorithm.min_confidence = value
         elif name == "roi":
             self.algorithm.region = Region(*value)
-            self.forget_complaints()
+            self.forget_reports()
 
     def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
         """Return why a value is refused: a `roi` that extends beyond the images."""
@@ -304,7 +304,7 @@ class ImageNode(BaseNode):
     def _check_scale(self, shared: SharedImage, image: CameraImage) -> None:
         """Say if the first image may be that of a driver which passes 10 or 12 bits on as 16."""
         if not self.counters.results and shared.has_16_bits and image.pixels.max() <= _UNSCALED_WHITE:
-            self.complain_once(
+            self.report_once(
                 "scale",
                 f"images on {self._image_topic} have 16 bits, and the first one is almost black: "
                 "if the camera has 10 or 12 bits, have its driver scale them to 16 or publish mono8",
@@ -312,7 +312,7 @@ class ImageNode(BaseNode):
 
     def _on_malformed(self, error: ImageError) -> None:
         self.counters.malformed += 1
-        self.complain_once(error.fault, f"malformed image on {self._image_topic}, skipped: {error}")
+        self.report_once(error.fault, f"malformed image on {self._image_topic}, skipped: {error}")
 
     def _on_answer(
         self, shared: SharedImage, image: CameraImage, frame: PreparedFrame, answer: InferenceResult
@@ -358,4 +358,4 @@ class ImageNode(BaseNode):
         """Count an image that the algorithm cannot handle; it must not end the node."""
         self.counters.failed += 1
         kind = str(error) if isinstance(error, ImageError) else type(error).__name__
-        self.complain_once(kind, f"no result: {type(error).__name__}: {error}", error=True)
+        self.report_once(kind, f"no result: {type(error).__name__}: {error}", error=True)

@@ -145,7 +145,7 @@ class DriverNode(BaseNode, LifecycleNode):
             find_more=self.find_more(backends),
             process_limits=self._process_limits(),
             share_inferences=values["share_inferences"],
-            tell=lambda line: self.get_logger().info(one_line(line)),
+            report=lambda line: self.get_logger().info(one_line(line)),
         )
         try:
             for model in values["models"]:

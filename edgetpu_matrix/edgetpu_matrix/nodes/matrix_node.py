@@ -115,7 +115,7 @@ class MatrixNode(BaseNode):
     def on_malformed(self, topic: str, reason: str) -> None:
         """Count a message with unexpected content; log it once for every reason."""
         self.counters.malformed += 1
-        self.complain_once(
+        self.report_once(
             (topic, without_numbers(reason)), f"message on {self.resolve_topic_name(topic)} skipped: {reason}"
         )
 

@@ -67,7 +67,7 @@ class PersistentState:
         try:
             write_file(self.path, json.dumps(state).encode())
         except OSError as error:
-            self._node.complain_once(
+            self._node.report_once(
                 "state",
                 f"a restart will forget what was set: cannot write {self.path}: {error.strerror or error}",
             )

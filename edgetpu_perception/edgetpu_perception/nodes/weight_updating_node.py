@@ -152,12 +152,12 @@ class WeightUpdatingNode(PerceptionNode):
         elif not is_lasting(result):
             self._weights = WeightState.LATE
         if isinstance(result, EdgeTpuError) and not isinstance(result, (BusyError, ExpiredError)):
-            self._tell_refusal(f"model '{self.model_name}' does not take this node's weights: {result}")
+            self._report_refusal(f"model '{self.model_name}' does not take this node's weights: {result}")
         self._step()
         if self._weights is WeightState.CURRENT:
             self._gate.resume()
 
-    def _tell_refusal(self, text: str) -> None:
+    def _report_refusal(self, text: str) -> None:
         """Report why the driver has not set the weights, in the log unless it was the reason before."""
         if text != self._refused:
             self.get_logger().error(text)

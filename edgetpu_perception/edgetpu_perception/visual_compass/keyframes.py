@@ -40,7 +40,7 @@ MIN_SPAN_CELLS = 4.0
 Rows: compass, model gabor_64x64_p4, yaw error by keyframes. Uncritical for the suite's own features.
 """
 
-WORN_SIMILARITY_SHARE = 0.75
+MIN_SIMILARITY_SHARE = 0.75
 """A keyframe is replaced if the similarity of views to it falls below this share of the initial one.
 
 Rows: compass, walking camera, yaw RMSE.
@@ -141,9 +141,12 @@ class KeyframeRule:
 
         `turned`: since the keyframe, rad; `alignment`: of the view to it.
         """
-        worn = alignment.similarity < WORN_SIMILARITY_SHARE * keyframe.similarity
+        differs = alignment.similarity < MIN_SIMILARITY_SHARE * keyframe.similarity
         return (
-            worn or has_moved_on(alignment) or turned > self.span or alignment.contrast < MIN_CONTRAST_SHARE
+            differs
+            or has_moved_on(alignment)
+            or turned > self.span
+            or alignment.contrast < MIN_CONTRAST_SHARE
         )
 
 

@@ -16,7 +16,7 @@ from edgetpu_perception.algorithm import MAX_REPEATED_S
 from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import ACCELERATION_SIGMAS
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
-from edgetpu_perception.visual_compass.keyframes import WORN_SIMILARITY_SHARE, Keyframe
+from edgetpu_perception.visual_compass.keyframes import MIN_SIMILARITY_SHARE, Keyframe
 from edgetpu_perception.visual_compass.robust_residuals import TAIL_RANGE
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
@@ -171,7 +171,7 @@ def is_good(alignment: Alignment, before: Pose) -> bool:
     """Whether an alignment is as similar to the keyframe as the last pose lets expect."""
     recent = max(SUDDEN_SIMILARITY_SHARE * before.similarity, SIMILARITY_RANGE[0])
     return alignment.converged and alignment.similarity >= min(
-        recent, WORN_SIMILARITY_SHARE * initial_similarity(before.keyframe)
+        recent, MIN_SIMILARITY_SHARE * initial_similarity(before.keyframe)
     )
 
 

@@ -77,7 +77,7 @@ class LayerOnDriver:
         self._when_usable.append(usable)
         if not examples.labels:
             self.classifier = None
-            self._tell_usable()
+            self._notify_usable()
             return
         size = head_size(examples.vectors.shape[1])
         self._thread.submit(partial(self._learn, self._latest, examples, method, size))
@@ -111,7 +111,7 @@ class LayerOnDriver:
                 provide_model(model, self._model_dir)
             except FatalError as error:  # the node continues: a service call may load other classes
                 self._trouble, self.classifier = str(error), None
-                self._tell_usable()
+                self._notify_usable()
                 return
             self._client = MatrixClient(
                 self._node,
@@ -125,10 +125,10 @@ class LayerOnDriver:
         self._client.set_matrix(classifier.head.matrix)
 
     def _on_ready(self) -> None:
-        self._tell_usable()
+        self._notify_usable()
         self._queue.resume()
 
-    def _tell_usable(self) -> None:
+    def _notify_usable(self) -> None:
         waiting, self._when_usable = self._when_usable, []
         for usable in waiting:
             usable()

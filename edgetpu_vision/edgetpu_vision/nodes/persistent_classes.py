@@ -54,4 +54,4 @@ class PersistentClasses:
         try:
             examples.save(self.path)
         except EdgeTpuError as error:
-            self._node.complain_once("state", f"a restart will forget what was taught: {error}")
+            self._node.report_once("state", f"a restart will forget what was taught: {error}")

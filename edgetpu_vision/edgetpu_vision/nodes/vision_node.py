@@ -107,7 +107,7 @@ class VisionNode(ImageNode):
         """Apply the new value of a parameter."""
         super().on_parameter(name, value)
         if name == "model":
-            self.forget_complaints()
+            self.forget_reports()
             self.replace_model(self.model_to_load())
         elif name in self.rebuilt_by:
             self._bound = None

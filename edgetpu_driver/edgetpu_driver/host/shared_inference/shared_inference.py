@@ -113,16 +113,16 @@ class SharedInference:
         load: Load,
         unload: Callable[[HostedModel], None],
         models: Callable[[], Sequence[HostedModel]],
-        tell: Callable[[str], None] = _log.info,
+        report: Callable[[str], None] = _log.info,
     ) -> None:
         """Prepare for a host.
 
-        load, unload: of joint graphs, by name. models: those that are loaded, joint graphs excepted. tell: is
-        given a line when a joint graph is used, or cannot be.
+        load, unload: of joint graphs, by name. models: those that are loaded, except joint graphs. report:
+        gets a line when a joint graph is used or cannot be used.
         """
         self._invoke, self._swap, self._load, self._unload = invoke, swap, load, unload
         self._models = models
-        self._tell = tell
+        self._report = report
         self.expired = self.refused = 0
         """Requests answered EXPIRED and BUSY that waited for the inference of another."""
         self._lock = threading.Lock()
@@ -174,7 +174,7 @@ class SharedInference:
         """A new inference on an image, of the joint graph if that can run now."""
         model, terms = waiting.model, (int(waiting.terms.priority), waiting.deadline)
         if joint is not None and (reason := joint.reason_against(self._models())):
-            self._tell_once(joint.heads, ModelUnsupportedError(reason))
+            self._report_once(joint.heads, ModelUnsupportedError(reason))
             joint = None
         if joint is not None and model in joint.heads and not joint.can_run(model):
             self._send_weights(joint, model)
@@ -280,28 +280,28 @@ class SharedInference:
     ) -> None:
         with self._lock:
             if isinstance(outcome, EdgeTpuError):
-                self._tell_once(heads, outcome)
+                self._report_once(heads, outcome)
                 return
             try:
                 if self._wanted.get(group) == heads:
                     self._use(group, JointModel(outcome, heads))
                     return
             except EdgeTpuError as error:
-                self._tell_once(heads, error)
+                self._report_once(heads, error)
             self._unload(outcome)
 
     def _use(self, group: ImageGroup, joint: JointModel) -> None:
         self._replace(group, joint)
-        self._tell(f"{_names(joint.heads)} are run as one graph")
+        self._report(f"{_names(joint.heads)} are run as one graph")
         for head in joint.heads:
             self._send_weights(joint, head)
 
-    def _tell_once(self, heads: Sequence[HostedModel], error: EdgeTpuError) -> None:
+    def _report_once(self, heads: Sequence[HostedModel], error: EdgeTpuError) -> None:
         """Log why a joint graph is not used, unless that was logged for one of the last ones."""
         names = _names(heads)
         if names not in self._logged:
             self._logged.append(names)
-            self._tell(f"{names} are run one by one, not as one graph: {error}")
+            self._report(f"{names} are run one by one, not as one graph: {error}")
 
     def _replace(self, group: ImageGroup, joint: JointModel | None) -> None:
         before, group.joint = group.joint, joint
@@ -333,7 +333,7 @@ class SharedInference:
             joint.send_again(head)
             self._next_try[joint] = time.monotonic() + _RETRY_SECONDS
         else:
-            self._tell(f"{head.name} is run on its own, not as part of one graph: {error}")
+            self._report(f"{head.name} is run on its own, not as part of one graph: {error}")
             head.head_name = ""
 
 

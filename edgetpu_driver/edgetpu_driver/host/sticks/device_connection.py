@@ -61,7 +61,7 @@ class DeviceConnection:
             self._recovering = False
             self._set_state(State.READY, "")
 
-    def tell(self, status_message: str) -> None:
+    def set_message(self, status_message: str) -> None:
         """Set a status message about a device that works."""
         if self.state is State.READY:
             self._set_state(State.READY, status_message)

@@ -138,7 +138,7 @@ class StickPool:
         with self._scheduler.lock:
             asking, self._ask_registers = self._ask_registers, []
         for done in asking:
-            _tell(done, registers)
+            _report(done, registers)
 
     def stop(self, timeout: float | None, then: Callable[[float | None], None]) -> None:
         """Close all devices after their present work, and wait for them, at most `timeout` seconds in all.
@@ -250,7 +250,7 @@ def all_registers(answers: Sequence[Any]) -> tuple[RegisterValue, ...]:
     )
 
 
-def _tell(done: Callable[[tuple[RegisterValue, ...]], None], registers: tuple[RegisterValue, ...]) -> None:
+def _report(done: Callable[[tuple[RegisterValue, ...]], None], registers: tuple[RegisterValue, ...]) -> None:
     try:
         done(registers)
     except Exception:

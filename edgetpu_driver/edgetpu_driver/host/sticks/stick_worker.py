@@ -191,7 +191,7 @@ class StickWorker:
         _log.warning(
             "stick %d, at %.0f degrees, now runs at '%s'", self.slot.number, celsius, throttle.preset
         )
-        self.connection.tell(throttle.note)
+        self.connection.set_message(throttle.note)
 
     def check(self) -> None:
         """Repeat an inference whose result is known; a wrong one takes the stick out of service."""

@@ -24,7 +24,7 @@ class ClientProblem:
         """Whether it remains until a user changes something: a file, a parameter."""
         self.persists = False
         """Whether it stays until a request succeeds: that the model is loaded does not disprove it."""
-        self._untold = False
+        self._unlogged = False
         """Whether the log has yet to say that the model is loaded, which the pending request will show."""
         self._warning_due = False
         """Whether `text` was logged without a warning, because it is usual during start-up."""
@@ -37,14 +37,14 @@ class ClientProblem:
 
     def model_lost(self, text: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
         """Note that the model is not loaded, or not any more. usual_at_start: no warning during start-up."""
-        self._untold = False
+        self._unlogged = False
         self._report(text, usual_at_start=usual_at_start, needs_user=needs_user)
 
     def loading_takes_long(self, text: str) -> None:
         """The driver is still loading the model, which is no reason for a warning."""
         if text != self.text:
             self._log.info(f"model '{self._title}': {text}")
-        self.text, self.needs_user, self._warning_due, self._untold = text, False, False, False
+        self.text, self.needs_user, self._warning_due, self._unlogged = text, False, False, False
 
     def model_loaded(self, reservation: str) -> None:
         """Note that the model is loaded. reservation: why it nevertheless cannot run; empty if it can."""
@@ -52,7 +52,7 @@ class ClientProblem:
             self.persists = True
             self._report(reservation, needs_user=True)
         elif not self.persists:
-            self.text, self.needs_user, self._warning_due, self._untold = "", False, False, True
+            self.text, self.needs_user, self._warning_due, self._unlogged = "", False, False, True
 
     def request_succeeded(self) -> None:
         """Note that a result has come, so there is no problem."""
@@ -60,10 +60,10 @@ class ClientProblem:
             self.persists = False
             self._report("")
 
-    def tell_loaded(self, driver: str) -> None:
+    def log_loaded(self, driver: str) -> None:
         """Log that the model is loaded, unless the log says so already."""
-        if self._untold:
-            self._untold = False
+        if self._unlogged:
+            self._unlogged = False
             self._log.info(f"model '{self._title}' is loaded on {driver}{self._own_name}")
 
     def _report(self, text: str, *, usual_at_start: bool = False, needs_user: bool = False) -> None:
@@ -78,4 +78,4 @@ class ClientProblem:
         elif text:
             self._log.warning(f"model '{self._title}': {text}")
         else:
-            self._untold = True
+            self._unlogged = True

@@ -298,7 +298,7 @@ class ModelClient:
         self._state = ClientState.READY
         if error is None:
             self._problem.request_succeeded()
-        self._problem.tell_loaded(self._driver)
+        self._problem.log_loaded(self._driver)
 
     def _step(self) -> None:
         """Find the driver, load the model, drop an overdue request, and repeat one that is due."""
@@ -377,7 +377,7 @@ class ModelClient:
         if self._on_ready is not None:
             self._on_ready()
         if not self.busy:
-            self._problem.tell_loaded(self._driver)
+            self._problem.log_loaded(self._driver)
 
     def _give_up(self, problem: str) -> None:
         """Start over because the driver does not answer."""

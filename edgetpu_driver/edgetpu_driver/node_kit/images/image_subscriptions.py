@@ -178,16 +178,16 @@ class _Topic(ABC, Generic[Listener]):
             for message in take_waiting(self._subscription, None):
                 self._on_message(message)
 
-    def _tell(self, *arguments: Any) -> None:
+    def _notify(self, *arguments: Any) -> None:
         """Call the listeners; an exception of one concerns only its own node."""
         for node, listener in list(self._listeners.items()):
-            tell: Callable[..., None] = listener
+            notify: Callable[..., None] = listener
             try:
-                tell(*arguments)
+                notify(*arguments)
             except Exception as error:
                 report([node], f"message on {self._name}", error)
 
-    def _tell_unreadable(self, cause: Exception) -> None:
+    def _notify_unreadable(self, cause: Exception) -> None:
         """Have all nodes log and count a message that cannot be read."""
         for node in list(self._listeners):
             report([node], f"message on {self._name}", UnreadableError(cause))
@@ -230,10 +230,10 @@ class _Images(_Topic[ImageListener]):
             try:
                 image = SharedImage(read_image(selected) if self._raw else selected, self._decode)
             except ImageError as error:  # no valid message; the middleware has not looked at it
-                self._tell_unreadable(error)
+                self._notify_unreadable(error)
                 continue
             image.lost_before, lost = lost, 0
-            self._tell(image, skipped)
+            self._notify(image, skipped)
         self._afterwards()
 
 
@@ -258,12 +258,12 @@ class _Infos(_Topic[InfoListener]):
         try:
             info = deserialize_message(message, CameraInfo)
         except Exception as error:  # of rclpy and of its middleware
-            self._tell_unreadable(error)
+            self._notify_unreadable(error)
             return
         self._seen = content
         if self._last is None or not _is_same_camera(info, self._last):
             self._last = info
-            self._tell(info)
+            self._notify(info)
 
 
 def _is_same_camera(info: CameraInfo, last: CameraInfo) -> bool:

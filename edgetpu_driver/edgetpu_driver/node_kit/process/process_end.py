@@ -32,7 +32,7 @@ _PR_SET_PDEATHSIG = 1
 
 _nowhere = open(os.devnull, "w")  # noqa: SIM115 - faulthandler needs it as long as the process lives
 _giving_up = threading.Lock()
-_tell_failed_start: Callable[[Exception], None] | None = None
+_report_failed_start: Callable[[Exception], None] | None = None
 
 
 def end_within(seconds: float) -> None:
@@ -74,20 +74,20 @@ def _end_silently(seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def reporting_failed_starts(tell: Callable[[Exception], None]) -> Iterator[None]:
-    """Inside the block, call `tell` with the error of a node that fails to start, before it is destroyed."""
-    global _tell_failed_start
-    _tell_failed_start = tell
+def reporting_failed_starts(report: Callable[[Exception], None]) -> Iterator[None]:
+    """Inside the block, pass the error of a node that fails to start to `report`, before it is destroyed."""
+    global _report_failed_start
+    _report_failed_start = report
     try:
         yield
     finally:
-        _tell_failed_start = None
+        _report_failed_start = None
 
 
-def tell_failed_start(error: BaseException) -> None:
+def report_failed_start(error: BaseException) -> None:
     """Notify the process, if it asked for that, that a node failed to start and is about to be destroyed."""
-    if _tell_failed_start is not None and isinstance(error, Exception):
-        _tell_failed_start(error)
+    if _report_failed_start is not None and isinstance(error, Exception):
+        _report_failed_start(error)
 
 
 def say(line: str) -> None:

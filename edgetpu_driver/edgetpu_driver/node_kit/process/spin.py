@@ -70,12 +70,12 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
     if shortage := shortage_of_shared_memory(get_rmw_implementation_identifier(), os.environ):
         log.logger.warning(shortage)
     if wrong := _init_ros():
-        return _complain(wrong, EXIT_USAGE)
+        return _print_error(wrong, EXIT_USAGE)
     try:
         executor = make_executor()
     except FatalError as error:
         rclpy.try_shutdown()
-        return _complain(error, EXIT_USAGE)
+        return _print_error(error, EXIT_USAGE)
     nodes: list[Node] = []
     reported: list[Exception] = []
     status = 0
@@ -103,14 +103,14 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
 
 
 def _start(make_nodes: Callable[[], Sequence[Node]], nodes: list[Node], reported: list[Exception]) -> None:
-    """Add the nodes that are made to `nodes`, and failures of which the user has been told to `reported`."""
+    """Add the nodes that are made to `nodes`, and failures that were reported to `reported`."""
 
-    def tell(error: Exception) -> None:
+    def report(error: Exception) -> None:
         reported.append(error)
         end_within(STOP_DEADLINE)
         _report(error, nodes)
 
-    with reporting_failed_starts(tell):
+    with reporting_failed_starts(report):
         nodes.extend(make_nodes())
     refuse_damaged_requests(nodes)
 
@@ -166,7 +166,7 @@ def _destroy(node: Node) -> int:
 def _report(error: Exception, nodes: Sequence[Node]) -> int:
     """Report an error in one line; an unexpected one is logged by the node it came from, if known."""
     if isinstance(error, _EXPECTED):
-        return _complain(error, EXIT_FAILURE)
+        return _print_error(error, EXIT_FAILURE)
     seen = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
     culprits = [node for node in nodes if any(node is each for each in seen)] or list(nodes)
     names = ", ".join(node.get_fully_qualified_name() for node in culprits) or "no node yet"
@@ -176,7 +176,7 @@ def _report(error: Exception, nodes: Sequence[Node]) -> int:
     return EXIT_FAILURE
 
 
-def _complain(error: Exception | str, status: int) -> int:
+def _print_error(error: Exception | str, status: int) -> int:
     """Print an error as one line on standard error."""
     say(f"{os.path.basename(sys.argv[0])}: {one_line(error)}")
     return status
