@@ -11,5 +11,5 @@ ament_python_install_package(${PROJECT_NAME}
 if(BUILD_TESTING)
   find_package(ament_cmake_pytest REQUIRED)
   # From the root of the repository, which has the settings of pytest and the modules that all tests share.
-  ament_add_pytest_test(test_${PROJECT_NAME} test TIMEOUT 1800 WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/..)
+  ament_add_pytest_test(test_${PROJECT_NAME} test TIMEOUT 3600 WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/..)
 endif()
