@@ -21,6 +21,9 @@ GLARE_SIGMAS = (17.0, 60.0)
 NEAR_PX = 5.0
 """Distance, px of 320x240, that counts as right: the width of a cell of 64x64."""
 
+EXACT_PX = 1.0
+"""Distance, px of 320x240, within which a ball next to the narrowest glare is asked to be."""
+
 DIMMED = (0.4, 0.9)
 """Brightness of the photographs behind a white ball, as a share of that of the photograph."""
 
@@ -39,7 +42,8 @@ def measure(open_tracker: OpenTracker, quick: bool = False) -> list[Row]:
         red = open_tracker("red")
         for sigma in GLARE_SIGMAS:
             drawn = list(scenes.balls(names, scenes.RED, (0.3, 1.0), count, 31, sigma))
-            rows += _rows(red, f"{label}red ball touching glare of sigma {sigma:g} px", drawn, _reddest, 90.0)
+            case = f"{label}red ball touching glare of sigma {sigma:g} px"
+            rows += _rows(red, case, drawn, _reddest, 90.0, 90.0 if sigma == GLARE_SIGMAS[0] else None)
         drawn = list(scenes.balls(names, scenes.WHITE, DIMMED, count, 32))
         rows += _rows(open_tracker("white"), f"{label}white ball of real colour", drawn, _whitest, 90.0)
     return rows
@@ -51,23 +55,30 @@ def _rows(
     drawn: Sequence[BallScene],
     plain: Callable[[NDArray[np.uint8]], NDArray[np.uint8]],
     reach: float,
+    exact: float | None = None,
 ) -> list[Row]:
+    """`exact`: the percentage of results within EXACT_PX that is asked for; None: none is."""
     distances = np.array([_distance(tracker, scene) for scene in drawn])
     small, full = (
         _shares(np.array([_plain_distance(plain, scene, size) for scene in drawn]))
         for size in ((64, 64), (WIDTH, HEIGHT))
     )
-    right, wrong = _shares(distances)
+    right, wrong, close = _shares(distances)
+    within = f"within {EXACT_PX:g} px"
     return [
         Row("spot", name, "right", right, "%", reach, "higher", small[0], full_size_baseline=full[0]),
         Row("spot", name, "wrong", wrong, "%", 3.0, "lower", small[1], full_size_baseline=full[1]),
+        Row("spot", name, within, close, "%", exact, "higher", small[2], full_size_baseline=full[2]),
     ]
 
 
-def _shares(distances: NDArray[np.float64]) -> tuple[float, float]:
-    """Percentages of right and of wrong results; the others are not valid."""
-    right, wrong = distances <= NEAR_PX, distances > NEAR_PX
-    return 100.0 * float(right.mean()), 100.0 * float(wrong.mean())
+def _shares(distances: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Percentages of right, of wrong and of exact results; the others are not valid."""
+    right, wrong, exact = (
+        100.0 * float(each.mean())
+        for each in (distances <= NEAR_PX, distances > NEAR_PX, distances <= EXACT_PX)
+    )
+    return right, wrong, exact
 
 
 def _distance(tracker: SpotTracker, scene: BallScene) -> float:
