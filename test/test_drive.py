@@ -319,7 +319,7 @@ class TestAWorld:
 
     def test_moves_a_mover(self) -> None:
         world = World(1, [Box(2.0, 0.0, 0.0, 0.1, 0.1, moves=True)])
-        world.place(0, 0.0, 3.0)
+        world.move(0, 0.0, 3.0)
         world.step(0.1, 0.0, 0.0)
         assert world.gap(0) == pytest.approx(3.0 - 0.1 - worlds.HULL_RADIUS, abs=1e-3)
         world.close()

@@ -242,7 +242,7 @@ class TestAWorld:
         """A wall 2 m ahead of the robot, and a ball before it."""
         ball = Box(1.5, 0.4, 0.0, 0.1, 0.1, 0.2, color=(1.0, 0.0, 0.0), bottom=0.2, ball=True)
         world = World(1, [ball, Box(2.05, 0.0, 0.0, 0.05, 3.0), Box(1.0, 0.0, 0.0, 0.1, 0.1, moves=True)])
-        world.place(1 - 1, 1.0, -0.5)
+        world.move(1 - 1, 1.0, -0.5)
         world.step(PERIOD, 0.0, 0.0)
         yield world
         world.close()

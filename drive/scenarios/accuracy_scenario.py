@@ -99,8 +99,8 @@ class Accuracy(Scenario):
         rate, side = random.uniform(*ROUND), random.choice((-1.0, 1.0))
         yield from _turn(world, math.radians(rate), side * 2 * math.pi)
         yield from [(0.0, 0.0)] * between
-        for speeds, place in DRIVES:
-            yield from _drive(world, random.uniform(*speeds), place)
+        for speeds, end in DRIVES:
+            yield from _drive(world, random.uniform(*speeds), end)
         yield from [(0.0, 0.0)] * last
 
 
@@ -204,9 +204,9 @@ def _turn(world: World, rate: float, target: float) -> Iterator[tuple[float, flo
         yield 0.0, max(-rate, min(TURN_GAIN * left, rate))
 
 
-def _drive(world: World, speed: float, place: float) -> Iterator[tuple[float, float]]:
-    """Drive at a speed, m/s, up to a place along x, m."""
+def _drive(world: World, speed: float, end: float) -> Iterator[tuple[float, float]]:
+    """Drive at a speed, m/s, up to a position along x, m."""
     for _ in range(round(LONGEST / PERIOD)):
-        if (place - world.pose[0]) * speed <= 0:
+        if (end - world.pose[0]) * speed <= 0:
             return
         yield speed, 0.0

@@ -67,7 +67,7 @@ class Dock(Scenario):
         height = random.uniform(0.12, 0.2)  # its lower side, so that the robot would bump into it
         world = World(seed, [self.target(height), *furniture], brightness=self.brightness)
         path = _Path(away, direction, random.choice((-1.0, 1.0)))
-        world.place(0, *path.at(0.0))
+        world.move(0, *path.at(0.0))
         world.spot = 0
         robot.enter(world)
         trace: list[Sample] = []
@@ -124,14 +124,14 @@ class Dock(Scenario):
         return math.inf
 
     @staticmethod
-    def step(robot: SimulatedRobot, place: tuple[float, float]) -> Sample:
-        """Step with the target at a place, m; the time, s, and the quantities."""
+    def step(robot: SimulatedRobot, target: tuple[float, float]) -> Sample:
+        """Step with the target at a position, m; the time, s, and the quantities."""
         world = robot.world
-        world.place(0, *place)
+        world.move(0, *target)
         robot.advance()
         x, y, yaw = world.pose
-        distance = math.dist(place, (x + CAMERA_X * math.cos(yaw), y + CAMERA_X * math.sin(yaw)))
-        return world.time, bearing_from(world, *place), distance, world.gap(0), *world.velocity
+        distance = math.dist(target, (x + CAMERA_X * math.cos(yaw), y + CAMERA_X * math.sin(yaw)))
+        return world.time, bearing_from(world, *target), distance, world.gap(0), *world.velocity
 
     def target(self, bottom: float) -> Box:
         """The target with its lower side at this height, m."""
@@ -146,7 +146,7 @@ class _Path:
         self._away, self._direction, self._side = away, direction, side
 
     def at(self, seconds: float) -> tuple[float, float]:
-        """Place after so many seconds of motion, m."""
+        """Position after so many seconds of motion, m."""
         shift = TARGET_SPEED * math.sqrt(0.5) * seconds
         away, direction = self._away + shift, self._direction + self._side * shift / self._away
         return away * math.cos(direction), away * math.sin(direction)

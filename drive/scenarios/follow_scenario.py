@@ -55,7 +55,7 @@ class Follow(Scenario):
         trace = []
         for tick in range(round((FINDING + FOLLOWING) / PERIOD)):
             side = width * math.sin(0.3 / width * tick * PERIOD + phase)
-            world.place(0, distance, side)
+            world.move(0, distance, side)
             robot.advance()
             trace.append((tick * PERIOD, bearing_from(world, distance, side), robot.velocity[1]))
         world.close()
@@ -94,7 +94,7 @@ class FollowByPolicy(Follow):
 
 
 def bearing_from(world: World, x: float, y: float) -> float:
-    """Direction from the camera to a place, left positive, degrees."""
+    """Direction from the camera to a position, left positive, degrees."""
     robot_x, robot_y, yaw = world.pose
     camera = robot_x + CAMERA_X * math.cos(yaw), robot_y + CAMERA_X * math.sin(yaw)
     direction = math.atan2(y - camera[1], x - camera[0]) - yaw

@@ -69,7 +69,7 @@ class Answer:
 
 
 class Patrol(Scenario):
-    """Look around in five of six rooms and name them; know them again in other light, from other places."""
+    """Look around in five of six rooms and name them; recognise them in other light, from elsewhere."""
 
     name = "patrol"
     nodes = ("embedder", "place_recognition")
@@ -214,14 +214,14 @@ class _Drive:
         x, y = (room.x, room.y) if self.people else NOWHERE
         for person, (aside, phase) in enumerate(zip((-BESIDE, BESIDE), self._phase, strict=True)):
             way = WALK * math.sin(WALKING_SPEED / WALK * world.time + phase)
-            world.place(person, x + aside, y + way)
+            world.move(person, x + aside, y + way)
         self._robot.drive(linear, angular)
         self._robot.advance()
         self.looking.append(looking)
 
 
 def _inside(room: Room, door: tuple[float, float]) -> tuple[float, float]:
-    """The place INSIDE of a door, on the way to the centre of the room, m."""
+    """The position INSIDE of a door, on the way to the centre of the room, m."""
     share = INSIDE / math.dist(door, (room.x, room.y))
     return door[0] + share * (room.x - door[0]), door[1] + share * (room.y - door[1])
 

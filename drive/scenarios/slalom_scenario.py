@@ -91,5 +91,5 @@ class Slalom(MpcScenario):
         return bool(states) and bool(states[-1][0] >= GOAL_X)
 
     def shown(self, state: Array) -> tuple[float, ...]:
-        """Return the place."""
+        """Return the position."""
         return float(state[0]), float(state[1])

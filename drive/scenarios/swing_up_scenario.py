@@ -25,7 +25,7 @@ class SwingUp(MpcScenario):
 
     name = "swing_up"
     title = "cart-pole"
-    quantities = ("angle of the pole, rad", "place of the cart, m")
+    quantities = ("angle of the pole, rad", "position of the cart, m")
     period, periods = PERIOD, 150
     states, angles = 4, (2,)
     # A second ahead, which a swing takes; the rest is what was tried first, in float64.
@@ -65,5 +65,5 @@ class SwingUp(MpcScenario):
         return False
 
     def shown(self, state: Array) -> tuple[float, ...]:
-        """Return the angle of the pole and the place of the cart."""
+        """Return the angle of the pole and the position of the cart."""
         return float(state[2]), float(state[0])

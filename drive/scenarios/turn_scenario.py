@@ -107,7 +107,7 @@ class Turn(Scenario):
                 # On a circle around the robot, back and forth.
                 distance = 2.5 + 0.5 * side
                 angle = math.pi * (phase + math.sin(WALKING_SPEED / distance * robot.world.time + 3 * side))
-                robot.world.place(person, distance * math.cos(angle), distance * math.sin(angle))
+                robot.world.move(person, distance * math.cos(angle), distance * math.sin(angle))
             robot.advance()
             heading = robot.results.get("visual_compass/heading")
             seen = heading.yaw if heading is not None else math.nan

@@ -58,9 +58,9 @@ def make_room(seed: int) -> PanelledRoom:
         flat(middle + (number - (PANELS - 1) / 2) * PANEL * along + THICKNESS * into, PANEL, PANEL, 0.0)
         for number in range(PANELS)
     ]
-    place = middle + side * POSTER_ASIDE / math.cos(slant) * along
-    width, height = (size * place[0] / FOCAL_LENGTH for size in POSTER_SIZE)
-    poster = flat(place, width / math.cos(slant), height, POSTER_HEIGHT - height / 2)
+    center = middle + side * POSTER_ASIDE / math.cos(slant) * along
+    width, height = (size * center[0] / FOCAL_LENGTH for size in POSTER_SIZE)
+    poster = flat(center, width / math.cos(slant), height, POSTER_HEIGHT - height / 2)
     ball = Box(
         random.uniform(*BALL_DISTANCE),
         -side * random.uniform(*BALL_ASIDE),
@@ -75,4 +75,4 @@ def make_room(seed: int) -> PanelledRoom:
         Box(4 * math.cos(a), 4 * math.sin(a), a, 0.3, 0.5, random.uniform(0.8, 2.2))
         for a in random.uniform(0.35 * math.pi, 1.65 * math.pi, 5)
     ]
-    return PanelledRoom((ball, poster, *panels, *furniture), 0, (*(place - THICKNESS * into), POSTER_HEIGHT))
+    return PanelledRoom((ball, poster, *panels, *furniture), 0, (*(center - THICKNESS * into), POSTER_HEIGHT))

@@ -140,13 +140,13 @@ class World:
         self._data.qvel[2] += angular
 
     def put(self, x: float, y: float, yaw: float) -> None:
-        """Put the robot at rest at a place, m, with a heading, rad, from where it started."""
+        """Put the robot at rest at a position, m, with a heading, rad, from where it started."""
         self._data.qpos[:3] = x, y, yaw
         self._data.qvel[:3] = 0.0
         mujoco.mj_forward(self._model, self._data)
 
-    def place(self, mover: int, x: float, y: float) -> None:
-        """Move the mover of this number to a place, m."""
+    def move(self, mover: int, x: float, y: float) -> None:
+        """Move the mover of this number to a position, m."""
         address = self._model.body(f"b{self._movers[mover]}").mocapid[0]
         self._data.mocap_pos[address][:2] = x, y
 

@@ -30,7 +30,7 @@ FURNITURE, PICTURES = 3, 2
 _SIDES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
 """Of a room, as directions."""
 
-Place = tuple[float, float]
+Position = tuple[float, float]
 """x, y, m."""
 
 
@@ -44,7 +44,7 @@ class Room:
     y: float
 
     def contains(self, x: float, y: float) -> bool:
-        """Whether a place, m, is in the room."""
+        """Whether a position, m, is in the room."""
         return abs(x - self.x) <= WIDTH / 2 and abs(y - self.y) <= LENGTH / 2
 
 
@@ -53,7 +53,7 @@ class Flat:
     """Rooms in the order of a round through their doors, with everything in them."""
 
     rooms: tuple[Room, ...]
-    doors: tuple[Place, ...]
+    doors: tuple[Position, ...]
     """Middle of the door from each room to the next; the last leads to the first room again."""
     boxes: tuple[Box, ...]
 
@@ -78,13 +78,13 @@ def make_flat(seed: int) -> Flat:
     return Flat(rooms, doors, tuple(box for room in rooms for box in _fitted_out(room, doors, random)))
 
 
-def _door(room: Room, other: Room, shift: float) -> Place:
+def _door(room: Room, other: Room, shift: float) -> Position:
     """Middle of the door between two rooms, moved along their wall, m."""
     x, y = (room.x + other.x) / 2, (room.y + other.y) / 2
     return (x + shift, y) if room.x == other.x else (x, y + shift)
 
 
-def _fitted_out(room: Room, doors: Sequence[Place], random: np.random.Generator) -> list[Box]:
+def _fitted_out(room: Room, doors: Sequence[Position], random: np.random.Generator) -> list[Box]:
     """The walls of a room as they are seen from inside, pictures on them, and furniture in corners."""
     boxes = [panel for side in _SIDES for panel in _wall(room, side, doors)]
     for side in random.permutation(_SIDES)[:PICTURES]:
@@ -100,7 +100,7 @@ def _fitted_out(room: Room, doors: Sequence[Place], random: np.random.Generator)
     return boxes
 
 
-def _wall(room: Room, side: NDArray[np.int_], doors: Sequence[Place]) -> list[Box]:
+def _wall(room: Room, side: NDArray[np.int_], doors: Sequence[Position]) -> list[Box]:
     """One wall, or its parts on both sides of a door."""
     half, away = _extent(side)
     offsets = np.array(doors) - (room.x, room.y)

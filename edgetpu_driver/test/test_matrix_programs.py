@@ -82,7 +82,7 @@ def understood(instructions: bytes) -> CodeProgram | None:
 def filled(upload: MatrixUpload, size: int) -> TileMemory:
     """The tiles after an upload."""
     memory = TileMemory()
-    upload.place(parameters(size), memory)
+    upload.store(parameters(size), memory)
     return memory
 
 

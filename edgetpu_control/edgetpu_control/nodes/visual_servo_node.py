@@ -156,7 +156,7 @@ class VisualServoNode(ControlNode):
         wanted = [
             each
             for each in message.detections
-            if self._score(each) >= self.values["min_confidence"] and _has_place(each)
+            if self._score(each) >= self.values["min_confidence"] and _has_position(each)
         ]
         if wanted:
             box = max(wanted, key=self._score).bbox
@@ -183,6 +183,6 @@ class VisualServoNode(ControlNode):
         self._servo.measure(Target(camera.bearing(x, y)[0], width / camera.width), stamp)
 
 
-def _has_place(detection: Any) -> bool:
+def _has_position(detection: Any) -> bool:
     centre = detection.bbox.center.position
     return math.isfinite(centre.x) and math.isfinite(centre.y)

@@ -117,8 +117,8 @@ def _without_token(query: str) -> str:
 async def _redirect(send: Any, query: bytes, cookie: Header) -> None:
     """Send a browser to the page, with the rest of the query."""
     # Relative, as a proxy may have moved the page.
-    place = b"./" + (b"?" + query if query else b"")
-    headers = [(b"location", place), (b"cache-control", b"no-store"), _NO_FRAME, cookie]
+    location = b"./" + (b"?" + query if query else b"")
+    headers = [(b"location", location), (b"cache-control", b"no-store"), _NO_FRAME, cookie]
     await send({"type": "http.response.start", "status": 303, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 

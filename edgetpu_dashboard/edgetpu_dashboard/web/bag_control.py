@@ -59,7 +59,7 @@ def _seconds(text: str | None) -> float:
 
 
 def in_words(progress: BagProgress) -> str:
-    """Describe the progress of a bag, and its place."""
+    """Describe the progress of a bag, and its path."""
     lost = f", {progress.lost} lost" if progress.lost else ""
     state = "recording" if not progress.ended else "saved" if progress.complete else "not complete"
     problems = "".join(f"; {each}" for each in (*progress.left_out, progress.problem) if each)

@@ -194,8 +194,8 @@ class Table:
         count = len(self._items(start, 4, field)) // 4 if position else 0
         if not 0 <= index < count:
             raise ModelFormatError(f"{self.path}.{field}: {index} of {count}")
-        place = start + 4 + 4 * index
-        return Table(self._buffer, self._follow(place, field), fields, f"{field}[{index}]", self)
+        position = start + 4 + 4 * index
+        return Table(self._buffer, self._follow(position, field), fields, f"{field}[{index}]", self)
 
     def views(self, field: str) -> list[memoryview]:
         """A vector of strings that hold arbitrary bytes, without a copy; empty if absent."""

@@ -35,8 +35,8 @@ class _Strip(NamedTuple):
 class _Corners(NamedTuple):
     """Sums that are read for the corners of a strip's cells."""
 
-    places: NDArray[np.intp]
-    """Their places in the table of the strip, [rows + 1, columns + 1]."""
+    indices: NDArray[np.intp]
+    """Their indices in the table of the strip, [rows + 1, columns + 1]."""
     weights: NDArray[np.int32] | None
     """How often they count, of the same shape; None: once."""
 
@@ -73,7 +73,7 @@ def _sums_of(image: NDArray[np.uint8], strip: _Strip) -> NDArray[np.int32]:
 
 
 def _read(sums: NDArray[Any], corners: _Corners) -> NDArray[np.int32]:
-    values: NDArray[np.int32] = sums.take(corners.places)
+    values: NDArray[np.int32] = sums.take(corners.indices)
     if corners.weights is not None:
         values *= corners.weights
     return values
@@ -87,8 +87,8 @@ def _corners(strip: _Strip) -> tuple[_Corners, ...]:
     corners = []
     for (row, row_weight), (column, column_weight) in itertools.product(row_edges, column_edges):
         weights = np.outer(row_weight, column_weight).astype(np.int32)
-        places = row[:, np.newaxis] * (strip.width + 1) + column
-        corners.append(_Corners(places, None if np.all(weights == 1) else weights))
+        indices = row[:, np.newaxis] * (strip.width + 1) + column
+        corners.append(_Corners(indices, None if np.all(weights == 1) else weights))
     return tuple(corners)
 
 

@@ -92,8 +92,8 @@ def _same_beginning(name: str, other: str) -> int:
 
 def _likeliest(name: str, stems: Sequence[str]) -> list[str]:
     """The _MOST_COMPARED stems that begin most like a name, the likeliest first. stems: sorted."""
-    place = bisect(stems, name)  # those with the longest common beginning are next to it
-    around = stems[max(place - _MOST_COMPARED, 0) : place + _MOST_COMPARED]
+    position = bisect(stems, name)  # those with the longest common beginning are next to it
+    around = stems[max(position - _MOST_COMPARED, 0) : position + _MOST_COMPARED]
     return sorted(around, key=lambda stem: -_same_beginning(stem, name))[:_MOST_COMPARED]
 
 

@@ -37,8 +37,8 @@ LEAST_FOLLOWING = 0.5
 neither motion does."""
 
 LEAST_COHERENCE = 0.25
-"""Smallest correlation of neighbouring places (Moran, 1950) of two parts. Derived: three standard deviations
-of that of 81 places at random."""
+"""Smallest correlation of neighbouring positions (Moran, 1950) of two parts. Derived: three standard
+deviations of that of 81 positions at random."""
 
 BY_CHANCE = 2.0
 """Standard deviations up to which two measurements of one motion differ by chance. Derived: 95 % of them."""

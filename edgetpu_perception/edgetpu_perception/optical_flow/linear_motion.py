@@ -45,17 +45,17 @@ Derived: far above the rounding of its elements, far below what a texture adds.
 
 _UNKNOWNS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0))
 """Unknowns: dx, dy, each with its change along x and y, and contrast: a derivative (dx, dy, contrast) times a
-place (1, x, y). Given by the equations."""
+position (1, x, y). Given by the equations."""
 
-_PLACES = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
-"""Products of two places. Given by _UNKNOWNS."""
+_PRODUCTS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
+"""Products of two elements of a position. Given by _UNKNOWNS."""
 
 
 def _element(first: tuple[int, int], second: tuple[int, int]) -> int:
-    """Index of the product of two terms, each a derivative (3: residual) times a place, in the moments."""
+    """Index in the moments of the product of two terms: a derivative (3: residual) times 1, x or y."""
     (one, here), (other, there) = first, second
-    place = _PLACES.index((min(here, there), max(here, there)))
-    return place * len(PAIRS) + PAIRS.index((min(one, other), max(one, other)))
+    product = _PRODUCTS.index((min(here, there), max(here, there)))
+    return product * len(PAIRS) + PAIRS.index((min(one, other), max(one, other)))
 
 
 _SYSTEM = np.array([[_element(row, column) for column in (*_UNKNOWNS, (3, 0))] for row in _UNKNOWNS])
@@ -67,15 +67,15 @@ def linear_motion(equations: NormalEquations, common: float) -> tuple[NDArray[np
 
     `common`: largest sum of squares that noise leaves in a neighbourhood.
     """
-    places, products = _places(equations.rows, equations.columns, equations.side)
+    positions, products = _positions(equations.rows, equations.columns, equations.side)
     slope, sums = equations.slope, equations.sums.T
-    weights = np.ones(places.shape[1])
+    weights = np.ones(positions.shape[1])
     change = np.zeros((2, 2))
     for _ in range(STEPS):
         solution = _solution((products * np.square(weights)) @ sums)
         motion = solution[:6].reshape(2, 3)
         change = motion[:, 1:]
-        along = change @ places[1:]
+        along = change @ positions[1:]
         dx, dy = along + motion[:, :1]
         left = equations.left_by_each(dx, dy, float(solution[6]))
         deviation = DEVIATION_CELLS + DEVIATION_SHARE * np.hypot(*along)
@@ -92,21 +92,21 @@ def remove(equations: Floats, change: NDArray[np.float64]) -> None:
         equations[3] -= (along_x * x + along_y * y).astype(np.float32) * term
 
 
-_PLACES_KEPT = 32
-"""Sizes of overlaps whose places are kept. Uncritical: a motion changes them little from image to image. The
-361 that a node meets in time have nearly a megabyte."""
+_POSITIONS_KEPT = 32
+"""Sizes of overlaps whose positions are kept. Uncritical: a motion changes them little from image to image.
+The 361 that a node meets in time take nearly a megabyte."""
 
 
-@functools.lru_cache(maxsize=_PLACES_KEPT)
-def _places(rows: int, columns: int, side: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+@functools.lru_cache(maxsize=_POSITIONS_KEPT)
+def _positions(rows: int, columns: int, side: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """1, x and y of each neighbourhood's centre, cells, [3, n], and the products of two of them, [6, n]."""
     x, y = centers(rows, columns, side)
-    places = np.stack((np.ones(len(x)), x, y))
-    return places, np.stack([places[i] * places[j] for i, j in _PLACES])
+    positions = np.stack((np.ones(len(x)), x, y))
+    return positions, np.stack([positions[i] * positions[j] for i, j in _PRODUCTS])
 
 
 def _solution(moments: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Least squares, [7], from the products of two places times those of the derivatives, [6, 10]."""
+    """Least squares, [7], from the products of two elements times those of the derivatives, [6, 10]."""
     system = moments.take(_SYSTEM)
     diagonal = system.reshape(-1)[:: len(_UNKNOWNS) + 2]
     diagonal += LEAST_SHARE * float(diagonal.max()) + MIN_ENERGY

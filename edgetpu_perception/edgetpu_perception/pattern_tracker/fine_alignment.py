@@ -91,7 +91,7 @@ class FineAligner:
         contradicted = self._check.is_contradicted(
             seen[0],
             lambda: (
-                seen[1] if len(seen) > 1 else self._finer(image, search, _upright_place(image, search, match))
+                seen[1] if len(seen) > 1 else self._finer(image, search, _upright_map(image, search, match))
             ),
         )
         if start is not None:
@@ -223,7 +223,7 @@ class _Level:
         self._plane = PlaneAligner(patch.values, patch.mask, PLANE_CONVERGED_PX if last else CONVERGED_PX)
         x, y = self._plane.extent / patch.x_scale, self._plane.extent / patch.y_scale
         self._to_template = np.array([[x, 0.0, patch.offset[0]], [0.0, y, patch.offset[1]], [0.0, 0.0, 1.0]])
-        """From places of the patch to px of the search image, relative to the centre of the template."""
+        """From coordinates on the patch to px of the search image, relative to the centre of the template."""
         self._from_template = np.linalg.inv(self._to_template)
 
     def upright(self, image: Pixels, search: tuple[int, int], match: Alignment) -> _Upright:
@@ -240,7 +240,7 @@ class _Level:
         found = self._aligner.align([levels], x, y, pose=(match.cosine, match.sine))
         x_sigma, y_sigma = found.x_sigma * x_side / x_cell, found.y_sigma * y_side / y_cell
         if x_sigma + y_sigma > match.x_sigma + match.y_sigma:
-            return _Upright(match, None, self.seen(image, search, _upright_place(image, search, match)))
+            return _Upright(match, None, self.seen(image, search, _upright_map(image, search, match)))
         grown = self._grown(squares, image, search)
         refined = match._replace(
             x=(left + (found.x + 0.5) * x_side) / x_cell - 0.5 - patch.offset[0],
@@ -251,11 +251,11 @@ class _Level:
             y_sigma=y_sigma,
             growth_sigma=found.growth_sigma,
         )
-        place = self._plane.upright(found.x, found.y, found.cosine, found.sine)
-        tilt = self._plane.hidden_tilt(levels, place)
+        upright = self._plane.upright(found.x, found.y, found.cosine, found.sine)
+        tilt = self._plane.hidden_tilt(levels, upright)
         seen = self._plane.compared, squares.noise
         if tilt.gain >= MIN_GAIN_OF_TILT:
-            return _Upright(refined, squares.to_image @ place @ self._from_template, seen)
+            return _Upright(refined, squares.to_image @ upright @ self._from_template, seen)
         refined = refined.less_certain(tilt.x * x_side / x_cell, tilt.y * y_side / y_cell)
         return _Upright(refined, None, seen)
 
@@ -266,10 +266,10 @@ class _Level:
 
         `starts`: homographies like `to_image`, see Confirmation.
         """
-        squares, places = self._located(image, search, starts)
+        squares, maps = self._located(image, search, starts)
         if squares is None:
             return match, starts[0]
-        found = self._plane.align(squares.levels, places)
+        found = self._plane.align(squares.levels, maps)
         if not math.isfinite(found.x_sigma):
             return match, starts[0]
         x_cell, y_cell = _cell(image, search)
@@ -295,22 +295,22 @@ class _Level:
 
         `to_image`: as `tilted` returned it.
         """
-        squares, places = self._located(image, search, [to_image])
+        squares, maps = self._located(image, search, [to_image])
         if squares is None:
             return None
-        return self._plane.window(squares.levels, places[0]), squares.noise
+        return self._plane.window(squares.levels, maps[0]), squares.noise
 
     def _located(
         self, image: Pixels, search: tuple[int, int], starts: Sequence[Homography]
     ) -> tuple[_Squares | None, list[Homography]]:
-        """The squares around the first start, and all starts, from places of the patch to squares."""
-        places = [start @ self._to_template for start in starts]
-        u, v = places[0][:2, 2] / places[0][2, 2] + 0.5
+        """The squares around the first start, and all starts, from coordinates on the patch to squares."""
+        maps = [start @ self._to_template for start in starts]
+        u, v = maps[0][:2, 2] / maps[0][2, 2] + 0.5
         squares = self._squares(image, search, u, v, TILTED_GROWTH)
         if squares is None:
             return None, []
         to_squares = np.linalg.inv(squares.to_image)
-        return squares, [scaled(to_squares @ place) for place in places]
+        return squares, [scaled(to_squares @ upright) for upright in maps]
 
     def _squares(
         self, image: Pixels, search: tuple[int, int], u: float, v: float, growth: float
@@ -354,25 +354,25 @@ def is_nearer(tilted: Alignment, upright: Alignment) -> bool:
     return 2.0 * by_noise <= apart
 
 
-def _upright_place(image: Pixels, search: tuple[int, int], match: Alignment) -> Homography:
+def _upright_map(image: Pixels, search: tuple[int, int], match: Alignment) -> Homography:
     """The `to_image`, see Confirmation, of a match that is not tilted."""
     x_cell, y_cell = _cell(image, search)
-    place = np.eye(3)
-    place[:2, :2] = np.array([[match.cosine, -match.sine], [match.sine, match.cosine]]) * (x_cell, y_cell)
-    place[:2, 2] = (match.x + 0.5) * x_cell - 0.5, (match.y + 0.5) * y_cell - 0.5
-    return place
+    upright = np.eye(3)
+    upright[:2, :2] = np.array([[match.cosine, -match.sine], [match.sine, match.cosine]]) * (x_cell, y_cell)
+    upright[:2, 2] = (match.x + 0.5) * x_cell - 0.5, (match.y + 0.5) * y_cell - 0.5
+    return upright
 
 
 def _tilted_starts(image: Pixels, search: tuple[int, int], match: Alignment) -> list[Homography]:
     """Starts: a match without a tilt, and with the same area tilted about four axes."""
-    place, cell = _upright_place(image, search, match), np.diag(_cell(image, search))
-    starts = [place]
+    upright, cell = _upright_map(image, search, match), np.diag(_cell(image, search))
+    starts = [upright]
     for direction in (0.0, 45.0, 90.0, 135.0):
         axis = np.array([math.cos(math.radians(direction)), math.sin(math.radians(direction))])
         narrow = math.sqrt(math.cos(math.radians(START_TILT)))
         along = np.eye(2) / narrow + (narrow - 1 / narrow) * np.outer(axis, axis)
-        start = place.copy()
-        start[:2, :2] = place[:2, :2] @ np.linalg.inv(cell) @ along @ cell
+        start = upright.copy()
+        start[:2, :2] = upright[:2, :2] @ np.linalg.inv(cell) @ along @ cell
         starts.append(start)
     return starts
 

@@ -20,7 +20,7 @@ the blocks agree.
 DOUBTFUL = UNEXPLAINED_OF_ALL / 2
 """Share of the gradients that a match may leave unexplained before finer squares are compared, too.
 
-Limits the time. Derived: half of what it may leave at all; 97 % of patterns at their places leave less.
+Limits the time. Derived: half of what it may leave at all; 97 % of patterns in view leave less.
 """
 
 Seen = tuple[NDArray[np.float32], float]

@@ -6,7 +6,7 @@ so that only few blocks of another object agree by chance. If a patch is partly 
 still agree.
 
 The gradients of all blocks together show whether a match is another object with the same light and dark
-parts: at the place of the patch, only noise, interpolation and small errors of position leave some
+parts: at the position of the patch, only noise, interpolation and small errors of position leave some
 unexplained.
 """
 
@@ -54,7 +54,7 @@ Derived: the view from which the patch was cut has noise, too.
 UNEXPLAINED_OF_ALL = 0.13
 """Share of all gradients, besides noise, above which what the patch leaves unexplained is another object.
 
-Derived: of 338 patterns at their places half left 0.02, 99 % less than 0.09 and none more than 0.11; 100
+Derived: of 338 patterns in view half left 0.02, 99 % less than 0.09 and none more than 0.11; 100
 look-alikes left 0.14 or more. Rows: pattern, tilted boards and posters, present: valid and look-alike: valid.
 """
 

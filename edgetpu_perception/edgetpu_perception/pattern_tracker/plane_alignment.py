@@ -69,7 +69,7 @@ Derived: where steps converge quadratically, far less is left after it than nois
 """
 
 Homography = NDArray[np.float64]
-"""[3, 3], the last element being 1: from places of a patch to px of an image.
+"""[3, 3], the last element being 1: from coordinates on a patch to px of an image.
 
 The centre of the patch is at (0, 0), its corners at a distance of 1.
 """
@@ -109,7 +109,7 @@ class PlaneAligner:
         x, y = (width - 1) / 2, (height - 1) / 2
         self.extent = extent = math.hypot(x, y)
         """Px from the centre of the patch to a corner."""
-        self._to_places = np.array([[1.0, 0.0, -x], [0.0, 1.0, -y], [0.0, 0.0, extent]]) / extent
+        self._to_coordinates = np.array([[1.0, 0.0, -x], [0.0, 1.0, -y], [0.0, 0.0, extent]]) / extent
         self._converged = converged
         self._mask = None if mask.all() else mask.ravel().astype(np.float32)
         self._count = int(np.count_nonzero(mask))
@@ -160,8 +160,8 @@ class PlaneAligner:
         """Four tilts that are independent of each other, each with a prior of 1.
 
         What is known of each, [4], if position, rotation and scale are not known; weights of pulls to which
-        these add nothing, [8, 4]; and how far they move the centre to make up for the tilts, places of the
-        patch, [2, 4].
+        these add nothing, [8, 4]; and how far they move the centre to make up for the tilts, in coordinates
+        on the patch, [2, 4].
         """
         upright, between = self._information[:4, :4], self._information[:4, 4:]
         made_up = np.linalg.solve(upright, between)
@@ -263,10 +263,10 @@ class PlaneAligner:
     def _compare(
         self, levels: NDArray[np.float32], here: Homography
     ) -> tuple[NDArray[np.float64], float, float]:
-        """Pull towards a better place times gain, [8], gain (grey levels) and score of the patch there."""
+        """Pull towards a better position times gain, [8], gain (grey levels) and score of the patch there."""
         cv2.warpPerspective(
             levels,
-            here @ self._to_places,
+            here @ self._to_coordinates,
             self._size,
             self._window,
             flags=cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP,

@@ -113,8 +113,8 @@ def find_circles(
     y *= len(radii)
     y += np.arange(len(radii), dtype=np.float32)
     weights = np.repeat(values[4], len(radii))
-    places = (rows + 2) * (columns + 2) * len(radii)
-    votes = np.bincount(y.ravel().astype(np.intp), weights, places).astype(np.float32)
+    counters = (rows + 2) * (columns + 2) * len(radii)
+    votes = np.bincount(y.ravel().astype(np.intp), weights, counters).astype(np.float32)
     votes = votes.reshape(rows + 2, columns + 2, -1)[1:-1, 1:-1]
     votes = cv2.boxFilter(
         np.ascontiguousarray(votes), -1, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT

@@ -99,5 +99,5 @@ def _grid(side: int) -> NDArray[np.complex64]:
 
 @functools.lru_cache(maxsize=8)
 def _square(side: int) -> NDArray[np.complex64]:
-    places = np.arange(side)
-    return (places + 1j * places[:, np.newaxis]).astype(np.complex64)
+    indices = np.arange(side)
+    return (indices + 1j * indices[:, np.newaxis]).astype(np.complex64)

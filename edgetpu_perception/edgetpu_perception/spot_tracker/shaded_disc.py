@@ -173,11 +173,11 @@ def outline_of(grey: NDArray[np.uint8], scale: NDArray[np.float64]) -> Outline:
     # A slope that is the same all over, as inside a ball, is no outline.
     most = (steep > MIN_STEP) & (steep >= after) & (steep > before) & (peak > PEAK_SHARE * steep)
     row, column = np.nonzero(most)
-    # Reading at places takes a third of the time of reading by a mask.
-    place = row * most.shape[1] + column
-    across, peak, before, after = (each.ravel()[place] for each in (across, peak, before, after))
-    place = (row + 1) * grey.shape[1] + column + 1
-    steep, x_slope, y_slope = (each.ravel()[place] for each in (slope, x_slope, y_slope))
+    # Reading by indices takes a third of the time of reading by a mask.
+    index = row * most.shape[1] + column
+    across, peak, before, after = (each.ravel()[index] for each in (across, peak, before, after))
+    index = (row + 1) * grey.shape[1] + column + 1
+    steep, x_slope, y_slope = (each.ravel()[index] for each in (slope, x_slope, y_slope))
     offset = 0.5 * (after - before) / np.maximum(peak, 1e-3)
     x, y = column + 1 + offset * across, row + 1 + offset * ~across
     x_normal, y_normal = x_slope / -steep, y_slope / -steep

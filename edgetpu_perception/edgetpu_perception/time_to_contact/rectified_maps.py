@@ -25,7 +25,7 @@ NARROWEST = 1e-3
 """Least width and height of a view that is rectified, in the plane z = 1. Uncritical: 0.06 degrees."""
 
 _ALONG_SIDE = 5
-"""Places along a side of the map that are looked at. Uncritical."""
+"""Positions along a side of the map that are examined. Uncritical."""
 
 
 class RectifiedMaps:
@@ -92,7 +92,7 @@ class RectifiedMaps:
 def _side(camera: Pinhole, x: Map, y: Map, axis: int, farthest: float) -> float:
     """The direction along an axis at a side of the map that is nearest to the other side, or `farthest`.
 
-    `x`, `y`: places along the side, in focal lengths from the principal point.
+    `x`, `y`: positions along the side, in focal lengths from the principal point.
     """
     chosen = np.linspace(0, len(x) - 1, _ALONG_SIDE).round().astype(np.intp)
     u, v = camera.cx + camera.fx * x[chosen], camera.cy + camera.fy * y[chosen]

@@ -48,7 +48,7 @@ class ThirdSurface:
             return
         main, other = surfaces
         weights = certainty * NOISE_CORRELATION**-2 * (alignment.inside & (other.membership <= 0.5))
-        for square in self._tried:  # every place is tried before any is tried again
+        for square in self._tried:  # every square is tried before any is tried again
             weights[square] = 0.0
         found = self._search.find(aligner.jacobian, alignment.residual, weights, growing=True)
         if found is None or found.evidence < ESTABLISHED_EVIDENCE:

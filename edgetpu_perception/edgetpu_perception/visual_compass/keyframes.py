@@ -119,7 +119,7 @@ class Keyframe:
 
 
 def has_moved_on(alignment: Alignment) -> bool:
-    """Whether the camera has left the keyframe's place, as far as the growth of the picture is measured."""
+    """Whether the camera has left the keyframe's position, if the growth of the picture is measured."""
     growth = alignment.growth
     return growth is not None and abs(growth.mean) > MAX_GROWTH
 

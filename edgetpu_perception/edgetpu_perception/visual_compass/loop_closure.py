@@ -121,7 +121,7 @@ class LoopClosure:
             alignment.similarity < least
             and max_correction * self._aligner.cells_per_radian > MAX_GUESS_ERROR_CELLS
         ):
-            # A few people who look alike by chance elsewhere do not outweigh a scene at its expected place.
+            # A few people who look alike elsewhere do not outweigh a scene at its expected position.
             found_again = self._aligner.align(known.key, view, self._aligner.search(known.key, view))
             alignment = better(alignment, found_again)
         return alignment

@@ -238,14 +238,14 @@ class RotationAligner:
     def _motion_of_rows(self, before: Floats, after: Floats, top: int) -> tuple[Matrix, tuple[int, int]]:
         """The rotation that half of the rows show from `top` on, and their motion along x and y, cells."""
         rows, columns = self._rows // 2, self._columns // 2
-        best, place, motion = -1.0, (0.0, 0.0), (0, 0)
+        best, center, motion = -1.0, (0.0, 0.0), (0, 0)
         for left in (0, self._columns // 4, self._columns - columns):
             half = before[top : top + rows, left : left + columns]
             score = cv2.matchTemplate(after, half, cv2.TM_CCORR_NORMED)
             _, peak, _, (x, y) = cv2.minMaxLoc(score)
             if peak > best:
-                best, place, motion = peak, (left + columns / 2, top + rows / 2), (x - left, y - top)
-        (x0, y0), (dx, dy) = place, motion
+                best, center, motion = peak, (left + columns / 2, top + rows / 2), (x - left, y - top)
+        (x0, y0), (dx, dy) = center, motion
         rays = self._projection.rays(np.array([x0, x0 + dx]), np.array([y0, y0 + dy])).astype(np.float64)
         axis = np.cross(*(rays / np.linalg.norm(rays, axis=0)).T)
         sine = float(np.linalg.norm(axis))

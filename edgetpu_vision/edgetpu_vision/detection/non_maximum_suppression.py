@@ -108,19 +108,19 @@ class Candidates:
 
 
 def highest_of(
-    places: NDArray[np.intp], scores: NDArray[Any], count: int = MOST_CANDIDATES
+    indices: NDArray[np.intp], scores: NDArray[Any], count: int = MOST_CANDIDATES
 ) -> NDArray[np.intp]:
-    """The `count` places with the highest scores, or all if there are fewer, in their order.
+    """The `count` indices with the highest scores, or all if there are fewer, in their order.
 
-    scores: [places], of any numbers; none is NaN. Of equal ones at the limit the first are taken.
+    scores: [indices], of any numbers; none is NaN. Of equal ones at the limit the first are taken.
     """
-    if places.size <= count:
-        return places
-    limit = np.partition(scores, places.size - count)[places.size - count]
+    if indices.size <= count:
+        return indices
+    limit = np.partition(scores, indices.size - count)[indices.size - count]
     chosen: NDArray[np.bool_] = scores > limit
     equal = np.flatnonzero(scores == limit)
     chosen[equal[: count - np.count_nonzero(chosen)]] = True
-    return places[chosen]
+    return indices[chosen]
 
 
 NONE = Candidates(np.empty((0, 4), np.float32), np.empty(0, np.intp), np.empty(0, np.float32))

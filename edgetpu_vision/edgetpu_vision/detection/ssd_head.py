@@ -80,8 +80,8 @@ class SsdHead(Head):
         mask[:, : self._first] = False
         if self.wanted is not None:
             mask[:, ~np.isin(np.arange(-self._first, self.classes), self.wanted)] = False
-        places = np.flatnonzero(mask)
-        anchors, channels = np.divmod(highest_of(places, scores.reshape(-1)[places]), scores.shape[1])
+        indices = np.flatnonzero(mask)
+        anchors, channels = np.divmod(highest_of(indices, scores.reshape(-1)[indices]), scores.shape[1])
         return anchors, channels - self._first
 
     def _boxes(self, encodings: NDArray[np.float32], anchors: NDArray[np.intp]) -> NDArray[np.float32]:

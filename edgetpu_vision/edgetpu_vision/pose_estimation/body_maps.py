@@ -23,7 +23,7 @@ from edgetpu_vision.preprocessing.image_fit import Placement
 _PARTS = len(PART_NAMES) - 1
 """Channels of the map of parts: every part but the background."""
 
-_PLACES = 4
+_SAMPLES = 4
 """Positions in a cell, along each axis, at which the most probable part of a body is determined."""
 
 _FARTHEST = 0.25
@@ -124,10 +124,10 @@ class BodyMaps:
     def _greatest(self, field: NDArray[np.float32], placement: Placement, above: float) -> NDArray[np.uint8]:
         """The channel with the greatest value at each pixel of a region, from 1; 0 unless that is `above`.
 
-        It is found at a few places in each cell: between two places borders are straight enough.
+        It is found at a few positions in each cell: between two of them, borders are straight enough.
         """
         region = placement.region
-        height, width = field.shape[0] * _PLACES, field.shape[1] * _PLACES
+        height, width = field.shape[0] * _SAMPLES, field.shape[1] * _SAMPLES
         height, width = min(height, region.height), min(width, region.width)
         sampled = self._sampled(field, placement, width, height).reshape(height, width, -1)
         labels = (sampled.argmax(axis=2) + 1).astype(np.uint8)

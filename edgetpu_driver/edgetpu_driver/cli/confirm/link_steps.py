@@ -201,7 +201,7 @@ def _instructions(matrix: TrialMatrix) -> Frame:
 def _credits(value: int) -> dict[str, int]:
     names = ("instructions", "inputs", "parameters")
     mask = (1 << CREDIT_BITS) - 1
-    return {name: value >> place * CREDIT_BITS & mask for place, name in enumerate(names)}
+    return {name: value >> index * CREDIT_BITS & mask for index, name in enumerate(names)}
 
 
 def draining(stick: TrialStick) -> Values:

@@ -88,10 +88,10 @@ def _blamed(before: Sequence[UsbStick], after: Sequence[UsbStick], error: Device
     """The step that covers a failed opening, and the message."""
     if not any(each.boot_mode for each in before):
         return BRING_UP, str(error)
-    places = {each.bus_path for each in before}
-    moved = [each.bus_path for each in after if each.bus_path not in places and not each.boot_mode]
+    paths = {each.bus_path for each in before}
+    moved = [each.bus_path for each in after if each.bus_path not in paths and not each.boot_mode]
     if moved:
-        return PORT, f"it was at {', '.join(sorted(places))} and came back at {', '.join(moved)}"
+        return PORT, f"it was at {', '.join(sorted(paths))} and came back at {', '.join(moved)}"
     still = isinstance(error, FirmwareError) or any(each.boot_mode for each in after)
     return FIRMWARE if still else BRING_UP, str(error)
 

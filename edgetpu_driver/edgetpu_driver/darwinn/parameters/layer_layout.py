@@ -338,8 +338,8 @@ def existing_lanes(channels: int, block: int) -> int:
 
 def lanes_of(channels: int, block: int) -> NDArray[np.intp]:
     """The lane of each channel, over all groups, [channels]."""
-    number, place = np.divmod(np.arange(channels, dtype=np.intp), block)
-    return number * existing_lanes(block, block) + place
+    number, lane = np.divmod(np.arange(channels, dtype=np.intp), block)
+    return number * existing_lanes(block, block) + lane
 
 
 def matrix_layout(

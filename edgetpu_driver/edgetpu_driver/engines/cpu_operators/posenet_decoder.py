@@ -160,16 +160,16 @@ class _Decoder:
         for source, target, channel, beyond in _STEPS[root]:
             if scores[target] != _UNKNOWN:
                 continue
-            place = self._mid.displaced(positions[source], channel, len(EDGES))
-            place = self._short.displaced(place, target, KEYPOINTS, _REFINEMENTS)
+            found = self._mid.displaced(positions[source], channel, len(EDGES))
+            found = self._short.displaced(found, target, KEYPOINTS, _REFINEMENTS)
             for pose in known:
-                if pose.root not in beyond and _distance(pose.positions[target], place) < _SAME:
+                if pose.root not in beyond and _distance(pose.positions[target], found) < _SAME:
                     for each in beyond:
                         positions[each], scores[each] = pose.positions[each], pose.scores[each]
                     break
             else:
-                positions[target] = place
-                scores[target] = _sigmoid(self._scores.at(place, target))
+                positions[target] = found
+                scores[target] = _sigmoid(self._scores.at(found, target))
         return _Pose(root, positions, scores, sum(scores) / KEYPOINTS)
 
 
@@ -255,7 +255,7 @@ def _poses(
 
 
 def _own_score(pose: _Pose, better: Sequence[_Pose], radius: float) -> float:
-    """The mean of a pose's keypoint scores, 0 for those that a better pose has at the same place."""
+    """The mean of a pose's keypoint scores, 0 for those that a better pose has at the same position."""
     own = 0.0
     for keypoint, ((y, x), score) in enumerate(zip(pose.positions, pose.scores, strict=True)):
         for other in better:

@@ -46,7 +46,7 @@ class OtherLayoutError(Exception):
 
 
 class TypeCallbacks:
-    """The functions of one type of messages, and the place of the bytes in the Cdr that they get."""
+    """The functions of one type of messages, and the position of the bytes in the Cdr that they get."""
 
     def __init__(self, message_type: type[Any]) -> None:
         """Raises OtherLayoutError. A message is deserialised to see where its bytes are."""

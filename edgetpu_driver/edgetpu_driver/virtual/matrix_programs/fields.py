@@ -1,7 +1,7 @@
 """The fields of the two programs of a matrix that differ between sizes, tiles and scales, by role and name.
 
-A role is the place of an operation in its program, as in darwinn/programs/dense_256.txt. All other bits are
-the same in every such program. Names say what a field is inferred to be; a number in a name distinguishes
+A role is the position of an operation in its program, as in darwinn/programs/dense_256.txt. All other bits
+are the same in every such program. Names say what a field is inferred to be; a number in a name distinguishes
 fields that hold the same. All arithmetic of fields is modulo what they hold.
 """
 

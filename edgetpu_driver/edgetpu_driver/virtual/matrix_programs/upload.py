@@ -39,8 +39,8 @@ class MatrixUpload:
     parameter_bytes: int
     pieces: tuple[_Piece, ...]
 
-    def place(self, parameters: bytes, memory: TileMemory) -> None:
-        """Put parameters into the tiles."""
+    def store(self, parameters: bytes, memory: TileMemory) -> None:
+        """Store parameters in the tiles."""
         for piece in self.pieces:
             data = parameters[piece.first_byte : piece.first_byte + piece.size]
             for tile, first_row in piece.targets:

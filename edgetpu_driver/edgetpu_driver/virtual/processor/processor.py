@@ -266,7 +266,7 @@ class Processor:
             self.hang(f"the program ended; a frame with tag {tag} of {len(payload)} bytes is left")
             return
         if execution.program.upload is not None:
-            self._memory.place(execution.program.upload, execution.streamed)
+            self._memory.store(execution.program.upload, execution.streamed)
         self._finish()
 
     def _proceed(self, run: ProgramRun, event_tags: int) -> None:

@@ -26,10 +26,10 @@ class ParameterMemory:
         uploaded = self._uploaded.get(program)
         return None if uploaded is None else uploaded[1]
 
-    def place(self, upload: MatrixUpload, parameters: bytes) -> None:
-        """Take what a program that is run from its bytes uploads."""
+    def store(self, upload: MatrixUpload, parameters: bytes) -> None:
+        """Store what a program that is run from its bytes uploads."""
         self._uploaded.clear()
-        upload.place(parameters, self.tiles)
+        upload.store(parameters, self.tiles)
 
     def keep(self, program: Program, parameters: bytearray) -> None:
         """Take what has been received for a program that is known by its transfers."""
@@ -53,4 +53,4 @@ class ParameterMemory:
         self._uploaded[program.digest] = program.region, parameters
         self.tiles.erase(program.region)
         if program.upload is not None:
-            program.upload.place(parameters, self.tiles)
+            program.upload.store(parameters, self.tiles)
