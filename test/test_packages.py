@@ -47,6 +47,11 @@ def test_the_root_declares_what_every_package_needs(root, manifest: Path) -> Non
     }
 
 
+def test_bloom_and_rosdep_find_the_root_alone() -> None:
+    packages = pytest.importorskip("catkin_pkg.packages").find_packages(str(ROOT))
+    assert {path: package.name for path, package in packages.items()} == {".": "edgetpu_ros"}
+
+
 def test_the_root_names_none_of_its_own_packages(root) -> None:
     for kind in DEPENDENCIES:
         assert not names(root, kind) & set(NAMES), "rosdep has no key of that name"
