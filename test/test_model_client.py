@@ -131,7 +131,7 @@ class TestAcrossProcesses:
         start_driver()
         result = ask(client, graph)
         assert sums(result) == SUMS
-        assert 0 < result.engine_duration < result.duration
+        assert result.engine_duration > 0
         assert ready == [True]
         assert [str(spec) for spec in client.inputs] == ["'numbers' int8[1, 4]"]
         assert [(spec.scale, spec.zero_point) for spec in client.outputs] == [(0.5, 3)]

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -161,14 +160,9 @@ class DirectTransport:
         options: InvokeOptions = DEFAULT_OPTIONS,
     ) -> None:
         """Hand the request to the driver and return; `done` is called by the node's executor."""
-        start = time.perf_counter()
 
         def finish(result: InferenceResult | EdgeTpuError) -> None:
-            duration = time.perf_counter() - start
-            if isinstance(result, EdgeTpuError):
-                done(InferenceResult(error=result, duration=duration))
-            else:
-                done(result.lasting(duration))
+            done(InferenceResult(error=result) if isinstance(result, EdgeTpuError) else result)
 
         def submit(done: _Done) -> None:
             host = self._find().active_host()
@@ -273,10 +267,9 @@ class ServiceTransport:
         options: InvokeOptions = DEFAULT_OPTIONS,
     ) -> None:
         """Send the request and return; `done` is called by the node's executor."""
-        start = time.perf_counter()
 
         def answered(answer: Invoke.Response) -> None:
-            done(_inference_result(answer, time.perf_counter() - start))
+            done(_inference_result(answer))
 
         tensors = [to_message(spec, inputs[spec.name]) for spec in specs]
         request = Invoke.Request(
@@ -377,16 +370,15 @@ def _device_parts(info: ModelInfo) -> list[ModelPart]:
     return [part for part in info.parts if part.device == ModelPart.EDGE_TPU]
 
 
-def _inference_result(answer: Invoke.Response, duration: float) -> InferenceResult:
+def _inference_result(answer: Invoke.Response) -> InferenceResult:
     if not answer.success:
-        return InferenceResult(error=answer_error(answer), duration=duration)
+        return InferenceResult(error=answer_error(answer))
     try:
         outputs = {tensor.name: from_message(tensor) for tensor in answer.outputs}
     except InputError as error:
-        return InferenceResult(error=error, duration=duration)
+        return InferenceResult(error=error)
     return InferenceResult(
         outputs,
-        duration=duration,
         engine_duration=answer.duration,
         device_duration=answer.device_duration,
         weights_version=answer.weights_version,

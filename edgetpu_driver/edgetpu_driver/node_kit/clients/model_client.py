@@ -215,7 +215,7 @@ class ModelClient:
                 return
             if foreign := self._foreign.reason(result, self._loaded):
                 self._next_load = time.monotonic() + RETRY_PERIOD
-                result = InferenceResult(error=ModelNotFoundError(foreign), duration=result.duration)
+                result = InferenceResult(error=ModelNotFoundError(foreign))
             if result.error is None:
                 self._patience.answered(time.monotonic() - self._deadline + self._patience.seconds)
             self._finish(result.error)
