@@ -213,8 +213,6 @@ def post_process(anchors: NDArray[np.float32], classes: int, **options: Any) -> 
         options["nms_score_threshold"],
         options["nms_iou_threshold"],
         options.get("use_regular_nms", False),
-        1,
-        options.get("detections_per_class", 100),
         ("", "", "", ""),
     )
     return ModelDescription(post_process=facts)

@@ -23,7 +23,7 @@ SCORES[0, 40] = 0.75
 
 
 def options(classes: int) -> PostProcess:
-    return PostProcess(ANCHORS, (10.0, 10.0, 5.0, 5.0), classes, 10, 0.1, 0.5, False, 1, 100, ())
+    return PostProcess(ANCHORS, (10.0, 10.0, 5.0, 5.0), classes, 10, 0.1, 0.5, False, ())
 
 
 def check(outputs: dict[str, Any], **arguments: Any) -> None:

@@ -25,11 +25,11 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 BORDER = 6
 """Px on each side of the input without features. Derived: 3 for each of two 7x7 convolutions."""
 
-CHANNELS = ("D", "Dx", "Dy", "Dxx", "Dxy", "Dyy")
-"""D, and derivatives per px of the model's input, x right and y down. Order 1 has three, order 2 all six."""
-
 GAINS = (1.0, 2.0, 2.0, 2.0, 4.0, 2.0)
-"""Factor on each channel in the graph.
+"""Factors on the channels D, Dx, Dy, Dxx, Dxy and Dyy in the graph.
+
+D is the feature, the others are derivatives per px of the model's input, x right and y down. Order 1 has
+three channels, order 2 all six.
 
 Derived: powers of two that bring photographs to a similar range in all channels.
 """
@@ -72,8 +72,8 @@ def build(height: int = 64, width: int = 64, order: int = 1) -> bytes:
     """Graph of features for images of this size, with derivatives up to that order, 1 or 2.
 
     Input "image": uint8 [1, height, width, 1], grey. Output "features": int8 [1, height - 12, width - 12, 3
-    or 6], CHANNELS times GAINS; the first feature belongs to the input's px (6, 6). Raises GraphError for an
-    image of less than 13 px and for any other order.
+    or 6], the channels times GAINS; the first feature belongs to the input's px (6, 6). Raises GraphError
+    for an image of less than 13 px and for any other order.
     """
     return draft(height, width, order).build()
 
@@ -106,7 +106,7 @@ class FeatureMap:
     """
 
     channels: NDArray[np.float32]
-    """[3 or 6, rows, columns] in the order of CHANNELS: grey levels, per px and per px^2."""
+    """[3 or 6, rows, columns] in the order of GAINS: grey levels, per px and per px^2."""
     inside: NDArray[np.bool_]
     """bool [rows, columns]: no channel is clipped."""
 

@@ -164,7 +164,5 @@ def _default_options(anchors: NDArray[np.float32]) -> PostProcess:
         score_threshold=0.0,
         iou_threshold=_IOU_THRESHOLD,
         per_class=True,
-        classes_per_box=1,
-        detections_per_class=0,
         outputs=(),
     )

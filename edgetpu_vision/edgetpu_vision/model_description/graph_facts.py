@@ -37,10 +37,6 @@ class PostProcess:
     """Intersection over union above which one of two boxes is suppressed."""
     per_class: bool
     """Whether suppression is done for each class separately, rather than once for all."""
-    classes_per_box: int
-    """Number of classes of a box, if suppression is done for all classes at once."""
-    detections_per_class: int
-    """Number of boxes of a class, if suppression is done for each class."""
     outputs: tuple[str, ...]
     """Names of the boxes, classes, scores and count among the outputs of the graph; "" for inner tensors."""
 
@@ -125,8 +121,6 @@ def _with_options(operator: Operator, anchors: Tensor, outputs: tuple[str, ...])
         score_threshold=number("nms_score_threshold", 0.0),
         iou_threshold=number("nms_iou_threshold", 0.6),
         per_class=bool(number("use_regular_nms", 0)),
-        classes_per_box=int(number("max_classes_per_detection", 1)),
-        detections_per_class=int(number("detections_per_class", 100)),
         outputs=outputs,
     )
 
