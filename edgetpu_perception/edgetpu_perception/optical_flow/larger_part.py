@@ -69,15 +69,8 @@ def larger_part(
     `roughness`: see Registration. `apart`: least distance of the two motions, cells. None if these are not
     two parts.
     """
-    steps: list[Vector] = [(*motion, 0.0), (*rival, 0.0)]
     limit = motions.limit(MAX_DEVIATION_CELLS)
-    for _ in range(STEPS):
-        left = [motions.left(*step[:2]) for step in steps]
-        side = _side(left[0], left[1], motions.noise)
-        steps = [
-            normal.solve(share * follow(squares / limit), roughness)[0]
-            for share, squares in zip((side, 1 - side), left, strict=True)
-        ]
+    steps = _settled([(*motion, 0.0), (*rival, 0.0)], motions, normal, roughness, limit)
     if max(abs(along) for step in steps for along in step[:2]) > REACH_CELLS:
         return None
     left = [motions.left(*step[:2]) for step in steps]
@@ -100,6 +93,24 @@ def larger_part(
         lead, steps, side = replace(lead, lead=-lead.lead), steps[::-1], 1 - side
     dx, dy = (lead.chance * (steps[0][axis] - steps[1][axis]) ** 2 for axis in (0, 1))
     return LargerPart(steps[0], side, (dx, dy))
+
+
+def _settled(
+    steps: list[Vector],
+    motions: NeighbourhoodMotions,
+    normal: NormalEquations,
+    roughness: float,
+    limit: NDArray[np.float64],
+) -> list[Vector]:
+    """Two motions, each settled over the part that it explains better."""
+    for _ in range(STEPS):
+        left = [motions.left(*step[:2]) for step in steps]
+        side = _side(left[0], left[1], motions.noise)
+        steps = [
+            normal.solve(share * follow(squares / limit), roughness)[0]
+            for share, squares in zip((side, 1 - side), left, strict=True)
+        ]
+    return steps
 
 
 def pull_of_contrast(

@@ -18,7 +18,7 @@ from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures, flow_features
 from edgetpu_perception.optical_flow.magnification import NONE, Magnification
 from edgetpu_perception.optical_flow.shift_choice import Motion, ShiftChoice
-from edgetpu_perception.optical_flow.shift_registration import ShiftScores, Texture
+from edgetpu_perception.optical_flow.shift_registration import Shift, ShiftScores, Texture
 
 MAX_SHIFT_SHARE = 9 / 32
 """Largest reported shift along an axis, as a share of the image.
@@ -148,12 +148,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         expected = None if self._speed is None else (self._speed[0] * interval, self._speed[1] * interval)
         (row, column), shift, clarity = self._choice.choose(first, second, expected)
         self._speed = None
-        dx_sigma, dy_sigma = (
-            math.hypot(sigma, decoder.floor + aliasing / decoder.cell)
-            for sigma, aliasing in zip(
-                (shift.dx_sigma, shift.dy_sigma), self._magnification.aliasing, strict=True
-            )
-        )
+        dx_sigma, dy_sigma = self._sigmas(decoder, shift)
         confidence = (
             ramp(decoder.search.texture_over_rounding(first, second, row, column), *TEXTURE_RANGE)
             * clarity
@@ -175,6 +170,14 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
             shift.dy * y_px,
             dx_sigma * x_px,
             dy_sigma * y_px,
+        )
+
+    def _sigmas(self, decoder: FlowFeatures, shift: Shift) -> tuple[float, float]:
+        """Standard deviations of a shift, cells, with what images without noise deviate by."""
+        x_aliasing, y_aliasing = self._magnification.aliasing
+        return (
+            math.hypot(shift.dx_sigma, decoder.floor + x_aliasing / decoder.cell),
+            math.hypot(shift.dy_sigma, decoder.floor + y_aliasing / decoder.cell),
         )
 
 

@@ -142,14 +142,7 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         assert self._decoder is not None
         camera = frame.image
         cell = frame.width / image.width, frame.height / image.height
-        self._motion.look_at(
-            Raster(
-                frame.region.x_offset / frame.image_width,
-                frame.region.y_offset / frame.image_height,
-                cell[0] / frame.image_width,
-                cell[1] / frame.image_height,
-            )
-        )
+        self._motion.look_at(_raster(frame, cell))
         spot = self._decoder.decode(
             frame.inputs[image.name],
             outputs,
@@ -200,3 +193,13 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
             raise ModelUnsupportedError(
                 f"expected an output [1, {image.height}, {image.width}, 1] or two coordinates; got {came}"
             )
+
+
+def _raster(frame: Frame, cell: tuple[float, float]) -> Raster:
+    """The cells of a frame, each of `cell` px of the image, as parts of the image."""
+    return Raster(
+        frame.region.x_offset / frame.image_width,
+        frame.region.y_offset / frame.image_height,
+        cell[0] / frame.image_width,
+        cell[1] / frame.image_height,
+    )

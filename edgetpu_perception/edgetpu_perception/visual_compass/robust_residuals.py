@@ -42,16 +42,8 @@ def robust_pull(
     Pull and stiffness are flat, [channels * points].
     """
     residual *= seen
-    size = np.abs(residual).ravel()
     count = int(seen.dot(seen)) * len(residual)
-    noise = tail = 0.0
-    share, deviation = quiet
-    if count:
-        # Points that are not used are 0 and come first.
-        index = size.size - count + int(share * count)
-        size.partition(index)
-        noise = min(float(size[index]) / deviation, most_noise)
-        tail = math.sqrt(float(size.dot(size)) / count) / (noise + 1e-3)
+    noise, tail = _noise_and_tail(np.abs(residual).ravel(), count, quiet, most_noise)
     outlier = OUTLIER_DEVIATIONS[0] + (OUTLIER_DEVIATIONS[1] - OUTLIER_DEVIATIONS[0]) * ramp(
         tail, *TAIL_RANGE
     )
@@ -68,3 +60,20 @@ def robust_pull(
         reach -= np.float32(3.0)
         stiffness *= np.maximum(reach, np.float32(0.0))
     return pull.ravel(), stiffness.ravel(), noise, tail
+
+
+def _noise_and_tail(
+    size: Floats, count: int, quiet: tuple[float, float], most_noise: float
+) -> tuple[float, float]:
+    """Noise and tail of residuals of these sizes, which are reordered; see `robust_pull`.
+
+    `count`: number of residuals that are used; the others are 0.
+    """
+    if not count:
+        return 0.0, 0.0
+    share, deviation = quiet
+    # Those that are not used come first.
+    index = size.size - count + int(share * count)
+    size.partition(index)
+    noise = min(float(size[index]) / deviation, most_noise)
+    return noise, math.sqrt(float(size.dot(size)) / count) / (noise + 1e-3)
