@@ -75,10 +75,7 @@ async def stream(
     try:
         await feed.look_at(dashboard.view.pictured() if overview else {view: view})
     except (InputError, UnavailableError) as error:
-        status = _POLICY_VIOLATION if isinstance(error, InputError) else _TRY_AGAIN_LATER
-        reason = str(error).encode(errors="replace")[:_LONGEST_REASON]
-        with suppress(WebSocketDisconnect):  # the browser has left
-            await socket.close(status, reason.decode(errors="ignore"))
+        await _refuse(socket, error)
         return
     wanted = asyncio.Event()
     tasks = [
@@ -98,6 +95,14 @@ async def stream(
         await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(UnavailableError):
             await feed.look_at({})
+
+
+async def _refuse(socket: WebSocket, error: InputError | UnavailableError) -> None:
+    """Close the connection with the reason."""
+    status = _POLICY_VIOLATION if isinstance(error, InputError) else _TRY_AGAIN_LATER
+    reason = str(error).encode(errors="replace")[:_LONGEST_REASON]
+    with suppress(WebSocketDisconnect):  # the browser has left
+        await socket.close(status, reason.decode(errors="ignore"))
 
 
 class _PictureFeed:

@@ -40,13 +40,7 @@ def benchmark(options: argparse.Namespace, progress: Progress) -> Answer:
             "part": options.part,
             "runs": options.runs,
             "first_milliseconds": 1e3 * first,
-            "milliseconds": {
-                "mean": 1e3 * times.mean(),
-                "min": 1e3 * times.min(),
-                "p50": 1e3 * np.percentile(times, 50),
-                "p99": 1e3 * np.percentile(times, 99),
-                "max": 1e3 * times.max(),
-            },
+            "milliseconds": _distribution(1e3 * times),
             "inferences_per_second": options.runs / times.sum(),
             "steps": [
                 {
@@ -59,6 +53,16 @@ def benchmark(options: argparse.Namespace, progress: Progress) -> Answer:
             **_traffic(backend, before, options.runs),
         }
     return Answer(value, "\n".join([*model.notes, _benchmark_text(value)]))
+
+
+def _distribution(values: NDArray[np.float64]) -> dict[str, float]:
+    return {
+        "mean": values.mean(),
+        "min": values.min(),
+        "p50": np.percentile(values, 50),
+        "p99": np.percentile(values, 99),
+        "max": values.max(),
+    }
 
 
 class _StepClock:
