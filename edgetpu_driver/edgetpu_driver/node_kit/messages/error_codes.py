@@ -60,7 +60,7 @@ _EXCEPTIONS: dict[int, type[EdgeTpuError]] = {
 _LASTING = {ErrorCode.UNKNOWN_MODEL, ErrorCode.BAD_INPUT, ErrorCode.BAD_MODEL, ErrorCode.REFUSED}
 
 
-def code_of(error: BaseException) -> ErrorCode:
+def _code_of(error: BaseException) -> ErrorCode:
     """Return the code for an exception; DEVICE for an unexpected one."""
     for kind, code in _CODES:
         if isinstance(error, kind):
@@ -79,7 +79,7 @@ def write_error(answer: Any, error: Exception) -> Any:
         if field in fields:
             setattr(answer, field, value)
     if fields.get("error") == "edgetpu_msgs/ErrorCode":
-        answer.error = code_of(error)
+        answer.error = _code_of(error)
         if isinstance(error, BusyError) and "retry_after" in fields:
             answer.retry_after = float(error.retry_after)
         if isinstance(error, ClippingError) and "clipped" in fields:
@@ -89,12 +89,7 @@ def write_error(answer: Any, error: Exception) -> Any:
 
 def is_lasting(error: BaseException) -> bool:
     """Whether the same request fails until a user changes the file, a parameter or another client's model."""
-    return code_of(error).value in _LASTING
-
-
-def exception_of(code: ErrorCode, message: str) -> EdgeTpuError:
-    """Return the exception for a failed service response."""
-    return _EXCEPTIONS.get(code.value, EdgeTpuError)(message)
+    return _code_of(error).value in _LASTING
 
 
 def answer_error(response: Any) -> EdgeTpuError:
@@ -102,4 +97,4 @@ def answer_error(response: Any) -> EdgeTpuError:
     if response.error.value == ErrorCode.BUSY:
         # In this order NaN becomes 0. A driver of this suite stays within these limits.
         return BusyError(response.message, min(max(0.0, response.retry_after), LATEST))
-    return exception_of(response.error, response.message)
+    return _EXCEPTIONS.get(response.error.value, EdgeTpuError)(response.message)
