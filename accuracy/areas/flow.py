@@ -35,6 +35,9 @@ LARGER_SIDES = (48, 40, 32)
 
 CHANGED_LIGHT = scenes.Disturbance(noise=4.0, gain=0.2, offset=20.0)
 
+LITTLE_NOISE = scenes.Disturbance(noise=0.5)
+"""That of a large image after its reduction to the model's input."""
+
 
 @dataclass(frozen=True)
 class Errors:
@@ -144,6 +147,9 @@ def _shift_rows(
     rows.append(_coverage(name, any_shift, bound))
     name, small, bound, plain = case("shifts to 1.5", scenes.small, count, 3)
     rows.append(_rmse(name, small, bound, 0.03, plain.rmse))
+    name, slow, bound, plain = case("a camera at rest", scenes.slow, for_sigmas, 10, LITTLE_NOISE)
+    rows.append(_rmse(name, slow, bound, None, plain.rmse))
+    rows.append(_coverage(name, slow, bound))
     name, light, bound, plain = case(
         "gain 20 %, offset 20, noise 4", scenes.any_shift, for_sigmas, 4, CHANGED_LIGHT
     )

@@ -135,6 +135,11 @@ def small(random: np.random.Generator) -> NDArray[np.float64]:
     return random.uniform(-1.5 * POOLED, 1.5 * POOLED, 2)
 
 
+def slow(random: np.random.Generator) -> NDArray[np.float64]:
+    """Any shift along both axes, up to a twentieth of a px, as of a camera at rest."""
+    return random.uniform(-0.05, 0.05, 2)
+
+
 def beyond(random: np.random.Generator) -> NDArray[np.float64]:
     """More than 5 blocks along an axis, up to the whole frame."""
     while True:

@@ -171,6 +171,11 @@ def test_sigmas_cover_68_percent_of_errors(photographs: Photographs) -> None:
     assert 0.60 <= np.mean(np.abs(error) < sigma) <= 0.76
 
 
+def test_sigmas_of_a_camera_at_rest_cover_68_percent_of_errors(photographs: Photographs) -> None:
+    error, sigma = errors(OpticalFlow(), photographs, 0, 30, noise=0.5)
+    assert 0.60 <= np.mean(np.abs(error) < sigma) <= 0.76
+
+
 def test_sigmas_are_in_pixels_of_the_image(photographs: Photographs) -> None:
     pair = photographs.pair(2, 1, noise=3)
     large = moved(OpticalFlow(), tuple(np.kron(image, np.ones((2, 3), np.uint8)) for image in pair))

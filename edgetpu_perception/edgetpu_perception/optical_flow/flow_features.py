@@ -28,7 +28,7 @@ class FlowFeatures(Protocol):
     independent: float
     """Independent features as a share of all: neighbours and channels overlap."""
     floor: float
-    """Standard deviation of a shift between noise-free frames, cells."""
+    """Standard deviation of a shift between noise-free frames that are not alike, cells."""
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> Texture:
         """Decode the features of one frame from the model's outputs by name."""

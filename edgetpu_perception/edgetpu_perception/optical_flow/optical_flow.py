@@ -30,6 +30,13 @@ SIGMA_RANGE_CELLS = (0.4, 0.2)
 """Standard deviation of the shift, cells: too little texture from the first on, full confidence up to the
 second. Rows: flow, any shift to 4, valid within 0.25. Uncritical."""
 
+FULL_FLOOR_CELLS = 1 / (2 * math.pi)
+"""Shift, cells, from which on the errors of frames without noise are as large as their model says.
+
+Derived: between whole cells they go as the sine of 2 pi times the shift, in cells; at standstill there are
+none, as both frames have the same features. Rows: flow, a camera at rest, inside one sigma.
+"""
+
 TEXTURE_RANGE = (2.0, 4.0)
 """Root mean square of the features over that of rounding alone: no confidence up to the first, full
 confidence from the second on. Rows: flow, no texture, not valid. Uncritical."""
@@ -175,9 +182,10 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
     def _sigmas(self, decoder: FlowFeatures, shift: Shift) -> tuple[float, float]:
         """Standard deviations of a shift, cells, with what images without noise deviate by."""
         x_aliasing, y_aliasing = self._magnification.aliasing
+        moved = min(math.hypot(shift.dx, shift.dy) / FULL_FLOOR_CELLS, 1.0)
         return (
-            math.hypot(shift.dx_sigma, decoder.floor + x_aliasing / decoder.cell),
-            math.hypot(shift.dy_sigma, decoder.floor + y_aliasing / decoder.cell),
+            math.hypot(shift.dx_sigma, moved * (decoder.floor + x_aliasing / decoder.cell)),
+            math.hypot(shift.dy_sigma, moved * (decoder.floor + y_aliasing / decoder.cell)),
         )
 
 
