@@ -1,16 +1,18 @@
-"""Accuracy of optical flow with independently moving objects: the motion of most of the picture counts."""
+"""Accuracy of optical flow with moving objects and cameras: the motion of most of the picture counts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from accuracy.scenes import moving_camera_scenes as scenes
 from accuracy.scenes import photographs
 from accuracy.scenes.flow_scenes import Pair, interpolated
 from accuracy.scenes.photographs import TEXTURED, as_pixels
@@ -111,6 +113,7 @@ def measure(flow: OpticalFlow, quick: bool, label: str = "") -> list[Row]:
         rows += _rows(flow, case + label, pairs, reach)
     pairs = list(rolls(TEXTURED, 1.0, count, 32))
     rows += _rows(flow, f"a camera that rolls by 1 deg{label}", pairs, reach)
+    rows += _camera_rows(flow, count, label)
     still = list(static_camera())
     if still:
         rows += _rows(
@@ -119,7 +122,24 @@ def measure(flow: OpticalFlow, quick: bool, label: str = "") -> list[Row]:
     return rows
 
 
-def _rows(flow: OpticalFlow, name: str, pairs: Sequence[MovingObject], reach: float | None) -> list[Row]:
+def _camera_rows(flow: OpticalFlow, count: int, label: str) -> list[Row]:
+    """Cameras to whose pictures no single motion belongs; the median over the picture counts."""
+    rows = []
+    slow, fast = (partial(scenes.drone, turns=turns) for turns in ((2.0, 6.0), (8.0, 40.0)))
+    for case, draw, limit in (
+        ("camera held over ground by hand", scenes.held_over_ground, 0.25),
+        ("drone that turns by 2 to 6 deg/s", slow, 0.1),
+        ("drone that turns by 8 to 40 deg/s", fast, None),
+        ("camera that drives through rooms", scenes.drive, None),
+    ):
+        pairs = list(scenes.pairs(draw, count, 33))
+        rows += _rows(flow, case + label, pairs, None if label else limit)
+    return rows
+
+
+def _rows(
+    flow: OpticalFlow, name: str, pairs: Sequence[MovingObject | Pair], reach: float | None
+) -> list[Row]:
     errors, sigmas = flow_errors(flow, pairs)
     valid = np.isfinite(errors[:, 0])
     away = np.hypot(*errors[valid].T)
@@ -162,7 +182,7 @@ def flow_errors(
     return np.array(errors), np.array(sigmas)
 
 
-def _dis_errors(pairs: Iterable[MovingObject], size: tuple[int, int] | None) -> NDArray[np.float64]:
+def _dis_errors(pairs: Iterable[MovingObject | Pair], size: tuple[int, int] | None) -> NDArray[np.float64]:
     """Errors of the median of DIS flow, px of the image, after a reduction to a size; None: as they are."""
     dis = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
     errors = []

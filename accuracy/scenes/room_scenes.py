@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 
 from accuracy.scenes.compass_scenes import Clip
 from accuracy.scenes.panoramas import orientation, pinhole
 from accuracy.scenes.photographs import as_pixels
-from accuracy.scenes.textured_hall import Hall, directions
+from accuracy.scenes.textured_hall import Hall, Pose
 
 FRAME_RATE = 15.0
 SECONDS = 12.0
@@ -53,8 +52,7 @@ class Drive:
         times = np.arange(round(SECONDS * FRAME_RATE)) / FRAME_RATE
         position, images = np.array(self.start), []
         for time in times:
-            turned = directions(camera) @ orientation(self._yaw(time, phase), 0.0).T.astype(np.float32)
-            coarse = cv2.resize(hall.look(position, turned), (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
+            coarse = hall.picture(camera, Pose(position, orientation(self._yaw(time, phase), 0.0)))
             images.append(as_pixels(coarse + random.normal(0.0, NOISE, coarse.shape)))
             for step in range(STEPS):
                 moment = time + (step + 0.5) / (STEPS * FRAME_RATE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -18,9 +19,20 @@ SAMPLES = 2
 """Samples per px and direction."""
 TEXELS = 1024
 """Side of the photograph on each wall."""
+MOTION_STEP = 5
+"""Distance of the samples whose motion is computed."""
 
 Floats = NDArray[np.float64]
 Texture = NDArray[np.float32]
+
+
+class Pose(NamedTuple):
+    """Where a camera is, and how it is turned."""
+
+    position: Floats
+    """m from the middle of the hall."""
+    orientation: Floats
+    """Columns are the optical axes."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +59,7 @@ class Hall:
         """Grey levels that are seen from a position, m, in directions [rows, columns, 3]."""
         size, place = np.array(self.half, np.float32), position.astype(np.float32)
         course = np.where(directions == 0, np.float32(1e-9), directions)
-        distance = (np.sign(course) * size - place) / course
+        distance = self._distances(place, course)
         axis = distance.argmin(axis=2)
         nearest = np.take_along_axis(distance, axis[..., np.newaxis], axis=2)
         texel = ((place + nearest * course) / size + 1) * np.float32(TEXELS / 2) - np.float32(0.5)
@@ -60,6 +72,29 @@ class Hall:
                 levels = cv2.remap(wall, u, v, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
                 seen[here] = levels[here]
         return seen
+
+    def picture(self, camera: Pinhole, pose: Pose) -> Texture:
+        """Grey levels of a camera without distortion: [height, width]."""
+        turned = directions(camera) @ pose.orientation.T.astype(np.float32)
+        size, seen = (camera.width, camera.height), self.look(pose.position, turned)
+        picture: Texture = cv2.resize(seen, size, interpolation=cv2.INTER_AREA)
+        return picture
+
+    def motion(self, camera: Pinhole, before: Pose, after: Pose) -> tuple[float, float]:
+        """Median motion over the picture of what is seen, px, from one pose to the next."""
+        each = slice(MOTION_STEP // 2, None, MOTION_STEP)
+        rays = directions(camera)[each, each].astype(np.float64)
+        course = rays @ before.orientation.T
+        distance = self._distances(before.position, course).min(axis=2, keepdims=True)
+        moved = (before.position + distance * course - after.position) @ after.orientation
+        shift = moved[..., :2] / moved[..., 2:] - rays[..., :2]
+        dx, dy = np.median(shift, axis=(0, 1)) * (camera.fx, camera.fy)
+        return float(dx), float(dy)
+
+    def _distances(self, place: NDArray[Any], course: NDArray[Any]) -> NDArray[Any]:
+        """How many times each of some directions, none of them 0, leads to the walls along each axis."""
+        distances: NDArray[Any] = (np.sign(course) * np.array(self.half, course.dtype) - place) / course
+        return distances
 
 
 @functools.cache

@@ -1,0 +1,72 @@
+"""Pairs of pictures of a camera that moves: held by hand, on a drone, on a robot that drives.
+
+No single shift is the motion of all of the picture. The median over the picture is what a user of dense flow
+would take.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from accuracy.scenes import drone_scenes, room_scenes
+from accuracy.scenes.flow_scenes import Pair
+from accuracy.scenes.panoramas import orientation, pinhole
+from accuracy.scenes.photographs import as_pixels
+from accuracy.scenes.textured_hall import Floats, Hall, Pose
+from edgetpu_perception.camera_intrinsics import Pinhole
+from edgetpu_perception.visual_compass.rotations import to_matrix
+
+NOISE = 2.0
+"""Standard deviation of each px, grey levels."""
+
+GROUND = (1.5, 1.5, 1.5)
+"""Half of the width, height and depth, m, of a hall whose far wall serves as the ground."""
+
+Scene = tuple[Pinhole, tuple[float, float, float], float, Pose, Floats, Floats]
+"""Camera, half sizes of the hall, m, time between the pictures, s, pose, and velocities, m/s and rad/s about
+the optical axes."""
+
+
+def held_over_ground(random: np.random.Generator) -> Scene:
+    """Looking down from 1.5 m at 30 Hz, swaying and tilting like `looming_disturbed_scenes.over_ground`."""
+    place = random.uniform(-0.1, 0.1, 3) * (1.0, 1.0, 0.0)
+    pose = Pose(place, to_matrix(random.normal(0.0, 0.04, 3)))
+    velocity = random.normal(0.0, 0.38, 3) * (1.0, 1.0, 0.1)
+    return pinhole(320, 240, 58.0), GROUND, 1 / 30, pose, velocity, random.normal(0.0, 0.19, 3)
+
+
+def drone(random: np.random.Generator, turns: tuple[float, float]) -> Scene:
+    """Hovering in a hall at 20 Hz and 0.2 m/s, with a yaw rate of about so many deg/s, least and greatest."""
+    camera = pinhole(drone_scenes.WIDTH, drone_scenes.HEIGHT, drone_scenes.FOV)
+    place = random.uniform(-0.5, 0.5, 3) * drone_scenes.HALF
+    level = orientation(random.uniform(0.0, 360.0), random.uniform(-8.0, 8.0))
+    pose = Pose(place, level @ to_matrix(np.array([0.0, 0.0, random.normal(0.0, 0.1)])))
+    velocity = random.normal(0.0, 0.2, 3) * (1.0, 0.4, 1.0)
+    turn = random.normal(0.0, math.radians(random.uniform(*turns)), 3) * (0.4, 1.0, 0.4)
+    return camera, drone_scenes.HALF, 1 / drone_scenes.FRAME_RATE, pose, velocity, turn
+
+
+def drive(random: np.random.Generator) -> Scene:
+    """Driving through a room at 15 Hz and 0.15 to 1 m/s where the camera looks, turning by some 10 deg/s."""
+    camera = pinhole(room_scenes.WIDTH, room_scenes.HEIGHT, room_scenes.FOV)
+    place = np.array([random.uniform(-1.5, 1.5), room_scenes.START[1], random.uniform(-4.0, 2.0)])
+    pose = Pose(place, orientation(random.uniform(-15.0, 15.0)))
+    velocity = pose.orientation[:, 2] * random.uniform(0.15, 1.0)
+    turn = np.array([0.0, random.normal(0.0, math.radians(10.0)), 0.0])
+    return camera, room_scenes.ROOM, 1 / room_scenes.FRAME_RATE, pose, velocity, turn
+
+
+def pairs(draw: Callable[[np.random.Generator], Scene], count: int, seed: int) -> Iterator[Pair]:
+    """Two pictures of each scene, with the median motion."""
+    random = np.random.default_rng(seed)
+    for _ in range(count):
+        camera, half, seconds, before, velocity, turn = draw(random)
+        hall = Hall.drawn(half, random)
+        after = Pose(before.position + velocity * seconds, before.orientation @ to_matrix(turn * seconds))
+        first, second = (hall.picture(camera, pose) for pose in (before, after))
+        noise = random.normal(0.0, NOISE, (2, *first.shape))
+        shift = hall.motion(camera, before, after)
+        yield Pair(as_pixels(first + noise[0]), as_pixels(second + noise[1]), *shift, "moving camera")
