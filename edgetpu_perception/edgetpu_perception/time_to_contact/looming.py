@@ -105,7 +105,8 @@ class LoomingResult:
     zones: tuple[float, ...] = _NO_ZONES
     """Edge energy of a 3 x 3 grid, row-major from the top left, (grey levels per px of the model)^2."""
     approaching: bool = False
-    """The claim: the expansion rate is at least `min_expansion_rate` and at least 5 sigma."""
+    """The claim to act on: the expansion rate is at least `min_expansion_rate` and at least 5 sigma, for a
+    surface that was followed for ten images, in which it has grown by 12 %."""
     region: Region | None = None
     """Where the surface is that the numbers belong to, px of the image."""
 
