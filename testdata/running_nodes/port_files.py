@@ -139,6 +139,13 @@ def ports_of(pid: int) -> list[Path]:
     return _locked(pid, r"(.*/fast(?:rtps|dds)_port\d+)_el")
 
 
+def keeps_ports(pid: int) -> bool:
+    """Whether others find the ports from which a process receives: no other process has replaced one."""
+    mapped = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "_port" in line]
+    inodes = {path: int(inode) for _, _, _, _, inode, path, *_ in mapped}
+    return all(port.exists() and port.stat().st_ino == inodes.get(str(port)) for port in ports_of(pid))
+
+
 def segments_of(pid: int) -> list[Path]:
     """The segments of a process with the messages that it sends."""
     return _locked(pid, r"(.*/fast(?:rtps|dds)_[0-9a-f]{16})_el")
