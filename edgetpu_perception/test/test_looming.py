@@ -304,6 +304,18 @@ class TestTime:
         assert all(r.approaching for r in [before[-1], *after])
         assert errors(before + after)[-9:].max() < 0.02
 
+    @pytest.mark.parametrize("late", [(1,), (1, 2), (1, 2, 3)])
+    def test_images_that_come_after_a_newer_one_do_not_matter(
+        self, looming: Looming, late: tuple[int, ...]
+    ) -> None:
+        """Numbers of the late ones; the image after them overtakes them."""
+        wall = Wall()
+        watch(looming, lambda t: wall.seen(t), 2.0)
+        order = [late[-1] + 1, *late, *range(late[-1] + 2, 12)]
+        results = [looming.update(wall.seen(t), t) for t in (2 + (np.array(order) - 1) / 30).tolist()]
+        assert [r.valid for r in results] == [k not in late for k in order]
+        assert all(r.approaching for r in results if r.valid)
+
     @pytest.mark.parametrize("later", [-100.0, -1.0, 1.5, 1e9])
     def test_two_images_with_stamps_that_follow_each_other_restart(
         self, looming: Looming, later: float

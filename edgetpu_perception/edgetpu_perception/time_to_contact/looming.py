@@ -167,8 +167,8 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         """Removes the distortion of the camera; None if it has none, or is unknown."""
         self._view: tuple[object, ...] | None = None
         self._seen: Region | None = None
-        self._stamp = self._astray = math.nan
-        """Times of the last image, s, and of one after it whose stamp did not follow, else NaN."""
+        self._before = self._stamp = self._astray = math.nan
+        """Times of the last two images, s, and of one after them whose stamp did not follow, else NaN."""
         self._last = LoomingResult(math.nan, False, 0.0)
         self._shown: tuple[object, Region | None, NDArray[np.float32] | None] = None, None, None
         """View, region and features of the last image."""
@@ -233,7 +233,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         # The same image again shows no motion.
         if frame.stamp == self._stamp or (not follows and self._is_astray(frame.stamp)):
             return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones))
-        self._stamp, self._astray = frame.stamp, math.nan
+        self._before, self._stamp, self._astray = self._stamp, frame.stamp, math.nan
         if self._is_repeated(features, frame, follows):
             self._last = self._last.at(frame.stamp)
             return self._last
@@ -248,6 +248,8 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
 
     def _is_astray(self, stamp: float) -> bool:
         """Whether a stamp that does not follow the last one may be wrong: nothing has confirmed it yet."""
+        if self._before < stamp < self._stamp:
+            return True  # it belongs between the last two images and came after them
         if math.isnan(self._stamp) or _follows(stamp, self._astray):
             return False
         self._astray = stamp
