@@ -51,6 +51,12 @@ class TestRelativeDepth:
             depth.update(math.log(distance) + random.normal(0, noise), 2 * 0.002**2)
         return depth, speed / distance
 
+    def test_tells_of_a_rate_that_has_come_at_once(self) -> None:
+        assert not self.after(0.002, [0.1])[0].jumped
+        assert self.after(0.002, [0.1, 0.5])[0].jumped
+        assert not self.after(0.002, [0.1, 0.5, 0.5])[0].jumped
+        assert not self.after(0.002, [0.1, 0.12])[0].jumped
+
     def test_has_twice_the_observed_sigma_where_innovations_are_twice_as_large(self) -> None:
         (expected, _), (larger, _) = self.after(0.002, [0.1]), self.after(0.004, [0.1])
         assert larger.rate_sigma == pytest.approx(expected.rate_sigma, rel=1e-2)

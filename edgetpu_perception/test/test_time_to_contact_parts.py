@@ -57,6 +57,36 @@ class TestStampJitter:
         assert self.of(stamps) == pytest.approx(0.003, rel=0.25)
 
 
+class TestSurface:
+    @staticmethod
+    def followed(*, claimed: bool) -> Surface:
+        """A surface that has stood still in 20 images, and then has a rate of 1/s at once."""
+        surface = Surface(np.ones((4, 4), np.float32), seconds=0.1, steady=20, claimed=claimed)
+        for growth in [*[0.0] * 20, 0.1]:
+            surface.depth.predict(0.1)
+            surface.depth.update(-growth, 1e-8)
+        surface.growth = 0.5
+        surface.grow(0.1)
+        return surface
+
+    def test_is_followed_anew_after_a_jump(self) -> None:
+        surface = self.followed(claimed=False)
+        assert surface.rate == pytest.approx(1.0, rel=0.7)
+        assert (surface.steady, surface.growth) == (0, 0.0)
+
+    def test_stays_claimed_after_a_jump(self) -> None:
+        assert self.followed(claimed=True).steady == 20
+
+    @pytest.mark.parametrize(
+        ("rate", "lost"), [(0.0, False), (17.0, False), (17.5, True), (-6.0, False), (-6.5, True)]
+    )
+    def test_is_lost_if_the_depth_has_changed_by_a_factor_of_e_since_the_last_image(
+        self, rate: float, lost: bool
+    ) -> None:
+        surface = Surface(np.ones((4, 4), np.float32), depth=RelativeDepth(rate), seconds=0.1)
+        assert surface.lost == lost
+
+
 class TestUnbiased:
     """Growth must be that of the images, independent of the number of steps and the expectation."""
 

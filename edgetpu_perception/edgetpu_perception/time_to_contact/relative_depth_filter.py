@@ -22,6 +22,12 @@ SUDDEN_VARIANCES = 25.0
 Derived: five standard deviations. Rows: looming, speed changes; 16 and 40 change them by 2 points.
 """
 
+JUMP_SHARE = 0.5
+"""Share of a rate that must have come at once for it to have jumped: something else may have come into view.
+
+Uncritical: what speeds up steadily gains far less from one image to the next.
+"""
+
 SURPRISE_THRESHOLD = 6.0
 """Mean squared innovation, in its variance, from which on a change of speed is assumed.
 
@@ -130,6 +136,8 @@ class RelativeDepth:
         self._variance = (log_depth_sigma**2, 0.0, 1.0)
         self._keyframe_variance = math.nan
         self._surprise = 1.0
+        self.jumped = False
+        """Whether the last measurement has changed the rate at once, and by more than half of what it is."""
         self._innovations = 0
         self._misfit = 1.0
         self._mean_innovation = 0.0
@@ -187,7 +195,8 @@ class RelativeDepth:
         self._keyframe_variance = noise
         innovation = log_depth - self._log_depth
         total = self._variance[0] + noise
-        if innovation**2 > SUDDEN_VARIANCES * max(self._misfit, 1.0) * total:
+        sudden = innovation**2 > SUDDEN_VARIANCES * max(self._misfit, 1.0) * total
+        if sudden:
             # The likeliest change is the one that makes this innovation one standard deviation. Counted at
             # once, it needs no allowance later, however far apart the next images are.
             time = max(self._seconds, ALIKE_S)
@@ -197,7 +206,9 @@ class RelativeDepth:
         depth, cross, rate = self._variance
         total = depth + noise
         self._log_depth += depth / total * innovation
-        self.rate += cross / total * innovation
+        change = cross / total * innovation
+        self.rate += change
+        self.jumped = sudden and abs(change) > JUMP_SHARE * abs(self.rate)
         self._variance = (depth * noise / total, cross * noise / total, rate - cross * cross / total)
 
     def _judge(self, innovation: float, judged: bool) -> None:

@@ -162,7 +162,10 @@ class Surface:
     @property
     def lost(self) -> bool:
         """Whether too little of it is in the keyframe, or the alignment has failed."""
-        return self.astray or self.overlap < MIN_OVERLAP or abs(self.log_depth) > FAILED_LOG_DEPTH
+        # Depth at the image before, over that at the present one.
+        before = math.log(max(1.0 + self.rate * self.seconds, 1e-3))
+        change = max(abs(self.log_depth), abs(before))
+        return self.astray or self.overlap < MIN_OVERLAP or change > FAILED_LOG_DEPTH
 
     @property
     def settled(self) -> bool:
@@ -198,6 +201,12 @@ class Surface:
         step[0, 0] += growth
         step[1, 1] += growth
         return step
+
+    def grow(self, seconds: float) -> None:
+        """Count the growth since the last image, after a jump of what was steady from then on."""
+        self.growth += self.rate * seconds
+        if self.depth.jumped and self.steady >= STEADY_FRAMES and not self.claimed:
+            self.steady, self.growth = 0, 0.0
 
     def take_evidence(self, gained: float, age: float) -> None:
         """Take what it gains in the present image, as a chi-square; `age`: of the keyframe, s.

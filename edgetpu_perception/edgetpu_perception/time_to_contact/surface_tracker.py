@@ -232,7 +232,7 @@ class SurfaceTracker:
         surface.depth.predict(seconds)
         # Shortly after a keyframe the slant is unknown, and the errors of all images are that of the slant.
         surface.depth.update(surface.log_depth, variance, judged=self._age > MIN_AGE_S)
-        surface.growth += surface.rate * seconds
+        surface.grow(seconds)
         on_trial = not main and (not surface.established or surface.frames < TRIAL_FRAMES[0])
         divided = self._divided and not any(each.settled for each in self.surfaces)
         if (on_trial or (divided and surface.depth.surprised)) and self._age > MIN_AGE_S:
