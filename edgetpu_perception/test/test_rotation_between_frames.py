@@ -134,12 +134,23 @@ def test_while_both_measurements_agree_few_turns_are_compared(
     measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
-    comparison, disagreeing = DirectComparison(aligner, RollingShutter(aligner)), replace(alignment, tail=2.0)
-    noisy = replace(turn, influence=np.full_like(turn.influence, 0.01))
+    disagreeing = replace(alignment, tail=2.0)
+    direct = DirectComparison(aligner, RollingShutter(aligner)).improve(turn, last, this, disagreeing)
+    alike = replace(turn, vector=direct.vector, influence=direct.influence)
+    comparison = DirectComparison(aligner, RollingShutter(aligner))
     compared = [
-        comparison.improve(noisy, last, this, disagreeing) is not noisy for _ in range(2 * TRIAL_INTERVAL + 1)
+        comparison.improve(alike, last, this, disagreeing) is not alike for _ in range(2 * TRIAL_INTERVAL + 1)
     ]
     assert [number for number, each in enumerate(compared) if each] == [0, TRIAL_INTERVAL, 2 * TRIAL_INTERVAL]
+
+
+def test_while_the_keyframe_is_far_noisier_every_turn_is_compared(
+    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+) -> None:
+    aligner, last, this, alignment, turn = measured
+    comparison, disagreeing = DirectComparison(aligner, RollingShutter(aligner)), replace(alignment, tail=2.0)
+    noisy = replace(turn, influence=np.full_like(turn.influence, 0.01))
+    assert all(comparison.improve(noisy, last, this, disagreeing) is not noisy for _ in range(5))
 
 
 def test_while_they_disagree_every_turn_is_compared(

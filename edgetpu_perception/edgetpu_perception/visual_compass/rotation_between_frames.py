@@ -49,8 +49,15 @@ Up to 0.4 if the camera only turns, 0.5 to 1 if it drifts: both measurements sha
 compass, drone, yaw rate RMSE.
 """
 
+LEAST_SHARE = 1 / 3
+"""Share of a direct turn in the variance that noise explains, below which it is the better one by far.
+
+Derived: it is a half where the camera only turns, and less the more the scene differs from the keyframe, as
+before clouds, waves or what is near; then differences are not surprising, but those of the keyframe.
+"""
+
 TRIAL_INTERVAL = 4
-"""Of so many turns one is compared if the differences are not surprising; limits the time."""
+"""Of so many turns one is compared if that is as good by the keyframe; limits the time."""
 
 MEMORY = 0.05
 """Smallest weight of a difference in their mean square. Uncritical."""
@@ -102,14 +109,14 @@ class DirectComparison:
 
     A camera that is carried along sees near objects move against the keyframe. Each view then follows other
     parts of the picture, and their difference jumps; from one view to the next things hardly move. While both
-    measurements agree to the noise, only every TRIAL_INTERVAL-th turn is compared, which saves time.
+    measurements agree and are as noisy, only every TRIAL_INTERVAL-th turn is compared, which saves time.
     """
 
     def __init__(self, aligner: RotationAligner, shutter: RollingShutter) -> None:
         self._aligner = aligner
         self._shutter = shutter
         self._products = np.zeros((3, 3))
-        self._expected = 0.0
+        self._expected = self._expected_of_direct = 0.0
         self._left_out = self._compared = 0
 
     def improve(
@@ -134,7 +141,7 @@ class DirectComparison:
         if alignment.tail <= TAIL_RANGE[0] or last.view is None or last.alignment is None:
             return None
         self._left_out += 1
-        if trace(self._products) < SURPRISING * self._expected and self._left_out < TRIAL_INTERVAL:
+        if self._keyframe_is_as_good() and self._left_out < TRIAL_INTERVAL:
             return None
         self._left_out = 0
         aligner = self._aligner
@@ -146,12 +153,19 @@ class DirectComparison:
         if not direct.converged or np.abs(difference).max() * aligner.cells_per_radian > MAX_DIFFERENCE_CELLS:
             return None
         influence = -direct.rotation.dot(direct.influence)
-        both = float(np.vdot(influence, influence)) + float(np.vdot(turn.influence, turn.influence))
+        of_direct = float(np.vdot(influence, influence))
+        both = of_direct + float(np.vdot(turn.influence, turn.influence))
         self._compared += 1
         weight = max(MEMORY, 1.0 / self._compared)
         self._products += weight * (difference[:, np.newaxis] * difference - self._products)
         self._expected += weight * (both - self._expected)
+        self._expected_of_direct += weight * (of_direct - self._expected_of_direct)
         return MeasuredTurn(vector, influence, difference, _NO_COVARIANCE)
+
+    def _keyframe_is_as_good(self) -> bool:
+        """Whether turns by the keyframe agree with direct ones, and are not far noisier."""
+        agree = trace(self._products) < SURPRISING * self._expected
+        return agree and self._expected_of_direct > LEAST_SHARE * self._expected
 
 
 NOISE_RISE = 2.0
