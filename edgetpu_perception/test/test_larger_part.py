@@ -9,9 +9,14 @@ from numpy.typing import NDArray
 
 from edgetpu_perception import FlowResult, OpticalFlow
 from edgetpu_perception.optical_flow.dominant_motion import NeighbourhoodMotions
-from edgetpu_perception.optical_flow.larger_part import LargerPart, larger_part, pull_of_contrast
+from edgetpu_perception.optical_flow.larger_part import (
+    LargerPart,
+    larger_part,
+    lead_of_first,
+    pull_of_contrast,
+)
 from edgetpu_perception.optical_flow.normal_equations import NormalEquations
-from edgetpu_perception.optical_flow.part_areas import picture_areas
+from edgetpu_perception.optical_flow.part_areas import AreaLead, picture_areas
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -78,6 +83,22 @@ def test_sigma_has_the_distance_of_two_parts_of_the_same_size(seed: int) -> None
     assert result.dx_sigma > 0.7
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_third_that_moves_fast_is_not_surely_taken_for_the_scene(seed: int) -> None:
+    # 1.6 cells of the features. They see little else, so that it is not certain what the scene is.
+    result = passed_by(seed, 40.0, (70, 40, 170, 150), 8)
+    assert not result.valid or abs(result.dx) < 3 * result.dx_sigma
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_quarter_that_moves_fast_is_not_taken_for_the_scene(seed: int) -> None:
+    result = passed_by(seed, 40.0, (100, 50, 130, 140), 12)
+    assert result.valid
+    assert (result.dx, result.dy) == pytest.approx((0.0, 0.0), abs=0.1)
+    # 12 px with a probability of a few ten-thousandths.
+    assert 0.1 < result.dx_sigma < 0.4
+
+
 def competing(moved: NDArray[np.bool_], dx: float) -> LargerPart | None:
     """The larger part of 8x8 neighbourhoods: some `moved` by `dx` cells and the others stand still."""
     cells = np.kron(moved, np.ones((6, 6), bool))
@@ -105,6 +126,34 @@ def test_two_halves_are_in_doubt_by_half_of_their_squared_distance() -> None:
     found = competing(np.tile(np.arange(8), (8, 1)) >= 4, 0.6)
     assert found is not None
     assert found.doubt == pytest.approx((0.5 * 0.6**2, 0.0), abs=0.005)
+
+
+def lead_of_still(first: int, last: int) -> AreaLead | None:
+    """The lead of what stands still over columns `first` to `last` of 8 that move by two cells."""
+    columns = np.tile(np.arange(8), (8, 1))
+    moved = np.kron((columns >= first) & (columns <= last), np.ones((6, 6), bool))
+    motions, normals = [], []
+    for whole in (0, 2):
+        array = np.zeros((4, 1, 48, 48), np.float32)
+        array[:2] = np.random.default_rng(5).normal(0, 1, (2, 1, 48, 48))
+        array[3, 0] = np.where(moved, 2 - whole, -whole) * array[0, 0]
+        normals.append(NormalEquations(array))
+        motions.append(NeighbourhoodMotions(normals[-1], contrast=0.0, noise=0.01))
+    steps = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
+    return lead_of_first((motions[0], motions[1]), normals[0], steps, picture_areas(48, 48, 48, 48))
+
+
+def test_motions_near_different_whole_shifts_are_compared_by_area() -> None:
+    small, large = lead_of_still(5, 7), lead_of_still(2, 7)
+    assert small is not None
+    assert large is not None
+    assert small.lead == pytest.approx(0.25, abs=0.2)
+    assert large.lead == pytest.approx(-0.5, abs=0.2)
+    assert small.chance < 0.5 < large.chance
+
+
+def test_a_motion_that_nothing_follows_is_no_part() -> None:
+    assert lead_of_still(8, 8) is None
 
 
 def test_scattered_neighbourhoods_are_not_a_part() -> None:

@@ -14,7 +14,7 @@ from edgetpu_perception.optical_flow.dominant_motion import (
     NeighbourhoodMotions,
     chance_of_another,
 )
-from edgetpu_perception.optical_flow.larger_part import larger_part, pull_of_contrast
+from edgetpu_perception.optical_flow.larger_part import Pair, larger_part, lead_of_first, pull_of_contrast
 from edgetpu_perception.optical_flow.linear_motion import linear_motion, remove
 from edgetpu_perception.optical_flow.normal_equations import (
     Floats,
@@ -22,7 +22,7 @@ from edgetpu_perception.optical_flow.normal_equations import (
     Symmetric,
     Vector,
 )
-from edgetpu_perception.optical_flow.part_areas import PictureAreas, picture_areas
+from edgetpu_perception.optical_flow.part_areas import AreaLead, PictureAreas, picture_areas
 
 REWEIGHTED_STEPS = 3
 """Least-squares steps in which the part that follows the motion is settled. Uncritical from 3 on."""
@@ -86,6 +86,21 @@ class PartFinder:
         """The part that follows the dominant motion near a whole shift, without what refines it."""
         part = self.everything(equations)
         return self._dominant(part, self._motions(part))
+
+    def lead(self, equations: Pair[Floats], steps: Pair[Vector]) -> AreaLead | None:
+        """By how much the part that follows the first of two motions is larger; None if these are not two.
+
+        `equations`: those of a whole shift near each, of the same size. `steps`: the way from there, cells.
+        """
+        first, second = (self.everything(each) for each in equations)
+        motions = self._motions(first), self._motions(second)
+        return lead_of_first(motions, first.normal, steps, self._areas(first.normal))
+
+    def apart(self, equations: Floats, step: Vector) -> Floats:
+        """1 for cells that do not follow a step from a whole shift, less for the others: [rows, columns]."""
+        part = self.everything(equations)
+        followers = self._motions(part).within(MAX_DEVIATION_CELLS)
+        return part.normal.spread(1.0 - followers.weights(*step[:2]))
 
     def find(self, equations: Floats, *, of_most: bool) -> FollowedPart:
         """The part that follows; see Registration.refine for `of_most`.

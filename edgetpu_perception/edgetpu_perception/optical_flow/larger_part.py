@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from edgetpu_perception.optical_flow.dominant_motion import (
     follow,
 )
 from edgetpu_perception.optical_flow.normal_equations import NEIGHBOURHOOD_CELLS, NormalEquations, Vector
-from edgetpu_perception.optical_flow.part_areas import PictureAreas, area_lead
+from edgetpu_perception.optical_flow.part_areas import AreaLead, PictureAreas, area_lead
 
 STEPS = 4
 """Least-squares steps in which the two motions are settled. Uncritical from 3 on."""
@@ -42,6 +43,12 @@ deviations of that of 81 positions at random."""
 
 BY_CHANCE = 2.0
 """Standard deviations up to which two measurements of one motion differ by chance. Derived: 95 % of them."""
+
+
+Item = TypeVar("Item")
+
+Pair = tuple[Item, Item]
+"""One item for each of two motions."""
 
 
 @dataclass(frozen=True)
@@ -73,22 +80,11 @@ def larger_part(
     steps = _settled([(*motion, 0.0), (*rival, 0.0)], motions, normal, roughness, limit)
     if max(abs(along) for step in steps for along in step[:2]) > REACH_CELLS:
         return None
-    left = [motions.left(*step[:2]) for step in steps]
-    side = _side(left[0], left[1], motions.noise)
-    # What follows neither rather than the other does not count.
-    parts = [np.maximum(2 * share - 1, 0.0) for share in (side, 1 - side)]
-    first, second = (part * follow(squares / limit) for part, squares in zip(parts, left, strict=True))
-    shares = [float(part @ areas.nearest) for part in (first, second)]
     away = math.dist(steps[0][:2], steps[1][:2])
-    own = LEAST_FOLLOWING * float(parts[1] @ areas.nearest)
-    if (
-        away < apart
-        or min(shares) < LEAST_AREA * motions.textured(areas.nearest)
-        or shares[1] < own
-        or _coherence(side, normal) < LEAST_COHERENCE
-    ):
+    parts = None if away < apart else _two_parts((motions, motions), normal, (steps[0], steps[1]), areas)
+    if parts is None or float(parts.first @ areas.nearest) < LEAST_AREA * motions.textured(areas.nearest):
         return None
-    lead = area_lead(first, second, areas)
+    lead, side = area_lead(parts.first, parts.second, areas), parts.side
     if lead.lead < 0.0:
         lead, steps, side = replace(lead, lead=-lead.lead), steps[::-1], 1 - side
     dx, dy = (lead.chance * (steps[0][axis] - steps[1][axis]) ** 2 for axis in (0, 1))
@@ -113,6 +109,18 @@ def _settled(
     return steps
 
 
+def lead_of_first(
+    motions: Pair[NeighbourhoodMotions], normal: NormalEquations, steps: Pair[Vector], areas: PictureAreas
+) -> AreaLead | None:
+    """By how much the part that follows the first of two motions is larger.
+
+    `motions`, `steps`: the same neighbourhoods near a whole shift of each motion, and the way from there,
+    cells. `normal`: equations of either. None if what follows the second motion is no part.
+    """
+    parts = _two_parts(motions, normal, steps, areas)
+    return area_lead(parts.first, parts.second, areas) if parts is not None else None
+
+
 def pull_of_contrast(
     motions: NeighbourhoodMotions, normal: NormalEquations, roughness: float, motion: tuple[float, float]
 ) -> tuple[float, float]:
@@ -130,6 +138,39 @@ def pull_of_contrast(
     noise = (BY_CHANCE**2 * normal.variance(step, inverse, weights)).tolist()
     dx, dy = ((step[axis] - motion[axis]) ** 2 for axis in (0, 1))
     return dx if dx > noise[0] else 0.0, dy if dy > noise[1] else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _TwoParts:
+    """Two parts that move apart."""
+
+    side: NDArray[np.float64]
+    """Probability that a neighbourhood follows the first motion rather than the second, [neighbourhoods]."""
+    first: NDArray[np.float64]
+    """How far each neighbourhood belongs to the first part, 0..1, [neighbourhoods]."""
+    second: NDArray[np.float64]
+
+
+def _two_parts(
+    motions: Pair[NeighbourhoodMotions], normal: NormalEquations, steps: Pair[Vector], areas: PictureAreas
+) -> _TwoParts | None:
+    """What follows each of two motions; None if what follows the second one is no part."""
+    left = [each.left(*step[:2]) for each, step in zip(motions, steps, strict=True)]
+    side = _side(left[0], left[1], min(each.noise for each in motions))
+    # What follows neither rather than the other does not count.
+    parts = [np.maximum(2 * share - 1, 0.0) for share in (side, 1 - side)]
+    first, second = (
+        part * follow(squares / each.limit(MAX_DEVIATION_CELLS))
+        for part, squares, each in zip(parts, left, motions, strict=True)
+    )
+    share = float(second @ areas.nearest)
+    if (
+        share < LEAST_AREA * max(each.textured(areas.nearest) for each in motions)
+        or share < LEAST_FOLLOWING * float(parts[1] @ areas.nearest)
+        or _coherence(side, normal) < LEAST_COHERENCE
+    ):
+        return None
+    return _TwoParts(side, first, second)
 
 
 def _side(left: NDArray[np.float64], other: NDArray[np.float64], noise: float) -> NDArray[np.float64]:

@@ -165,6 +165,11 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         near = abs(shift.dx) <= MAX_SHIFT_SHARE * x_cells and abs(shift.dy) <= MAX_SHIFT_SHARE * y_cells
         if not near or confidence < self.min_confidence:
             return FlowResult(frame.stamp, False, confidence if near else 0.0, last.stamp)
+        # Not a lack of texture: the choice has told how certain it is.
+        dx_sigma, dy_sigma = (
+            math.sqrt(sigma**2 + doubt)
+            for sigma, doubt in zip((dx_sigma, dy_sigma), shift.doubt, strict=True)
+        )
         if interval > 0.0:
             self._speed = shift.dx / interval, shift.dy / interval
         x_px, y_px = frame.width / x_cells, frame.height / y_cells

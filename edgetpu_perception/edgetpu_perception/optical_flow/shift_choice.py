@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.confidence_ramp import ramp
-from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS
+from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS, REACH_CELLS
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures
 from edgetpu_perception.optical_flow.followed_part import MAJORITY
 from edgetpu_perception.optical_flow.repeating_texture import ShiftIndex, aliases
-from edgetpu_perception.optical_flow.shift_registration import Shift, ShiftScores, Texture
+from edgetpu_perception.optical_flow.shift_registration import MAX_STEP_CELLS, Shift, ShiftScores, Texture
 
 CORRELATION_RANGE = (0.4, 0.6)
 """Correlation of the features at the shift: unrelated frames up to the first, full confidence from the second
@@ -44,6 +44,17 @@ valid."""
 FOLLOWING_LEAD_RANGE = (0.2, 0.4)
 """Lead of the share that follows the dominant motion over that of another one: no confidence up to the first,
 full confidence from the second on. Rows: flow, an object of 17 % of the area, valid."""
+
+DISTANT_CELLS = 1.0
+"""Distance of two motions along an axis, cells, from which on each is compared near a whole shift of its own.
+
+Derived: a whole shift half-way is within REACH_CELLS of nearer ones, which are compared near it.
+"""
+
+CHANCE_RANGE = (0.5, 0.2)
+"""Probability that a distant motion has the larger area: no confidence from the first on, full confidence up
+to the second. Rows: flow, an object of 17 % before a faint background, valid; an object of 39 % of the area,
+valid beyond three sigma."""
 
 FOLLOWING_RANGE = (0.02, 0.1)
 """Share of the picture that has texture and follows a motion: by chance up to the first, trusted from the
@@ -81,6 +92,10 @@ class Match:
     def distance(self, other: Match) -> float:
         """Distance of the two motions, cells."""
         return math.hypot(self.shift.dx - other.shift.dx, self.shift.dy - other.shift.dy)
+
+    def distance_along_axis(self, motion: Motion) -> float:
+        """Distance from a motion along the axis where it is larger, cells."""
+        return max(abs(self.shift.dx - motion[0]), abs(self.shift.dy - motion[1]))
 
     def differs(self, other: Match) -> bool:
         """Whether no part can follow both motions."""
@@ -129,6 +144,10 @@ class ShiftChoice:
 
     def _refined(self, index: ShiftIndex, *, of_most: bool = False) -> Match:
         return Match(index, self._search.refine(*self._textures, *self._whole(index), of_most=of_most))
+
+    def _index(self, dx: int, dy: int) -> ShiftIndex:
+        """The index of a whole shift in ShiftScores."""
+        return self._search.reach_y + dy, self._search.reach_x + dx
 
     def _whole(self, index: ShiftIndex) -> tuple[int, int]:
         """The whole shift, dx and dy, at an index in ShiftScores."""
@@ -202,32 +221,72 @@ class ShiftChoice:
             return best, clarity
         # A shift that not all of the picture follows has been refined to what does.
         best = best if parts else self._refined(best.index, of_most=True)
-        match, ahead = self._dominant(scores, best, others)
+        if best.distance_along_axis(self._whole(best.index)) > REACH_CELLS:
+            best = self._refined(self._index(*self._search.nearest(best.shift)), of_most=True)
+        match, ahead, chance = self._dominant(best, others)
         of_most = ramp(ahead, *FOLLOWING_LEAD_RANGE)
         of_most *= ramp(float(scores.correlation[match.index]), *CORRELATION_OF_MOST_RANGE)
-        trusted = clarity * ramp(match.shift.following, *FOLLOWING_RANGE) if match is best else 0.0
-        return match, max(of_most, trusted)
+        trusted = 0.0 if match.differs(best) else clarity * ramp(match.shift.following, *FOLLOWING_RANGE)
+        return match, max(of_most, trusted) * ramp(-chance, -CHANCE_RANGE[0], -CHANCE_RANGE[1])
 
-    def _dominant(self, scores: ShiftScores, best: Match, others: list[ShiftIndex]) -> tuple[Match, float]:
-        """The motion that most of the area follows, and its lead over the other candidates.
+    def _dominant(self, best: Match, others: list[ShiftIndex]) -> tuple[Match, float, float]:
+        """The motion that most of the area follows, its lead over distant candidates, and its doubt.
 
-        The candidates are the two largest peaks of the evidence, which goes by contrast rather than area, the
-        motion of the frame before, and no motion.
+        The lead is that of the share that follows, the doubt the probability that another area is larger. The
+        candidates are the best motion, and those of what does not follow it.
         """
-        second = _highest(_without(scores.evidence, [best.index, *others], max(self._peak // 2, 1)))
-        candidates = [best]
-        for row, column in (second, self._still, self._last_index):
-            known = (*(candidate.index for candidate in candidates), *others)
-            if all(abs(row - index[0]) > 1 or abs(column - index[1]) > 1 for index in known):
-                rival = Match((row, column), self._search.rival(*self._textures, *self._whole((row, column))))
-                if rival.differs(best):
-                    candidates.append(rival)
-        candidates.sort(key=lambda candidate: -candidate.score)
-        match = candidates[0]
+        first, second = self._textures
+        rest = self._search.without(first, second, best.shift)
+        rivals = self._rivals(rest, best, others)
+        match, doubt, chance = self._larger(best, rivals)
         if match is not best:
-            match = self._refined(match.index, of_most=True)
-        rivals = (other.score for other in candidates[1:] if match.distance(other) > self._peak)
-        return match, match.score - max(rivals, default=0.0)
+            whole = self._whole(match.index)
+            match = Match(match.index, self._search.refine(rest, second, *whole, of_most=True))
+        far = (other.score for other in (best, *rivals) if match.distance(other) > self._peak)
+        ahead = match.score - max(far, default=0.0)
+        return Match(match.index, replace(match.shift, doubt=doubt)), ahead, chance
+
+    def _rivals(self, rest: Texture, best: Match, others: list[ShiftIndex]) -> list[Match]:
+        """Motions of the first frame's `rest`, which does not follow the best one.
+
+        They are that of most of its contrast, no motion, and that of the frame before.
+        """
+        second = self._textures[1]
+        rivals: list[Match] = []
+        known = list(others)
+        near_best = self._index(*self._search.nearest(best.shift))
+        for index in (self._search.strongest(rest, second), self._still, self._last_index):
+            if any(abs(index[0] - row) <= 1 and abs(index[1] - column) <= 1 for row, column in known):
+                continue
+            whole = self._whole(index)
+            rival = Match(index, self._search.rival(rest, second, *whole))
+            seen = rival.shift.following > FOLLOWING_RANGE[0]
+            found = seen and rival.distance_along_axis(whole) <= MAX_STEP_CELLS
+            if found and all(rival.differs(other) for other in (best, *rivals)):
+                rivals.append(rival)
+            known += [index, near_best]
+        return rivals
+
+    def _larger(self, best: Match, rivals: Sequence[Match]) -> tuple[Match, tuple[float, float], float]:
+        """The motion with the largest area, and what distant ones leave in doubt.
+
+        These are the variances of dx and dy, and the probability that the area of another one is larger.
+        """
+        match, doubt, chance = best, (0.0, 0.0), 0.0
+        for rival in rivals:
+            if match.distance_along_axis((rival.shift.dx, rival.shift.dy)) < DISTANT_CELLS:
+                continue
+            lead = self._search.lead(*self._textures, match.shift, rival.shift)
+            if lead is None:
+                continue
+            other = rival
+            if lead.lead < 0.0:
+                lead, match, other = replace(lead, lead=-lead.lead), rival, match
+                doubt, chance = (0.0, 0.0), 0.0
+            dx, dy = match.shift.dx - other.shift.dx, match.shift.dy - other.shift.dy
+            doubt = max(doubt[0], lead.chance * dx**2), max(doubt[1], lead.chance * dy**2)
+            chance = max(chance, lead.chance)
+        return match, doubt, chance
 
 
 def _highest(evidence: NDArray[np.float32]) -> ShiftIndex:

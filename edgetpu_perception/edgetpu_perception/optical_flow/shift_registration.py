@@ -16,9 +16,11 @@ from edgetpu_perception.optical_flow.normal_equations import (
     NEIGHBOURHOOD_CELLS,
     UNKNOWNS,
     Floats,
+    Vector,
     agreement,
     matrix,
 )
+from edgetpu_perception.optical_flow.part_areas import AreaLead
 from edgetpu_perception.optical_flow.shift_sigmas import ShiftSigmas
 
 _FLAT_VARIANCES = 4
@@ -74,6 +76,8 @@ class Shift:
     """Correlation of the frames in that part; 1 if that is all of the picture, where ShiftScores has it."""
     textured: float = 1.0
     """Share of the overlap that has texture, 0..1; 1 if parts are not seen."""
+    doubt: tuple[float, float] = (0.0, 0.0)
+    """Variances of dx and dy, px^2, because what follows a distant motion may be larger."""
 
 
 class Registration:
@@ -131,17 +135,61 @@ class Registration:
 
     def compare(self, first: Texture, second: Texture) -> ShiftScores:
         """Score all shifts of the content from the first frame to the second."""
-        cross: Any = 0.0
-        for before, after in zip(first.spectra, second.spectra, strict=True):
-            cross = cross + cv2.mulSpectrums(after, before, 0, conjB=True)
-        products = cv2.idft(cross, flags=cv2.DFT_REAL_OUTPUT | cv2.DFT_SCALE)
         # The overlap in the second frame is that of the opposite shift in the first.
         energy = first.energy * second.energy[::-1, ::-1]
-        correlation = products[self._dy][:, self._dx] / np.sqrt(energy + MIN_ENERGY)
+        correlation = self._products(first, second) / np.sqrt(energy + MIN_ENERGY)
         np.clip(correlation, -0.9999, 0.9999, out=correlation)
         evidence = np.log1p(-np.square(np.maximum(correlation, 0)))
         evidence *= self._overlap * np.float32(-len(first.maps))
         return ShiftScores(correlation, evidence)
+
+    def strongest(self, first: Texture, second: Texture) -> tuple[int, int]:
+        """Index in ShiftScores of the shift by which most of the frames' contrast agrees.
+
+        Unlike the evidence it is small where little of a frame is left in the overlap.
+        """
+        products = self._products(first, second)
+        row, column = divmod(int(products.argmax()), products.shape[1])
+        return row, column
+
+    def _products(self, first: Texture, second: Texture) -> Floats:
+        """Sum of the products of both frames over the overlap after each shift, as ShiftScores."""
+        cross: Any = 0.0
+        for before, after in zip(first.spectra, second.spectra, strict=True):
+            cross = cross + cv2.mulSpectrums(after, before, 0, conjB=True)
+        products = cv2.idft(cross, flags=cv2.DFT_REAL_OUTPUT | cv2.DFT_SCALE)
+        within_reach: Floats = products[self._dy][:, self._dx]
+        return within_reach
+
+    def without(self, first: Texture, second: Texture, shift: Shift) -> Texture:
+        """The first frame without what follows a shift to the second."""
+        dx, dy = self.nearest(shift)
+        apart = self._parts.apart(self._equations(first, second, dx, dy), _step(shift, dx, dy))
+        weight = np.ones_like(first.maps[0])
+        weight[_overlap(weight.shape[0], dy)[0], _overlap(weight.shape[1], dx)[0]] = apart
+        return self.describe(first.maps * weight, first.gradient, first.weight * weight)
+
+    def nearest(self, shift: Shift) -> tuple[int, int]:
+        """The nearest whole shift, dx and dy, that is searched."""
+        dx, dy = (
+            round(min(max(along, -reach), reach))
+            for along, reach in ((shift.dx, self.reach_x), (shift.dy, self.reach_y))
+        )
+        return dx, dy
+
+    def lead(self, first: Texture, second: Texture, one: Shift, other: Shift) -> AreaLead | None:
+        """By how much the part of the picture that follows one shift is larger than that of another one.
+
+        None if what follows the other one is no part.
+        """
+        whole = self.nearest(one), self.nearest(other)
+        equations = [self._equations(first, second, *each) for each in whole]
+        # Overlaps are in the middle of the picture; the same neighbourhoods divide the smaller one.
+        rows, columns = (min(each.shape[axis] for each in equations) for axis in (2, 3))
+        return self._parts.lead(
+            (_middle(equations[0], rows, columns), _middle(equations[1], rows, columns)),
+            (_step(one, *whole[0]), _step(other, *whole[1])),
+        )
 
     def equalised(self, texture: Texture) -> Texture:
         """The same texture with the same contrast everywhere, but for what rounding leaves of flat parts."""
@@ -224,6 +272,17 @@ class Registration:
         strips = total[self._bottom] - total[self._top]
         energy: Floats = (strips[:, self._right] - strips[:, self._left]).astype(np.float32)
         return energy
+
+
+def _middle(equations: Floats, rows: int, columns: int) -> Floats:
+    """So many rows and columns in the middle."""
+    top, left = (equations.shape[2] - rows) // 2, (equations.shape[3] - columns) // 2
+    return equations[..., top : top + rows, left : left + columns]
+
+
+def _step(shift: Shift, dx: int, dy: int) -> Vector:
+    """The way from a whole shift to another one."""
+    return shift.dx - dx, shift.dy - dy, 0.0
 
 
 def _equations(first: Texture, second: Texture, dx: int, dy: int) -> Floats:
