@@ -111,6 +111,10 @@ def measure(flow: OpticalFlow, quick: bool, label: str = "") -> list[Row]:
     ):
         pairs = list(objects(TEXTURED, area, camera, count, 31, speeds, contrast))
         rows += _rows(flow, case + label, pairs, reach)
+    # An ellipse in half of the picture.
+    pairs = list(objects(TEXTURED, 0.5, 6.0, count, 31, (4.0, 12.0)))
+    name = f"an object of 39 % of the area, camera moving{label}"
+    rows.append(_surely_wrong(flow, name, pairs, None if label else 30.0))
     pairs = list(rolls(TEXTURED, 1.0, count, 32))
     rows += _rows(flow, f"a camera that rolls by 1 deg{label}", pairs, reach)
     rows += _camera_rows(flow, count, label)
@@ -166,6 +170,13 @@ def _rows(
         Row("flow", name, "valid", share, "%", None if reach is None else 95.0, "higher"),
         Row("flow", name, "inside one sigma", inside, "%", None, "higher"),
     ]
+
+
+def _surely_wrong(flow: OpticalFlow, name: str, pairs: Sequence[MovingObject], reach: float | None) -> Row:
+    """Percentage of the pairs with a valid result whose error along an axis is beyond three sigma."""
+    errors, sigmas = flow_errors(flow, pairs)
+    wrong = 100.0 * float(np.mean((np.abs(errors) > 3 * sigmas).any(axis=1)))
+    return Row("flow", name, "valid beyond three sigma", wrong, "%", reach, "lower")
 
 
 def flow_errors(
