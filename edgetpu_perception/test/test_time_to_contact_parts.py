@@ -65,14 +65,14 @@ class TestSurface:
         for growth in [*[0.0] * 20, 0.1]:
             surface.depth.predict(0.1)
             surface.depth.update(-growth, 1e-8)
-        surface.growth = 0.5
+        surface.growth, surface.jump = 0.5, 3.0
         surface.grow(0.1)
         return surface
 
     def test_is_followed_anew_after_a_jump(self) -> None:
         surface = self.followed(claimed=False)
         assert surface.rate == pytest.approx(1.0, rel=0.7)
-        assert (surface.steady, surface.growth) == (0, 0.0)
+        assert (surface.steady, surface.growth, surface.jump_sigma) == (0, 0.0, 0.0)
 
     def test_stays_claimed_after_a_jump(self) -> None:
         assert self.followed(claimed=True).steady == 20

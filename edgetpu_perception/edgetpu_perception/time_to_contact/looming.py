@@ -228,12 +228,12 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         brightness, slope_x, slope_y = features
         energy = slope_x**2 + slope_y**2
         zones = self._zones.measure(energy)
-        tracker = self._tracker_for(frame)
         follows = _follows(frame.stamp, self._stamp)
         # The same image again shows no motion.
         if frame.stamp == self._stamp or (not follows and self._is_astray(frame.stamp)):
             return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones))
         self._before, self._stamp, self._astray = self._stamp, frame.stamp, math.nan
+        tracker = self._tracker_for(frame)
         if self._is_repeated(features, frame, follows):
             self._last = self._last.at(frame.stamp)
             return self._last
@@ -248,7 +248,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
 
     def _is_astray(self, stamp: float) -> bool:
         """Whether a stamp that does not follow the last one may be wrong: nothing has confirmed it yet."""
-        if self._before < stamp < self._stamp:
+        if self._before < stamp < self._stamp and _follows(self._stamp, self._before):
             return True  # it belongs between the last two images and came after them
         if math.isnan(self._stamp) or _follows(stamp, self._astray):
             return False

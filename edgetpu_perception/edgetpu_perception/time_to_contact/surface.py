@@ -106,11 +106,14 @@ class Surface:
     frames: int = 0
     """Number of frames in which it was aligned."""
     steady: int = 0
-    """Number of frames since its motion was last started over."""
+    """Number of frames since its motion was last started over, or its rate has jumped."""
     jump: float = 0.0
-    """Change of its rate then, 1/s; of a new surface: from the rate of the main one."""
+    """Change of its rate when it was started over, 1/s; of a new surface: from the rate of the main one.
+
+    0 after a jump that the depth filter has found, which counts it itself.
+    """
     growth: float = 0.0
-    """Relative growth since then."""
+    """Relative growth in the `steady` frames."""
     claimed: bool = False
     """Whether it was claimed to approach since then."""
     texture_moves: float = 0.0
@@ -160,12 +163,16 @@ class Surface:
         return abs(self.rate) >= APPROACH_SIGMAS * self.rate_sigma
 
     @property
+    def misaligned(self) -> bool:
+        """Whether too little of it is in the keyframe, or its present alignment has failed."""
+        return self.astray or self.overlap < MIN_OVERLAP or abs(self.log_depth) > FAILED_LOG_DEPTH
+
+    @property
     def lost(self) -> bool:
-        """Whether too little of it is in the keyframe, or the alignment has failed."""
+        """Whether it is misaligned, or its present rate is that of a failed alignment."""
         # Depth at the image before, over that at the present one.
         before = math.log(max(1.0 + self.rate * self.seconds, 1e-3))
-        change = max(abs(self.log_depth), abs(before))
-        return self.astray or self.overlap < MIN_OVERLAP or change > FAILED_LOG_DEPTH
+        return self.misaligned or abs(before) > FAILED_LOG_DEPTH
 
     @property
     def settled(self) -> bool:
@@ -203,10 +210,10 @@ class Surface:
         return step
 
     def grow(self, seconds: float) -> None:
-        """Count the growth since the last image, after a jump of what was steady from then on."""
+        """Count the growth since the last image; begin anew if the rate has jumped, unless it was claimed."""
         self.growth += self.rate * seconds
         if self.depth.jumped and self.steady >= STEADY_FRAMES and not self.claimed:
-            self.steady, self.growth = 0, 0.0
+            self.steady, self.jump, self.growth = 0, 0.0, 0.0
 
     def take_evidence(self, gained: float, age: float) -> None:
         """Take what it gains in the present image, as a chi-square; `age`: of the keyframe, s.

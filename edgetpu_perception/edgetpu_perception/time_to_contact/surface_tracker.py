@@ -226,7 +226,7 @@ class SurfaceTracker:
             (a, b), (c, d) = alignment.measured[:2, :2].tolist()
             surface.log_depth = 0.5 * math.log(max(a * d - b * c, 1e-3))
             variance = float(alignment.covariance[2, 2])
-        if surface.lost:
+        if surface.misaligned:
             return
         variance += 2 * surface.rate**2 * self._jitter.variance
         surface.depth.predict(seconds)

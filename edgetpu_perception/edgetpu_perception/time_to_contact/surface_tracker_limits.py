@@ -50,7 +50,7 @@ Rows: looming, rotation, no approach claimed.
 FAILED_LOG_DEPTH = 1.0
 """Change of depth, as a logarithm, beyond which the alignment has failed.
 
-Given as a guard: no motion changes the depth by a factor of e within one keyframe.
+Given as a guard: no motion changes the depth by a factor of e within one keyframe, or one image.
 """
 
 NOISE_CORRELATION = 1.8
@@ -170,7 +170,7 @@ Rows: looming, object before a background.
 """
 
 PAUSE_FRAMES, SEARCH_INTERVAL_FRAMES = 8, 2
-"""Frames from a failed trial to the next search for a second motion, and from search to search.
+"""Frames from a failed trial to the next search for a second surface, and from search to search.
 
 Rows: looming, object before a background.
 """
