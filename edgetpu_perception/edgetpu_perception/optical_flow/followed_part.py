@@ -88,7 +88,9 @@ class PartFinder:
         return self._dominant(part, self._motions(part))
 
     def lead(self, equations: Pair[Floats], steps: Pair[Vector]) -> AreaLead | None:
-        """By how much the part that follows the first of two motions is larger; None if these are not two.
+        """By how much the part that follows the first of two motions is larger.
+
+        None if nothing follows the second.
 
         `equations`: those of a whole shift near each, of the same size. `steps`: the way from there, cells.
         """

@@ -240,8 +240,8 @@ class ShiftChoice:
         rivals = self._rivals(rest, best, others)
         match, doubt, chance = self._larger(best, rivals)
         if match is not best:
-            whole = self._whole(match.index)
-            match = Match(match.index, self._search.refine(rest, second, *whole, of_most=True))
+            index = self._index(*self._search.nearest(match.shift))
+            match = Match(index, self._search.refine(rest, second, *self._whole(index), of_most=True))
         far = (other.score for other in (best, *rivals) if match.distance(other) > self._peak)
         ahead = match.score - max(far, default=0.0)
         return Match(match.index, replace(match.shift, doubt=doubt)), ahead, chance
