@@ -75,6 +75,25 @@ def test_a_signal_with_a_handler_of_its_own_keeps_it() -> None:
     assert came == [signal.SIGTERM]
 
 
+def test_a_handler_that_is_set_meanwhile_stays() -> None:
+    with held_interrupts():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+def test_a_nested_interrupt_is_raised_at_the_end_of_the_outer_context() -> None:
+    done: list[int] = []
+
+    def nested() -> None:
+        with held_interrupts():
+            interrupt(signal.SIGINT, done)
+            done.append(0)
+
+    with pytest.raises(KeyboardInterrupt):
+        nested()
+    assert done == [signal.SIGINT, 0]
+
+
 def test_in_another_thread_nothing_is_changed() -> None:
     found: list[object] = []
 

@@ -23,6 +23,7 @@ from bench.flood import FLOOD_MODEL, KINDS, LOADS, OTHER_MODEL
 from bench.slow_driver import SECONDS as SLOW_SECONDS
 from bench.timed_driver import TIMED_CLIENT
 from demo.processes import isolate
+from edgetpu_driver.node_kit.executor.held_interrupts import held_interrupts
 from measured_figures.row import Row
 
 AREA = "fairness"
@@ -108,7 +109,8 @@ class _TimedClient:
             self._send(answers)
         end = time.perf_counter() + _ANSWER_PATIENCE
         while len(answers) < count and time.perf_counter() < end:
-            self._executor.spin_once(_ANSWER_PATIENCE)
+            with held_interrupts():
+                self._executor.spin_once(_ANSWER_PATIENCE)
         good = [elapsed for elapsed, success in answers if success]
         return _Turn(_p99(self._driver_times()), _p99(good), count - len(good))
 
@@ -149,7 +151,8 @@ class _TimedClient:
 
     def _spin_until(self, end: float) -> None:
         while (left := end - time.perf_counter()) > 0:
-            self._executor.spin_once(left)
+            with held_interrupts():
+                self._executor.spin_once(left)
 
     def _driver_times(self) -> list[float]:
         from std_srvs.srv import Trigger

@@ -18,14 +18,19 @@ def held_interrupts() -> Iterator[None]:
     one, which gets all signals.
     """
     came: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        came.append(number)
+
     numbers = [each for each in (signal.SIGINT, signal.SIGTERM) if _interrupts(each)]
-    for number in numbers:
-        signal.signal(number, lambda number, _frame: came.append(number))
     try:
+        for number in numbers:
+            signal.signal(number, note)
         yield
     finally:
         for number in numbers:
-            signal.signal(number, signal.default_int_handler)
+            if signal.getsignal(number) is note:
+                signal.signal(number, signal.default_int_handler)
         if came:
             raise KeyboardInterrupt
 
