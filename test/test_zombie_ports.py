@@ -7,7 +7,9 @@ import os
 import shutil
 import signal
 import struct
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +38,17 @@ from testdata.running_nodes.port_files import (
     keeps_ports,
     ports_of,
 )
-from testdata.running_nodes.ros_graph import Graph, NodeProcess
+from testdata.running_nodes.ros_graph import PATIENCE, Graph, NodeProcess
 
 
 def suspend(process: NodeProcess) -> None:
     """Stop all threads of a process while they sleep: one that sends may hold a lock of its receivers."""
+    end = time.monotonic() + PATIENCE
     while states(process) != {"S"}:
-        pass
+        assert time.monotonic() < end, "its threads do not sleep"
     os.kill(process.pid, signal.SIGSTOP)
     while states(process) != {"T"}:
-        pass
+        assert time.monotonic() < end, "its threads do not stop"
 
 
 def kill_while_it_takes_a_message(process: NodeProcess) -> None:
@@ -60,8 +63,11 @@ def kill_while_it_takes_a_message(process: NodeProcess) -> None:
 
 def states(process: NodeProcess) -> set[str]:
     """The states of the threads of a process, as in ps."""
-    stats = Path(f"/proc/{process.pid}/task").glob("*/stat")
-    return {each.read_text().rpartition(")")[2].split()[0] for each in stats}
+    found = set()
+    for stat in Path(f"/proc/{process.pid}/task").glob("*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            found.add(stat.read_text().rpartition(")")[2].split()[0])
+    return found
 
 
 def messages_in_ports_of(process: NodeProcess, copies: Path) -> list[Message]:

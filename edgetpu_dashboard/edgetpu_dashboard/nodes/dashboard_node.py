@@ -156,7 +156,7 @@ class DashboardNode(BaseNode):
         if not local and not token:
             raise FatalError(f"host: {host} can be reached by others, which needs a token; got none")
 
-    def _start_or_complain(self, name: str) -> None:
+    def _start_or_report(self, name: str) -> None:
         try:
             self.start_node(name)
         except LaunchError as error:
@@ -166,7 +166,7 @@ class DashboardNode(BaseNode):
         self._begin.cancel()
         self.view.refresh()  # a waiting browser gets the page at once
         for name in self.values["start"]:
-            self._start_or_complain(name)
+            self._start_or_report(name)
         try:
             from edgetpu_dashboard.web.server import serve
         except ImportError as error:

@@ -32,7 +32,7 @@ _lock = ProcessLock()
 
 
 def make_room(owner: ProcessOwner) -> None:
-    """Reserve a place for the process of an owner; ends those of others if none is free."""
+    """Make room for the process of an owner: end the longest idle ones if there are MOST_PROCESSES."""
     with _lock:
         others = sorted((each for each in _owners if each.pid), key=lambda each: each.last_used)
         for other in others[: max(len(others) + 1 - MOST_PROCESSES, 0)]:

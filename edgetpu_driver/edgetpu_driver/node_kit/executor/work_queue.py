@@ -46,7 +46,7 @@ class WorkQueue(Generic[T]):
 
     def finished(self) -> None:
         """Mark the present item as done, and start the next one."""
-        self.present = None
+        self.present = self._repeated = None
         self.resume()
 
     def put_back(self) -> None:
