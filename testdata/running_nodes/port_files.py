@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from rclpy.utilities import get_rmw_implementation_identifier
 
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.fast_dds_port import SHARED_MEMORY
+from edgetpu_driver.node_kit.middleware.fast_dds_memory.lost_ports import lost_ports
+
 FAST_DDS_ONLY = pytest.mark.skipif(
     not get_rmw_implementation_identifier().startswith("rmw_fastrtps"), reason="needs Fast DDS"
 )
@@ -141,9 +144,7 @@ def ports_of(pid: int) -> list[Path]:
 
 def keeps_ports(pid: int) -> bool:
     """Whether others find the ports from which a process receives: no other process has replaced one."""
-    mapped = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "_port" in line]
-    inodes = {path: int(inode) for _, _, _, _, inode, path, *_ in mapped}
-    return all(port.exists() and port.stat().st_ino == inodes.get(str(port)) for port in ports_of(pid))
+    return not any(lost_ports(SHARED_MEMORY, Path(f"/proc/{pid}")))
 
 
 def segments_of(pid: int) -> list[Path]:

@@ -7,7 +7,7 @@ follow from that, see `part_areas`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -86,7 +86,7 @@ def larger_part(
         return None
     lead, side = area_lead(parts.first, parts.second, areas), parts.side
     if lead.lead < 0.0:
-        lead, steps, side = replace(lead, lead=-lead.lead), steps[::-1], 1 - side
+        lead, steps, side = lead.of_other, steps[::-1], 1 - side
     dx, dy = (lead.chance * (steps[0][axis] - steps[1][axis]) ** 2 for axis in (0, 1))
     return LargerPart(steps[0], side, (dx, dy))
 

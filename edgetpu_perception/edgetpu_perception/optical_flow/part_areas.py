@@ -101,6 +101,11 @@ class AreaLead:
         """Probability, 0..1, that the other part is the larger one."""
         return 0.5 * math.erfc(self.lead / max(math.sqrt(2) * self.sigma, 1e-9))
 
+    @property
+    def of_other(self) -> AreaLead:
+        """By how much the other part is larger."""
+        return AreaLead(-self.lead, self.sigma)
+
 
 def area_lead(first: NDArray[np.float64], second: NDArray[np.float64], areas: PictureAreas) -> AreaLead:
     """How much larger the first part is.

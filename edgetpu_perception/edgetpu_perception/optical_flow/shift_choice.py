@@ -14,7 +14,13 @@ from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS,
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures
 from edgetpu_perception.optical_flow.followed_part import MAJORITY
 from edgetpu_perception.optical_flow.repeating_texture import ShiftIndex, aliases
-from edgetpu_perception.optical_flow.shift_registration import MAX_STEP_CELLS, Shift, ShiftScores, Texture
+from edgetpu_perception.optical_flow.shift_registration import (
+    MAX_STEP_CELLS,
+    Shift,
+    ShiftScores,
+    Texture,
+    highest,
+)
 
 CORRELATION_RANGE = (0.4, 0.6)
 """Correlation of the features at the shift: unrelated frames up to the first, full confidence from the second
@@ -134,7 +140,7 @@ class ShiftChoice:
         """
         self._textures = first, second
         scores = self.surface = self._search.compare(first, second)
-        best = self._refined(_highest(scores.evidence))
+        best = self._refined(highest(scores.evidence))
         if min(best.shift.following, best.shift.textured) < MAJORITY:
             scores, best = self._by_area(scores, best)
         best, others, certainty = self._of_repeated(scores, best, expected)
@@ -145,8 +151,9 @@ class ShiftChoice:
     def _refined(self, index: ShiftIndex, *, of_most: bool = False) -> Match:
         return Match(index, self._search.refine(*self._textures, *self._whole(index), of_most=of_most))
 
-    def _index(self, dx: int, dy: int) -> ShiftIndex:
-        """The index of a whole shift in ShiftScores."""
+    def _nearest_index(self, match: Match) -> ShiftIndex:
+        """The index in ShiftScores of the whole shift that is nearest to a motion."""
+        dx, dy = self._search.nearest(match.shift)
         return self._search.reach_y + dy, self._search.reach_x + dx
 
     def _whole(self, index: ShiftIndex) -> tuple[int, int]:
@@ -157,7 +164,7 @@ class ShiftChoice:
         """Scores and best shift by area, not contrast, if something is certain about these."""
         first, second = (self._search.equalised(texture) for texture in self._textures)
         by_area = self._search.compare(first, second)
-        index = _highest(by_area.evidence)
+        index = highest(by_area.evidence)
         lead = self._independent * _evidence_lead(by_area.evidence, [index], self._peak)
         if index == best.index or lead < EVIDENCE_LEAD_RANGE[0]:
             return scores, best
@@ -222,7 +229,7 @@ class ShiftChoice:
         # A shift that not all of the picture follows has been refined to what does.
         best = best if parts else self._refined(best.index, of_most=True)
         if best.distance_along_axis(self._whole(best.index)) > REACH_CELLS:
-            best = self._refined(self._index(*self._search.nearest(best.shift)), of_most=True)
+            best = self._refined(self._nearest_index(best), of_most=True)
         match, ahead, chance = self._dominant(best, others)
         of_most = ramp(ahead, *FOLLOWING_LEAD_RANGE)
         of_most *= ramp(float(scores.correlation[match.index]), *CORRELATION_OF_MOST_RANGE)
@@ -240,7 +247,7 @@ class ShiftChoice:
         rivals = self._rivals(rest, best, others)
         match, doubt, chance = self._larger(best, rivals)
         if match is not best:
-            index = self._index(*self._search.nearest(match.shift))
+            index = self._nearest_index(match)
             match = Match(index, self._search.refine(rest, second, *self._whole(index), of_most=True))
         far = (other.score for other in (best, *rivals) if match.distance(other) > self._peak)
         ahead = match.score - max(far, default=0.0)
@@ -254,7 +261,7 @@ class ShiftChoice:
         second = self._textures[1]
         rivals: list[Match] = []
         known = list(others)
-        near_best = self._index(*self._search.nearest(best.shift))
+        near_best = self._nearest_index(best)
         for index in (self._search.strongest(rest, second), self._still, self._last_index):
             if any(abs(index[0] - row) <= 1 and abs(index[1] - column) <= 1 for row, column in known):
                 continue
@@ -281,17 +288,12 @@ class ShiftChoice:
                 continue
             other = rival
             if lead.lead < 0.0:
-                lead, match, other = replace(lead, lead=-lead.lead), rival, match
+                lead, match, other = lead.of_other, rival, match
                 doubt, chance = (0.0, 0.0), 0.0
             dx, dy = match.shift.dx - other.shift.dx, match.shift.dy - other.shift.dy
             doubt = max(doubt[0], lead.chance * dx**2), max(doubt[1], lead.chance * dy**2)
             chance = max(chance, lead.chance)
         return match, doubt, chance
-
-
-def _highest(evidence: NDArray[np.float32]) -> ShiftIndex:
-    row, column = divmod(int(evidence.argmax()), evidence.shape[1])
-    return row, column
 
 
 def _without(

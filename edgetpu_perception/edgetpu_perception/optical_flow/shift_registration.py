@@ -148,9 +148,7 @@ class Registration:
 
         Unlike the evidence it is small where little of a frame is left in the overlap.
         """
-        products = self._products(first, second)
-        row, column = divmod(int(products.argmax()), products.shape[1])
-        return row, column
+        return highest(self._products(first, second))
 
     def _products(self, first: Texture, second: Texture) -> Floats:
         """Sum of the products of both frames over the overlap after each shift, as ShiftScores."""
@@ -272,6 +270,12 @@ class Registration:
         strips = total[self._bottom] - total[self._top]
         energy: Floats = (strips[:, self._right] - strips[:, self._left]).astype(np.float32)
         return energy
+
+
+def highest(scores: Floats) -> tuple[int, int]:
+    """Row and column of the largest of the scores of all shifts."""
+    row, column = divmod(int(scores.argmax()), scores.shape[1])
+    return row, column
 
 
 def _middle(equations: Floats, rows: int, columns: int) -> Floats:

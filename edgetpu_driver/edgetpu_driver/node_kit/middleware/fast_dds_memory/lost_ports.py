@@ -36,16 +36,14 @@ def renew_lost_ports(directory: Path = SHARED_MEMORY, process: Path = Path("/pro
     /proc cannot be read.
     """
     with contextlib.suppress(OSError):
-        numbers = dict(_received_ports(directory, process))
-        for mapping in _mappings(process) if numbers else ():
-            if mapping.path in numbers and not _is_found(mapping):
-                with contextlib.suppress(OSError, ValueError):
-                    _invalidate(mapping, numbers[mapping.path], process)
+        for mapping, number in lost_ports(directory, process):
+            with contextlib.suppress(OSError, ValueError):
+                _invalidate(mapping, number, process)
 
 
 @dataclass(frozen=True)
-class _Mapping:
-    """A port that is mapped into the memory of this process."""
+class PortMapping:
+    """A port that is mapped into the memory of a process."""
 
     path: Path
     inode: int
@@ -53,6 +51,17 @@ class _Mapping:
     """Address."""
     size: int
     """Bytes."""
+
+
+def lost_ports(directory: Path, process: Path) -> Iterator[tuple[PortMapping, int]]:
+    """The ports, with their numbers, from which a process receives and which others do not find any more.
+
+    process: its directory in /proc. Raises OSError if that cannot be read.
+    """
+    numbers = dict(_received_ports(directory, process))
+    for mapping in _mappings(process) if numbers else ():
+        if mapping.path in numbers and not _is_found(mapping):
+            yield mapping, numbers[mapping.path]
 
 
 def _received_ports(directory: Path, process: Path) -> Iterator[tuple[Path, int]]:
@@ -64,15 +73,15 @@ def _received_ports(directory: Path, process: Path) -> Iterator[tuple[Path, int]
                 yield directory / match[1], int(match[2])
 
 
-def _mappings(process: Path) -> Iterator[_Mapping]:
+def _mappings(process: Path) -> Iterator[PortMapping]:
     """The ports that this process has mapped, which it receives from or sends to."""
     for line in (process / "maps").read_text().splitlines():
         if "_port" in line and (match := _MAPPED_PORT.fullmatch(line)):
             start, end = int(match[1], 16), int(match[2], 16)
-            yield _Mapping(Path(match[4]), int(match[3]), start, end - start)
+            yield PortMapping(Path(match[4]), int(match[3]), start, end - start)
 
 
-def _is_found(mapping: _Mapping) -> bool:
+def _is_found(mapping: PortMapping) -> bool:
     """Whether other processes find the port and a lock, possibly that of another receiver of the port."""
     path = mapping.path
     try:
@@ -81,7 +90,7 @@ def _is_found(mapping: _Mapping) -> bool:
         return False
 
 
-def _invalidate(mapping: _Mapping, number: int, process: Path) -> None:
+def _invalidate(mapping: PortMapping, number: int, process: Path) -> None:
     """Invalidate a port unless its listener is reading: a sender that finds it dead may deadlock then.
 
     Raises ValueError if the layout of the port is unknown.
