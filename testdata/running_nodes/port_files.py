@@ -153,5 +153,9 @@ def segments_of(pid: int) -> list[Path]:
 
 
 def _locked(pid: int, lock: str) -> list[Path]:
-    files = [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
-    return [Path(match[1]) for file in files if (match := re.fullmatch(lock, file))]
+    found = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            if match := re.fullmatch(lock, os.readlink(descriptor)):
+                found.append(Path(match[1]))
+    return found
