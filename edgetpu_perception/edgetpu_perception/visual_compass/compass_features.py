@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -40,6 +41,8 @@ class FeatureGrid:
     """Standard deviation of the image motion between noise-free frames, cells."""
     quiet: float
     """Quantile of the differences of two views that shows their noise, whatever else moves."""
+    rounding: float = 0.0
+    """Standard deviation of the difference of two features from their rounding alone; 0 if it is unknown."""
     magnification: Magnification = NONE
     """Of the images."""
 
@@ -96,6 +99,8 @@ class BandPassCompassFeatures:
             blur=1.2,
             floor=0.002,
             quiet=0.3,
+            # An error of up to half a step in each of two features.
+            rounding=float(self._reader.factors[0]) * magnification.noise_left / math.sqrt(6.0),
             magnification=magnification,
         )
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,18 +26,36 @@ with another motion from the second on. About 1.1 if the camera only turns, 2 if
 the same."""
 
 
+@dataclass(frozen=True)
+class QuietResiduals:
+    """The smallest residuals, which show the noise, whatever else moves."""
+
+    share: float
+    """Of all residuals."""
+    rounding: float
+    """Standard deviation that the rounding of features alone gives to residuals; 0 if it is unknown.
+
+    A video codec repeats what hardly changes, so that many residuals are exactly 0. That is no reason to
+    take those that rounding explains for another motion.
+    """
+
+    @functools.cached_property
+    def deviation(self) -> float:
+        """The largest of them for noise with a standard deviation of 1."""
+        return NormalDist().inv_cdf(0.5 + self.share / 2.0)
+
+
 def robust_pull(
     residual: Floats,
     seen: Floats,
     near: bool,
-    quiet: tuple[float, float],
+    quiet: QuietResiduals,
     tolerated: Floats | np.float32,
     most_noise: float = math.inf,
 ) -> tuple[Floats, Floats, float, float]:
     """Pull psi(r) of each residual (Geman and McClure), its stiffness, the noise and the tail; 0 if unused.
 
-    `residual`: [channels, points], overwritten. `seen`: 1 for points to use, else 0: [points]. `quiet`: a
-    quantile of the residuals, and its value for a standard deviation of 1, by which the noise is measured.
+    `residual`: [channels, points], overwritten. `seen`: 1 for points to use, else 0: [points].
     `tolerated`: squares of residuals that show no other motion, whatever the noise: [channels, points], or
     one for all. `most_noise`: larger noise is taken for another motion.
     Near the solution the stiffness is psi'(r), at least 0, for Newton steps; elsewhere psi(r) / r, which
@@ -48,7 +69,7 @@ def robust_pull(
         tail, *TAIL_RANGE
     )
     reach = residual * residual
-    reach /= tolerated + np.float32((outlier * noise + 1e-3) ** 2)
+    reach /= tolerated + np.float32((outlier * max(noise, quiet.rounding) + 1e-3) ** 2)
     reach += np.float32(1.0)
     np.reciprocal(reach, out=reach)
     stiffness = reach * reach
@@ -63,7 +84,7 @@ def robust_pull(
 
 
 def _noise_and_tail(
-    size: Floats, count: int, quiet: tuple[float, float], most_noise: float
+    size: Floats, count: int, quiet: QuietResiduals, most_noise: float
 ) -> tuple[float, float]:
     """Noise and tail of residuals of these sizes, which are reordered; see `robust_pull`.
 
@@ -71,9 +92,8 @@ def _noise_and_tail(
     """
     if not count:
         return 0.0, 0.0
-    share, deviation = quiet
     # Those that are not used come first.
-    index = size.size - count + int(share * count)
+    index = size.size - count + int(quiet.share * count)
     size.partition(index)
-    noise = min(float(size[index]) / deviation, most_noise)
+    noise = min(float(size[index]) / quiet.deviation, most_noise)
     return noise, math.sqrt(float(size.dot(size)) / count) / (noise + 1e-3)

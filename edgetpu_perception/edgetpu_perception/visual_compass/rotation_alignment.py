@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
 
 import cv2
 import numpy as np
@@ -29,7 +28,7 @@ from edgetpu_perception.visual_compass.moving_objects.point_agreement import (
     certainty_of,
 )
 from edgetpu_perception.visual_compass.ray_projection import Projection
-from edgetpu_perception.visual_compass.robust_residuals import robust_pull
+from edgetpu_perception.visual_compass.robust_residuals import QuietResiduals, robust_pull
 from edgetpu_perception.visual_compass.rotation_solver import RotationSolver
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix
 
@@ -74,7 +73,7 @@ class RotationAligner:
     def __init__(self, camera: Pinhole, height: int, width: int, grid: FeatureGrid) -> None:
         """`height`, `width`: size of the model's input, px, which shows the whole image of the camera."""
         self._rows, self._columns = grid.rows, grid.columns
-        self._quiet = grid.quiet, NormalDist().inv_cdf(0.5 + grid.quiet / 2.0)
+        self._quiet = QuietResiduals(grid.quiet, grid.rounding)
         self._strides = np.array([1, grid.columns], np.float32)
         self._projection = Projection(camera, height, width, grid)
         self.points = ComparedPoints.of(self._projection, grid)
