@@ -138,6 +138,8 @@ def _camera_rows(flow: OpticalFlow, count: int, label: str) -> list[Row]:
     ):
         pairs = list(scenes.pairs(draw, count, 33))
         rows += _rows(flow, case + label, pairs, None if label else limit)
+    pairs = list(scenes.turns(count, 34))
+    rows += _rows(flow, f"camera of 60 to 110 deg that turns{label}", pairs, None if label else 0.1)
     return rows
 
 

@@ -13,14 +13,22 @@ import numpy as np
 
 from accuracy.scenes import drone_scenes, room_scenes
 from accuracy.scenes.flow_scenes import Pair
-from accuracy.scenes.panoramas import orientation, pinhole
+from accuracy.scenes.panoramas import PHOTOGRAPHS, Turntable, load, orientation, pinhole
 from accuracy.scenes.photographs import as_pixels
-from accuracy.scenes.textured_hall import Floats, Hall, Pose
+from accuracy.scenes.textured_hall import Floats, Hall, Pose, directions
 from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.visual_compass.rotations import to_matrix
 
 NOISE = 2.0
 """Standard deviation of each px, grey levels."""
+
+FIELDS_OF_VIEW = (60.0, 90.0, 110.0)
+"""Horizontal fields of view, deg, of cameras that only turn."""
+
+TURNED = tuple(
+    name for name in PHOTOGRAPHS if name not in ("hubble_deep_field.jpg", "retina.jpg", "rocket.jpg")
+)
+"""Photographs around it: those with texture in every direction."""
 
 GROUND = (1.5, 1.5, 1.5)
 """Half of the width, height and depth, m, of a hall whose far wall serves as the ground."""
@@ -70,3 +78,28 @@ def pairs(draw: Callable[[np.random.Generator], Scene], count: int, seed: int) -
         noise = random.normal(0.0, NOISE, (2, *first.shape))
         shift = hall.motion(camera, before, after)
         yield Pair(as_pixels(first + noise[0]), as_pixels(second + noise[1]), *shift, "moving camera")
+
+
+def turns(count: int, seed: int) -> Iterator[Pair]:
+    """Two pictures of a camera with a wide lens that turns, with the median motion.
+
+    The content of the middle moves by 0.5 to 6 px in any direction, and the camera rolls by about a third of
+    the angle.
+    """
+    random = np.random.default_rng(seed)
+    for k in range(count):
+        camera = pinhole(320, 240, FIELDS_OF_VIEW[k % len(FIELDS_OF_VIEW)])
+        angle = math.exp(random.uniform(math.log(0.5), math.log(6.0))) / camera.fx
+        course = random.uniform(0.0, 2.0 * math.pi)
+        axis = np.array([math.sin(course), math.cos(course), random.normal(0.0, 0.3)])
+        before, turn = (
+            orientation(random.uniform(0.0, 360.0), random.uniform(-15.0, 15.0)),
+            to_matrix(axis * angle),
+        )
+        table = Turntable(load(TURNED[k // len(FIELDS_OF_VIEW) % len(TURNED)]), camera, NOISE, samples=2)
+        first, second = (table.image(pose, random) for pose in (before, before @ turn))
+        rays = directions(camera)[::8, ::8].astype(np.float64)
+        moved = rays @ turn
+        shift = np.median(moved[..., :2] / moved[..., 2:] - rays[..., :2], axis=(0, 1))
+        dx, dy = (shift * (camera.fx, camera.fy)).tolist()
+        yield Pair(first, second, dx, dy, "turning camera")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +15,14 @@ from edgetpu_perception.optical_flow.dominant_motion import (
     NeighbourhoodMotions,
     chance_of_another,
 )
-from edgetpu_perception.optical_flow.larger_part import Pair, larger_part, lead_of_first, pull_of_contrast
-from edgetpu_perception.optical_flow.linear_motion import linear_motion, remove
+from edgetpu_perception.optical_flow.larger_part import (
+    Pair,
+    larger_part,
+    lead_of_first,
+    left_by_two,
+    pull_of_contrast,
+)
+from edgetpu_perception.optical_flow.motion_field import remove
 from edgetpu_perception.optical_flow.normal_equations import (
     Floats,
     NormalEquations,
@@ -23,6 +30,7 @@ from edgetpu_perception.optical_flow.normal_equations import (
     Vector,
 )
 from edgetpu_perception.optical_flow.part_areas import AreaLead, PictureAreas, picture_areas
+from edgetpu_perception.optical_flow.smooth_motion import DEVIATION_CELLS, smooth_motion
 
 REWEIGHTED_STEPS = 3
 """Least-squares steps in which the part that follows the motion is settled. Uncritical from 3 on."""
@@ -35,6 +43,13 @@ RIVAL_AREA = 0.085
 
 Rows: flow, any shift to 4, inside one sigma (by noise, one of all shifts tried explains 8 % better); a slow
 object of 20 % of the area, rms.
+"""
+
+SMOOTH_SHARE = 0.6
+"""Share of what deviates from one motion that may deviate from a smooth one which explains it.
+
+Rows: flow, static camera, rms (by chance it is 0.7 for one of 150 pairs); camera that drives through rooms,
+median.
 """
 
 STEADY_CONTRAST = 0.1
@@ -111,18 +126,24 @@ class PartFinder:
         """
         part = self.everything(equations)
         motions = self._motions(part)
-        kept = motions.kept_deviation(*part.step[:2])
-        if not of_most and kept <= MAX_DEVIATION_CELLS:
+        kept = math.inf if of_most else motions.kept_deviation(*part.step[:2])
+        near = kept <= NARROWER_DEVIATIONS[-1]
+        if kept <= MAX_DEVIATION_CELLS:
             part = replace(part, textured=motions.rather_textured)
-            return self._larger(part, motions, near=kept <= NARROWER_DEVIATIONS[-1])
-        dominant = self._dominant(part, motions)
-        if not self._change_removed(equations, dominant, motions.common):
-            return self._larger(dominant, self._motions(dominant), near=False)
+        else:
+            part = self._dominant(part, motions)
+            motions = self._motions(part)
+        rival, area = motions.rival(*part.step[:2], self._areas(part.normal).nearest, near=near)
+        doubt = None
+        if area >= RIVAL_AREA:
+            doubt = self._change_removed(equations, part, motions, rival)
+        if doubt is None:
+            return self._larger(part, motions, rival, area, near=near)
         part = self._everything(part.normal.with_residual(equations))
         motions = self._motions(part)
         if not of_most and motions.kept_deviation(*part.step[:2]) <= MAX_DEVIATION_CELLS:
-            return replace(part, textured=motions.rather_textured)
-        return self._dominant(part, motions)
+            return replace(part, textured=motions.rather_textured).doubted(*doubt)
+        return self._dominant(part, motions).doubted(*doubt)
 
     def _motions(self, part: FollowedPart) -> NeighbourhoodMotions:
         contrast = part.step[2]
@@ -144,14 +165,22 @@ class PartFinder:
         following = followers.share(followers.weights(*part.step[:2]), areas)
         return replace(part, share=following, textured=float(followers.texture @ areas))
 
-    def _larger(self, part: FollowedPart, motions: NeighbourhoodMotions, *, near: bool) -> FollowedPart:
+    def _larger(
+        self,
+        part: FollowedPart,
+        motions: NeighbourhoodMotions,
+        rival: tuple[float, float],
+        area: float,
+        *,
+        near: bool,
+    ) -> FollowedPart:
         """The larger part if two parts move apart, without what moves nearly alike.
 
-        `near`: nearly all of the picture keeps the narrowest deviation from the motion of the part.
+        `rival`, `area`: see NeighbourhoodMotions.rival. `near`: nearly all of the picture keeps the narrowest
+        deviation from the motion of the part.
         """
         areas = self._areas(part.normal)
         motion = part.step[:2]
-        rival, area = motions.rival(*motion, areas.nearest, near=near)
         larger = None
         if area >= RIVAL_AREA:
             # Motions that deviate less are not those for which parts were looked for.
@@ -201,11 +230,30 @@ class PartFinder:
         step, inverse = part.normal.solve(weights, self._roughness)
         return replace(part, step=step, inverse=inverse, weights=weights)
 
-    def _change_removed(self, equations: Floats, part: FollowedPart, common: float) -> bool:
-        """Take a linear motion from `equations` if most of what else would deviate follows it."""
-        assert part.weights is not None
-        change, following = linear_motion(part.normal, common)
-        follows = 1 - following < (1 - float(part.weights.sum()) / len(part.weights)) / 2
-        if follows:
-            remove(equations, change)
-        return follows
+    def _change_removed(
+        self,
+        equations: Floats,
+        part: FollowedPart,
+        motions: NeighbourhoodMotions,
+        rival: tuple[float, float],
+    ) -> tuple[float, float] | None:
+        """Take a smooth motion from `equations` if it explains the picture better than two motions do.
+
+        Return variances of dx and dy by that, cells^2; None if it does not. `rival`: the second motion,
+        cells.
+        """
+        smooth = smooth_motion(part.normal, motions.common)
+        near = motions.within(DEVIATION_CELLS)
+        start = replace(part, weights=near.weights(*near.dominant_near(*part.step[:2], DEVIATION_CELLS)))
+        alike = self._settled(start, near).weights
+        assert alike is not None
+        if 1 - smooth.following > SMOOTH_SHARE * (1 - float(alike.sum()) / len(alike)):
+            return None
+        two = left_by_two(motions, part.normal, self._roughness, part.step[:2], rival)
+        limit = motions.limit(MAX_DEVIATION_CELLS)
+        by_smooth, by_two = (float(np.minimum(left / limit, 1.0).sum()) for left in (smooth.left, two))
+        if by_smooth >= by_two:
+            return None
+        median, (dx, dy) = smooth.field.median(self._height, self._width)
+        remove(equations, smooth.field, median)
+        return float(dx), float(dy)

@@ -91,6 +91,22 @@ def larger_part(
     return LargerPart(steps[0], side, (dx, dy))
 
 
+def left_by_two(
+    motions: NeighbourhoodMotions,
+    normal: NormalEquations,
+    roughness: float,
+    motion: tuple[float, float],
+    rival: tuple[float, float],
+) -> NDArray[np.float64]:
+    """Sum of squares that the better of two motions, cells, leaves in each neighbourhood once they settled.
+
+    `roughness`: see Registration.
+    """
+    limit = motions.limit(MAX_DEVIATION_CELLS)
+    first, second = _settled([(*motion, 0.0), (*rival, 0.0)], motions, normal, roughness, limit)
+    return np.minimum(motions.left(*first[:2]), motions.left(*second[:2]))
+
+
 def _settled(
     steps: list[Vector],
     motions: NeighbourhoodMotions,

@@ -1,0 +1,99 @@
+"""A motion that changes along the picture as a polynomial of the place, and its median over the picture."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.optical_flow.normal_equations import Floats
+
+PLACES = 256
+"""Places over which a median is taken. Uncritical from 64 on."""
+
+_FROM_MIDDLE = np.arange(PLACES) - (PLACES - 1) / 2
+"""Numbers of the places. Given by PLACES."""
+
+_ACROSS = _FROM_MIDDLE / PLACES
+"""Places across the picture, from -0.5 to 0.5. Derived: no two are in one column or row, so that a motion
+which changes along one axis alone has as many values as places."""
+
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+"""Way from each place to the next down the picture, as a share of it, around its edge.
+
+Given by the golden ratio, which divides most evenly.
+"""
+
+_DOWN = _FROM_MIDDLE * _GOLDEN - np.rint(_FROM_MIDDLE * _GOLDEN)
+"""Places down the picture; both are symmetric about its middle. Given by _GOLDEN."""
+
+MEDIAN_SHARE = 0.2
+"""Share of the places, with motions next to the median, that decide it. Uncritical from 0.1 to 0.4."""
+
+MOST_APART = 0.9
+"""Largest share that moves otherwise of which the median is told. Uncritical: no motion of a tenth of the
+picture is taken."""
+
+
+def elements(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Elements of each position on which dx and dy depend, [2, 5, ..]."""
+    one, both = np.ones_like(x), x * y
+    return np.array(((one, x, y, x * x, both), (one, x, y, both, y * y)))
+
+
+@dataclass(frozen=True, eq=False)
+class MotionField:
+    """Motion, cells, at each place of a picture."""
+
+    unit: float
+    """Units of a position in a cell. Positions are from the middle of the picture."""
+    coefficients: NDArray[np.float64]
+    """Of the elements of a position in dx and dy: [2, 5]."""
+    covariances: NDArray[np.float64]
+    """Of the coefficients of dx, and of those of dy: [2, 5, 5]."""
+    measured_at: NDArray[np.float64]
+    """Means of the elements where dx and dy were measured: [2, 5]."""
+    apart: float
+    """Share of the picture that moves otherwise, 0..1."""
+
+    def along(self, rows: int, columns: int) -> NDArray[np.float64]:
+        """Motion of each cell of rows x columns in the middle of the picture: [2, rows, columns]."""
+        y, x = (self.unit * (np.arange(cells) - (cells - 1) / 2) for cells in (rows, columns))
+        places = elements(np.tile(x, rows), np.repeat(y, columns))
+        return self._motion(places).reshape(2, rows, columns)
+
+    def median(self, height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Median of dx and of dy over a picture of height x width cells, and their variances: [2] each.
+
+        These are less certain than the motion where it was measured, as other places decide the median, and
+        as what moves otherwise may be slower or faster. The variances are those of this difference.
+        """
+        places = elements(self.unit * width * _ACROSS, self.unit * height * _DOWN)
+        middle = PLACES // 2
+        apart, near = (round(share * middle) for share in (min(self.apart, MOST_APART), MEDIAN_SHARE))
+        medians, variances = np.empty(2), np.empty(2)
+        for axis, motion in enumerate(self._motion(places)):
+            order = motion.argsort()
+            slower, medians[axis], faster = (
+                motion[order[rank - 1 : rank + 1]].mean() for rank in (middle - apart, middle, middle + apart)
+            )
+            way = places[axis][:, order[middle - near : middle + near]].mean(axis=1) - self.measured_at[axis]
+            # The variance of something that may be anywhere between two bounds is a twelfth of the square.
+            variances[axis] = way @ self.covariances[axis] @ way + (faster - slower) ** 2 / 12
+        return medians, variances
+
+    def _motion(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Motion at places with these elements, [2, 5, n]: [2, n]."""
+        return np.asarray((self.coefficients[:, np.newaxis] @ places)[:, 0])
+
+
+def remove(equations: Floats, field: MotionField, shift: NDArray[np.float64]) -> None:
+    """Take the difference that a motion explains, but for a shift, cells, from the equations.
+
+    `equations`: [4, channels, rows, columns].
+    """
+    rows, columns = equations.shape[2:]
+    for term, along, stays in zip(equations[:2], field.along(rows, columns), shift, strict=True):
+        equations[3] -= (along - stays).astype(np.float32) * term

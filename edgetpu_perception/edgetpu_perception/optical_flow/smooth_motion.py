@@ -1,0 +1,195 @@
+"""Motion that changes along the picture: of a camera that turns, rolls, drives ahead or sees a slanted plane.
+
+A part that follows one shift may then lie anywhere. Without these changes the picture follows one shift
+again, the median of the motion over the picture.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS, follow
+from edgetpu_perception.optical_flow.motion_field import MotionField, elements
+from edgetpu_perception.optical_flow.normal_equations import (
+    MIN_ENERGY,
+    PAIRS,
+    NormalEquations,
+    centers,
+)
+
+DEVIATION_CELLS = MAX_DEVIATION_CELLS / 2
+"""Deviation, cells, from which on a neighbourhood does not follow the smooth motion.
+
+Derived: a smooth motion comes to within about half of the difference of a part that moves independently.
+"""
+
+DEVIATION_SHARE = 0.1
+"""The same as a share of the difference from the motion of the middle.
+
+Least squares of gradients fall short over more than a cell. Uncritical from 0.05 to 0.2; with 0, photographs
+that roll by 3 deg are 1.6 px off (rms) instead of 0.2.
+"""
+
+STEPS = 3
+"""Least-squares steps in which the part that follows is settled. Uncritical from 3 on."""
+
+LEAST_SHARE = 1e-9
+"""Added to the normal matrix, as a share of its largest element, so that stripes do not make it singular.
+
+Derived: far above the rounding of its elements, far below what a texture adds.
+"""
+
+APART = 0.5
+"""Weight of a neighbourhood that does not follow the motion. Derived: half of that of one that does."""
+
+MIN_VARIANCE = 1e-12
+"""Added to variances of unknowns so that frames without noise do not divide by zero.
+
+Derived: (1e-6 cells)^2.
+"""
+
+_POWERS = (((0, 0), (1, 0), (0, 1), (2, 0), (1, 1)), ((0, 0), (1, 0), (0, 1), (1, 1), (0, 2)))
+"""Powers of x and y in the elements of a position. Given by motion_field.elements."""
+
+_TERMS = (*((0, powers) for powers in _POWERS[0]), *((1, powers) for powers in _POWERS[1]), (2, (0, 0)))
+"""Terms: a derivative (dx, dy, contrast) times an element of a position. Given by the equations."""
+
+_UNKNOWNS = np.eye(9)[:, [0, 1, 2, 3, 4, 5, 6, 7, 3, 4, 8]]
+"""Terms of each unknown, [9, 11]: both dx and dy change by two of them, p x^2 + q xy and p xy + q y^2, if a
+camera turns or sees a plane (Longuet-Higgins, 1984). Given by the equations."""
+
+_QUADRATIC = [3, 4]
+"""These two. Given by _UNKNOWNS."""
+
+BY_CHANCE = float(len(_QUADRATIC))
+"""Squares of these two over their variances by noise alone. Given by their number."""
+
+_PRODUCTS = tuple((total - y, y) for total in range(5) for y in range(total + 1))
+"""Powers of x and y in a product of two elements of a position. Given by _POWERS."""
+
+
+def _element(first: tuple[int, tuple[int, int]], second: tuple[int, tuple[int, int]]) -> int:
+    """Index in the moments of the product of two terms; derivative 3 is the residual."""
+    (one, (x, y)), (other, (u, v)) = first, second
+    return _PRODUCTS.index((x + u, y + v)) * len(PAIRS) + PAIRS.index((min(one, other), max(one, other)))
+
+
+_SYSTEM = np.array([[_element(row, column) for column in (*_TERMS, (3, (0, 0)))] for row in _TERMS])
+"""Elements of the products of terms with each other and the residual in the moments, [11, 12].
+
+Given by _TERMS.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothMotion:
+    """A smooth motion, and how well it explains the picture."""
+
+    field: MotionField
+    following: float
+    """Share of the neighbourhoods that follow it, 0..1."""
+    left: NDArray[np.float64]
+    """Sum of squares that it leaves in each neighbourhood, [neighbourhoods]."""
+
+
+def smooth_motion(equations: NormalEquations, common: float) -> SmoothMotion:
+    """The smooth motion that most of the picture follows.
+
+    `common`: largest sum of squares that noise leaves in a neighbourhood.
+    """
+    unit, places, products = _positions(equations.rows, equations.columns, equations.side)
+    slope, sums = equations.slope, equations.sums.T
+    after = np.ones(places.shape[2])
+    for _ in range(STEPS):
+        weights = after
+        system, solution = _least_squares((products * np.square(weights)) @ sums)
+        terms = solution @ _UNKNOWNS
+        dx, dy = terms[:5] @ places[0], terms[5:10] @ places[1]
+        left = equations.left_by_each(dx, dy, float(terms[10]))
+        deviation = DEVIATION_CELLS + DEVIATION_SHARE * np.hypot(dx - terms[0], dy - terms[5])
+        after = follow(left / (common + np.square(deviation) * slope))
+    pulls = _UNKNOWNS @ _pulls(equations, places, dx, dy, float(terms[10]))
+    covariance = _covariance(system, pulls * np.square(weights))
+    terms = _without_noise(solution, covariance) @ _UNKNOWNS
+    of_terms = _UNKNOWNS.T @ covariance @ _UNKNOWNS
+    apart = int(np.count_nonzero(after < APART)) / len(after)
+    field = MotionField(
+        unit,
+        terms[:10].reshape(2, 5),
+        np.stack((of_terms[:5, :5], of_terms[5:10, 5:10])),
+        _means(places, np.square(after), equations),
+        apart,
+    )
+    return SmoothMotion(field, float(after.sum()) / len(after), left)
+
+
+def _pulls(
+    equations: NormalEquations,
+    places: NDArray[np.float64],
+    dx: NDArray[np.float64],
+    dy: NDArray[np.float64],
+    contrast: float,
+) -> NDArray[np.float64]:
+    """How far each neighbourhood pulls each term from what was found, [11, neighbourhoods]."""
+    xx, xy, xc, xr, yy, yc, yr, cc, cr, _ = equations.sums
+    by_dx = xr - xx * dx - xy * dy - contrast * xc
+    by_dy = yr - xy * dx - yy * dy - contrast * yc
+    by_contrast = cr - xc * dx - yc * dy - contrast * cc
+    return np.concatenate((places[0] * by_dx, places[1] * by_dy, by_contrast[np.newaxis]))
+
+
+def _covariance(system: NDArray[np.float64], pulls: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Covariance of the unknowns from how far each neighbourhood pulls them (White, 1980)."""
+    unknowns, count = pulls.shape
+    pulled = np.linalg.inv(system) @ pulls
+    return np.asarray(pulled @ pulled.T * (count / max(count - unknowns, 1)))
+
+
+def _without_noise(solution: NDArray[np.float64], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The solution without what noise alone makes of the quadratic unknowns (James and Stein, 1961)."""
+    quadratic = solution[_QUADRATIC]
+    among = covariance[np.ix_(_QUADRATIC, _QUADRATIC)] + MIN_VARIANCE * np.eye(len(quadratic))
+    certain = np.linalg.solve(among, quadratic)
+    by_noise = min(BY_CHANCE / max(float(quadratic @ certain), BY_CHANCE), 1.0)
+    return np.asarray(solution - by_noise * (covariance[:, _QUADRATIC] @ certain))
+
+
+def _means(
+    places: NDArray[np.float64], squares: NDArray[np.float64], equations: NormalEquations
+) -> NDArray[np.float64]:
+    """Means of the elements where dx and dy were measured, by contrast and squared weights: [2, 5]."""
+    pairs = [PAIRS.index((0, 0)), PAIRS.index((1, 1))]
+    shares = equations.sums[pairs] * squares + MIN_ENERGY
+    return np.asarray((places @ shares[..., np.newaxis])[..., 0] / shares.sum(axis=1, keepdims=True))
+
+
+_POSITIONS_KEPT = 32
+"""Sizes of overlaps whose positions are kept. Uncritical: a motion changes them little from image to image.
+The 361 that a node meets in time take nearly a megabyte."""
+
+
+@functools.lru_cache(maxsize=_POSITIONS_KEPT)
+def _positions(rows: int, columns: int, side: int) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+    """Unit of positions, elements of each neighbourhood's position, [2, 5, n], and their products, [15, n].
+
+    Half of the larger side is 1, so that no element of the normal matrix is lost in the rounding of others.
+    """
+    unit = 2 / max(rows, columns)
+    x, y = (unit * axis for axis in centers(rows, columns, side))
+    return unit, elements(x, y), np.stack([x**i * y**j for i, j in _PRODUCTS])
+
+
+def _least_squares(moments: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Normal matrix, [9, 9], and solution, [9], from products of positions times those of derivatives."""
+    terms = moments.take(_SYSTEM)
+    system = _UNKNOWNS @ terms[:, :-1] @ _UNKNOWNS.T
+    diagonal = system.reshape(-1)[:: len(system) + 1]
+    diagonal += LEAST_SHARE * float(diagonal.max()) + MIN_ENERGY
+    # NumPy takes three times as long for a matrix of this size.
+    _, solution = cv2.solve(system, _UNKNOWNS @ terms[:, -1:], flags=cv2.DECOMP_CHOLESKY)
+    return system, np.asarray(solution)[:, 0]
