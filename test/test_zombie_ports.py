@@ -38,17 +38,23 @@ from testdata.running_nodes.port_files import (
     keeps_ports,
     ports_of,
 )
-from testdata.running_nodes.ros_graph import PATIENCE, Graph, NodeProcess
+from testdata.running_nodes.ros_graph import Graph, NodeProcess
+from testdata.timeouts import PATIENCE
 
 
 def suspend(process: NodeProcess) -> None:
     """Stop all threads of a process while they sleep: one that sends may hold a lock of its receivers."""
     end = time.monotonic() + PATIENCE
-    while states(process) != {"S"}:
+    while True:
+        waits = system_calls(process)
+        sleeps = states(process) == {"S"}
+        os.kill(process.pid, signal.SIGSTOP)
+        while states(process) != {"T"}:
+            assert time.monotonic() < end, "its threads do not stop"
+        if sleeps and system_calls(process) == waits:
+            return  # none has woken meanwhile
+        os.kill(process.pid, signal.SIGCONT)
         assert time.monotonic() < end, "its threads do not sleep"
-    os.kill(process.pid, signal.SIGSTOP)
-    while states(process) != {"T"}:
-        assert time.monotonic() < end, "its threads do not stop"
 
 
 def kill_while_it_takes_a_message(process: NodeProcess) -> None:
@@ -63,16 +69,30 @@ def kill_while_it_takes_a_message(process: NodeProcess) -> None:
 
 def states(process: NodeProcess) -> set[str]:
     """The states of the threads of a process, as in ps."""
-    found = set()
-    for stat in Path(f"/proc/{process.pid}/task").glob("*/stat"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
-            found.add(stat.read_text().rpartition(")")[2].split()[0])
+    return {each.rpartition(")")[2].split()[0] for each in of_threads(process, "stat").values()}
+
+
+def system_calls(process: NodeProcess) -> dict[str, str]:
+    """The system call in which each thread of a process waits, with its arguments."""
+    return of_threads(process, "syscall")
+
+
+def of_threads(process: NodeProcess, name: str) -> dict[str, str]:
+    """The file of that name in /proc of each thread of a process, unless it is forbidden to read."""
+    found = {}
+    for path in Path(f"/proc/{process.pid}/task").glob(f"*/{name}"):
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # or the thread has ended
+            found[path.parent.name] = path.read_text()
     return found
 
 
 def messages_in_ports_of(process: NodeProcess, copies: Path) -> list[Message]:
-    """The messages that wait in the ports of a process."""
-    return [each for port in ports_of(process.pid) for each in waiting_messages(port, copies)]
+    """The messages that wait in the ports of a process, except in one that a sender has replaced."""
+    found = []
+    for port in ports_of(process.pid):
+        with suppress(FileNotFoundError):
+            found += waiting_messages(port, copies)
+    return found
 
 
 def waiting_messages(port: Path, copies: Path) -> list[Message]:
