@@ -28,7 +28,7 @@ FIELDS_OF_VIEW = (60.0, 90.0, 110.0)
 TURNED = tuple(
     name for name in PHOTOGRAPHS if name not in ("hubble_deep_field.jpg", "retina.jpg", "rocket.jpg")
 )
-"""Photographs around it: those with texture in every direction."""
+"""Photographs wrapped around cameras that only turn: those with texture in every direction."""
 
 GROUND = (1.5, 1.5, 1.5)
 """Half of the width, height and depth, m, of a hall whose far wall serves as the ground."""
@@ -92,10 +92,8 @@ def turns(count: int, seed: int) -> Iterator[Pair]:
         angle = math.exp(random.uniform(math.log(0.5), math.log(6.0))) / camera.fx
         course = random.uniform(0.0, 2.0 * math.pi)
         axis = np.array([math.sin(course), math.cos(course), random.normal(0.0, 0.3)])
-        before, turn = (
-            orientation(random.uniform(0.0, 360.0), random.uniform(-15.0, 15.0)),
-            to_matrix(axis * angle),
-        )
+        before = orientation(random.uniform(0.0, 360.0), random.uniform(-15.0, 15.0))
+        turn = to_matrix(axis * angle)
         table = Turntable(load(TURNED[k // len(FIELDS_OF_VIEW) % len(TURNED)]), camera, NOISE, samples=2)
         first, second = (table.image(pose, random) for pose in (before, before @ turn))
         rays = directions(camera)[::8, ::8].astype(np.float64)

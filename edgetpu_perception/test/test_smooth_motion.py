@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgetpu_perception.optical_flow.followed_part import PartFinder
 from edgetpu_perception.optical_flow.motion_field import MotionField, remove
 from edgetpu_perception.optical_flow.normal_equations import NormalEquations
 from edgetpu_perception.optical_flow.smooth_motion import smooth_motion
@@ -16,6 +18,7 @@ from edgetpu_perception.optical_flow.smooth_motion import smooth_motion
 ROLL_AND_GROWTH = np.array([[0.3, 0.01, -0.02, 0.0, 0.0], [0.0, 0.02, 0.01, 0.0, 0.0]])
 SLANT = np.array([[0.3, 0.0, 0.015, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
 TURN = np.array([[0.3, 0.0, 0.0, 0.0005, 0.0002], [0.1, 0.0, 0.0, 0.0005, 0.0002]])
+YAW = np.array([[0.3, 0.0, 0.0, 0.0005, 0.0], [0.0, 0.0, 0.0, 0.0005, 0.0]])
 
 STILL = np.zeros((2, 5))
 
@@ -69,17 +72,36 @@ def test_the_median_of_a_linear_motion_is_that_of_the_middle() -> None:
 
 def test_the_median_of_a_turn_is_that_of_half_of_the_picture() -> None:
     # Half of the columns are nearer to the middle than a quarter of the width.
-    turn = np.array([[0.3, 0.0, 0.0, 0.0005, 0.0], [0.0, 0.0, 0.0, 0.0005, 0.0]])
-    median, _ = field(turn).median(48, 64)
+    median, _ = field(YAW).median(48, 64)
     assert median == pytest.approx((0.3 + 0.0005 * 16**2, 0.0), abs=1e-3)
 
 
 def test_the_median_is_in_doubt_by_what_moves_otherwise() -> None:
-    # dx is even from -0.48 to 0.48; a tenth of the picture moves it to a twentieth of that to either side.
+    # dx is uniform from -0.48 to 0.48; a tenth of the picture moves it to a twentieth of that to either side.
     growth = np.array([[0.0, 0.015, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
     _, (dx, dy) = field(growth, apart=0.1).median(48, 64)
     assert dx == pytest.approx((0.1 * 0.96) ** 2 / 12, rel=0.05)
     assert dy == 0.0
+
+
+def test_the_median_is_in_doubt_by_a_change_that_is_not_certain() -> None:
+    covariances = np.zeros((2, 5, 5))
+    covariances[0, 3, 3] = 1e-8
+    _, (dx, dy) = replace(field(YAW), covariances=covariances).median(48, 64)
+    # x^2 is 259 on average in the fifth of the places next to the median, and 192 where it was measured.
+    assert dx == pytest.approx((259.4 - 192.0) ** 2 * 1e-8, rel=0.02)
+    assert dy == 0.0
+
+
+def test_a_picture_that_all_moves_otherwise_has_a_median() -> None:
+    _, variance = field(TURN, apart=1.0).median(48, 64)
+    assert np.isfinite(variance).all()
+
+
+def test_the_part_that_is_followed_moves_by_the_median_of_a_turn() -> None:
+    part = PartFinder(0.01, 0.0, 60, 60, 6).find(equations(YAW), of_most=False)
+    assert part.step[:2] == pytest.approx((0.3 + 0.0005 * 15**2, 0.0), abs=0.005)
+    assert min(part.doubt) > 0.0
 
 
 def test_noise_makes_no_turn_of_a_shift() -> None:

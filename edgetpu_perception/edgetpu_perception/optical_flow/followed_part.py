@@ -122,7 +122,8 @@ class PartFinder:
     def find(self, equations: Floats, *, of_most: bool) -> FollowedPart:
         """The part that follows; see Registration.refine for `of_most`.
 
-        `equations`: those of a whole shift; what a smooth motion explains is taken from them.
+        `equations`: those of a whole shift; what a smooth motion explains, but for its median, is taken
+        from them.
         """
         part = self.everything(equations)
         motions = self._motions(part)

@@ -1,4 +1,4 @@
-"""A motion that changes along the picture as a polynomial of the place, and its median over the picture."""
+"""A motion that changes across the picture as a polynomial of the place, and its median over the picture."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ MEDIAN_SHARE = 0.2
 """Share of the places, with motions next to the median, that decide it. Uncritical from 0.1 to 0.4."""
 
 MOST_APART = 0.9
-"""Largest share that moves otherwise of which the median is told. Uncritical: no motion of a tenth of the
-picture is taken."""
+"""Largest share that moves otherwise for which the ranks beside the median are taken.
+
+Uncritical: no motion of a tenth of the picture is taken.
+"""
 
 
 def elements(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -48,7 +50,7 @@ class MotionField:
     """Motion, cells, at each place of a picture."""
 
     unit: float
-    """Units of a position in a cell. Positions are from the middle of the picture."""
+    """Length of a cell in the unit of positions, which are from the middle of the picture."""
     coefficients: NDArray[np.float64]
     """Of the elements of a position in dx and dy: [2, 5]."""
     covariances: NDArray[np.float64]
@@ -90,9 +92,9 @@ class MotionField:
 
 
 def remove(equations: Floats, field: MotionField, shift: NDArray[np.float64]) -> None:
-    """Take the difference that a motion explains, but for a shift, cells, from the equations.
+    """Take the difference that a motion explains from the equations, but for a shift, which stays in them.
 
-    `equations`: [4, channels, rows, columns].
+    `equations`: [4, channels, rows, columns]. `shift`: cells, [2].
     """
     rows, columns = equations.shape[2:]
     for term, along, stays in zip(equations[:2], field.along(rows, columns), shift, strict=True):

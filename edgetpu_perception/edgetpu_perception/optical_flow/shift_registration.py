@@ -224,8 +224,8 @@ class Registration:
 
         Where parts of the picture move by themselves, only those that follow the motion of most of the area
         count (`followed_part`); with `of_most` this is done even if nearly all follow one. A motion that
-        changes along the picture is that of its middle, and slowly moving parts are left out while most of
-        the texture deviates less.
+        changes smoothly across the picture is the median over it (`smooth_motion`); slowly moving parts are
+        left out while most of the texture deviates less.
 
         The sigmas are those of `shift_sigmas`.
         """

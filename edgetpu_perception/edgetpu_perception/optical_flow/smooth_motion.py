@@ -1,4 +1,4 @@
-"""Motion that changes along the picture: of a camera that turns, rolls, drives ahead or sees a slanted plane.
+"""Motion that changes across a picture: of a camera that turns, rolls, drives ahead or sees a slanted plane.
 
 A part that follows one shift may then lie anywhere. Without these changes the picture follows one shift
 again, the median of the motion over the picture.
@@ -91,10 +91,10 @@ class SmoothMotion:
     """A smooth motion, and how well it explains the picture."""
 
     field: MotionField
-    following: float
-    """Share of the neighbourhoods that follow it, 0..1."""
     left: NDArray[np.float64]
-    """Sum of squares that it leaves in each neighbourhood, [neighbourhoods]."""
+    """Sum of squares that it leaves in each neighbourhood before noise is taken out of it, [n]."""
+    following: float
+    """Share of the neighbourhoods that follow it then, 0..1."""
 
 
 def smooth_motion(equations: NormalEquations, common: float) -> SmoothMotion:
@@ -125,7 +125,7 @@ def smooth_motion(equations: NormalEquations, common: float) -> SmoothMotion:
         _means(places, np.square(after), equations),
         apart,
     )
-    return SmoothMotion(field, float(after.sum()) / len(after), left)
+    return SmoothMotion(field, left, float(after.sum()) / len(after))
 
 
 def _pulls(
@@ -144,14 +144,21 @@ def _pulls(
 
 
 def _covariance(system: NDArray[np.float64], pulls: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Covariance of the unknowns from how far each neighbourhood pulls them (White, 1980)."""
+    """Covariance of the unknowns, [9, 9] (White, 1980).
+
+    `pulls`: how far each neighbourhood pulls them, [9, neighbourhoods].
+    """
     unknowns, count = pulls.shape
     pulled = np.linalg.inv(system) @ pulls
     return np.asarray(pulled @ pulled.T * (count / max(count - unknowns, 1)))
 
 
 def _without_noise(solution: NDArray[np.float64], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The solution without what noise alone makes of the quadratic unknowns (James and Stein, 1961)."""
+    """The solution, [9], without what noise alone makes of the quadratic unknowns.
+
+    They keep the share of their squares, over their variances, that exceeds what noise has on average.
+    `covariance`: [9, 9].
+    """
     quadratic = solution[_QUADRATIC]
     among = covariance[np.ix_(_QUADRATIC, _QUADRATIC)] + MIN_VARIANCE * np.eye(len(quadratic))
     certain = np.linalg.solve(among, quadratic)
@@ -162,7 +169,7 @@ def _without_noise(solution: NDArray[np.float64], covariance: NDArray[np.float64
 def _means(
     places: NDArray[np.float64], squares: NDArray[np.float64], equations: NormalEquations
 ) -> NDArray[np.float64]:
-    """Means of the elements where dx and dy were measured, by contrast and squared weights: [2, 5]."""
+    """Means of the elements where dx and dy were measured, by squared derivatives and weights: [2, 5]."""
     pairs = [PAIRS.index((0, 0)), PAIRS.index((1, 1))]
     shares = equations.sums[pairs] * squares + MIN_ENERGY
     return np.asarray((places @ shares[..., np.newaxis])[..., 0] / shares.sum(axis=1, keepdims=True))
@@ -170,7 +177,7 @@ def _means(
 
 _POSITIONS_KEPT = 32
 """Sizes of overlaps whose positions are kept. Uncritical: a motion changes them little from image to image.
-The 361 that a node meets in time take nearly a megabyte."""
+The 361 that a node meets in time take 1.4 MB."""
 
 
 @functools.lru_cache(maxsize=_POSITIONS_KEPT)
