@@ -209,8 +209,7 @@ class PartFinder:
         dx_doubt = dy_doubt = 0.0
         for deviation in NARROWER_DEVIATIONS:
             narrow = motions.within(deviation, side)
-            start = replace(part, weights=narrow.weights(*narrow.dominant_near(*part.step[:2], deviation)))
-            closer = self._settled(start, narrow)
+            closer = self._settled_near(part, narrow, deviation)
             assert closer.weights is not None
             following = narrow.share_of_texture(closer.weights)
             chance = chance_of_another(following, len(closer.weights))
@@ -220,6 +219,11 @@ class PartFinder:
                 break
             part = closer
         return part.doubted(dx_doubt, dy_doubt)
+
+    def _settled_near(self, part: FollowedPart, followers: Followers, deviation: float) -> FollowedPart:
+        """The part that follows the dominant motion within a deviation, cells, from that of a part."""
+        motion = followers.dominant_near(*part.step[:2], deviation)
+        return self._settled(replace(part, weights=followers.weights(*motion)), followers)
 
     def _settled(self, part: FollowedPart, followers: Followers) -> FollowedPart:
         """Solve and weigh in turn, from the weights of a part on."""
@@ -244,9 +248,7 @@ class PartFinder:
         cells.
         """
         smooth = smooth_motion(part.normal, motions.common)
-        near = motions.within(DEVIATION_CELLS)
-        start = replace(part, weights=near.weights(*near.dominant_near(*part.step[:2], DEVIATION_CELLS)))
-        alike = self._settled(start, near).weights
+        alike = self._settled_near(part, motions.within(DEVIATION_CELLS), DEVIATION_CELLS).weights
         assert alike is not None
         if 1 - smooth.following > SMOOTH_SHARE * (1 - float(alike.sum()) / len(alike)):
             return None
