@@ -66,7 +66,8 @@ def test_blocks_that_a_video_codec_repeats_are_no_reason_to_leave_the_others_out
     )
     found = aligner.align(aligner.key(before), after, to_matrix(np.radians([0.0, 0.02 + error, 0.0])))
     assert found.converged
-    assert np.degrees(to_vector(found.rotation)) == pytest.approx((0, 0.01, 0), abs=0.015)
+    # Half of the blocks have moved.
+    assert np.degrees(to_vector(found.rotation)) == pytest.approx((0, 0.01, 0), abs=0.008)
 
 
 def transmitted(last: IMAGE, image: IMAGE) -> IMAGE:

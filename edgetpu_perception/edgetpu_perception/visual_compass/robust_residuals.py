@@ -64,12 +64,13 @@ def robust_pull(
     """
     residual *= seen
     count = int(seen.dot(seen)) * len(residual)
-    noise, tail = _noise_and_tail(np.abs(residual).ravel(), count, quiet, most_noise)
+    noise, spread = _noise_and_spread(np.abs(residual).ravel(), count, quiet, most_noise)
+    explained = max(noise, quiet.rounding)
     outlier = OUTLIER_DEVIATIONS[0] + (OUTLIER_DEVIATIONS[1] - OUTLIER_DEVIATIONS[0]) * ramp(
-        tail, *TAIL_RANGE
+        spread / (explained + 1e-3), *TAIL_RANGE
     )
     reach = residual * residual
-    reach /= tolerated + np.float32((outlier * max(noise, quiet.rounding) + 1e-3) ** 2)
+    reach /= tolerated + np.float32((outlier * explained + 1e-3) ** 2)
     reach += np.float32(1.0)
     np.reciprocal(reach, out=reach)
     stiffness = reach * reach
@@ -80,13 +81,13 @@ def robust_pull(
         reach *= np.float32(4.0)
         reach -= np.float32(3.0)
         stiffness *= np.maximum(reach, np.float32(0.0))
-    return pull.ravel(), stiffness.ravel(), noise, tail
+    return pull.ravel(), stiffness.ravel(), noise, spread / (noise + 1e-3)
 
 
-def _noise_and_tail(
+def _noise_and_spread(
     size: Floats, count: int, quiet: QuietResiduals, most_noise: float
 ) -> tuple[float, float]:
-    """Noise and tail of residuals of these sizes, which are reordered; see `robust_pull`.
+    """Noise and standard deviation of residuals of these sizes, which are reordered; see `robust_pull`.
 
     `count`: number of residuals that are used; the others are 0.
     """
@@ -96,4 +97,4 @@ def _noise_and_tail(
     index = size.size - count + int(quiet.share * count)
     size.partition(index)
     noise = min(float(size[index]) / quiet.deviation, most_noise)
-    return noise, math.sqrt(float(size.dot(size)) / count) / (noise + 1e-3)
+    return noise, math.sqrt(float(size.dot(size)) / count)
