@@ -11,26 +11,17 @@ from typing import Any
 import numpy as np
 from builtin_interfaces.msg import Time
 
-from drive.worlds.camera import Camera, InImage, Points, image_motion, most_common
+from drive.worlds.camera import Camera, InImage, Points, image_motion
 from drive.worlds.robot_world import HEIGHT, PERIOD, WIDTH, World
 from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 from edgetpu_msgs.msg import Flow, Heading, PatternMatch, PlaceMatch, ServoError, TimeToContact
-from edgetpu_perception.graphs.flow_and_compass_features import BORDER
-from edgetpu_perception.optical_flow.dominant_motion import MAX_DEVIATION_CELLS
 
-INPUT = 64
-"""Width and height of the input of optical_flow's model, px."""
 LONGEST_CONTACT = 20.0
 """Longest time to contact that is plotted, s."""
 SLOWEST = 0.01
 """Least speed, m/s, at which a robot approaches something."""
 GRID = 16, 12
 """Columns and rows of the points in the image whose motions make the true flow."""
-UNSEEN = BORDER / INPUT
-"""Share of the image on each side where optical_flow has no features."""
-FOLLOWS = MAX_DEVIATION_CELLS / INPUT * np.array([WIDTH, HEIGHT])
-"""Largest deviation from a motion, px along each axis, of a part of the picture that follows it: that of
-optical_flow. In a turn the edges of the picture move up to a third faster than its middle."""
 KEPT_IMAGES = 30
 """Images for which the true flow can be computed, one second: no node compares older ones."""
 
@@ -117,7 +108,7 @@ class Record:
         """Store the present ground truth; seconds: since the world was entered."""
         self.truths.append(Truth.of(world, seconds))
         camera = world.camera
-        self._views.append(_View(seconds, camera, world.surfaces(camera.rays(camera.grid(*GRID, UNSEEN)))))
+        self._views.append(_View(seconds, camera, world.surfaces(camera.rays(camera.grid(*GRID)))))
 
     def measure(self, message: Any, seconds: float) -> None:
         """Store the result of an image of this time with the true values."""
@@ -133,7 +124,7 @@ class Record:
         return self.truths[period] if 0 <= period < len(self.truths) else None
 
     def true_flow(self, before: float, after: float) -> tuple[float, float]:
-        """Return the motion of most of the image between two times, s: px, right and down positive.
+        """Return the median motion over the image between two times, s: px, right and down positive.
 
         NaN if not both images were taken in this world within the last KEPT_IMAGES, or if they have less than
         half of the picture in common.
@@ -141,11 +132,10 @@ class Record:
         first, second = self._view_at(before), self._view_at(after)
         if first is None or second is None:
             return math.nan, math.nan
-        motions = image_motion(first.camera, second.camera, first.points)
-        common = motions[np.isfinite(motions[:, 0])]
-        if 2 * len(common) < len(motions):
+        common = second.camera.contains(second.camera.pixels(first.points))
+        if 2 * np.count_nonzero(common) < len(common):
             return math.nan, math.nan
-        x, y = most_common(common, FOLLOWS).tolist()
+        x, y = np.nanmedian(image_motion(first.camera, second.camera, first.points), axis=0).tolist()
         return x, y
 
     def _view_at(self, seconds: float) -> _View | None:

@@ -21,7 +21,7 @@ from drive.scenarios.accuracy_scenario import Accuracy
 from drive.scenarios.template_from_camera import PATCH
 from drive.truth import Measured, Record, Truth
 from drive.worlds import robot_world as worlds
-from drive.worlds.camera import Camera, InImage, image_motion, most_common
+from drive.worlds.camera import Camera, InImage, image_motion
 from drive.worlds.panelled_room import make_room
 from drive.worlds.robot_world import FOCAL_LENGTH, HEIGHT, PERIOD, WIDTH, Box, World
 from edgetpu_msgs.msg import Flow, Heading, PatternMatch, ServoError, TimeToContact
@@ -73,11 +73,6 @@ class TestACamera:
         assert pixels[0] == pytest.approx([WIDTH / 8 - 0.5, HEIGHT / 6 - 0.5])
         assert here.pixels(here.position + 2.5 * here.rays(pixels)) == pytest.approx(pixels)
 
-    def test_has_a_grid_without_the_border(self) -> None:
-        assert camera().grid(2, 2, border=0.25)[0] == pytest.approx(
-            [WIDTH * 3 / 8 - 0.5, HEIGHT * 3 / 8 - 0.5]
-        )
-
     def test_shows_a_ball_farther_out_than_its_centre(self) -> None:
         found = camera().ball(np.array([2.0, -1.0, 0.0]), 0.5)
         # Rays at atan(1 / 2) +- asin(0.5 / sqrt(5)) touch it.
@@ -120,15 +115,12 @@ class TestTheMotionOfTheImage:
         motion = image_motion(camera(), camera(x=1.0), aside)
         assert motion == pytest.approx(FOCAL_LENGTH * np.array([[0.5 / 1 - 0.5 / 2, 0.25 / 1 - 0.25 / 2]]))
 
-    def test_is_unknown_for_points_that_leave_the_image(self) -> None:
-        assert np.isnan(image_motion(camera(), camera(yaw=0.8), self.axis)).all()
+    def test_goes_on_beyond_the_edges_of_the_image(self) -> None:
+        motion = image_motion(camera(), camera(yaw=0.8), self.axis)
+        assert motion == pytest.approx(np.array([[FOCAL_LENGTH * math.tan(0.8), 0.0]]))
 
-    def test_of_most_of_the_picture_leaves_out_what_moves_otherwise(self) -> None:
-        motions = np.array([(1.0, 0.0), (1.2, 0.1), (1.1, -0.1), (9.0, 0.0), (9.1, 0.0)])
-        assert most_common(motions, np.array([0.6, 0.45])) == pytest.approx([1.1, 0.0])
-
-    def test_of_nothing_is_unknown(self) -> None:
-        assert np.isnan(most_common(np.empty((0, 2)), np.ones(2))).all()
+    def test_is_unknown_for_points_that_get_behind_the_camera(self) -> None:
+        assert np.isnan(image_motion(camera(), camera(x=4.0), self.axis)).all()
 
 
 def header(seconds: float) -> Header:
@@ -280,7 +272,8 @@ class TestAWorld:
         message = Flow(header=header(2 * PERIOD), previous_stamp=stamp(PERIOD), valid=True, dx=1.0)
         record.measure(message, 2 * PERIOD)
         dx = record.measured["flow x"][0].true
-        assert FOCAL_LENGTH * math.tan(turned) < dx < 1.2 * FOCAL_LENGTH * math.tan(turned)
+        # The median is less than the mean: 1.06 of the motion on the axis of the camera, and not 1.1.
+        assert 1.0 < dx / (FOCAL_LENGTH * math.tan(turned)) < 1.09
         assert record.measured["flow y"][0].true == pytest.approx(0.0, abs=0.01)
 
     def test_has_no_flow_to_an_image_that_it_did_not_take(self, world: World) -> None:

@@ -79,12 +79,9 @@ class Camera:
         edge = np.array([self.width, self.height]) - 0.5
         return np.asarray(((pixels >= -0.5) & (pixels <= edge)).all(axis=1))
 
-    def grid(self, columns: int, rows: int, border: float = 0.0) -> Points:
-        """Return the centres of as many equal parts of the image, row by row: [columns * rows, 2].
-
-        border: share of the image's width and height that is left out on each side.
-        """
-        x, y = (border + (1 - 2 * border) * (np.arange(count) + 0.5) / count for count in (columns, rows))
+    def grid(self, columns: int, rows: int) -> Points:
+        """Return the centres of as many equal parts of the image, row by row: [columns * rows, 2]."""
+        x, y = ((np.arange(count) + 0.5) / count for count in (columns, rows))
         across = np.stack(np.meshgrid(x, y), axis=2).reshape(-1, 2)
         return across * (self.width, self.height) - 0.5
 
@@ -108,21 +105,6 @@ class Camera:
 def image_motion(before: Camera, after: Camera, points: Points) -> Points:
     """Return how far points that stand still, [n, 3], move from one image to another, px: [n, 2].
 
-    Right and down positive; NaN for points that are not in both images.
+    Right and down positive, also beyond the edges of an image; NaN for points behind a camera.
     """
-    first, second = before.pixels(points), after.pixels(points)
-    both = before.contains(first) & after.contains(second)
-    return np.where(both[:, np.newaxis], second - first, math.nan)
-
-
-def most_common(motions: Points, tolerance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the motion that most points follow: the mean of those that do, [2]; NaN without any points.
-
-    motions: [n, 2]. tolerance: [2], radii of the ellipse about a motion in which those lie that follow it.
-    """
-    if not len(motions):
-        return np.full(2, math.nan)
-    distances = (motions[:, np.newaxis] - motions) / tolerance
-    follows = np.square(distances).sum(axis=2) <= 1.0
-    found: NDArray[np.float64] = motions[follows[follows.sum(axis=1).argmax()]].mean(axis=0)
-    return found
+    return after.pixels(points) - before.pixels(points)
