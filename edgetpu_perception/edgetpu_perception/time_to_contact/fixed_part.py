@@ -1,7 +1,7 @@
 """Search for a part of the image that is fixed to the camera: it stands still while the rest moves.
 
-A robot's own parts are fixed to it. As their motion is known exactly, they are found where a free motion
-would adapt to them and to the rest.
+Parts of the robot itself are fixed to its camera. As they are known not to move in the image, they are found
+even where a free motion would adapt to them and to the rest at once.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
 )
 
 _MIN_GAIN = 1.0
-"""Mean gain of an element's neighbourhood, in its variance, that counts as evidence.
+"""Mean gain of a neighbourhood, in variances of a residual, above which its element counts as evidence.
 
-Derived: among so many neighbourhoods noise alone hardly ever gains as much, whatever the motion.
+Derived: even among all neighbourhoods of a map noise alone hardly ever gains as much, whatever the motion.
 """
 
 _MIN_SIZE = (SQUARE_SIDES_CELLS[0] * CELL_ELEMENTS) ** 2
-"""Least number of elements: the main surface leaves out a speck on the lens as an outlier.
+"""Least number of such elements. A smaller part, such as a speck, is an outlier of the main surface.
 
 Derived: the smallest square that may have a motion of its own.
 """
@@ -35,7 +35,7 @@ Derived: the smallest square that may have a motion of its own.
 class FixedPartSearch:
     """Looks for a part that is fixed to the camera, in one image or, to be more certain, in two in a row.
 
-    A single image of fine texture, compared over a short time, may seem to stand still in places.
+    In a single image, fine texture that has moved for only a short time may seem to stand still in places.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,10 @@ class FixedPartSearch:
     def find(
         self, moving: Map, standing: Map, inside: NDArray[np.bool_], *, twice: bool
     ) -> tuple[NDArray[np.bool_], float] | None:
-        """The part and its evidence as of `fixed_part`; `twice`: only if the last search found it, too."""
+        """The part and its evidence, as of `fixed_part`; None if the evidence is not sufficient.
+
+        `twice`: only evidence within the part that the last search found counts.
+        """
         before, self._before = self._before, None
         part, evidence = fixed_part(moving, standing, inside)
         if evidence < ESTABLISHED_EVIDENCE:
@@ -56,9 +59,9 @@ class FixedPartSearch:
 
 
 def fixed_part(moving: Map, standing: Map, inside: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], float]:
-    """Elements that no motion explains better, and the chi-square that they gain by standing still.
+    """Elements that standing still explains best, bool [rows, columns], and the chi-square that it gains.
 
-    `moving`, `standing`: squared residuals, in their variance, of the motions known so far and without any;
+    `moving`, `standing`: squared residuals over their variance, of the motions known so far and of no motion;
     `inside`: elements that both the image and the keyframe have.
     """
     gain = (np.minimum(moving, COUNTED_VARIANCES) - np.minimum(standing, COUNTED_VARIANCES)) * inside

@@ -42,7 +42,7 @@ _DESIGN_ROWS = 12
 """Rows of the design. Derived: 8 parameters, offset, gain and residual are 11, and BLAS is faster with 12."""
 
 _CONVERGED_STEP = np.array([0.004, 0.004, 0.01, 0.01, 0.01, 0.01, 0.02, 0.02])
-"""Steps whose parameters are all smaller than these are the last.
+"""A step whose parameters are all smaller than these is the last.
 
 Limits the time. Rows: looming, plane, median error of TTC.
 """
@@ -51,8 +51,11 @@ _MIN_SIGNAL_SHARE = 0.05
 """Smallest share of the squared slopes that counts as signal. Rows: looming, plane, median error of TTC."""
 
 _BRIGHTNESS_SIGMAS = 1e3, 0.01
-"""Standard deviations of a change of brightness: offset (grey levels; free) and gain; without the latter
-noise would pass for a gain. Rows: looming, plane, median error of TTC; static."""
+"""Standard deviations of a change of brightness: of the offset, grey levels, which is practically free, and
+of the gain. If that were free, too, noise would pass for a gain.
+
+Rows: looming, plane, median error of TTC; static.
+"""
 
 _KEYFRAME_MARGIN = 20
 """Empty elements around a keyframe: cv2.remap is faster inside an image than at its border.
@@ -125,7 +128,7 @@ class Grid:
         np.multiply(self.y, growth, out=out[TILT + 1])
 
     def distance(self, one: Matrix, other: Matrix) -> float:
-        """Largest difference of two warps over the middle of the map, elements."""
+        """Largest difference of two warps along an axis, over the middle of the map, elements."""
         between = inverse(one) @ other
         x, y = self.extent[0] / 3, self.extent[1] / 3
         corners = np.array([[0, x, -x, x, -x], [0, y, y, -y, -y], [1, 1, 1, 1, 1]])
@@ -159,9 +162,9 @@ class Alignment:
     inside: NDArray[np.bool_]
     """bool: elements of the image that the keyframe has."""
     brightness: NDArray[np.float32]
-    """Offset (grey levels) and gain by which the keyframe is brighter."""
+    """Offset, grey levels, and relative gain by which the keyframe is brighter than the image."""
     converged: bool = True
-    """Whether the last step was small; else the images may match nowhere near."""
+    """Whether the last step was small. If not, the images may match at a very different warp."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ class ExpectedWarp:
     """Expectation of the warp before the images are compared."""
 
     warp: Matrix
-    """Start, and expectation of the shifts and the growth."""
+    """Start of the search, with the expected shifts and growth."""
     others: Sequence[float]
     """Expected turn, stretch, shear and tilts."""
     precision: NDArray[np.float64]
@@ -178,7 +181,11 @@ class ExpectedWarp:
     """Brightness of the image over that of the keyframe."""
 
     def difference_to(self, warp: Matrix, moved: Matrix) -> NDArray[np.float64]:
-        """Parameters [10] of the expectation minus those of a warp, which is `moved` from the start."""
+        """The step [10] from a warp to the expectation; `moved`: the warp relative to the start.
+
+        Steps are inverted before they are applied: these are the parameters of the warp minus the expected
+        ones, followed by the expected offset and gain.
+        """
         others = [found - other for found, other in zip(parameters_of(warp)[TURN:], self.others, strict=True)]
         return np.array([*parameters_of(moved)[:TURN], *others, 0.0, 1 / self.exposure - 1])
 
@@ -222,7 +229,7 @@ class Aligner:
     def align(self, weights: Map, expected: ExpectedWarp, slope_noise: float, steps: int) -> Alignment:
         """Find the warp from the image to the keyframe in at most `steps` steps.
 
-        `weights`: inverse variance of each element; `slope_noise`: variance of a slope due to noise.
+        `weights`: inverse variances, [rows, columns]; `slope_noise`: variance of a slope due to noise.
         """
         warp, moved, prior = expected.warp, _IDENTITY, np.diag(expected.precision)
         design = self._design.reshape(_DESIGN_ROWS, -1)
@@ -261,7 +268,10 @@ class Aligner:
         )
 
     def stand_still(self, brightness: NDArray[np.float32]) -> Alignment:
-        """The alignment of what has not moved since the keyframe; `brightness`: as another one found it."""
+        """The alignment of a part that has not moved since the keyframe.
+
+        `brightness`: offset and gain that another alignment has found.
+        """
         inside = self._compare(_IDENTITY)
         offset, gain = brightness
         residual = self._design[_RESIDUAL_ROW] - gain * self._design[PARAMETERS + 1] - offset
@@ -293,8 +303,9 @@ def unbiased(
 ) -> tuple[NDArray[np.float64], Matrix]:
     """Remove the expectation and the bias of noisy slopes from parameters found in `steps` steps.
 
-    Returns the parameters that the images alone give and their covariance. Noise in the slopes is part of
-    `information` but not of `signal`: it makes steps too short, yet turns image noise into steps.
+    `moved` [8]: the parameters; `information`, `signal`, `prior` [8, 8]: normal equations of the images with
+    and without the noise of the slopes, and of the expectation. That noise makes steps too short, yet turns
+    image noise into steps. Returns the parameters that the images alone give, and their covariance.
     """
     normal = information + prior
     if steps > 1:

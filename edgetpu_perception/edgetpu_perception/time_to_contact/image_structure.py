@@ -17,9 +17,10 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
 def shows_motion(slope_x: Map, slope_y: Map, energy: Map, noise_variance: float) -> bool:
     """Whether an image has edges, and in more than one direction.
 
-    Images without any structure, as behind a lens cap, would match each other perfectly, and those of stripes
-    do so however the camera moves along them. `slope_x`, `slope_y`: float32 [rows, columns], grey levels;
-    `energy`: sum of the squares of both; `noise_variance`: of a slope, 0 if it is unknown.
+    Images without any structure, such as those behind a lens cap, match each other perfectly whatever the
+    motion, and images of stripes do so whatever the motion along the stripes. `slope_x`, `slope_y`: float32
+    [rows, columns], grey levels; `energy`: sum of the squares of both; `noise_variance`: of a slope, 0 if it
+    is unknown.
     """
     if np.count_nonzero(energy) < MIN_STRUCTURE_SHARE * energy.size:
         return False
@@ -27,10 +28,10 @@ def shows_motion(slope_x: Map, slope_y: Map, energy: Map, noise_variance: float)
 
 
 def _is_striped(slope_x: Map, slope_y: Map, noise: float) -> bool:
-    """Whether all edges have one direction, so that growth along it would be that of noise.
+    """Whether all edges have one direction, so that growth along it would be measured from noise.
 
     Slopes along the edges that are as small as the errors of a warp across them tell nothing either.
-    `noise`: sum of the squares of one slope that is due to it.
+    `noise`: the part of the sum of the squares of one slope that is due to noise.
     """
     xx, yy, xy = (float(np.vdot(*each)) for each in ((slope_x,) * 2, (slope_y,) * 2, (slope_x, slope_y)))
     mean, deviation = (xx + yy) / 2, math.hypot((xx - yy) / 2, xy)

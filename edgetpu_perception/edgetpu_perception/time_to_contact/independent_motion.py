@@ -11,13 +11,13 @@ from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, Map
 from edgetpu_perception.time_to_contact.surface import APPROACH_SIGMAS
 
 CELL_ELEMENTS = 4
-"""Distance between neighbouring squares, elements; limits the time of a search.
+"""Distance between neighbouring squares in elements; limits the time of a search.
 
 Rows: looming, object before a background.
 """
 
 SQUARE_SIDES_CELLS = (3, 4, 6, 8)
-"""Sides of the squares, cells: 12 to 32 of the 60 elements of a map.
+"""Sides of the squares in cells: 12 to 32 of the 60 elements of a map.
 
 Rows: looming, object before a background.
 """
@@ -42,7 +42,7 @@ class IndependentMotion:
     """Shift right and down (focal lengths) and growth, in addition to the main motion."""
 
     def shift(self, focal: tuple[float, float]) -> float:
-        """The larger shift along an axis, elements; `focal`: focal lengths along x and y, elements."""
+        """The larger of both shifts, elements; `focal`: focal lengths along x and y, elements."""
         return max(abs(self.step[0]) * focal[0], abs(self.step[1]) * focal[1])
 
 
@@ -66,17 +66,17 @@ class MotionSearch:
     def find(
         self, jacobian: NDArray[np.float32], residual: Map, weights: Map, *, growing: bool = False
     ) -> IndependentMotion | None:
-        """Find the best square; None if the map is smaller than any square.
+        """Find the best square; None if the map is smaller than every square.
 
         `jacobian` [parameters, rows, columns]: derivatives of the brightness with respect to the parameters
         of the main warp. `residual` [rows, columns]: residual of that warp. `weights`: inverse variances.
-        `growing`: only squares count that certainly grow more than by the main motion.
+        `growing`: consider only squares that certainly grow more than the main motion makes them.
         """
         if not self._squares:
             return None
         products = self._products
         right, down, growth = jacobian[0], jacobian[1], jacobian[GROWTH]
-        # Rows 6 to 8 hold the weighted slopes, and at last their products with the residual.
+        # Rows 6 to 8 hold the weighted slopes, and finally their products with the residual.
         weighted = products[6:]
         for each, slopes in zip(weighted, (right, down, growth), strict=True):
             np.multiply(weights, slopes, out=each)
@@ -102,7 +102,7 @@ def _in_squares(sums: NDArray[np.float64], side: int) -> NDArray[np.float64]:
 
 
 def _most_explained(products: NDArray[np.float64], growing: bool) -> tuple[int, float]:
-    """Index and chi-square of the best of many sets of three normal equations, by elimination."""
+    """Index and chi-square of the best of many sets of three normal equations, [9, n], by elimination."""
     a, b, c, d, e, f, right, down, growth = products
     a, d, f = (each + precision for each, precision in zip((a, d, f), _PRIOR_PRECISION, strict=True))
     evidence = right * right / a

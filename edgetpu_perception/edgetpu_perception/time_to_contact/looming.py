@@ -33,7 +33,7 @@ from edgetpu_perception.time_to_contact.zone_output_decoder import ZoneOutputDec
 from edgetpu_perception.time_to_contact.zone_tau import ZONES, ZoneEnergies, tau_of, third_borders
 
 MAX_GAP_S = 1.0
-"""Interval between two images, s, from which on they are not compared.
+"""Two images are compared only if less than this time is between them, s.
 
 Derived: MAX_KEYFRAME_AGE_S of the tracker.
 """
@@ -45,20 +45,20 @@ Results hardly depend on it. Derived: a horizontal field of view of 71 degrees, 
 """
 
 MIN_EXPANSION_RATE = 0.15
-"""Default of the rate, 1/s, from which on an approach is claimed: contact within 6.7 s.
+"""Default of the least rate at which an approach is claimed, 1/s: contact within 6.7 s.
 
 Rows: looming, static, rotation and lateral, no approach claimed.
 """
 
 WIDE_ASPECT_RATIO, MAX_WIDTH_TO_SIZE = 2.0, 4
-"""Width over height from which on an image gets a wider input, and the greatest width of that over `size`,
-which limits the time.
+"""Least width over height for which an image gets a wider input, and the greatest width of that input over
+`size`, which limits the time.
 
 Rows: looming, car ahead brakes, 1242x375, 10 Hz, whole image.
 """
 
 USUAL_RATE = 0.15
-"""Rate, 1/s, below which the uncertainty of a rate is judged as if it were that large.
+"""The uncertainty of a smaller rate is judged as if the rate were this large, 1/s.
 
 Rows: looming, static, no approach claimed; test_of_a_static_view.
 """
@@ -70,8 +70,8 @@ Swaying objects grow for a moment, too. Rows: looming, leaves, no approach claim
 """
 
 MAX_UNEXPLAINED = 0.5
-"""Share of the image that moves as no surface does, up to which a claim begins: beyond it what seems to be a
-surface may be parts of many objects. What was claimed before may fill the image and hide all else.
+"""Largest share of the image that moves like no surface at which a claim begins: beyond it what seems to be a
+surface may be parts of many objects. A surface that was claimed before may fill the image and hide all else.
 
 Derived: half of the image. Rows: looming, leaves, no approach claimed.
 """
@@ -103,15 +103,16 @@ class LoomingResult:
     tau: float = math.nan
     """Edge energy of the centre zone over the mean of the other eight; NaN without any edges."""
     zones: tuple[float, ...] = _NO_ZONES
-    """Edge energy of a 3 x 3 grid, row-major from the top left, (grey levels per px of the model)^2."""
+    """Edge energy of a 3 x 3 grid, row-major from the top left, (grey levels per element)^2. An element is
+    1 px of the model's input, or 2 px in the suite's own graph of at least 128 x 128 px."""
     approaching: bool = False
     """The claim to act on: the expansion rate is at least `min_expansion_rate` and at least 5 sigma, for a
     surface that was followed for ten images, in which it has grown by 12 %."""
     region: Region | None = None
-    """Where the surface is that the numbers belong to, px of the image."""
+    """Bounds of the surface that was measured, px of the image."""
 
     def at(self, stamp: float) -> LoomingResult:
-        """The result of the same image at a later time, s, if the speed stays the same."""
+        """The same result at a later time, s, if the speed stays the same."""
         left = share_left(self.expansion_rate, stamp - self.stamp) if self.valid else 1.0
         return replace(
             self,
@@ -128,12 +129,12 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         looming = Looming()
         result = looming.update(image, stamp)
 
-    The whole image is compared with one of up to a second ago. Up to two surfaces are followed; the result
-    belongs to the one with the soonest contact. What else approaches takes the place of the second one if its
-    contact is sooner. Rotation of the camera, motion to the side, slant of the surface and changes of
-    brightness are distinguished from growth. `region` may move with a target from
-    image to image. If inference runs elsewhere, use `bind`, `preprocess` and `postprocess` instead of
-    `update`.
+    The whole image is compared with one of up to a second ago, or up to three seconds while the surface grows
+    or shrinks slowly. Up to two surfaces are followed; the result belongs to the one with the soonest
+    contact. A third one that approaches replaces the second if its contact is sooner. Rotation of the camera,
+    motion to the side, slant of the surface and changes of brightness are distinguished from growth. `region`
+    may move with a target from image to image. If inference runs elsewhere, use `bind`, `preprocess` and
+    `postprocess` instead of `update`.
     """
 
     def __init__(
@@ -150,11 +151,11 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
 
         `camera`: intrinsics of the images; they make rotation and slant more exact, and a lens with
         distortion needs them. `size`: width and height of the own graph's input, 16 px or more; 96 sees
-        smaller objects, 128 has less noise. `width`: its width if it is another; None: as `size`, but with
-        `update` or `choose_width` as many times that as the first image is wider than high, so that wide
-        images are not squeezed. Results below `min_confidence`, 0..1, are not valid. `min_expansion_rate`:
-        rate, 1/s, from which on a result is `approaching`. Raises ModelUnsupportedError for an engine with an
-        unsuitable model.
+        smaller objects, 128 has less noise. `width`: width of that input if it differs; None: `size`, which
+        `update` and `choose_width` multiply by 2 to 4 if the first image is that many times wider than high,
+        so that wide images are not squeezed. Results below `min_confidence`, 0..1, are not valid.
+        `min_expansion_rate`: least rate at which a result is `approaching`, 1/s. Raises ModelUnsupportedError
+        for an engine with an unsuitable model.
         """
         super().__init__(camera, min_confidence)
         self.min_expansion_rate = min_expansion_rate
@@ -164,11 +165,11 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         self._zones: ZoneEnergies | None = None
         self._tracker: SurfaceTracker | None = None
         self._rectified: RectifiedMaps | None = None
-        """Removes the distortion of the camera; None if it has none, or is unknown."""
+        """Removes the distortion of the camera; None if the camera has none, or is unknown."""
         self._view: tuple[object, ...] | None = None
         self._seen: Region | None = None
         self._before = self._stamp = self._astray = math.nan
-        """Times of the last two images, s, and of one after them whose stamp did not follow, else NaN."""
+        """Times of the last two images, s, and of a later one whose stamp did not follow theirs, else NaN."""
         self._last = LoomingResult(math.nan, False, 0.0)
         self._shown: tuple[object, Region | None, NDArray[np.float32] | None] = None, None, None
         """View, region and features of the last image."""
@@ -189,13 +190,16 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         return super().update(image, stamp)
 
     def choose_width(self, image: CameraImage) -> str:
-        """Choose the width of the own graph by the first image, unless it was given; returns its `model`."""
+        """Choose the width of the own graph by the first image, unless it was given; returns its `model`.
+
+        Raises ImageError if `region` exceeds the image.
+        """
         if self._width is None:
             self._width = self._size * self._widths_of(image)
         return self.model
 
     def _widths_of(self, image: CameraImage) -> int:
-        """How many times as wide as high the input is in which an image is not squeezed."""
+        """Width over height of an input in which an image is not squeezed, up to MAX_WIDTH_TO_SIZE."""
         part = self.region.within(image.width, image.height)
         ratio = part.width / part.height
         return min(round(ratio), MAX_WIDTH_TO_SIZE) if ratio >= WIDE_ASPECT_RATIO else 1
@@ -203,7 +207,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         """Accept the suite's own graph, or a model with nine zone energies as output.
 
-        Results of the latter have zones and tau only.
+        Results of such a model have zones and tau only.
         """
         self._slopes = self._zone_decoder = self._zones = self._tracker = self._view = None
         if len(outputs) == 1 and math.prod(outputs[0].shape) == ZONES:
@@ -247,9 +251,9 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         return self._last
 
     def _is_astray(self, stamp: float) -> bool:
-        """Whether a stamp that does not follow the last one may be wrong: nothing has confirmed it yet."""
+        """Whether a stamp that does not follow the last one may be wrong, as no image has confirmed it."""
         if self._before < stamp < self._stamp and _follows(self._stamp, self._before):
-            return True  # it belongs between the last two images and came after them
+            return True  # a late image from between the last two
         if math.isnan(self._stamp) or _follows(stamp, self._astray):
             return False
         self._astray = stamp
@@ -279,7 +283,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         observed = surface.depth.observed_rate_sigma
         sigma = math.hypot(observed, surface.focal_error, surface.deviation_sigma, lead, surface.jump_sigma)
         ttc, ttc_sigma = contact_time(rate, sigma)
-        # A surface whose slant is unknown may seem to approach: its own sigma counts as well.
+        # A surface whose slant is unknown may seem to approach; only `approaches` allows for that.
         certain = surface.approaches and rate >= APPROACH_SIGMAS * sigma
         lasting = surface.steady >= STEADY_FRAMES and surface.growth >= MIN_GROWTH
         # Before a camera that stands still, what seems to grow may be a shadow.
@@ -343,12 +347,12 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
 
 
 def _follows(stamp: float, last: float) -> bool:
-    """Whether an image is compared with that of the last stamp, s."""
+    """Whether an image at `stamp` is compared with the one at `last`, s."""
     return 0.0 < stamp - last < MAX_GAP_S
 
 
 def _pixels(begin: float, end: float, size: int, cells: int) -> tuple[int, int]:
-    """First px, and number of px, of `size`, that a range takes of as many cells of the model's input."""
+    """First px and number of px, out of `size`, of a range in cells of the model's input, out of `cells`."""
     first = min(max(round(begin * size / cells), 0), size - 1)
     last = min(max(round(end * size / cells), first + 1), size)
     return first, last - first

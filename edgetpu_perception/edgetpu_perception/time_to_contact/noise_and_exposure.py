@@ -18,7 +18,7 @@ Rounding of both leaves up to 2 / 12 = 0.17. Uncritical.
 """
 
 _INITIAL_VARIANCE = 10.0
-"""The variance before it is measured. Rows: looming, plane, median error of TTC."""
+"""The variance until it is measured, grey levels squared. Rows: looming, plane, median error of TTC."""
 
 _NEWEST_WEIGHT = 0.2
 """Weight of the newest measurement of the variance. Rows: looming, static, no approach claimed."""
@@ -36,12 +36,12 @@ Avoids a division by zero for static images without noise. Rows: looming, static
 """
 
 _SAMPLING_STEP = 3
-"""Only one of this many elements is used, as neighbours are alike. Saves time. Limits the time."""
+"""Only one in this many elements is used, as neighbours are alike. Limits the time."""
 
 _NORMAL = NormalDist()
 
 _MAX_UNCLIPPED_BRIGHTNESS = 118.0
-"""Distance from middle grey, grey levels, up to which noise is not clipped.
+"""Distance from middle grey below which noise is not clipped, grey levels.
 
 Derived: 10 levels from black and white.
 """
@@ -50,7 +50,7 @@ MIDDLE_GREY = 128.0
 """Grey level of a brightness of 0. Given by the graph's zero point."""
 
 _MIN_EXPOSURE_CHANGE = 0.04
-"""Relative change of brightness in every quarter of the image that is no motion but a change of exposure.
+"""Relative change of brightness that is due to exposure, not to motion, if all quarters of the image show it.
 
 Rows: none; test_of_a_step_in_exposure.
 """
@@ -65,17 +65,17 @@ class NoiseLevel:
     def __init__(self) -> None:
         self._variance = _INITIAL_VARIANCE
         self.known = False
-        """Whether it was measured."""
+        """Whether the variance has been measured."""
 
     @property
     def variance(self) -> float:
-        """At least MIN_VARIANCE."""
+        """Grey levels squared, at least MIN_VARIANCE."""
         return max(self._variance, MIN_VARIANCE)
 
     def measure(self, squares: Map, brightness: Map, inside: NDArray[np.bool_]) -> None:
-        """Add a measurement: squared differences of two maps over this variance, [rows, columns].
+        """Add a measurement: squared differences of two maps divided by `variance`, [rows, columns].
 
-        `brightness`: one of the maps; `inside`: bool, the elements that both maps have.
+        `brightness`: one of the maps, grey levels minus 128; `inside`: bool, elements that both maps have.
         """
         valid = inside.ravel()[::_SAMPLING_STEP]
         middle = valid & (np.abs(brightness.ravel()[::_SAMPLING_STEP]) < _MAX_UNCLIPPED_BRIGHTNESS)
@@ -88,8 +88,8 @@ class NoiseLevel:
 def variance_of(squares: Map) -> float:
     """Variance of a normal variable from the lower quartile of its squares [n].
 
-    If more than a quarter of the differences are rounded to 0 the quartile is useless; then the variance
-    follows from the share of those.
+    If more than a quarter of the differences are rounded to 0 the quartile is useless; then the variance is
+    computed from the share of differences that are.
     """
     quarter, rounded_away = squares.size // 4, np.count_nonzero(squares < _HALF_LEVEL_SQUARED)
     if rounded_away <= quarter:
@@ -103,7 +103,7 @@ class Exposure:
 
     def __init__(self) -> None:
         self.ratio = 1.0
-        """Brightness of the present image over that of the keyframe. Set it to 1 at a new keyframe."""
+        """Brightness of the present image over that of the keyframe; the caller sets it to 1 at keyframes."""
         self._quarters = [math.nan] * 4
 
     def update(self, brightness: Map) -> None:

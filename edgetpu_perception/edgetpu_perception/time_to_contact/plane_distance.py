@@ -1,9 +1,9 @@
-"""Distance to a plane over that at the keyframe, from homographies between views of it.
+"""Distance to a plane relative to that at the keyframe, from homographies between views of the plane.
 
-A camera that moves parallel to a slanted plane also sees it grow. An approach is told from this by the
-stretch of the picture. Two directions matter: that of the plane's normal (`slant`) and that of the motion
-(`course`, the focus of expansion), both as complex numbers right + i down, tangents of the angle to the
-optical axis. The homography does not tell which is which, and the distance does not depend on it.
+A camera that moves parallel to a slanted plane also sees it grow. An approach is distinguished from this
+by the stretch of the picture. Two directions matter: that of the plane's normal (`slant`) and that of the
+motion (`course`, the focus of expansion), both as complex numbers right + i down, tangents of the angle to
+the optical axis. The homography does not tell which is which, and the distance does not depend on it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Rows: looming, plane, 95th percentile.
 """
 
 SPARSE_NOISE_SCALE = 2.0
-"""Factor on the standard deviation of the stretch where it is compared with what is known from before.
+"""Factor on the standard deviation of the measured stretch where it is compared with the expected stretch.
 
-In a picture with few edges the errors along an edge are alike, and the covariance is too small by about as
-much. Rows: looming, plane, 95th percentile.
+In a picture with few edges the errors along an edge are alike, so the standard deviation from the covariance
+is too small by about this factor. Rows: looming, plane, 95th percentile.
 """
 
 FOCAL_LENGTH_ERROR = 0.15
-"""Relative standard deviation of the focal length, by which a rotation passes for a slant.
+"""Relative standard deviation of the focal length, an error of which makes a rotation pass for a slant.
 
 Derived: fields of view of 60 to 80 degrees where DEFAULT_FOCAL_LENGTH stands for 71.
 """
@@ -73,36 +73,36 @@ class Distance:
     log: float
     """Logarithm of the ratio."""
     variance: float
-    """Of the logarithm, by the noise of the image."""
+    """Variance of the logarithm due to the noise of the image."""
     lasting_sigma: float
-    """Standard deviation of the logarithm by what is unknown of slant and course.
+    """Standard deviation of the logarithm due to unknown slant and course.
 
-    It is the same from image to image, so averaging does not reduce it.
+    This error is the same from image to image, so averaging does not reduce it.
     """
 
 
 @dataclass(frozen=True)
 class _Directions:
-    """What one image tells of slant and course."""
+    """What one image tells about slant and course."""
 
     forward: float
     """Motion forward since the keyframe, in units of the distance."""
     sum: complex
     """Slant plus course, times `forward`."""
     sum_variance: float
-    """Of each component."""
+    """Variance of each component of `sum`."""
     discriminant: complex
     """Slant minus course, times `forward`, squared."""
     discriminant_variance: float
-    """Of each component."""
+    """Variance of each component of `discriminant`."""
 
 
 class PlaneDistance:
     """Distance to a plane, followed over keyframes.
 
-    Where the picture tells little about the stretch, it is expected from `separation`: the square of half the
-    difference between slant and course. Rotation of the camera changes both directions alike and therefore
-    not their separation.
+    Where the picture tells little about the stretch, the stretch is predicted from the separation: the square
+    of half the difference between slant and course. Rotation of the camera changes both directions alike and
+    therefore not their separation.
     """
 
     def __init__(self) -> None:
@@ -115,9 +115,9 @@ class PlaneDistance:
         """Measure the distance; `warp`: from the image to the keyframe, `covariance`: of its parameters.
 
         The determinant of the homography between two views of a plane, scaled so that its middle singular
-        value is 1, is the ratio of the camera's distances to the plane. Its logarithm without the rotation
-        is the symmetric part of motion * normal^T with motion = forward * (course, 1) and normal =
-        (slant, 1). Slant and course solve a quadratic equation, of which it has
+        value is 1, is the ratio of the camera's distances to the plane. The matrix logarithm of the
+        homography without its rotation is the symmetric part of motion * normal^T with motion = forward *
+        (course, 1) and normal = (slant, 1). Slant and course solve a quadratic equation with
 
             sum = (slant + course) forward
             stretch = slant * course / 2 * forward
@@ -129,7 +129,7 @@ class PlaneDistance:
         noises = covariance.diagonal().tolist()
         noise = (noises[STRETCH] + noises[STRETCH + 1]) / 2
         assumed = SPARSE_NOISE_SCALE**2 * noise + UNEVENNESS_SIGMA**2
-        # A rotation changes slant and course by twice its share of the error of the focal length.
+        # A rotation changes the sum by twice the rotation times the relative error of the focal length.
         turned = 2 * FOCAL_LENGTH_ERROR * math.hypot(*warp[:2, 2].tolist())
         both_variance = noises[0] + noises[TILT] + turned**2
         forward = float(symmetric[2, 2]) - middle
@@ -162,15 +162,15 @@ class PlaneDistance:
     ) -> tuple[complex, float]:
         """The discriminant as expected from earlier images, and the variance of each component."""
         square = forward * forward
-        if self._separation is None:  # a plane of unknown slant, about at right angles
+        if self._separation is None:  # unknown slant, about at right angles to the axis
             return both * both, 16 * square * SLANT_SIGMA**2 * (abs(both) ** 2 + 4 * square * SLANT_SIGMA**2)
-        # The course may have changed, or both directions by a rotation.
+        # The course may have changed, or a rotation may have changed both directions.
         changed = abs(both - forward * self._sum) ** 2
         variance = 16 * square * (square * self._variance + abs(self._separation) * changed)
         return 4 * square * self._separation, variance + 2 * changed**2 + 8 * abs(both) ** 2 * both_variance
 
     def start_keyframe(self, overlap: float) -> None:
-        """Make the present image the keyframe; `overlap`: share of it that the last keyframe has, 0..1.
+        """Make the present image the keyframe; `overlap`: share of it that the last keyframe shows, 0..1.
 
         What has come into view since may be another plane, of unknown slant.
         """
@@ -186,16 +186,17 @@ class PlaneDistance:
 
 
 class UnknownFocalLength:
-    """What a focal length that is larger by its standard deviation would make of the same images.
+    """Measures the error of a distance that an unknown focal length causes.
 
-    A rotation then passes for a motion, by the same share in image after image.
+    The same images are evaluated with a focal length that is larger by its standard deviation. The same share
+    of every rotation then passes for a motion.
     """
 
     def __init__(self) -> None:
         self._plane = PlaneDistance()
 
     def error_of(self, distance: Distance, warp: Matrix, covariance: Matrix) -> float:
-        """Standard deviation of the logarithm of a distance, which was measured from the same warp."""
+        """Standard deviation of the logarithm of `distance`, which was measured from the same warp."""
         larger = self._plane.measure(warp * _LARGER_FOCAL, covariance * _LARGER_FOCAL_COVARIANCE)
         return abs(larger.log - distance.log)
 

@@ -41,9 +41,9 @@ class RectifiedMaps:
 
     @classmethod
     def of(cls, grid: Grid, camera: Pinhole) -> RectifiedMaps | None:
-        """For maps of a camera, on its `grid` without regard to distortion.
+        """Make it for maps of a camera, whose `grid` was computed without regard to distortion.
 
-        None for a camera without distortion, and for a view that it leaves no plane of.
+        None if the camera has no distortion, or if hardly any of the view can be rectified.
         """
         if not (any(camera.distortion) or camera.fisheye):
             return None
@@ -60,7 +60,7 @@ class RectifiedMaps:
         return cls(inner, grid.to_map, camera)
 
     def to_source(self, x: NDArray[np.floating], y: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Elements, with fractions, of the maps with distortion that show directions x, y: [2, n]."""
+        """Where the maps with distortion show directions (x, y), [n] each: [2, n], fractional elements."""
         rays = np.stack([x, y, np.ones_like(x)], axis=-1).astype(np.float64)
         nothing, distortion = np.zeros(3), np.array(self._lens.distortion or (0.0,) * 4)
         if self._lens.fisheye:
@@ -80,7 +80,7 @@ class RectifiedMaps:
         return here, right, down
 
     def part(self, extent: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
-        """Left, top, right and bottom edge of a part of the rectified map, in the map with distortion."""
+        """Convert the left, top, right and bottom edges of a part to elements of the map with distortion."""
         left, top, right, bottom = extent
         column, row = (left + right) / 2, (top + bottom) / 2
         middles = np.array([[left, column, right, column], [row, top, row, bottom], [1.0] * 4])
@@ -90,9 +90,10 @@ class RectifiedMaps:
 
 
 def _side(camera: Pinhole, x: Map, y: Map, axis: int, farthest: float) -> float:
-    """The direction along an axis at a side of the map that is nearest to the other side, or `farthest`.
+    """Position of a side of the rectified view along `axis`, in the plane z = 1, at most at `farthest`.
 
-    `x`, `y`: positions along the side, in focal lengths from the principal point.
+    Of the directions along this side of the map it is the one nearest to the opposite side. `x`, `y`:
+    positions along the side, in focal lengths from the principal point.
     """
     chosen = np.linspace(0, len(x) - 1, _ALONG_SIDE).round().astype(np.intp)
     u, v = camera.cx + camera.fx * x[chosen], camera.cy + camera.fy * y[chosen]

@@ -11,25 +11,25 @@ Rows: looming, plane, 95th percentile and inside one sigma.
 """
 
 MIN_RATE_SCALE = 0.5
-"""Rate, 1/s, below which changes of speed count as if relative to this rate.
+"""Changes of speed at a smaller rate count as if they were relative to this rate, 1/s.
 
 Rows: looming, static and receding.
 """
 
 SUDDEN_VARIANCES = 25.0
-"""Squared innovation, in its variance, from which on the speed has changed since the last image.
+"""Squared innovation over its variance above which the speed has changed since the last image.
 
 Derived: five standard deviations. Rows: looming, speed changes; 16 and 40 change them by 2 points.
 """
 
 JUMP_SHARE = 0.5
-"""Share of a rate that must have come at once for it to have jumped: something else may have come into view.
+"""A rate of which more than this share came in one image has jumped: something else may have come into view.
 
 Uncritical: what speeds up steadily gains far less from one image to the next.
 """
 
 SURPRISE_THRESHOLD = 6.0
-"""Mean squared innovation, in its variance, from which on a change of speed is assumed.
+"""Mean squared innovation over its variance above which a change of speed is assumed.
 
 Rows: looming, object before a background, 95th percentile.
 """
@@ -41,8 +41,8 @@ CONSTANT_RATE_SIGMA = 0.1
 """Relative standard deviation of a rate computed as if it had been constant. Rows: the same."""
 
 ALIKE_S = 0.03
-"""Time, s, within which the errors of images are alike: those of resampling hardly change while the picture
-moves by a fraction of an element. What innovations tell of the errors is counted once in this time.
+"""Time within which the errors of images are alike, s: resampling errors hardly change while the picture
+moves by a fraction of an element. All innovations within this time count as one measure of the errors.
 
 Derived: correlations of successive innovations are below 0.1 at 30 images a second, 0.2 at 60, 0.3 at 120.
 Rows: none, as the clips have 30 images a second; test_counts_errors_that_are_alike_once.
@@ -61,15 +61,15 @@ Rows: looming, plane and plane at a slant, inside one sigma.
 """
 
 ASSUMED_INNOVATIONS = 4
-"""Number of innovations, as large as expected, that the average begins with. Rows: the same."""
+"""The average begins as if there had been this many innovations as large as expected. Rows: the same."""
 
 MIN_MISFIT = 0.03
 """Least factor on the variance. Given as a guard: a picture that stands still has no innovations at all, and
-clear ones at a constant speed have factors down to 0.05."""
+clear pictures at a constant speed have factors down to 0.05."""
 
 LASTING_RATE_ERROR = 0.004
-"""Relative standard deviation of the rate by errors that last, as those of resampling: they are in no
-innovation. For a map of LASTING_ERROR_ELEMENTS.
+"""Relative standard deviation of the rate due to lasting errors, such as those of resampling, which
+innovations do not show. For a map of LASTING_ERROR_ELEMENTS.
 
 Rows: looming, plane at a slant, inside one sigma; 0.003 and 0.005 change them by 2 to 7 points.
 """
@@ -78,31 +78,32 @@ LASTING_ERROR_ELEMENTS = 60 * 60
 """Elements of the map for which LASTING_RATE_ERROR was measured. Given by the model of 64x64 px."""
 
 MAX_TREND = 9.0
-"""Squared mean innovation, in its variance, from which on the speed must have changed.
+"""Squared mean innovation over its variance above which the speed must have changed.
 
 Derived: three standard deviations.
 """
 
 
 def lasting_error_of(elements: int) -> float:
-    """Relative standard deviation of the rate by lasting errors in a map of so many elements.
+    """Relative standard deviation of the rate due to lasting errors in a map of this many elements.
 
-    The errors of single elements average over all of them, and a larger map is a longer lever for them.
+    In a larger map the errors of more elements average out, and over its longer sides they change the growth
+    less.
     """
     return LASTING_RATE_ERROR * LASTING_ERROR_ELEMENTS / elements
 
 
 class _AlikeInnovations:
-    """Innovations of images whose errors are alike; they count as one."""
+    """Combines the innovations of images whose errors are alike into one."""
 
     def __init__(self) -> None:
         self._sum, self._count, self._seconds = 0.0, 0, 0.0
 
     def add(self, innovation: float, seconds: float) -> float | None:
-        """Add an innovation, in its standard deviation, `seconds` after the last one.
+        """Add an innovation over its standard deviation, `seconds` after the last one.
 
-        Returns the sum in the standard deviation that it would have if all were independent; None while
-        the next one will be alike.
+        Returns None until ALIKE_S has passed; then the sum of the innovations over the standard deviation
+        that it would have if all were independent.
         """
         self._sum, self._count = self._sum + innovation, self._count + 1
         self._seconds += seconds
@@ -114,9 +115,9 @@ class _AlikeInnovations:
 
 
 class RelativeDepth:
-    """Filter with the state: log(depth / depth at the keyframe), and rate = speed / depth, 1/s.
+    """Kalman filter with the state log(depth / depth at the keyframe), and rate = speed / depth, 1/s.
 
-    At constant speed depth falls linearly, so the rate grows by its own square.
+    At constant speed depth falls linearly, so the derivative of the rate is the square of the rate.
     """
 
     def __init__(
@@ -126,9 +127,9 @@ class RelativeDepth:
         log_depth_sigma: float = 0.0,
         lasting_error: float = LASTING_RATE_ERROR,
     ) -> None:
-        """Start with this state; the standard deviation of the rate is 1/s.
+        """Start with this state and a standard deviation of the rate of 1.0, 1/s.
 
-        `lasting_error`: relative standard deviation of the rate by errors that last.
+        `lasting_error`: relative standard deviation of the rate due to lasting errors.
         """
         self.rate = rate
         self.lasting_error = lasting_error
@@ -137,7 +138,7 @@ class RelativeDepth:
         self._keyframe_variance = math.nan
         self._surprise = 1.0
         self.jumped = False
-        """Whether the last measurement has changed the rate at once, and by more than half of what it is."""
+        """Whether the last measurement was sudden and gave the rate more than JUMP_SHARE of its value."""
         self._innovations = 0
         self._misfit = 1.0
         self._mean_innovation = 0.0
@@ -153,9 +154,9 @@ class RelativeDepth:
     def observed_rate_sigma(self) -> float:
         """One standard deviation of the rate, 1/s, as the innovations show it.
 
-        If all variances are wrong by one factor, the rate is right, and that factor is the mean squared
-        innovation over its variance. Innovations of one sign show that the rate lags behind the speed: then
-        what counts is their mean. Errors that last are added.
+        If all variances are wrong by the same factor, the rate is still right, and the factor is the mean
+        squared innovation over its variance. Innovations of one sign show that the rate lags behind the
+        speed; then the factor follows from their mean. Lasting errors are added.
         """
         trend = self._mean_innovation**2 * (2 - _SURPRISE_WEIGHT) / _SURPRISE_WEIGHT
         factor = max(self._misfit, MIN_MISFIT, trend if trend > MAX_TREND else 0.0)
@@ -197,8 +198,8 @@ class RelativeDepth:
         total = self._variance[0] + noise
         sudden = innovation**2 > SUDDEN_VARIANCES * max(self._misfit, 1.0) * total
         if sudden:
-            # The likeliest change is the one that makes this innovation one standard deviation. Counted at
-            # once, it needs no allowance later, however far apart the next images are.
+            # The likeliest variance of the change makes this innovation one standard deviation. A change that
+            # is allowed for now needs no allowance later, however far apart the next images are.
             time = max(self._seconds, ALIKE_S)
             self._allow_change(3 * (innovation**2 - total) / time**2, time)
             total = innovation**2
@@ -212,13 +213,13 @@ class RelativeDepth:
         self._variance = (depth * noise / total, cross * noise / total, rate - cross * cross / total)
 
     def _judge(self, innovation: float, judged: bool) -> None:
-        """Learn from an innovation, in its standard deviation, how large the errors are."""
+        """Learn from an innovation over its standard deviation how large the errors are."""
         self._surprise += _SURPRISE_WEIGHT * (innovation**2 - self._surprise)
         mean = self._alike.add(innovation, self._seconds)
         if mean is None:
             return
         self._mean_innovation += _SURPRISE_WEIGHT * (mean - self._mean_innovation)
-        if judged and not self.surprised:  # what surprises has been allowed for
+        if judged and not self.surprised:  # a surprise has been allowed for
             self._innovations += 1
             weight = max(MISFIT_WEIGHT, 1 / (self._innovations + ASSUMED_INNOVATIONS))
             self._misfit += weight * (mean**2 - self._misfit)

@@ -29,15 +29,15 @@ class Explained:
     """How well a motion explains an image."""
 
     squares: Map
-    """Squared residuals, in their variance, [rows, columns] ..."""
+    """Squared residuals over their variance, [rows, columns]."""
     around: Map
-    """... averaged over the neighbourhood."""
+    """`squares` averaged over the neighbourhood of each element."""
     inside: NDArray[np.bool_]
     """bool: elements that both the image and the keyframe have."""
 
     @classmethod
     def by(cls, alignment: Alignment, certainty: Map) -> Explained:
-        """By an alignment; `certainty`: inverse variances."""
+        """How well an alignment explains it; `certainty`: inverse variances, [rows, columns]."""
         squares = alignment.residual**2 * certainty
         return cls(squares, cv2.blur(squares, (WINDOW_ELEMENTS, WINDOW_ELEMENTS)), alignment.inside)
 
@@ -57,16 +57,16 @@ def gain_of(surface: Surface, others: Explained, own: Explained) -> float:
     both = others.inside & own.inside & belongs
     by_others, by_own = (np.minimum(each.squares, COUNTED_VARIANCES)[both] for each in (others, own))
     gain = float((by_others - by_own).sum())
-    # Where the others leave more than noise in most of the image, a gain may be by chance.
+    # Where the others leave more than noise in most of the image, a gain may be due to chance.
     rest = others.around[others.inside & ~belongs]
     chance = max(float(np.median(rest)), 1.0) if rest.size else 1.0
     return gain / (chance * NOISE_CORRELATION**2)
 
 
 def assign(surface: Surface, membership: Map, others: Explained, own: Explained) -> Map:
-    """Update misfit and membership of a surface; returns the share of each element that it has.
+    """Update misfit and membership of a surface; returns its share of each element, [rows, columns].
 
-    `membership`: that of the others, [rows, columns].
+    `membership`: of the others, [rows, columns].
     """
     share = cv2.blur(surface.membership / (membership + surface.membership + 1e-6), (3, 3))
     share = np.clip(share, LEAST_SHARE, MOST_SHARE)

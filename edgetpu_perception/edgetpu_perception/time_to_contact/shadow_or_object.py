@@ -1,6 +1,6 @@
 """Decides whether what grows is an object, or a pattern of light on another surface, such as a shadow.
 
-The edge of a shadow moves as that of an object does. But an object carries its texture along and hides that
+The edge of a shadow moves like that of an object. But an object carries its texture along and hides that
 of the background. A shadow leaves the texture beneath it where it is, and changes only its brightness.
 """
 
@@ -22,19 +22,19 @@ Derived: the smallest that has a middle, so that the edge of a shadow spoils as 
 """
 
 _COUNTED_VARIANCES = 9.0
-"""Squared change of texture, in its variance, up to which an element counts.
+"""Value at which the squared change of texture of an element, over its variance, is clipped.
 
 Derived: three standard deviations. The edge of a shadow must not outweigh the texture.
 """
 
 _DARKEST = 1.0
-"""Least brightness of a neighbourhood, grey levels, that is divided by. Given as a guard."""
+"""Smallest brightness of a neighbourhood used as a divisor, grey levels. Given as a guard."""
 
 
 def judge(other: Surface, by_main: Alignment, by_other: Alignment, image: Map, certainty: Map) -> None:
     """Judge by the present image whether the texture of the second surface moves with it.
 
-    `image`: brightness minus middle grey; `certainty`: inverse variances; [rows, columns].
+    `image`: brightness minus middle grey; `certainty`: inverse variances; both [rows, columns].
     """
     if other.rate > 0 and other.frames > TRIAL_FRAMES[0] and not other.standing:
         other.take_texture(moves_along(other.membership, by_other, by_main, image, certainty))
@@ -43,9 +43,9 @@ def judge(other: Surface, by_main: Alignment, by_other: Alignment, image: Map, c
 def moves_along(membership: Map, own: Alignment, behind: Alignment, image: Map, certainty: Map) -> float:
     """Chi-square by which a texture moves with its own surface rather than with the one behind.
 
-    `membership`: of the surface; `own`, `behind`: alignments of both; the others as for `judge`. All that the
-    surface encloses counts: within a shadow the surface behind explains the image, so its elements are only
-    those at the edge.
+    `membership`: of the surface; `own`, `behind`: alignments of both; the others as for `judge`. Everything
+    that the surface encloses counts: within a shadow the surface behind explains the image, so only elements
+    at the edge belong to the shadow.
     """
     within = _enclosed(membership > 0.5) & own.inside & behind.inside
     by_own, by_behind = (
@@ -65,7 +65,7 @@ def _enclosed(part: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _change_of_texture(image: Map, residual: Map) -> Map:
-    """What remains of a residual, grey levels, if the brightness of every neighbourhood may change."""
+    """The residual that remains if the brightness of every neighbourhood may change, grey levels."""
     window = _LIT_ALIKE_ELEMENTS, _LIT_ALIKE_ELEMENTS
     seen = image + np.float32(MIDDLE_GREY)
     keyframe = seen + residual

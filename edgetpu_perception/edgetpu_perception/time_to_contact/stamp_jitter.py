@@ -11,17 +11,17 @@ _NEWEST_WEIGHT = 0.1
 _SHORTER_PERIOD_SHARE = 0.6
 """An interval below this share of the period shows that images were lost when the period was measured.
 
-Derived: between 1/2, one lost image, and 1.
+Derived: between 1/2 (one lost image) and 1.
 """
 
 _BURST_PERIOD_SHARE = 0.4
-"""Share of the usual interval below which a period was measured between images that came in a burst.
+"""A period below this share of the usual interval was measured between images that came in a burst.
 
-Derived: below 1/2, one lost image between most others.
+Derived: below 1/2, the share if one image is lost between most others.
 """
 
 _RECENT = 16
-"""Intervals whose lower quartile is the usual one; a few others do not move it. Uncritical."""
+"""Number of intervals whose lower quartile is the usual one; a few odd ones do not move it. Uncritical."""
 
 
 class StampJitter:

@@ -25,13 +25,13 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
 )
 
 APPROACH_SIGMAS = 5.0
-"""Standard deviations above zero from which on a surface certainly approaches.
+"""A surface certainly approaches if its rate is at least this many standard deviations above zero.
 
 Given by `approaching` of the result.
 """
 
 STEADY_FRAMES = 10
-"""Images for which the motion of a surface must have been followed without a jump before it is claimed.
+"""Images in which a surface must have been followed without a jump before it is claimed to approach.
 
 Rows: looming, leaves and object crosses, no approach claimed.
 """
@@ -44,19 +44,20 @@ motion could oscillate. Rows: looming, plane, up to 10 deg/s of rotation.
 """
 
 FIRST_IMAGES = 4
-"""Number of images after the first one until which the motion is not known well: alignments begin far from
-where they end. Uncritical."""
+"""Number of images after the first one in which the motion is not known well yet, so that alignments begin
+far from where they end. Uncritical."""
 
 STEPS, FIRST_STEPS, FIRST_STEPS_OF_MAIN = 2, 4, 12
-"""Most steps of an alignment: later, and in the first images. Those of the main surface must converge, as any
-motion may be found otherwise; most do in 3 steps, and with a growth of 20 % between two images in 10.
+"""Most steps of an alignment: after the first images, in these, and in these for the main surface. There its
+alignments must converge, as any motion may be found otherwise; most do in 3 steps, and with a growth of 20 %
+between two images in 10.
 
 Limits the time. Rows: none; test_a_fast_approach_is_measured_at_few_images_per_second.
 """
 
 _MAX_EXTRAPOLATION = 5.0
-"""Longest time, in intervals between the last two images, for which a motion is extrapolated; motion measured
-over a short interval is noisy. Rows: none; test_is_measured_with_jittery_stamps."""
+"""Longest time for which a motion is extrapolated, as a multiple of the interval between the last two images;
+motion measured over a short interval is noisy. Rows: none; test_is_measured_with_jittery_stamps."""
 
 _MAX_GROWTH_RISE = 0.4
 """Largest relative change of the growth that is expected, so that noise does not build up.
@@ -72,7 +73,7 @@ class Surface:
     """State of one surface."""
 
     membership: Map
-    """Weight 0..1 with which each element of the map belongs to it."""
+    """Weight 0..1 with which each element of the map belongs to it, [rows, columns]."""
     warp: Matrix = field(default_factory=lambda: np.eye(3))
     """From the present image to the keyframe."""
     motion: Matrix = field(default_factory=lambda: np.zeros((3, 3)))
@@ -87,18 +88,21 @@ class Surface:
     """Standard deviation of the rate, 1/s, due to unknown directions of the plane and of the motion."""
     focal: UnknownFocalLength = field(default_factory=UnknownFocalLength)
     focal_error: float = 0.0
-    """Standard deviation of the rate, 1/s, due to an unknown focal length, with which a turn of the camera
-    passes for a motion. It lasts over many images, so no innovation shows it."""
+    """Standard deviation of the rate, 1/s, due to an unknown focal length, which makes a turn of the camera
+    pass for a motion. The error lasts over many images, so no innovation shows it."""
     overlap: float = 1.0
     """Share of the map that is in the keyframe."""
     astray: bool = False
     """Whether it is the main surface and its first alignments have not converged."""
     evidence: float = 0.0
-    """Gain over explaining its part by the main surface, as a chi-square."""
+    """Chi-square gained over explaining its elements by the main surface."""
     evidence_age: float = 1.0
-    """Age of the keyframe over which that was gained, s."""
+    """Age of the keyframe when the evidence was gained, s."""
     misfit: float = 1.0
-    """Mean squared residual of its elements, in the noise's variance; at least 1, of the main surface 1."""
+    """Median of the mean squared residuals around its elements, over the noise's variance.
+
+    From 1 to MAX_MISFIT; the main surface has 1.
+    """
     established: bool = False
     """Whether the evidence is sufficient."""
     standing: bool = False
@@ -106,16 +110,16 @@ class Surface:
     frames: int = 0
     """Number of frames in which it was aligned."""
     steady: int = 0
-    """Number of frames since its motion was last started over, or its rate has jumped."""
+    """Number of frames since its motion was last started over or its rate last jumped."""
     jump: float = 0.0
-    """Change of its rate when it was started over, 1/s; of a new surface: from the rate of the main one.
+    """Change of its rate when it was started over, 1/s; for a new surface, from the rate of the main one.
 
-    0 after a jump that the depth filter has found, which counts it itself.
+    0 after a jump that the depth filter has found, as the filter's own variance includes it.
     """
     growth: float = 0.0
     """Relative growth in the `steady` frames."""
     claimed: bool = False
-    """Whether it was claimed to approach since then."""
+    """Whether it was claimed to approach in the `steady` frames."""
     texture_moves: float = 0.0
     """Chi-square by which its texture moves with it rather than with the main surface, on average."""
     nearest: bool = False
@@ -140,7 +144,7 @@ class Surface:
     def deviation_sigma(self) -> float:
         """Standard deviation of the rate, 1/s, due to elements that deviate from its motion.
 
-        The depth filter counts such residuals like noise. They last, so the innovations do not show them.
+        The depth filter treats such residuals as noise. They last, so the innovations do not show them.
         """
         share = 1.0 - 1.0 / self.misfit
         return self.depth.rate_sigma * math.sqrt(
@@ -170,7 +174,7 @@ class Surface:
     @property
     def lost(self) -> bool:
         """Whether it is misaligned, or its present rate is that of a failed alignment."""
-        # Depth at the image before, over that at the present one.
+        # Logarithm of the depth at the last image over that at the present one.
         before = math.log(max(1.0 + self.rate * self.seconds, 1e-3))
         return self.misaligned or abs(before) > FAILED_LOG_DEPTH
 
@@ -180,10 +184,10 @@ class Surface:
         return self.standing and self.frames > TRIAL_FRAMES[0]
 
     def extent(self) -> tuple[float, float, float, float]:
-        """Left, top, right and bottom edge, elements of the map, of the rectangle that its elements fill.
+        """Left, top, right and bottom edges of the rectangle that it fills, elements of the map.
 
-        A rectangle of the same mean and variance; single elements far away hardly matter. The edges of the
-        first element are at -0.5 and 0.5.
+        The rectangle has the mean and variance of its elements, so single ones far away hardly matter. The
+        edges of the first element are at -0.5 and 0.5.
         """
         edges = []
         for axis in (0, 1):
@@ -197,7 +201,7 @@ class Surface:
         return left, top, right, bottom
 
     def next_step(self, seconds: float) -> Matrix:
-        """Expected change of the warp: the same motion, with a growth that rises like the rate.
+        """Expected change of the warp in `seconds`: the same motion, with a growth that rises like the rate.
 
         The motion is an average; it is 1 / _NEWEST_MOTION_WEIGHT frames old in the middle of the next frame.
         """
@@ -210,7 +214,7 @@ class Surface:
         return step
 
     def grow(self, seconds: float) -> None:
-        """Count the growth since the last image; begin anew if the rate has jumped, unless it was claimed."""
+        """Add the growth since the last image; start anew if the rate has jumped, unless it was claimed."""
         self.growth += self.rate * seconds
         if self.depth.jumped and self.steady >= STEADY_FRAMES and not self.claimed:
             self.steady, self.jump, self.growth = 0, 0.0, 0.0
@@ -218,8 +222,8 @@ class Surface:
     def take_evidence(self, gained: float, age: float) -> None:
         """Take what it gains in the present image, as a chi-square; `age`: of the keyframe, s.
 
-        What was gained before is kept, as shortly after a keyframe there is little to gain; but not if a
-        comparison over as long a time gains far less. Residuals grow with the age, gains with its square.
+        Earlier evidence hardly decays, as there is little to gain shortly after a keyframe. It decays faster
+        if far less is gained than expected at this age: residuals grow with the age, gains with its square.
         """
         expected = self.evidence * min(age / self.evidence_age, 1.0) ** 2
         kept = self.evidence * (EVIDENCE_DECAY if gained > CONFIRMING_SHARE * expected else REFUTED_DECAY)
@@ -232,7 +236,7 @@ class Surface:
         self.texture_moves += NEWEST_TEXTURE_WEIGHT * (moves - self.texture_moves)
 
     def measure_distance(self, alignment: Alignment, age: float, *, calibrated: bool) -> float:
-        """Measure the distance to it as the main surface; returns the variance of the logarithm.
+        """Measure the distance to it as the main surface; returns the variance of the distance's logarithm.
 
         `age`: of the keyframe, s; `calibrated`: whether the focal length is known.
         """

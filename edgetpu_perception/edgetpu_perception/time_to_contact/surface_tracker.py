@@ -2,7 +2,7 @@
 
 Each surface is a plane with a motion of its own; every element of the map belongs to the surface whose motion
 explains it. A second surface is tried where one motion does not explain the image, and kept while it does.
-What approaches besides takes its place if its contact is sooner.
+A third one that approaches replaces the second if its contact is sooner.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class SurfaceTracker:
         self._noise = NoiseLevel()
         self.unexplained = 0.0
         self._misled = False
-        """Whether the motion has become another in a gap before the last image."""
+        """Whether the motion has changed in a gap before the last image."""
         self._next_trial = 4
         self._exposure = Exposure()
         self._jitter = StampJitter()
@@ -115,7 +115,7 @@ class SurfaceTracker:
     def update(
         self, brightness: Map, slope_x: Map, slope_y: Map, energy: Map, stamp: float
     ) -> Surface | None:
-        """Add one image; return the surface with the soonest contact, None while there are too few images.
+        """Add one image; return the surface with the soonest contact, None if no motion could be followed.
 
         A second surface counts only if it is established. `brightness`, `slope_x`, `slope_y`: float32 [rows,
         columns], grey levels; `energy`: sum of the squares of both slopes; `stamp`: s.
@@ -177,7 +177,7 @@ class SurfaceTracker:
         return len(self.surfaces) > 1 and all(each.established for each in self.surfaces)
 
     def rate_lead_of_others(self, surface: Surface) -> float:
-        """How much larger the rate of another surface seems, 1/s, which is not yet certain to be nearer."""
+        """How far the rate of a surface that is not certain to be nearer exceeds this one's, 1/s; or 0."""
         return max(other.rate - surface.rate if other.established else 0.0 for other in self.surfaces)
 
     def _align_all(self, certainty: Map, seconds: float) -> list[Alignment]:
@@ -191,7 +191,7 @@ class SurfaceTracker:
                 continue
             weights = certainty * np.float32(NOISE_CORRELATION**-2) * surface.membership
             if surface is not main:
-                # At a tenth of the weight the rest of the image would still outweigh a small surface.
+                # Even with a tenth of the weight, the rest of the image would outweigh a small surface.
                 weights *= (surface.membership > 0.5) / np.float32(surface.misfit)
             alignment = self._aligner.align(
                 weights,
@@ -204,7 +204,7 @@ class SurfaceTracker:
         return alignments
 
     def _expected(self, surface: Surface, seconds: float) -> ExpectedWarp:
-        """What is expected of a surface's warp; the main one has to be up to date for any other."""
+        """The warp expected of a surface; for any other than the main one, that must be aligned already."""
         main = self.surfaces[0]
         predicted = surface.warp @ surface.next_step(seconds)
         if surface is main:
@@ -230,14 +230,14 @@ class SurfaceTracker:
             return
         variance += 2 * surface.rate**2 * self._jitter.variance
         surface.depth.predict(seconds)
-        # Shortly after a keyframe the slant is unknown, and the errors of all images are that of the slant.
+        # Shortly after a keyframe the errors of all images come from the unknown slant.
         surface.depth.update(surface.log_depth, variance, judged=self._age > MIN_AGE_S)
         surface.grow(seconds)
         on_trial = not main and (not surface.established or surface.frames < TRIAL_FRAMES[0])
         divided = self._divided and not any(each.settled for each in self.surfaces)
         if (on_trial or (divided and surface.depth.surprised)) and self._age > MIN_AGE_S:
-            # The elements that belong to it have changed, rather than its motion. On trial they do so in
-            # every frame; the keyframe is the longest baseline that a new surface has.
+            # Its elements have changed rather than its motion; on trial they change in every frame. The
+            # keyframe is the longest baseline that a new surface has.
             surface.depth.start_over(surface.log_depth, variance, self._age)
             surface.jump = abs(surface.rate - before)
             if not on_trial:
@@ -254,7 +254,7 @@ class SurfaceTracker:
         self._misled = self.unexplained > MISLED_SHARE and (self._misled or seconds > SUDDEN_CHANGE_S)
         if not self._misled or not self._noise.known:
             self._noise.measure(by_owner.squares, brightness, alignments[0].inside)
-        if self._misled:  # what the image tells is neither noise nor a known motion
+        if self._misled:  # the residuals show neither noise nor a known motion
             return
         if len(self.surfaces) == 1:
             main.membership = np.float32(1) / (1 + (each[0].around / OUTLIER_VARIANCES) ** 2)
@@ -279,7 +279,7 @@ class SurfaceTracker:
             self._third.look_for(self.surfaces, alignments[0], self._aligner, certainty, self._grid)
 
     def _of_owner(self, each: list[Explained]) -> Explained:
-        """Combine how well each surface explains the image: at each element that which it belongs to."""
+        """Combine how well the surfaces explain the image: each element by the surface it belongs to."""
         first = each[0]
         if len(each) == 1 or not self.surfaces[1].established:
             return first
@@ -303,15 +303,15 @@ class SurfaceTracker:
         self.surfaces.append(second_surface.begun_with(found, main))
 
     def _try_standing(self, alignment: Alignment, explained: Map, certainty: Map) -> bool:
-        """Make what stands still the second surface if no surface explains it, as a robot's own parts.
+        """Make what stands still, such as a part of the robot, the second surface if no surface explains it.
 
-        `explained`: squared residuals, in their variance, of the surfaces that the elements belong to.
+        `explained`: squared residuals over their variance, of the surface that each element belongs to.
         """
         if any(self._grid.distance(np.eye(3), each.warp) < MERGE_DISTANCE_ELEMENTS for each in self.surfaces):
             return False
         still = self._aligner.stand_still(alignment.brightness)
         squares, inside = still.residual**2 * certainty, still.inside & alignment.inside
-        # What approaches sooner than the rest is not given up for what a single image shows.
+        # A surface with a sooner contact is not given up for what a single image shows.
         sooner = self._divided and self.surfaces[1].nearest
         if not (found := self._standing.find(explained, squares, inside, twice=sooner)):
             return False
@@ -320,7 +320,7 @@ class SurfaceTracker:
         standing = Surface(membership, standing=True, established=True)
         standing.take_evidence(evidence, self._age)
         self.surfaces[1:] = [standing]
-        self.surfaces[0].membership = 1 - membership  # what it had left out may be all that moves
+        self.surfaces[0].membership = 1 - membership  # elements it had left out may be all that moves
         return True
 
     def _update_evidence(self, by_main: Explained, by_other: Explained) -> None:
@@ -378,7 +378,7 @@ class SurfaceTracker:
         return main
 
     def _max_age(self) -> float:
-        """Age of the keyframe, s, at which a new one is taken."""
+        """Age of the keyframe at which a new one is taken, s."""
         main = self.surfaces[0]
         slow = main.moves and abs(main.log_depth) < SLOW_LOG_DEPTH
         return MAX_SLOW_KEYFRAME_AGE_S if slow else MAX_KEYFRAME_AGE_S

@@ -7,64 +7,64 @@ import math
 from edgetpu_perception.time_to_contact.homography_alignment import precision_of
 
 MAX_KEYFRAME_AGE_S = 1.0
-"""Age of a keyframe, s, at which a new one is taken: independently moving objects soon look too different.
+"""Age of a keyframe at which a new one is taken, s: independently moving objects soon look too different.
 
 Rows: looming, plane, median error of TTC; object approaches a camera that stands still, found.
 """
 
 MAX_SLOW_KEYFRAME_AGE_S = 3.0
 """The same while the main surface grows or shrinks slowly: within a second there would be little to measure,
-and a camera that drives slowly sees little that grows many times as fast.
+and few objects before a camera that drives slowly grow many times as fast.
 
 Rows: looming, car ahead brakes, median error of TTC.
 """
 
 SLOW_LOG_DEPTH = 0.12
-"""Change of depth of the main surface, as a logarithm, up to which it moves slowly.
+"""Change of the logarithm of the main surface's depth since the keyframe below which it moves slowly.
 
 With 0.15 an object 3 s away before a background 15 to 25 s away is found later. Rows: looming, car ahead
 brakes, region on it, 95th percentile.
 """
 
 MAX_LOG_DEPTH = math.log(1.3)
-"""Change of depth, as a logarithm, at which a new keyframe is taken.
+"""Change of the logarithm of the depth above which a new keyframe is taken.
 
 Rows: looming, plane, TTC 0.5-1 s, 128 px.
 """
 
 MAX_SHIFT_SHARE = 0.25
-"""Shift, as a share of the picture, at which a new keyframe is taken.
+"""Shift above which a new keyframe is taken, as a share of the picture.
 
 Rows: looming, lateral; plane, up to 10 deg/s of rotation.
 """
 
 MIN_KEYFRAME_OVERLAP = 0.75
-"""Share of the picture in the keyframe below which a new keyframe is taken. Rows: the same."""
+"""A new keyframe is taken when less than this share of the picture is in the old one. Rows: the same."""
 
 MIN_OVERLAP = 0.3
-"""Share of the picture in the keyframe below which a surface is lost.
+"""A surface is lost when less than this share of the picture is in its keyframe.
 
 Rows: looming, rotation, no approach claimed.
 """
 
 FAILED_LOG_DEPTH = 1.0
-"""Change of depth, as a logarithm, beyond which the alignment has failed.
+"""Change of the logarithm of the depth above which the alignment has failed.
 
 Given as a guard: no motion changes the depth by a factor of e within one keyframe, or one image.
 """
 
 NOISE_CORRELATION = 1.8
-"""Factor on the standard deviations, as the noise of neighbouring elements is correlated.
+"""Factor on standard deviations for the correlation of the noise of neighbouring elements.
 
 Rows: looming, plane, inside one sigma.
 """
 
 WARP_ERROR_ELEMENTS = 0.1
-"""Standard deviation, elements, by which real images deviate from a warp; times the slope it is an error of
+"""Standard deviation by which real images deviate from a warp, elements; times the slope it is an error of
 brightness. Rows: looming, plane, inside one sigma."""
 
 IMAGE_NOISE_SHARE = 0.55
-"""Share of the variance of a difference that is the image's; warping smooths the noise of the keyframe.
+"""Share of the image's noise in the variance of a difference; warping smooths the noise of the keyframe.
 
 Rows: looming, plane, inside one sigma.
 """
@@ -92,79 +92,79 @@ Rows: looming, object before a background.
 """
 
 DEVIATION_CORRELATION = WINDOW_ELEMENTS / math.sqrt(2)
-"""NOISE_CORRELATION of what deviates from the motion of a surface.
+"""Takes the place of NOISE_CORRELATION for elements that deviate from the motion of their surface.
 
-Derived: elements are assigned by neighbourhoods, so wrong ones come in neighbourhoods; and of the two
-components of a deviation, both of which are in the residual, one is along the growth.
+Derived: elements are assigned by neighbourhoods, so wrong ones come in neighbourhoods; and the residual has
+two components of the deviation, of which one is along the growth.
 """
 
 OUTLIER_VARIANCES = 3.0
-"""Mean squared residual, in its variance, from which on an element counts less than half.
+"""Mean squared residual over its variance above which an element counts less than half.
 
 Rows: looming, object before a background.
 """
 
 COUNTED_VARIANCES = 25.0
-"""Squared residual, in its variance, up to which an element counts as evidence.
+"""Value at which the squared residual of an element, over its variance, is clipped as evidence.
 
 Derived: five standard deviations.
 """
 
 LEAST_SHARE, MOST_SHARE = 0.03, 0.97
-"""Share of an element that a surface has at least and at most, so that an element may change its surface.
+"""Smallest and largest share of an element that a surface has, so that an element may change its surface.
 
 Uncritical.
 """
 
 MAX_MISFIT = 12.0
-"""Largest mean squared residual, in the variance of the noise, that a second surface may have.
+"""Largest mean squared residual of a second surface, over the variance of the noise.
 
-What moves is resampled with larger errors than what stands still; yet what a crossing object has just
-uncovered must not count as part of it. Rows: looming, object crosses, no approach claimed.
+Moving parts are resampled with larger errors than standing ones; yet background that a crossing object has
+just uncovered must not count as part of the object. Rows: looming, object crosses, no approach claimed.
 """
 
 MAIN_PREFERENCE = 0.3
-"""Log odds by which an element that both surfaces explain alike turns to the main one in every frame.
+"""Log odds by which an element that both surfaces explain equally well shifts to the main one in every frame.
 
-Without it a second surface spreads over weak textures until it has the motion of what it spread over. Rows:
+Otherwise a second surface spreads over weak textures of the main one until it takes over their motion. Rows:
 looming, object approaches a camera that stands still, found.
 """
 
 UNEXPLAINED_VARIANCES = 2.0
-"""Mean squared residual, in its variance, above which an element moves differently.
+"""Mean squared residual over its variance above which an element moves like no surface.
 
 Rows: looming, object before a background.
 """
 
 MISLED_SHARE = 0.75
-"""Share of an image that moves as no surface does, beyond which it is not used after a gap.
+"""An image after a gap is not used if more than this share of it moves like no surface.
 
-After two in a row all surfaces are given up: in the gap the motion has become another, and the expected one
-would go on unchecked. Rows: none; test_of_a_camera_that_reverses_in_a_gap_no_approach_is_told.
+After two such images in a row all surfaces are given up: the motion has changed in the gap, and the expected
+motion would go on unchecked. Rows: none; test_of_a_camera_that_reverses_in_a_gap_no_approach_is_told.
 """
 
 SUDDEN_CHANGE_S = 0.25
-"""Gap between two images, s, in which the motion may become another.
+"""Gap between two images above which the motion may have changed in it, s.
 
 Derived: a robot that brakes with 2.5 m/s^2 changes its speed by 0.6 m/s in it.
 """
 
 MIN_STRUCTURE_SHARE = 0.02
-"""Smallest share of the map with any slope that can be followed. Rows: none; a lens cap has none."""
+"""Smallest share of elements with any slope that can be followed. Rows: none; a lens cap has none."""
 
 MAX_STRIPES_SHARE = 0.1
-"""Squared slope along the direction in which it is least, over that across it, up to which an image may show
-nothing but stripes; more is no noise. Uncritical: stripes with a noise of a quarter of their contrast have
-0.09, other images 0.5 and more. Rows: none; test_of_stripes_that_pass_by."""
+"""Squared slope along the direction in which it is least, over that across it, below which an image may show
+nothing but stripes; noise hardly reaches this ratio. Uncritical: stripes with a noise of a quarter of their
+contrast have 0.09, other images 0.5 and more. Rows: none; test_of_stripes_that_pass_by."""
 
 MIN_SURFACE_SHARE = 0.005
-"""Smallest share of the map that is a surface.
+"""Smallest share of the map that counts as a surface.
 
 Rows: looming, object approaches a camera that stands still, found.
 """
 
 TRIAL_FRAMES = (8, 20)
-"""Frames that a new surface gets at least to separate from the main one, and at most to be established.
+"""Least number of frames that a new surface has to separate from the main one, and most to be established.
 
 Rows: looming, object before a background.
 """
@@ -178,7 +178,7 @@ Rows: looming, object before a background.
 TRIALS_AT_ONCE, NEXT_TRIAL_FRAMES = 3, 4
 """Most candidates for a third surface at the same time, and frames from the start of one to that of the next.
 
-A trial takes 8 to 20 frames and may fail where the next one succeeds, by no more than rounding: with one at a
+A trial takes 8 to 20 frames, and rounding alone may make it fail where the next one succeeds: with one at a
 time, objects were found up to a second later on another processor. Rows: none;
 test_an_object_that_approaches_is_found_beside_one_that_recedes. Limits the time.
 """
@@ -190,7 +190,7 @@ Rows: looming, object before a background.
 """
 
 MAX_SHIFT_ELEMENTS = 3.0
-"""Largest shift, elements, that slopes can measure; larger motions cannot be followed.
+"""Largest shift that slopes can measure, elements; larger motions cannot be followed.
 
 Rows: looming, object before a background.
 """
@@ -212,26 +212,26 @@ Rows: looming, plane slanted by 40 degrees, median error of the rate; object bef
 """
 
 MERGE_DISTANCE_ELEMENTS = 0.4
-"""Surfaces whose motions differ by less than this, elements, are one.
+"""Surfaces whose motions differ by fewer elements than this are one.
 
 Rows: looming, object before a background.
 """
 
 NEARER_SIGMAS = 1.0
-"""Standard deviations by which a second surface must first be found nearer in time than the main one: few, as
-it is worse to overlook the nearer one than to take the other for it.
+"""Standard deviations by which the rate of a second surface must at first exceed that of the main one for its
+contact to count as sooner: few, as it is worse to overlook the nearer surface than to take the other for it.
 
 Rows: looming, object before a background.
 """
 
 MIN_AGE_S = 0.1
-"""Age of a keyframe, s, below which too little has moved to measure a rate.
+"""Age of a keyframe below which too little has moved to measure a rate, s.
 
 Rows: looming, object before a background.
 """
 
 TEXTURE_EVIDENCE = 9.0
-"""Chi-square by which a texture certainly moves with a second surface, and does not stay beneath a shadow.
+"""Chi-square above which a texture certainly moves with a second surface and does not stay beneath a shadow.
 
 Derived: three standard deviations. Rows: looming, object approaches a camera that stands still, found.
 """

@@ -40,9 +40,9 @@ class ThirdSurface:
     def look_for(
         self, surfaces: Sequence[Surface], alignment: Alignment, aligner: Aligner, certainty: Map, grid: Grid
     ) -> None:
-        """Begin a trial of what grows more than the main surface, if there is anything and room for it.
+        """Begin a trial of a part that grows more than the main surface, if there is one and room for it.
 
-        `alignment`: that of the main surface; `certainty`: inverse variances, [rows, columns].
+        `alignment`: of the main surface; `certainty`: inverse variances, [rows, columns].
         """
         if len(self.trials) == TRIALS_AT_ONCE:
             return
@@ -59,10 +59,10 @@ class ThirdSurface:
             self.trials.append(second_surface.begun_with(found, main))
 
     def judge(self, surfaces: list[Surface], others: Explained, own: Sequence[Explained], age: float) -> bool:
-        """Judge what is on trial by the present image; returns whether one is the second surface now.
+        """Judge the candidates by the present image; returns whether one has replaced the second surface.
 
-        `others`, `own`: how well the surfaces, and each on trial, explain the image; `age`: of the keyframe,
-        s.
+        `others`, `own`: how well the two surfaces, and each candidate, explain the image; `age`: of the
+        keyframe, s.
         """
         main, other = surfaces
         kept = []
@@ -85,10 +85,10 @@ class ThirdSurface:
         return False
 
     def successors(self, main: Surface) -> list[Surface]:
-        """End the trials as the second surface is given up; returns what takes its place, if anything does.
+        """End the trials as the second surface is given up; returns the candidate that replaces it, if any.
 
-        What is unproven, or approaches no sooner than the main surface, would only keep the search for the
-        next second surface waiting.
+        A candidate that is unproven, or whose contact is no sooner than that of the main surface, would only
+        delay the search for the next second surface.
         """
         proven = [each for each in self.trials if each.established and each.rate > main.rate]
         self.trials = []

@@ -20,13 +20,13 @@ _SMOOTH = np.array([1, 2, 1])
 class ZoneOutputDecoder:
     """Decodes the mean of gx^2 + gy^2 (3x3 Sobel / 8) of each of the nine zones.
 
-    The models pad the image with black, so its first row and column look like edges. That part is computed
+    The models pad the image with black, so its first row and column look like edges. Their energy is computed
     from the model's input and subtracted. (The last row and column belong to no zone.) A step of the output
     is about 72 squared grey levels: energies below half of that read as 0.
     """
 
     def __init__(self, output: TensorSpec, height: int, width: int) -> None:
-        """`output`: the nine energies, row-major from the top left; size of the model's input, px."""
+        """`output`: nine energies, row-major from the top left; `height`, `width`: of the input, px."""
         self._output = output
         self._height, self._width = height // _ACROSS, width // _ACROSS
         inner = np.full((_ACROSS, _ACROSS), self._height * self._width, np.float64)
@@ -36,7 +36,7 @@ class ZoneOutputDecoder:
         self._inner = inner
 
     def read(self, image: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]]) -> list[float]:
-        """Nine energies, squared grey levels per px, of the model's input `image` [1, H, W, 1]."""
+        """Nine energies, (grey levels per px)^2, of the model's input `image`, uint8 [1, H, W, 1]."""
         means = self._output.dequantise(outputs[self._output.name]).astype(np.float64)
         sums = means.reshape(_ACROSS, _ACROSS) * (self._height * self._width)
         pixels = image[0, :, :, 0].astype(np.int64)

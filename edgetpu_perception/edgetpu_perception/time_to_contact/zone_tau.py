@@ -28,7 +28,7 @@ class ZoneEnergies:
 
 
 def third_borders(size: int, first: int, stride: int, elements: int) -> list[int]:
-    """Borders of the thirds of `size` px, in elements of a map at first, first + stride, ... px."""
+    """Borders of the thirds of `size` px, in elements of a map that are at first, first + stride, ... px."""
     inner = [round((size * part / 3 - 0.5 - first) / stride + 0.5) for part in (1, 2)]
     return [0, *inner, elements]
 
