@@ -85,7 +85,7 @@ class LoomingNode(PerceptionNode):
             min_expansion_rate=self.values["min_expansion_rate"],
         )
         self._wider: ModelClient | None = None
-        """The client of a model in which the images are not squeezed, until the driver has it loaded."""
+        """The client of a model that does not squeeze the images, until the driver has loaded it."""
         self._width_is_chosen = bool(self.values["width"] or self.values["model"])
         self.start(self._looming)
 
@@ -96,7 +96,7 @@ class LoomingNode(PerceptionNode):
         super().destroy_node()
 
     def prepare(self, image: CameraImage) -> None:
-        """Choose the width of the model by the first image; the square one runs until the driver has it."""
+        """Choose the width of the model by the first image; the square one runs until the other is loaded."""
         super().prepare(image)
         if self._width_is_chosen:
             return
@@ -118,7 +118,7 @@ class LoomingNode(PerceptionNode):
         """Run the wider model from the next image on."""
         if self._wider is not None:
             assert self._client is not None
-            self._client.close()  # the image under way waits for the new one
+            self._client.close()  # the image under way waits for the new client
             self._client, self._wider = self._wider, None
         self._on_model()
 
@@ -140,5 +140,5 @@ class LoomingNode(PerceptionNode):
         )
 
     def draw(self, image: Pixels, result: LoomingResult) -> Pixels:
-        """Draw the nine zones, the part that the numbers belong to, and the time to contact."""
+        """Draw the nine zones, the bounds of the surface, and the time to contact."""
         return looming_picture(image, result)

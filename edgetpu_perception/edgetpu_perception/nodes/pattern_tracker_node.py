@@ -92,7 +92,7 @@ class PatternTrackerNode(WeightUpdatingNode):
         self.start(self._tracker)
 
     def measuring_problems(self) -> list[str]:
-        """Return that there is no template, or that the model refused its weights."""
+        """Return a problem if there is no template or if the model refused its weights."""
         if self._tracker.weights is not None:
             return super().measuring_problems()
         return ["no template; ~/set_template sets one"]

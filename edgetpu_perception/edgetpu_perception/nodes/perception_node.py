@@ -57,10 +57,10 @@ class PerceptionNode(ImageNode):
         return super().problems() + [problem for problem in own if problem]
 
     def run_model(self, name: str) -> bool:
-        """Have the driver run another graph from now on, which is in the model directory under that name.
+        """Have the driver run another graph from now on: the one of that name in the model directory.
 
-        For nodes with `changes_model`. Returns False, and does nothing, if it is the graph of the previous
-        call; that one is unloaded otherwise.
+        For nodes with `changes_model`. Returns False and does nothing if it is the graph of the previous
+        call; otherwise the previous one is unloaded.
         """
         if name == self._replacement:
             return False
@@ -115,7 +115,7 @@ class PerceptionNode(ImageNode):
         """Unload a model from a driver; another node that still uses it loads it again."""
         if self._unloading is not None:
             before, unanswered = self._unloading
-            before.remove_pending_request(unanswered)  # of a driver that has ended, it would stay for good
+            before.remove_pending_request(unanswered)  # if the driver has ended, no answer removes it
             self._unloading = None
         client = self._unload_clients[driver]
         if client.service_is_ready():

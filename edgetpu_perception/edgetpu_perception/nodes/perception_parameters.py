@@ -10,7 +10,7 @@ RECTIFIED = Setting(
     False,
     "The images are rectified: directions are computed from P of camera_info, without distortion.",
 )
-"""The parameters of every node that computes directions."""
+"""A parameter of every node that computes directions."""
 
 _SETTINGS = image_settings(
     Setting(
@@ -52,5 +52,5 @@ def _bad_size(value: int) -> str | None:
 
 
 def perception_settings(*own: Setting) -> tuple[Setting, ...]:
-    """The parameters of every perception node and those of one, which replace those of the same name."""
+    """The parameters of all perception nodes and a node's own, which replace those of the same name."""
     return merge_settings(_SETTINGS, own)

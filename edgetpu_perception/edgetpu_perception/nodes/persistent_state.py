@@ -1,4 +1,4 @@
-"""State set by a service that survives a restart, in one JSON file for each node."""
+"""State that services have set and that survives a restart, in one JSON file for each node."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ FORMAT = 1
 """Version of the files; others are not read."""
 
 LARGEST_FILE = 1_000_000
-"""Bytes; a template of 32x32 px has 25 000."""
+"""Largest file that is read, bytes; a template of 32x32 px has 25 000."""
 
 
 class StateError(InputError):
-    """A state that no node has written in this form."""
+    """A kept state that cannot be used."""
 
 
 class PersistentState:
     """The state of one node, a JSON file named after the node's full name, replaced atomically.
 
-    It belongs to the values of the node's `parameters` at that time: with other values the node starts as the
-    parameters say. With `keep_state: false` nothing is read or written. What cannot be read or written is
-    logged as a warning; the node works without.
+    It applies only while the node's `parameters` have the values with which it was saved; otherwise the node
+    starts as the parameters say. With `keep_state: false` nothing is read or written. A file that cannot be
+    read or written is logged as a warning; the node works without it.
     """
 
     def __init__(self, node: BaseNode, *parameters: str) -> None:

@@ -142,7 +142,7 @@ class SpotTrackerNode(WeightUpdatingNode):
         return graph.name(color, self.values["size"], self.values["size"])
 
     def _provide(self, name: str) -> None:
-        """Write the suite's own graph where it is the one to run; StateError if it cannot be written."""
+        """Write the suite's own graph unless `model` replaces it; StateError if it cannot be written."""
         if self.values["model"]:
             return
         try:
@@ -152,7 +152,7 @@ class SpotTrackerNode(WeightUpdatingNode):
             raise StateError(f"cannot write the model {name} to {self._model_dir()}: {reason}") from None
 
     def name_for(self, model: str) -> str:
-        """Name of its own for a model with weights of its own."""
+        """Return a name that only this node uses; empty if the model keeps the weights in its file."""
         if self._tracker.color is None and not self.values["model"]:
             return ""
         return super().name_for(model)

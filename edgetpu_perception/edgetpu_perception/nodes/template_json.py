@@ -70,7 +70,7 @@ def template_from_state(state: Mapping[str, Any]) -> Template:
 def _fine_from_state(state: Mapping[str, Any], most: int = MOST_PX) -> FinePatch:
     """Make a fine patch of up to `most` px a side again; KeyError, TypeError or ValueError for anything else.
 
-    Without `smooth` and `finer`, as states were written before, it is made of plain averages.
+    States of earlier versions lack `smooth` and `finer`; their patches are made of plain averages.
     """
     values, mask = np.array(state["values"], np.float32), np.array(state["mask"], np.float32)
     x_scale, y_scale = (float(scale) for scale in state["scale"])

@@ -79,7 +79,7 @@ class WeightUpdatingNode(PerceptionNode):
         return f"{self.full_name}/{model}"
 
     def measuring_problems(self) -> list[str]:
-        """Return that the model refused the weights, if so."""
+        """Return a problem if the model refused the weights."""
         return [self._refused] if self._refused else []
 
     def run_model(self, name: str) -> bool:
@@ -132,7 +132,7 @@ class WeightUpdatingNode(PerceptionNode):
 
     def _on_model(self) -> None:
         """Give a model that has just been loaded this node's weights before any image."""
-        # Before the base class resumes with the image that waits.
+        # Set before the base class resumes with the waiting image.
         self._weights = WeightState.CURRENT if self.node_weights() is None else WeightState.MISSING
         super()._on_model()
         if self.node_weights() is None or self._bound is None:
@@ -158,7 +158,7 @@ class WeightUpdatingNode(PerceptionNode):
             self._gate.resume()
 
     def _report_refusal(self, text: str) -> None:
-        """Report why the driver has not set the weights, in the log unless it was the reason before."""
+        """Report why the driver has not set the weights; the log gets a reason that differs from the last."""
         if text != self._refused:
             self.get_logger().error(text)
         self._refused = text
