@@ -23,8 +23,8 @@ ImageLike = NDArray[np.uint8] | CameraImage
 """uint8 [H, W] or [H, W, 3] RGB; a CameraImage if several algorithms get the same image."""
 
 MAX_REPEATED_S = 0.25
-"""Time, s, for which images without any change are taken for one that the camera has sent again: if they stay
-the same for longer the camera stands still. Derived: images sent twice at 8 in a second.
+"""Longest time for which identical images are taken for one that the camera has sent again, s; after it the
+camera is taken to stand still. Derived: images sent twice at 8 in a second.
 """
 
 
@@ -105,9 +105,9 @@ class Frame:
         y_sigma: float,
         camera: Pinhole | None,
     ) -> Position:
-        """Convert a position in the model's input, in cells from the centre of the first one.
+        """Convert a position and its standard deviations, in cells from the centre of the input's first cell.
 
-        `camera`: intrinsics of the whole image, for the bearing.
+        `cells`: the model's input; `camera`: intrinsics of the whole image, for the bearing.
         """
         x_cell, y_cell = self.width / cells.width, self.height / cells.height
         u, v = (x + 0.5) * x_cell - 0.5, (y + 0.5) * y_cell - 0.5

@@ -21,7 +21,7 @@ _COEFFICIENTS |= dict.fromkeys(_FISHEYE_MODELS, (4,))
 """Numbers of coefficients of each distortion model of sensor_msgs/CameraInfo. Given by OpenCV."""
 
 _REPROJECTION_ERROR = 0.1
-"""Largest distance, px, between a pixel and the projection of its direction.
+"""Largest distance between a pixel and the projection of its direction, px.
 
 Derived: far above the 1e-9 px of a converged iteration, far below the error of a pixel whose distortion folds
 back.
@@ -34,7 +34,7 @@ WIDEST_VIEW, NARROWEST_VIEW = 1e3, 1e-4
 """Largest and smallest plausible ratio of a side of the image to the focal length. Uncritical: fields of view
 of 179.8 degrees and of 0.006 degrees, far beyond the lenses that a pinhole model fits."""
 LARGEST_DISTORTION = 100.0
-"""Largest plausible shift of a corner of the image by one coefficient, in its distance from the centre.
+"""Largest plausible shift of a corner of the image by one coefficient, over its distance from the centre.
 
 Uncritical: coefficients of real lenses shift it by less than 1.
 """
@@ -49,8 +49,8 @@ class Pinhole:
     """Intrinsics of an image of width x height px; (0, 0) is the centre of the first pixel.
 
     `fx`, `fy`, `cx`, `cy` are in px; `distortion` holds OpenCV's coefficients, k1 k2 p1 p2 [k3 [k4 k5 k6]],
-    or nothing for a rectified image. Raises CameraError for values that are not finite or not positive, and
-    for another number of coefficients.
+    or nothing for a rectified image. Raises CameraError for values that are not finite, for a size or
+    focal length that is not positive, and for another number of coefficients.
     """
 
     width: int
@@ -61,8 +61,8 @@ class Pinhole:
     cy: float
     distortion: tuple[float, ...] = ()
     fisheye: bool = False
-    """The distance from the principal point grows with the angle: `distortion` is k1 k2 k3 k4 of cv2.fisheye,
-    or nothing for an equidistant lens."""
+    """Whether the distance from the principal point grows with the angle: `distortion` is then k1 k2 k3 k4 of
+    cv2.fisheye, or nothing for an equidistant lens."""
 
     def __post_init__(self) -> None:
         # OpenCV's calibration gives an array [1, n], which could not be compared with that of another camera.
@@ -93,9 +93,9 @@ class Pinhole:
 
         `k`: row-major 3x3 matrix at full resolution. `binning`: (x, y), 0 means 1. `roi`: (x_offset,
         y_offset, width, height) at full resolution, a size of 0 means the whole image. The principal point
-        moves with them as in image_geometry. Raises CameraError for an uncalibrated camera
-        (K[0] is 0), for a distortion model other than plumb_bob, rational_polynomial and equidistant (or
-        fisheye), and for values that no lens has; it says which.
+        moves with them as in image_geometry. Raises CameraError, which names the reason, for an uncalibrated
+        camera (K[0] is 0), for a distortion model other than plumb_bob, rational_polynomial and equidistant
+        (or fisheye), and for values that no lens has.
         """
         if len(k) != 9 or not k[0] > 0:
             raise CameraError(f"expected a calibrated camera, K[0] > 0; got K = {list(map(float, k))}")
@@ -181,7 +181,7 @@ class Pinhole:
         rays = cv2.convertPointsToHomogeneous(plane)
         seen, _ = cv2.projectPoints(rays, np.zeros(3), np.zeros(3), matrix, coefficients)
         known = np.abs(seen - points).max(axis=2) <= _REPROJECTION_ERROR
-        known &= np.square(plane).sum(axis=2) < self.fold  # beyond, other directions are seen there, too
+        known &= np.square(plane).sum(axis=2) < self.fold  # beyond it, pixels have several directions
         plane = np.where(known[..., np.newaxis], plane, math.nan)
         return [(float(x), float(y)) for x, y in plane[:, 0]]
 
@@ -194,7 +194,7 @@ class Pinhole:
         if self.fisheye:
             return math.inf
         k1, k2, _, _, k3, k4, k5, k6 = (*self.distortion, *(0.0,) * 8)[:8]
-        # Of the distance r, r * above / below remains; both are polynomials of its square.
+        # The distance r becomes r * above / below, both polynomials of its square.
         above, below = np.array([k3, k2, k1, 1.0]), np.array([k6, k5, k4, 1.0])
         powers = np.array([6.0, 4.0, 2.0, 0.0])
         slope = np.polymul((powers + 1.0) * above, below) - np.polymul(above, powers * below)
@@ -205,14 +205,14 @@ class Pinhole:
     def _fisheye_direction(self, x: float, y: float) -> tuple[float, float]:
         """Point of the plane z = 1 that a fisheye lens shows at (x, y), in focal lengths from the centre.
 
-        NaN from 90 degrees on, and where the polynomial of the angle has folded back before (x, y).
+        NaN at 90 degrees and more, and where the polynomial of the angle has folded back before (x, y).
         """
         distance = math.hypot(x, y)
         if distance == 0.0:
             return 0.0, 0.0
         k1, k2, k3, k4 = (*self.distortion, 0.0, 0.0, 0.0, 0.0)[:4]
         low, high = 0.0, math.pi / 2
-        # The first angle at which the lens reaches the distance, by steps that folding back cannot hide.
+        # The first angle at which the lens reaches the distance; halving alone may find one beyond the fold.
         step = high / _FISHEYE_STEPS
         for index in range(1, _FISHEYE_STEPS + 1):
             angle = index * step
@@ -239,13 +239,13 @@ class Pinhole:
 
 
 _FISHEYE_STEPS = 32
-"""Parts of 90 degrees among which the angle of a pixel is looked for first. Uncritical."""
+"""Number of steps over 90 degrees in which the angle of a pixel is searched first. Uncritical."""
 
 _FISHEYE_HALVINGS = 32
-"""Halvings of such a part. Derived: to 1e-11 rad."""
+"""Halvings of such a step. Derived: to 1e-11 rad."""
 
 _FISHEYE_MARGIN = 1e-3
-"""Angle from 90 degrees within which a pixel has no direction, rad. Derived: tan is below 1000 before."""
+"""A pixel within this angle of 90 degrees has no direction, rad. Derived: tan is below 1000 before."""
 
 
 def _coefficients(model: str, d: Sequence[float]) -> tuple[float, ...]:
@@ -263,7 +263,7 @@ def _coefficients(model: str, d: Sequence[float]) -> tuple[float, ...]:
 
 
 def _check_plausible(camera: Pinhole) -> None:
-    """Raise CameraError for values that no lens has, whose angles would overflow or mean nothing."""
+    """Raise CameraError for values that no lens has, as angles would overflow or be meaningless."""
     if max(camera.width, camera.height) > LARGEST_SIDE:
         raise CameraError(
             f"expected a width and height of at most {LARGEST_SIDE} px; got {camera.width}x{camera.height}"
@@ -299,7 +299,7 @@ _FISHEYE_POWERS = {"k1": 2, "k2": 4, "k3": 6, "k4": 8}
 
 
 def _corner_shifts(camera: Pinhole) -> list[tuple[str, float]]:
-    """Each coefficient's name and the shift of the farthest corner by it, in its distance from the centre."""
+    """Each coefficient's name and shift of the farthest corner, over its distance from the centre."""
     x = max(abs(camera.cx), abs(camera.cx - camera.width)) / camera.fx
     y = max(abs(camera.cy), abs(camera.cy - camera.height)) / camera.fy
     radius = math.hypot(x, y)

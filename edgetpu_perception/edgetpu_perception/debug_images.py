@@ -40,7 +40,7 @@ def looming_picture(image: Pixels, result: LoomingResult) -> Pixels:
 
 
 def looming_message_picture(image: Pixels, message: Any) -> Pixels:
-    """The same of a message, whose region has no size where there is none."""
+    """The same for a message, in which a region without size stands for none."""
     region = message.region
     sides = (region.x_offset, region.y_offset, region.width, region.height)
     return _looming_picture(image, message, sides if region.width else None)
