@@ -17,43 +17,43 @@ from numpy.typing import NDArray
 from edgetpu_perception.optical_flow.normal_equations import PAIRS, Floats, NormalEquations
 
 MAX_DEVIATION_CELLS = 0.12
-"""Deviation from the motion, cells, from which on a neighbourhood does not follow it.
+"""Deviation from the motion in cells above which a neighbourhood no longer follows it.
 
-Rows: flow, static camera, rmse. Smaller ones take slants and rotations for other motions.
+Rows: flow, static camera, rmse. With smaller limits, slants and rotations look like other motions.
 """
 
 NARROWER_DEVIATIONS = (MAX_DEVIATION_CELLS / 2, MAX_DEVIATION_CELLS / 4)
 """Deviations tried in turn while most of the texture still follows the motion, cells.
 
-Derived: halves, down to that of image noise. Rows: flow, a slow object of 20 % of the area, median.
+Derived: halved down to the deviation by image noise. Rows: flow, a slow object of 20 % of the area, median.
 """
 
 NOISE_FACTOR = 2.0
-"""Largest residual of a neighbourhood that follows the motion, over that of the best ones, in squares.
+"""Largest squared residual of a neighbourhood that follows the motion, over that of the best ones.
 
 Derived: sums of 36 cells and 3 channels vary by a fifth; two of them leave room for the rest. Uncritical.
 """
 
 UNEXPLAINED_FACTOR = 1.5
-"""Residual that a common shift leaves over that of each neighbourhood's own one, for noise alone, in squares.
+"""Squared residual of a common shift over that of each neighbourhood's own shift, if all of it is noise.
 
-Given by the suite's features: the quantiles of BEST_SHARE of both, measured with white image noise.
+Given by the suite's features: the BEST_SHARE quantiles of both, measured with white image noise.
 """
 
 BEST_SHARE = 0.3
-"""Quantile of the least residuals that is taken as that of noise. Derived: most of the picture moves as one,
-and some of it is flat."""
+"""Quantile of the neighbourhoods' least residuals that is taken for noise. Derived: most of the picture moves
+as one, and some of it is flat."""
 
 VISIBLE_SHIFT_CELLS = 1.0
-"""Shift, cells, by whose residual the texture of a neighbourhood is judged.
+"""Shift in cells whose residual tells whether a neighbourhood has texture.
 
 Rows: flow, an object of 17 % before a faint background, valid.
 """
 
 TEXTURE_RANGE = (2.0, 8.0)
-"""Residual of that shift over the largest one that noise leaves: flat up to the first, texture from the
-second on. Flat parts of two unrelated pictures agree. Rows: flow, two photographs, not valid; static camera,
-valid."""
+"""Residual of a shift by VISIBLE_SHIFT_CELLS over the largest that noise leaves: flat up to the first,
+texture from the second on. Flat parts of unrelated pictures agree. Rows: flow, two photographs, not valid;
+static camera, valid."""
 
 NOISE_RESERVE = 1.5
 """Factor on the largest residual before an independent motion is searched for. Rows: the same as
@@ -72,11 +72,11 @@ Derived: a peak of the correlation is right to 1 cell.
 """
 
 ROUNDING_LEFT = 4.0
-"""Squares that rounding leaves over the variance of rounding. Derived: the doubled difference of two frames,
-2 * 2**2, halved, as least squares take a share."""
+"""Squared residual that rounding leaves, over the variance of rounding. Derived: 2 * 2**2 for the doubled
+difference of two frames, halved, as least squares explain a share."""
 
 _STEP_CELLS = 0.15
-"""Distance of the shifts that are tried along an axis, cells.
+"""Distance between the shifts that are tried along an axis, cells.
 
 Derived: no shift is farther than MAX_DEVIATION_CELLS from one that is tried.
 """
@@ -88,47 +88,47 @@ _SHIFTS = np.stack([axis.ravel() for axis in np.meshgrid(_AXIS, _AXIS)], axis=1)
 """All shifts tried, [n, 2]. Given by _AXIS."""
 
 _FORM = [PAIRS.index(pair) for pair in ((0, 0), (0, 1), (1, 1), (0, 3), (1, 3), (3, 3))]
-"""Sums of which the form of the squares consists. Given by the form."""
+"""Indices of the sums that make up the quadratic form. Given by the form."""
 
 _OF_CONTRAST = [PAIRS.index(pair) for pair in ((0, 2), (1, 2), (2, 2), (2, 3))]
-"""Sums that change the form by the contrast. Given by the form."""
+"""Indices of the sums by which a change of contrast alters the form. Given by the form."""
 
 _NEAR = np.stack([axis.ravel() for axis in np.meshgrid(np.arange(-4.0, 5.0), np.arange(-4.0, 5.0))], axis=1)
-"""Shifts tried near another one, deviations, [n, 2].
+"""Shifts tried near another one, in units of the deviation, [n, 2].
 
-Derived: parts that keep twice the deviation from a step between their motions are no farther from it.
+Derived: parts within twice the deviation from a step between their motions are no farther from that step.
 """
 
 
 def chance_of_another(following: float, neighbourhoods: float) -> float:
     """Probability, 0..1, that most of the texture follows another motion.
 
-    `following`: share of the texture that follows this one, seen in a number of `neighbourhoods`, each of
-    which is as likely to follow the one or the other if neither has the larger area.
+    `following`: share of the texture that follows this motion. `neighbourhoods`: number of those in which it
+    was measured; if neither motion has the larger area, each is equally likely to follow either.
     """
     return 0.5 * math.erfc((2 * following - 1) * math.sqrt(neighbourhoods / 2))
 
 
 def _monomials(x: Any, y: Any) -> NDArray[np.float64]:
-    """Factors of a neighbourhood's form in the remaining squares of a shift: [6], or [6, n] of n shifts."""
+    """Monomials of a shift; times a neighbourhood's form, they are the squares left: [6] or, of n, [6, n]."""
     return np.array([x * x, 2 * x * y, y * y, -2 * x, -2 * y, x * 0 + 1])
 
 
 _MONOMIALS: Floats = _monomials(*_SHIFTS.T).T.astype(np.float32)
-"""Those of all shifts tried, [n, 6]. Single precision: the shift found is a start of the least squares."""
+"""Monomials of all shifts tried, [n, 6]; single precision, as least squares only start from the result."""
 
 _NEAR_MONOMIALS: Floats = _monomials(*_NEAR.T).T.astype(np.float32)
-"""Those of the shifts tried near another one, [n, 6]."""
+"""Monomials of the shifts tried near another one, [n, 6]."""
 
 
 class NeighbourhoodMotions:
-    """How well each neighbourhood is explained by any shift near a whole one.
+    """How well any shift near a whole one explains each neighbourhood.
 
-    The squares that a shift leaves in a neighbourhood are a quadratic form of it.
+    The sum of squares that a shift leaves in a neighbourhood is a quadratic form of the shift.
     """
 
     def __init__(self, equations: NormalEquations, contrast: float, noise: float) -> None:
-        """`equations`: those of the whole shift. `contrast`: that of its step.
+        """`equations`: those of the whole shift. `contrast`: change of contrast in its least-squares step.
 
         `noise`: standard deviation of a feature from rounding.
         """
@@ -154,29 +154,32 @@ class NeighbourhoodMotions:
         """Largest sum of squares that noise leaves in a neighbourhood."""
 
     def _noise_left(self, factor: float) -> float:
-        """A multiple of the squares that noise leaves; a step between two motions leaves much everywhere."""
+        """A multiple of the squares that noise leaves, measured at each neighbourhood's own shift.
+
+        A common step between two motions leaves much everywhere.
+        """
         return factor * self._unexplained + ROUNDING_LEFT * self._rounding
 
     def limit(self, deviation: float) -> NDArray[np.float64]:
-        """Largest sum of squares that a neighbourhood which deviates leaves, [neighbourhoods]."""
+        """Largest sum of squares left in a neighbourhood by a deviation in cells, [neighbourhoods]."""
         limit: NDArray[np.float64] = self.common + deviation**2 * self._slope
         return limit
 
     def left(self, dx: float, dy: float) -> NDArray[np.float64]:
-        """Sum of squares that a shift, cells, leaves in each neighbourhood, [neighbourhoods]."""
+        """Sum of squares that a shift in cells leaves in each neighbourhood, [neighbourhoods]."""
         left: NDArray[np.float64] = _monomials(dx, dy) @ self._squares
         return np.maximum(left, 0.0, out=left)
 
     def rival(
         self, dx: float, dy: float, areas: NDArray[np.float64], *, near: bool
     ) -> tuple[tuple[float, float], float]:
-        """The shift, cells, that explains the largest area better than another one, and that area, 0..1.
+        """The shift in cells that explains the largest area better than (`dx`, `dy`), and that area, 0..1.
 
         `areas`: share of the picture that each neighbourhood stands for, [neighbourhoods]. `near`: try only
-        shifts that nearly all of the picture may follow.
+        nearby shifts, in steps of the narrowest deviation.
         """
         before = self.left(dx, dy)
-        # The share of what is left: every step towards a far motion gains more than noise.
+        # As a share of what is left, since every step towards a far motion gains more than noise.
         worth = areas / (before + self.noise)
         unit = NARROWER_DEVIATIONS[-1] if near else MAX_DEVIATION_CELLS
         best, area = _largest_gain(_NEAR_MONOMIALS, _about(dx, dy, unit) @ self._squares, before, worth)
@@ -206,11 +209,11 @@ class NeighbourhoodMotions:
 
     @property
     def rather_textured(self) -> float:
-        """Share of the neighbourhoods that rather have texture than not, 0..1."""
+        """Share of the neighbourhoods that are textured rather than flat, 0..1."""
         return int(np.count_nonzero(self._textured > 0.5)) / len(self._textured)
 
     def kept_deviation(self, dx: float, dy: float) -> float:
-        """Deviation from a least-squares step, cells, that nearly every neighbourhood keeps.
+        """Deviation in cells within which nearly every neighbourhood follows a least-squares step.
 
         The narrowest one, MAX_DEVIATION_CELLS, or infinity if some neighbourhoods move independently.
         """
@@ -223,7 +226,7 @@ class NeighbourhoodMotions:
         return math.inf
 
     def within(self, deviation: float, side: NDArray[np.float64] | None = None) -> Followers:
-        """The neighbourhoods, which follow a motion if they deviate less, cells.
+        """The neighbourhoods, which follow a motion if they deviate from it by less than `deviation` cells.
 
         `side`: how far each one counts, 0..1, [neighbourhoods]; None if all do.
         """
@@ -233,24 +236,24 @@ class NeighbourhoodMotions:
 
 @dataclass(frozen=True, eq=False)
 class Followers:
-    """Neighbourhoods that follow any shift from which they deviate less than a limit."""
+    """Neighbourhoods that follow a shift if they deviate from it by less than a limit."""
 
     forms: NDArray[np.float64]
-    """Forms of the squares over their limit, [6, neighbourhoods]."""
+    """Quadratic forms of the squares left, over their limit, [6, neighbourhoods]."""
     texture: NDArray[np.float64]
     """0 for flat neighbourhoods, 1 for those with texture, [neighbourhoods]."""
     side: NDArray[np.float64] | None = None
     """How far each neighbourhood counts, 0..1, [neighbourhoods]; None if all do."""
 
     def dominant(self) -> tuple[float, float]:
-        """The shift, cells, that the largest part of the textured area follows."""
+        """The shift in cells that the largest part of the textured area follows."""
         dx, dy = _SHIFTS[self._most_followed(_MONOMIALS, self.forms)].tolist()
         return dx, dy
 
     def dominant_near(self, dx: float, dy: float, deviation: float) -> tuple[float, float]:
-        """The shift, cells, that the largest part of the textured area follows near another shift.
+        """The shift in cells near another one that the largest part of the textured area follows.
 
-        `deviation`: distance of the shifts that are tried, cells.
+        `deviation`: distance between the shifts that are tried, cells.
         """
         near = self._most_followed(_NEAR_MONOMIALS, _about(dx, dy, deviation) @ self.forms)
         x, y = _NEAR[near].tolist()
@@ -262,7 +265,7 @@ class Followers:
         return int((followed @ self.texture.astype(np.float32)).argmax())
 
     def weights(self, dx: float, dy: float) -> NDArray[np.float64]:
-        """1 for neighbourhoods that follow a shift, cells, less for the others: [neighbourhoods]."""
+        """1 for neighbourhoods that follow a shift in cells, less for the others: [neighbourhoods]."""
         weights: NDArray[np.float64] = follow(_monomials(dx, dy) @ self.forms)
         return weights if self.side is None else weights * self.side
 
@@ -281,9 +284,9 @@ class Followers:
 def _largest_gain(
     monomials: Floats, forms: NDArray[np.float64], before: NDArray[np.float64], worth: NDArray[np.float64]
 ) -> tuple[int, float]:
-    """Index of the shift that leaves the least, and what it gains.
+    """Index of the shift with the largest gain over another one, and that gain.
 
-    `before`: squares that are left without it. `worth`: what each of these is worth, [neighbourhoods].
+    `before`: squares that the other shift leaves. `worth`: weight of each of these. Both: [neighbourhoods].
     """
     gain = before.astype(np.float32) - monomials @ forms.astype(np.float32)
     gains = np.maximum(gain, 0.0, out=gain) @ worth.astype(np.float32)
@@ -292,7 +295,7 @@ def _largest_gain(
 
 
 def _about(dx: float, dy: float, unit: float) -> NDArray[np.float64]:
-    """Matrix that makes forms of shifts, cells, those of the way from one shift in another unit: [6, 6]."""
+    """Matrix that turns forms of shifts in cells into those of their offset from one, in a unit: [6, 6]."""
     area = unit * unit
     return np.array(
         (

@@ -20,13 +20,13 @@ from edgetpu_perception.optical_flow.shift_registration import MIN_NEIGHBOURHOOD
 
 
 class FlowFeatures(Protocol):
-    """Decodes the outputs of one kind of model. Sizes are in cells, the px of its output."""
+    """Decodes the outputs of one kind of model. Sizes are in cells, the px of the model's output."""
 
     search: Registration
     cell: float
     """Px of the model's input per cell."""
     independent: float
-    """Independent features as a share of all: neighbours and channels overlap."""
+    """Share of independent features, less than 1 as neighbours and channels overlap."""
     floor: float
     """Standard deviation of a shift between noise-free frames that are not alike, cells."""
 
@@ -38,9 +38,10 @@ class FlowFeatures(Protocol):
 def flow_features(
     image: ImageInput, outputs: Sequence[TensorSpec], magnification: Magnification = NONE
 ) -> FlowFeatures:
-    """Recognise a model by the shape of its output; ModelUnsupportedError if it gives no features.
+    """Recognise a model by the shape of its output.
 
-    `magnification`: of the images; maps of Gabor models are taken as they are.
+    `magnification`: that of the images; maps of Gabor models are never averaged. Raises
+    ModelUnsupportedError if the model gives no features.
     """
     if len(outputs) == 1 and len(outputs[0].shape) == 4 and outputs[0].dtype == np.uint8:
         _, rows, columns, channels = outputs[0].shape
@@ -54,7 +55,7 @@ def flow_features(
 class BandPass:
     """Decodes graphs.flow_and_compass_features: one map with its exact derivatives.
 
-    Those of an enlarged image are smoothed, see `magnification`.
+    Features of an enlarged image are averaged, see `magnification`.
     """
 
     cell = 1.0
@@ -97,9 +98,9 @@ BLOCK_CELLS = 12
 """Distance at which errors of its features are independent, cells. Derived: the extent of a feature."""
 
 NEIGHBOURHOOD_PX = 4.5
-"""Least side, px of the image, of a neighbourhood whose motion is compared with that of others.
+"""Least side of a neighbourhood whose motion is compared with that of others, px of the image.
 
-Of fewer px some follow any motion by chance, and if only these count, the sigmas are too small. Rows: flow,
+Some of fewer px follow any motion by chance, and if only these count, the sigmas are too small. Rows: flow,
 images of 20x20 to 40x40 px, inside one sigma.
 """
 
@@ -169,7 +170,7 @@ _GABOR_RADIUS_PX = 3
 """Radius of the 7x7 filters, px. Given by the kernel size."""
 
 _MAX_CLIPPED_SHARE = 0.5
-"""Share of clipped values from which on a whole map is ignored.
+"""Share of clipped values from which a whole map is ignored.
 
 Rows: flow, gabor_64x64_p4: any shift to 4.
 """
@@ -181,7 +182,7 @@ Given by that publication.
 """
 
 _DERIVATIVE_TAPS = np.array([-0.425287, 0.0, 0.425287])
-"""Derivative that matches _SMOOTHING_TAPS. Given like these."""
+"""Derivative that matches _SMOOTHING_TAPS. Given by the same publication."""
 
 
 def _filter(maps: Floats, across: Floats, down: Floats) -> Floats:

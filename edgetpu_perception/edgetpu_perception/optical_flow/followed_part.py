@@ -36,7 +36,7 @@ REWEIGHTED_STEPS = 3
 """Least-squares steps in which the part that follows the motion is settled. Uncritical from 3 on."""
 
 MAJORITY = 0.5
-"""Share of the texture that has to keep a narrower deviation. Derived: that of most of it."""
+"""Share of the texture that must stay within a narrower deviation. Derived: most of it."""
 
 RIVAL_AREA = 0.085
 """Share of the picture that another motion has to explain better before the two compete.
@@ -46,15 +46,15 @@ object of 20 % of the area, rms.
 """
 
 SMOOTH_SHARE = 0.6
-"""Share of what deviates from one motion that may deviate from a smooth one which explains it.
+"""Largest area that deviates from a smooth motion, as a share of the area that deviates from one shift.
 
 Rows: flow, static camera, rms (by chance it is 0.7 for one of 150 pairs); camera that drives through rooms,
 median.
 """
 
 STEADY_CONTRAST = 0.1
-"""Change of contrast that does not look like a motion. Derived: it leaves what a deviation from the motion by
-MAX_DEVIATION_CELLS does."""
+"""Largest change of contrast that does not look like a motion. Derived: it leaves as large a residual as a
+deviation by MAX_DEVIATION_CELLS."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class FollowedPart:
     inverse: Symmetric
     """Inverse of the normal matrix."""
     weights: NDArray[np.float64] | None = None
-    """1 for neighbourhoods that follow, else less, [neighbourhoods]; None if all have the same."""
+    """1 for neighbourhoods that follow, else less, [neighbourhoods]; None if all are 1."""
     share: float = 1.0
     """Share of the picture that has texture and follows, 0..1; 1 if nothing moves independently."""
     textured: float = 1.0
@@ -85,20 +85,20 @@ class PartFinder:
     def __init__(self, noise: float, roughness: float, height: int, width: int, neighbourhood: int) -> None:
         """`noise`, `roughness`, `neighbourhood`: see Registration.
 
-        `height`, `width`: those of the whole picture, cells.
+        `height`, `width`: size of the whole picture, cells.
         """
         self._noise, self._roughness, self._neighbourhood = noise, roughness, neighbourhood
         self._height, self._width = height, width
 
     def everything(self, equations: Floats) -> FollowedPart:
-        """All of the picture, by the equations of a whole shift."""
+        """All of the picture as one part, from the equations of a whole shift."""
         return self._everything(NormalEquations(equations, self._neighbourhood))
 
     def _everything(self, normal: NormalEquations) -> FollowedPart:
         return FollowedPart(normal, *normal.solve(None, self._roughness))
 
     def rival(self, equations: Floats) -> FollowedPart:
-        """The part that follows the dominant motion near a whole shift, without what refines it."""
+        """The part that follows the dominant motion near a whole shift, without refinement."""
         part = self.everything(equations)
         return self._dominant(part, self._motions(part))
 
@@ -107,7 +107,8 @@ class PartFinder:
 
         None if nothing follows the second.
 
-        `equations`: those of a whole shift near each, of the same size. `steps`: the way from there, cells.
+        `equations`: those of a whole shift near each motion, of the same size. `steps`: the motions relative
+        to these whole shifts, cells.
         """
         first, second = (self.everything(each) for each in equations)
         motions = self._motions(first), self._motions(second)
@@ -122,8 +123,8 @@ class PartFinder:
     def find(self, equations: Floats, *, of_most: bool) -> FollowedPart:
         """The part that follows; see Registration.refine for `of_most`.
 
-        `equations`: those of a whole shift; what a smooth motion explains, but for its median, is taken
-        from them.
+        `equations`: those of a whole shift. If a smooth motion explains the picture, it is subtracted from
+        them, except for its median.
         """
         part = self.everything(equations)
         motions = self._motions(part)
@@ -161,7 +162,7 @@ class PartFinder:
         return self._with_shares(part, followers)
 
     def _with_shares(self, part: FollowedPart, followers: Followers) -> FollowedPart:
-        """The part with the share of the picture that follows, and that of texture."""
+        """The part, with the shares of the picture that follow and that have texture."""
         areas = self._areas(part.normal).nearest
         following = followers.share(followers.weights(*part.step[:2]), areas)
         return replace(part, share=following, textured=float(followers.texture @ areas))
@@ -175,7 +176,7 @@ class PartFinder:
         *,
         near: bool,
     ) -> FollowedPart:
-        """The larger part if two parts move apart, without what moves nearly alike.
+        """The larger part if two parts move apart, without neighbourhoods that move nearly alike.
 
         `rival`, `area`: see NeighbourhoodMotions.rival. `near`: nearly all of the picture keeps the narrowest
         deviation from the motion of the part.
@@ -184,7 +185,7 @@ class PartFinder:
         motion = part.step[:2]
         larger = None
         if area >= RIVAL_AREA:
-            # Motions that deviate less are not those for which parts were looked for.
+            # Motions closer than this count as one in the part that follows.
             apart = 0.0 if part.weights is None else MAX_DEVIATION_CELLS
             larger = larger_part(motions, part.normal, self._roughness, motion, rival, areas, apart)
         if larger is None:
@@ -202,7 +203,7 @@ class PartFinder:
     def _narrowed(
         self, part: FollowedPart, motions: NeighbourhoodMotions, side: NDArray[np.float64] | None = None
     ) -> FollowedPart:
-        """Leave out what moves nearly alike, while most of the texture keeps a narrower deviation.
+        """Leave out what moves nearly alike, while most of the texture stays within a narrower deviation.
 
         `side`: how far each neighbourhood counts, 0..1, [neighbourhoods]; None if all do.
         """
@@ -221,12 +222,12 @@ class PartFinder:
         return part.doubted(dx_doubt, dy_doubt)
 
     def _settled_near(self, part: FollowedPart, followers: Followers, deviation: float) -> FollowedPart:
-        """The part that follows the dominant motion within a deviation, cells, from that of a part."""
+        """The part that follows the dominant motion near that of a part, within a deviation in cells."""
         motion = followers.dominant_near(*part.step[:2], deviation)
         return self._settled(replace(part, weights=followers.weights(*motion)), followers)
 
     def _settled(self, part: FollowedPart, followers: Followers) -> FollowedPart:
-        """Solve and weigh in turn, from the weights of a part on."""
+        """Solve and weight in turn, starting with the weights of a part."""
         weights = part.weights
         assert weights is not None
         for _ in range(REWEIGHTED_STEPS):
@@ -242,10 +243,10 @@ class PartFinder:
         motions: NeighbourhoodMotions,
         rival: tuple[float, float],
     ) -> tuple[float, float] | None:
-        """Take a smooth motion from `equations` if it explains the picture better than two motions do.
+        """Subtract a smooth motion from `equations` if it explains the picture better than two motions do.
 
-        Return variances of dx and dy by that, cells^2; None if it does not. `rival`: the second motion,
-        cells.
+        Return the variances of dx and dy that this adds, cells^2; None if it does not explain it better.
+        `rival`: the second motion, cells.
         """
         smooth = smooth_motion(part.normal, motions.common)
         alike = self._settled_near(part, motions.within(DEVIATION_CELLS), DEVIATION_CELLS).weights

@@ -25,7 +25,7 @@ class ImageNoise:
         rounded to whole multiples of `step`.
         """
         self._rounding = step**2 / 12
-        # 8 = 4 * 2: a sampled feature stands for 2x2 of them, and so does the square of a filter result.
+        # 8 = 4 * 2: each sampled feature stands for 2x2, and so does each squared filter result.
         self._kernel = (8 * kernel[::2, ::2] / np.sqrt(np.square(kernel).sum())).astype(np.float32)
         self._margin = len(self._kernel) - 1
         height, width = (rows + 1) // 2 + self._margin, (columns + 1) // 2 + self._margin

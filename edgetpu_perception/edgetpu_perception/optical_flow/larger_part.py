@@ -1,7 +1,7 @@
 """Tells which of two motions has the larger part of the picture.
 
-Each neighbourhood goes to the motion that explains it better, whatever its contrast. The areas of both parts
-follow from that, see `part_areas`.
+Each neighbourhood is assigned to the motion that explains it better, whatever its contrast. `part_areas` then
+gives the areas of both parts.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ INDEPENDENT = 0.1 * NEIGHBOURHOOD_CELLS**2
 """Independent features of a neighbourhood. Derived: a tenth of its cells, as in BandPass.independent."""
 
 LEAST_AREA = 0.1
-"""Smallest share of what has texture that follows a motion of its own. Derived: the neighbourhoods that
+"""Smallest part that moves by itself, as a share of the textured area. Derived: the neighbourhoods that
 deviate by noise (1 - NEARLY_ALL in dominant_motion.py), and twice as many."""
 
 LEAST_FOLLOWING = 0.5
-"""Smallest share of its part that follows a motion. Derived: most of it; any shift explains some of what
-neither motion does."""
+"""Smallest share of a part that follows the part's motion. Derived: most of it; any shift explains some
+neighbourhoods that neither motion does."""
 
 LEAST_COHERENCE = 0.25
-"""Smallest correlation of neighbouring positions (Moran, 1950) of two parts. Derived: three standard
-deviations of that of 81 positions at random."""
+"""Smallest spatial autocorrelation (Moran, 1950) of two parts. Derived: three standard deviations of that of
+81 random values."""
 
 BY_CHANCE = 2.0
 """Standard deviations up to which two measurements of one motion differ by chance. Derived: 95 % of them."""
@@ -71,10 +71,10 @@ def larger_part(
     areas: PictureAreas,
     apart: float,
 ) -> LargerPart | None:
-    """Settle two motions, cells, each over the part that it explains better, and choose the larger part.
+    """Settle two motions, each over the part that it explains better, and choose the larger part.
 
-    `roughness`: see Registration. `apart`: least distance of the two motions, cells. None if these are not
-    two parts.
+    `motion`, `rival`: cells. `roughness`: see Registration. `apart`: least distance of the two motions,
+    cells. None if there are not two parts.
     """
     limit = motions.limit(MAX_DEVIATION_CELLS)
     steps = _settled([(*motion, 0.0), (*rival, 0.0)], motions, normal, roughness, limit)
@@ -98,9 +98,9 @@ def left_by_two(
     motion: tuple[float, float],
     rival: tuple[float, float],
 ) -> NDArray[np.float64]:
-    """Sum of squares that the better of two motions, cells, leaves in each neighbourhood once they settled.
+    """Sum of squares that the better of two settled motions leaves in each neighbourhood, [neighbourhoods].
 
-    `roughness`: see Registration.
+    `motion`, `rival`: where they start, cells. `roughness`: see Registration.
     """
     limit = motions.limit(MAX_DEVIATION_CELLS)
     first, second = _settled([(*motion, 0.0), (*rival, 0.0)], motions, normal, roughness, limit)
@@ -130,8 +130,8 @@ def lead_of_first(
 ) -> AreaLead | None:
     """By how much the part that follows the first of two motions is larger.
 
-    `motions`, `steps`: the same neighbourhoods near a whole shift of each motion, and the way from there,
-    cells. `normal`: equations of either. None if what follows the second motion is no part.
+    `motions`: the same neighbourhoods near a whole shift for each motion. `steps`: the motions relative to
+    these whole shifts, cells. `normal`: equations of either. None if the second motion has no part.
     """
     parts = _two_parts(motions, normal, steps, areas)
     return area_lead(parts.first, parts.second, areas) if parts is not None else None
@@ -140,14 +140,15 @@ def lead_of_first(
 def pull_of_contrast(
     motions: NeighbourhoodMotions, normal: NormalEquations, roughness: float, motion: tuple[float, float]
 ) -> tuple[float, float]:
-    """Variances of dx and dy, cells^2, because what has contrast may move otherwise than most of the picture.
+    """Variances of dx and dy, cells^2, as parts with contrast may move otherwise than most of the picture.
 
-    Least squares go by contrast. If each neighbourhood has the same influence, they find the same motion less
-    exactly, but that of most of the picture even if no neighbourhood alone shows how it moves: what differs
-    by more than noise is in doubt (Hausman, 1978). `roughness`: see Registration. `motion`: cells.
+    Least squares weight neighbourhoods by their contrast. With equal weights the result is less precise, but
+    it is the motion of most of the picture, even if no single neighbourhood shows how it moves. A difference
+    between both results that exceeds noise is in doubt (Hausman, 1978). `roughness`: see Registration.
+    `motion`: cells.
     """
     limit = motions.limit(VISIBLE_SHIFT_CELLS)
-    # What clearly moves otherwise is no part of the measurement.
+    # Neighbourhoods that clearly move otherwise do not count.
     following = follow(motions.left(*motion) / motions.limit(MAX_DEVIATION_CELLS))
     weights = following * np.sqrt(float(limit.mean()) / limit)
     step, inverse = normal.solve(weights, roughness)
@@ -170,10 +171,10 @@ class _TwoParts:
 def _two_parts(
     motions: Pair[NeighbourhoodMotions], normal: NormalEquations, steps: Pair[Vector], areas: PictureAreas
 ) -> _TwoParts | None:
-    """What follows each of two motions; None if what follows the second one is no part."""
+    """The parts that follow each of two motions; None if the second motion has no part."""
     left = [each.left(*step[:2]) for each, step in zip(motions, steps, strict=True)]
     side = _side(left[0], left[1], min(each.noise for each in motions))
-    # What follows neither rather than the other does not count.
+    # A neighbourhood that both motions explain equally well belongs to neither part.
     parts = [np.maximum(2 * share - 1, 0.0) for share in (side, 1 - side)]
     first, second = (
         part * follow(squares / each.limit(MAX_DEVIATION_CELLS))
@@ -190,17 +191,17 @@ def _two_parts(
 
 
 def _side(left: NDArray[np.float64], other: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
-    """Probability that a neighbourhood follows one motion rather than another, from what they leave."""
+    """Probability that each neighbourhood follows one motion rather than another, from the squares left."""
     likelihood = (other - left) * (INDEPENDENT / (4 * noise))
     side: NDArray[np.float64] = 0.5 + 0.5 * np.tanh(likelihood)
     return side
 
 
 def _coherence(side: NDArray[np.float64], normal: NormalEquations) -> float:
-    """Correlation of what neighbours follow: 0 if the parts are scattered, up to 1 if each is connected."""
+    """Spatial autocorrelation: 0 if the parts are scattered, up to 1 if each is connected."""
     grid = (side - side.mean()).reshape(normal.down, -1)
     products = float((grid[1:] * grid[:-1]).sum() + (grid[:, 1:] * grid[:, :-1]).sum())
     neighbours = grid[1:].size + grid[:, 1:].size
     squares = float(np.square(grid).mean())
-    # Above zero, so that a side that is the same everywhere divides.
+    # No division by zero if the side is the same everywhere.
     return float(products / (neighbours * max(squares, 1e-12)))

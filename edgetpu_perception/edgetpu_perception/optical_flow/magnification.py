@@ -1,9 +1,9 @@
-"""Features of an image of fewer px than the model's input, to which it is enlarged.
+"""Features of images that have fewer px than the model's input and are enlarged to it.
 
-Features show waves of 3 cells and more. Where a px of the image has several cells, the shorter ones of these
-waves are not in the scene: aliasing and the interpolation make them, and they stay where the px are while the
-scene moves. Features averaged over a px, twice, have little of them; as features are linear, this is the same
-as to enlarge the image by cubic B-splines. The noise of one px is then in the features of many cells.
+Features respond to waves of 3 cells and more. If a px of the image covers several cells, the shorter of these
+waves are not in the scene: they come from aliasing and interpolation, and stay with the px while the scene
+moves. Averaging the features over a px twice removes most of them; as features are linear, this is the same
+as enlarging the image by cubic B-splines. The noise of one px then spreads over the features of many cells.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from numpy.typing import NDArray
 from edgetpu_perception.graphs.flow_and_compass_features import ROUGHNESS, feature_kernel
 
 LARGEST_CELLS = 1.5
-"""Cells of a px, along an axis, up to which features are taken as they are.
+"""Cells per px along an axis up to which features are not averaged.
 
-Derived: two px show a wave of 3 cells, the shortest one of the features.
+Derived: two px then show a wave of 3 cells, the shortest one in the features.
 """
 
 AVERAGES = 2
-"""Number of averages over a px.
+"""How often features are averaged over a px.
 
-Derived: the interpolation has two, and four make a cubic B-spline, whose traces of the px are small.
+Derived: interpolation amounts to two averages, and four make a cubic B-spline, which hardly shows the px.
 """
 
 ALIASED_FROM = 2.0
-"""Cells of a px from which on waves that no px shows are in features.
+"""Cells per px above which features contain waves that the px do not show.
 
-Derived: two px show a wave of 4 cells, and features have little of shorter ones.
+Derived: two px then show a wave of 4 cells, and features respond little to shorter ones.
 """
 
 ALIASING = 0.011
-"""Standard deviation, px, of a shift by such waves for each further cell of a px.
+"""Standard deviation of a shift due to such waves, px, for each cell per px above ALIASED_FROM.
 
-They move every part of the picture alike, towards whole px, so that residuals do not show them. Rows: flow,
+They pull every part of the picture alike towards whole px, so that residuals do not show them. Rows: flow,
 images of 32x32 to 48x48 px, input of 128 px, inside one sigma.
 """
 
 
 class Magnification(NamedTuple):
-    """Cells of each px of the image; 1 along an axis whose features are taken as they are."""
+    """Cells per px of the image along x and y; 1 along an axis along which features are not averaged."""
 
     x: float = 1.0
     y: float = 1.0
@@ -54,9 +54,9 @@ class Magnification(NamedTuple):
     def of(
         cls, width: int, height: int, columns: int, rows: int, largest: float = LARGEST_CELLS
     ) -> Magnification:
-        """That of an image of width x height px as an input of so many columns and rows.
+        """The magnification of an image of width x height px to an input of columns x rows cells.
 
-        `largest`: cells of a px up to which features are taken as they are.
+        `largest`: cells per px up to which features are not averaged.
         """
         x, y = columns / width, rows / height
         return cls(x if x > largest else 1.0, y if y > largest else 1.0)
@@ -68,14 +68,14 @@ class Magnification(NamedTuple):
 
     @property
     def noise_left(self) -> float:
-        """Standard deviation of independent errors of features after the averages, over that before."""
+        """Share of the standard deviation of independent errors of features that is left after averaging."""
         return math.sqrt(
             float(np.square(self._averages(self.x)).sum() * np.square(self._averages(self.y)).sum())
         )
 
     @property
     def noise_kernel(self) -> NDArray[np.float64]:
-        """Weights of px in a feature, as ImageNoise takes them, if the image had as many px as the input."""
+        """Weights of px in a feature, for ImageNoise, as if the image had as many px as the input."""
         kernel = self._enlarged(feature_kernel())
         reach = max(kernel.shape) // 2
         reach += reach % 2
@@ -83,25 +83,25 @@ class Magnification(NamedTuple):
 
     @property
     def aliasing(self) -> tuple[float, float]:
-        """Standard deviation of a shift along x and y by waves that no px shows, cells."""
+        """Standard deviation of a shift along x and y due to waves that the px do not show, cells."""
         x, y = (ALIASING * cells * max(cells - ALIASED_FROM, 0.0) for cells in self)
         return x, y
 
     @property
     def blur(self) -> tuple[float, float]:
-        """Variance of what the enlargement and the averages blur along x and y, cells^2."""
-        # Of the px instead of a cell, the interpolation and the averages, each is a twelfth of a square.
+        """Variance of the blur by enlargement and averages along x and y, cells^2."""
+        # A box has a twelfth of its squared width: the px instead of a cell, the interpolation, the averages.
         x, y = (((3 + AVERAGES) * cells**2 - 1) / 12 if cells > 1 else 0.0 for cells in self)
         return x, y
 
     @property
     def reach(self) -> int:
-        """Cells from which on features at the border of a map have others in their average, not beyond it."""
+        """Distance from the border of a map, cells, from which averages have only features of the map."""
         return max(len(self._averages(cells)) // 2 for cells in self) if self != NONE else 0
 
     @property
     def roughness(self) -> float:
-        """See Registration: the geometric mean of both axes."""
+        """The `roughness` of Registration, as the geometric mean of both axes."""
         if self == NONE:
             return ROUGHNESS
         power, along_x, along_y = (
@@ -120,7 +120,7 @@ class Magnification(NamedTuple):
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Averages of features, [channels, rows, columns], and their weights, [rows, columns].
 
-        `inside`: usable features, [rows, columns]. A weight is 1 if no other is in the average, else 0.
+        `inside`: usable features, [rows, columns]. A weight is 1 if the average has only such, else 0.
         """
         weight = inside.astype(np.float32)
         if self == NONE:
@@ -134,7 +134,7 @@ class Magnification(NamedTuple):
         return _repeated(_px(cells), AVERAGES)
 
     def _enlarged(self, kernel: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The kernel of a feature of the input as that of an average of features of the enlarged image."""
+        """Turn the kernel of a feature into that of an averaged feature of the enlarged image."""
         if self == NONE:
             return kernel
         # Linear interpolation is an average over a px, twice.
@@ -144,11 +144,11 @@ class Magnification(NamedTuple):
 
 
 NONE = Magnification()
-"""That of an image which is not enlarged."""
+"""Magnification of an image that is not enlarged."""
 
 
 def _px(cells: float) -> NDArray[np.float64]:
-    """Weights of an average over a px of so many cells, around the middle of one."""
+    """Weights of an average over a px that is `cells` cells wide, around the middle of a cell."""
     reach = math.ceil((cells - 1) / 2)
     at = np.arange(-reach, reach + 1)
     covered = np.minimum(at + 0.5, cells / 2) - np.maximum(at - 0.5, -cells / 2)
@@ -157,11 +157,11 @@ def _px(cells: float) -> NDArray[np.float64]:
 
 
 def _repeated(weights: NDArray[np.float64], times: int) -> NDArray[np.float64]:
-    """The weights of a weighted average that is taken several times."""
+    """Weights of an average that is taken several times."""
     return functools.reduce(np.convolve, [weights] * times)
 
 
 def _independent(kernel: NDArray[np.float64]) -> float:
-    """Independent features as a share of all if each is made of white noise by this kernel."""
+    """Share of independent features if this kernel makes them of white noise."""
     power = np.square(np.abs(np.fft.fft2(kernel, [2 * size for size in kernel.shape])))
     return float(np.mean(power) ** 2 / np.mean(np.square(power)))

@@ -1,4 +1,4 @@
-"""A motion that changes across the picture as a polynomial of the place, and its median over the picture."""
+"""A motion that changes across the picture as a polynomial of the position, and its median."""
 
 from __future__ import annotations
 
@@ -11,54 +11,55 @@ from numpy.typing import NDArray
 from edgetpu_perception.optical_flow.normal_equations import Floats
 
 PLACES = 256
-"""Places over which a median is taken. Uncritical from 64 on."""
+"""Number of places over which a median is taken. Uncritical from 64 on."""
 
 _FROM_MIDDLE = np.arange(PLACES) - (PLACES - 1) / 2
-"""Numbers of the places. Given by PLACES."""
+"""Numbers of the places, counted from their middle. Given by PLACES."""
 
 _ACROSS = _FROM_MIDDLE / PLACES
-"""Places across the picture, from -0.5 to 0.5. Derived: no two are in one column or row, so that a motion
-which changes along one axis alone has as many values as places."""
+"""Horizontal positions of the places, -0.5 to 0.5. Derived: no two share a column or row, so that a motion
+which changes along one axis only has a different value at each."""
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-"""Way from each place to the next down the picture, as a share of it, around its edge.
+"""Vertical step from each place to the next, as a share of the height; it wraps around at the edge.
 
 Given by the golden ratio, which divides most evenly.
 """
 
 _DOWN = _FROM_MIDDLE * _GOLDEN - np.rint(_FROM_MIDDLE * _GOLDEN)
-"""Places down the picture; both are symmetric about its middle. Given by _GOLDEN."""
+"""Vertical positions of the places; like the horizontal ones symmetric about the middle. Given by _GOLDEN."""
 
 MEDIAN_SHARE = 0.2
-"""Share of the places, with motions next to the median, that decide it. Uncritical from 0.1 to 0.4."""
+"""Share of the places that determine the median: those whose motions are nearest to it. Uncritical from 0.1
+to 0.4."""
 
 MOST_APART = 0.9
-"""Largest share that moves otherwise for which the ranks beside the median are taken.
+"""Upper limit of `MotionField.apart` when ranks beside the median are chosen.
 
-Uncritical: no motion of a tenth of the picture is taken.
+Uncritical: a smooth motion that only a tenth of the picture follows is not used.
 """
 
 
 def elements(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Elements of each position on which dx and dy depend, [2, 5, ..]."""
+    """Elements of each position: the monomials in the polynomials of dx and dy, [2, 5, ..]."""
     one, both = np.ones_like(x), x * y
     return np.array(((one, x, y, x * x, both), (one, x, y, both, y * y)))
 
 
 @dataclass(frozen=True, eq=False)
 class MotionField:
-    """Motion, cells, at each place of a picture."""
+    """Motion in cells at every position in a picture."""
 
     unit: float
-    """Length of a cell in the unit of positions, which are from the middle of the picture."""
+    """Length of a cell in the unit of positions, which are measured from the middle of the picture."""
     coefficients: NDArray[np.float64]
-    """Of the elements of a position in dx and dy: [2, 5]."""
+    """Coefficients of `elements` in dx and dy: [2, 5]."""
     covariances: NDArray[np.float64]
-    """Of the coefficients of dx, and of those of dy: [2, 5, 5]."""
+    """Covariances of the coefficients, for dx and for dy: [2, 5, 5]."""
     measured_at: NDArray[np.float64]
     """Means of the elements where dx and dy were measured: [2, 5]."""
     apart: float
-    """Share of the picture that moves otherwise, 0..1."""
+    """Share of the picture that does not follow this motion, 0..1."""
 
     def along(self, rows: int, columns: int) -> NDArray[np.float64]:
         """Motion of each cell of rows x columns in the middle of the picture: [2, rows, columns]."""
@@ -69,8 +70,8 @@ class MotionField:
     def median(self, height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Median of dx and of dy over a picture of height x width cells, and their variances: [2] each.
 
-        These are less certain than the motion where it was measured, as other places decide the median, and
-        as what moves otherwise may be slower or faster. The variances are those of this difference.
+        A median is less certain than the motion where it was measured: other places determine it, and parts
+        that do not follow may be slower or faster. The variances are those of the difference between the two.
         """
         places = elements(self.unit * width * _ACROSS, self.unit * height * _DOWN)
         middle = PLACES // 2
@@ -82,7 +83,7 @@ class MotionField:
                 motion[order[rank - 1 : rank + 1]].mean() for rank in (middle - apart, middle, middle + apart)
             )
             way = places[axis][:, order[middle - near : middle + near]].mean(axis=1) - self.measured_at[axis]
-            # The variance of something that may be anywhere between two bounds is a twelfth of the square.
+            # A value anywhere between two bounds has a variance of a twelfth of their squared distance.
             variances[axis] = way @ self.covariances[axis] @ way + (faster - slower) ** 2 / 12
         return medians, variances
 
@@ -92,9 +93,9 @@ class MotionField:
 
 
 def remove(equations: Floats, field: MotionField, shift: NDArray[np.float64]) -> None:
-    """Take the difference that a motion explains from the equations, but for a shift, which stays in them.
+    """Subtract what a motion explains, except for a shift, from the residual of the equations, in place.
 
-    `equations`: [4, channels, rows, columns]. `shift`: cells, [2].
+    `equations`: [4, channels, rows, columns]. `shift`: [2], cells.
     """
     rows, columns = equations.shape[2:]
     for term, along, stays in zip(equations[:2], field.along(rows, columns), shift, strict=True):

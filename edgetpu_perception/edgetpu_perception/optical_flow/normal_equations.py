@@ -34,19 +34,19 @@ UNKNOWNS = 3
 """Unknowns of the least squares: dx, dy, contrast. Given by the equations."""
 
 PAIRS = tuple((i, j) for i in range(UNKNOWNS + 1) for j in range(i, UNKNOWNS + 1))
-"""Indices of the derivatives to dx (x), dy (y) and contrast (c), and of the residual (r), in each product.
+"""Factors of each product: the derivatives with respect to dx (x), dy (y) and contrast (c), and residual (r).
 
 Given by the equations.
 """
 
 _OF_RESIDUAL = [k for k, pair in enumerate(PAIRS) if UNKNOWNS in pair]
-"""Products that have the residual. Given by PAIRS."""
+"""Indices of the products with the residual. Given by PAIRS."""
 
 _OF_CONTRAST = [PAIRS.index(pair) for pair in ((2, 2), (2, 3), (3, 3))]
-"""Products of contrast and residual. Given by PAIRS."""
+"""Indices of the products of contrast and residual. Given by PAIRS."""
 
 AGREEING = 0.5
-"""Correlation of a neighbourhood from which on the frames agree there. Derived: texture exceeds noise."""
+"""Correlation above which the frames agree in a neighbourhood. Derived: texture exceeds noise."""
 
 Values = TypeVar("Values", float, NDArray[np.float64])
 
@@ -58,12 +58,12 @@ Symmetric = tuple[float, float, float, float, float, float]
 
 
 class NormalEquations:
-    """Sums of products, from which solutions with any weights of neighbourhoods follow without the cells."""
+    """Sums of products over neighbourhoods; solutions with any weights of these need no cells."""
 
     def __init__(self, equations: Floats, side: int = NEIGHBOURHOOD_CELLS) -> None:
-        """`equations`: derivatives to dx, dy and contrast, and the residual: [4, channels, rows, columns].
+        """`equations`: derivatives with respect to dx, dy and contrast, and the residual.
 
-        `side`: that of a neighbourhood, cells.
+        [4, channels, rows, columns]. `side`: side of a neighbourhood, cells.
         """
         _, channels, self.rows, self.columns = equations.shape
         self.side = side
@@ -73,7 +73,7 @@ class NormalEquations:
         """Number of features in a neighbourhood."""
 
     def with_residual(self, equations: Floats) -> NormalEquations:
-        """Those of equations whose residual alone has changed."""
+        """The normal equations if only the residual of `equations` has changed."""
         changed = copy.copy(self)
         changed.sums = self.sums.copy()
         changed.sums[_OF_RESIDUAL] = _products(equations, tuple(PAIRS[k] for k in _OF_RESIDUAL), self.side)
@@ -86,12 +86,12 @@ class NormalEquations:
 
     @property
     def slope(self) -> NDArray[np.float64]:
-        """Sum of the squared derivatives to dx and dy of each neighbourhood, [neighbourhoods]."""
+        """Sum of the squared derivatives with respect to dx and dy, [neighbourhoods]."""
         slope: NDArray[np.float64] = self.sums[PAIRS.index((0, 0))] + self.sums[PAIRS.index((1, 1))]
         return slope
 
     def median_contrast(self) -> float | None:
-        """Change of contrast that half of the neighbourhoods exceed in which the frames agree, at no step.
+        """Median change of contrast, without a step, over the neighbourhoods in which the frames agree.
 
         None if they agree in none.
         """
@@ -105,7 +105,7 @@ class NormalEquations:
         return float(changes[middle])
 
     def solve(self, weights: NDArray[np.float64] | None, roughness: float) -> tuple[Vector, Symmetric]:
-        """Least squares without the bias of noise, and the inverse of its normal matrix.
+        """Least-squares solution without the bias of noise, and the inverse of its normal matrix.
 
         `weights`: one for each neighbourhood's equations, [neighbourhoods]; None if all are 1.
         `roughness`: see Registration.
@@ -127,7 +127,7 @@ class NormalEquations:
     def variance(self, step: Vector, inverse: Symmetric, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Variances of dx and dy of a solution with these `weights`, cells^2: [2].
 
-        By how far each neighbourhood pulls the solution (White, 1980), as noise differs from one to another.
+        From how far each neighbourhood pulls the solution (White, 1980), as their noise differs.
         """
         xx, xy, xc, yy, yc, _ = inverse
         x, y, c = step

@@ -23,17 +23,17 @@ from edgetpu_perception.optical_flow.shift_registration import Shift, ShiftScore
 MAX_SHIFT_SHARE = 9 / 32
 """Largest reported shift along an axis, as a share of the image.
 
-Derived: the range asked for, a quarter, and an eighth of it as reserve.
+Derived: a quarter, which is the range asked for, and an eighth of that in reserve.
 """
 
 SIGMA_RANGE_CELLS = (0.4, 0.2)
-"""Standard deviation of the shift, cells: too little texture from the first on, full confidence up to the
+"""Standard deviation of the shift in cells: too little texture above the first, full confidence below the
 second. Rows: flow, any shift to 4, valid within 0.25. Uncritical."""
 
 FULL_FLOOR_CELLS = 1 / (2 * math.pi)
-"""Shift, cells, from which on the errors of frames without noise are as large as their model says.
+"""Shift in cells above which the errors between noise-free frames are as large as `FlowFeatures.floor`.
 
-Derived: between whole cells they go as the sine of 2 pi times the shift, in cells; at standstill there are
+Derived: between whole cells they follow the sine of 2 pi times the shift in cells; at standstill there are
 none, as both frames have the same features. Rows: flow, a camera at rest, inside one sigma.
 """
 
@@ -114,7 +114,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         self.reset()
 
     def _look_for(self, image: ImageInput, magnification: Magnification) -> None:
-        """Prepare for images that are enlarged so much for this input of the model."""
+        """Prepare for images that are enlarged by `magnification` to the model's input."""
         self._features = flow_features(image, self._outputs, magnification)
         self._choice = ShiftChoice(self._features)
         self._magnification = magnification
@@ -165,7 +165,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         near = abs(shift.dx) <= MAX_SHIFT_SHARE * x_cells and abs(shift.dy) <= MAX_SHIFT_SHARE * y_cells
         if not near or confidence < self.min_confidence:
             return FlowResult(frame.stamp, False, confidence if near else 0.0, last.stamp)
-        # Not a lack of texture: the choice has told how certain it is.
+        # Added only now: it says nothing about texture, and `clarity` already covers it.
         dx_sigma, dy_sigma = (
             math.sqrt(sigma**2 + doubt)
             for sigma, doubt in zip((dx_sigma, dy_sigma), shift.doubt, strict=True)
@@ -185,7 +185,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         )
 
     def _sigmas(self, decoder: FlowFeatures, shift: Shift) -> tuple[float, float]:
-        """Standard deviations of a shift, cells, with what images without noise deviate by."""
+        """Standard deviations of a shift along x and y, cells, with the errors of noise-free images."""
         x_aliasing, y_aliasing = self._magnification.aliasing
         moved = min(math.hypot(shift.dx, shift.dy) / FULL_FLOOR_CELLS, 1.0)
         return (

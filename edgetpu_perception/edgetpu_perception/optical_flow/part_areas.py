@@ -1,7 +1,7 @@
 """Areas of two parts of the picture, from the degree to which each neighbourhood belongs to them.
 
-Three things are not seen: the border of the picture, where there are no features, parts without texture, and
-where exactly an outline runs, as features see it from both sides.
+Three things are unknown: the border of the picture, which has no features; parts without texture; and exactly
+where an outline runs, as it shows in features on both sides.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 from edgetpu_perception.optical_flow.normal_equations import NEIGHBOURHOOD_CELLS, neighbourhood_sides
 
 FEATURE_RADIUS_CELLS = 2.0
-"""Distance from which an outline shows in features next to it. Derived: the root mean square distance of the
+"""Distance from an outline at which it still shows in features. Derived: the root mean square distance of the
 weights of the suite's filter from its middle."""
 
 OUTLINE_FACTOR = math.pi / 4
-"""Length of an outline over that of the steps along rows and columns which follow it. Derived: the mean over
-all directions."""
+"""Length of an outline over that of its staircase along rows and columns. Derived: the mean over all
+directions."""
 
 _AREAS_KEPT = 32
-"""Sizes of overlaps whose areas are kept. Uncritical: a motion changes them little from image to image."""
+"""Number of overlap sizes whose areas are cached. Uncritical: motion changes the sizes little from image to
+image."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,26 +36,26 @@ class PictureAreas:
     """
 
     nearest: NDArray[np.float64]
-    """Those at the edge stand for what is nearest to them outside, too."""
+    """Neighbourhoods at the edge also stand for the area outside that is nearest to them."""
     continued: NDArray[np.float64]
-    """The same, but what changes towards the edge goes on changing outside."""
+    """The same, but a change towards the edge continues outside."""
     edge: NDArray[np.bool_]
-    """Whether they are at the edge."""
+    """Whether each neighbourhood is at the edge."""
     down: int
     """Number of neighbourhoods from the top to the bottom."""
     side: float
     """Side of a neighbourhood over that of a square picture of the same area."""
     side_cells: int
-    """The same in cells."""
+    """Side of a neighbourhood, cells."""
 
 
 @functools.lru_cache(maxsize=_AREAS_KEPT)
 def picture_areas(
     rows: int, columns: int, height: int, width: int, side: int = NEIGHBOURHOOD_CELLS
 ) -> PictureAreas:
-    """Those of neighbourhoods of rows x columns cells in the middle of height x width cells.
+    """The areas for an overlap of rows x columns cells in the middle of a picture of height x width cells.
 
-    `side`: that of a neighbourhood, cells.
+    `side`: side of a neighbourhood, cells.
     """
     axes = [_along(rows, height, side), _along(columns, width, side)]
     nearest, continued = (np.outer(down, across) for down, across in zip(*axes, strict=True))
@@ -112,15 +113,16 @@ def area_lead(first: NDArray[np.float64], second: NDArray[np.float64], areas: Pi
 
     `first`, `second`: how far each neighbourhood belongs to one or the other part, 0..1, [neighbourhoods].
 
-    An outline moves with the part in front, and so do the features on both sides of it: that part looks
-    larger. The part in front is the one that is seen less at the edge of the view, which the scene surrounds.
+    An outline moves with the part in front, and so do the features on both sides of it, so that this part
+    looks larger. The part in front is the one that is seen less at the edge of the view, as what is behind
+    surrounds it.
     """
     difference = first - second
     nearest, continued = float(difference @ areas.nearest), float(difference @ areas.continued)
     seen = float((first + second) @ areas.nearest)
     outline = 2 * FEATURE_RADIUS_CELLS / areas.side_cells * _outline(difference, areas)
     sampling = float(np.square(areas.nearest).sum()) * seen * seen
-    # The variance of something that may be anywhere between two bounds is a third of the square of either.
+    # A value anywhere between two opposite bounds has a variance of a third of their square.
     between = (1 - seen) ** 2 + outline**2 + (continued - nearest) ** 2
     lead = continued + outline * _behind(difference, areas)
     return AreaLead(lead, math.sqrt(sampling + between / 3))

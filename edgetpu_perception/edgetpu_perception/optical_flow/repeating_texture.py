@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from edgetpu_perception.optical_flow.shift_registration import ShiftScores
 
 MAX_CORRELATION = 0.95
-"""Correlation from which on two shifts explain the frames equally well.
+"""Correlation above which two shifts explain the frames equally well.
 
 Derived: a peak of waves of 4 cells is interpolated to 0.02 along each axis.
 """
@@ -21,7 +21,8 @@ _RADIUS = 3
 """Radius of the interpolation, cells. Derived: waves of 3 cells and more need it."""
 
 _OFFSETS = np.linspace(-0.5, 0.5, 9)
-"""Fractions of a cell at which a peak is interpolated. Derived: waves of 3 cells lack 0.01 between two."""
+"""Fractions of a cell at which a peak is interpolated. Derived: between two of them, a peak of waves of 3
+cells comes out 0.01 too low."""
 
 
 def _lanczos() -> NDArray[np.float32]:
@@ -43,13 +44,14 @@ ShiftIndex = tuple[int, int]
 def aliases(
     scores: ShiftScores, best: ShiftIndex, independent: float, least: float
 ) -> dict[ShiftIndex, float]:
-    """Peaks that explain parts of the picture which the best one explains, too, and the lead of the best one.
+    """Peaks that explain the same parts of the picture as the best one, and the lead of the best over each.
 
-    The correlations at the motions of two parts of the picture add up to at most 1; those of a texture that
-    repeats to more. The lead is that of the evidence in an overlap of the same size: of two shifts that
-    explain a repeating texture equally well, the smaller one has more evidence only because it overlaps more.
+    The correlations at the motions of two different parts of the picture add up to at most 1, those at the
+    shifts of a repeating texture to more. The lead compares evidence for overlaps of the same size: of two
+    shifts that explain a repeating texture equally well, the smaller one has more evidence only because its
+    overlap is larger.
 
-    `independent`: see FlowFeatures. `least`: evidence of a peak that is not by chance.
+    `independent`: see FlowFeatures. `least`: least evidence of a peak that is not due to chance.
     """
     likely = scores.evidence >= np.float32(least / independent)
     row, column = (slice(max(at - PEAK_RADIUS_CELLS, 0), at + PEAK_RADIUS_CELLS + 1) for at in best)

@@ -28,8 +28,8 @@ on. Rows: flow, two photographs and two places of a photograph, not valid; any s
 gabor_64x64_p4: shifts to 1.5, valid."""
 
 EVIDENCE_LEAD_RANGE = (20.0, 60.0)
-"""Lead of the best shift's evidence over the next best one: no confidence up to the first, full confidence
-from the second on. Rows: flow, shift beyond the range, not valid; any shift to 4, valid; gabor_64x64_p4:
+"""Lead of the best shift's evidence over the next best: no confidence up to the first, full confidence from
+the second on. Rows: flow, shift beyond the range, not valid; any shift to 4, valid; gabor_64x64_p4:
 any shift to 4, valid."""
 
 PEAK_RADIUS_PX = 4
@@ -52,14 +52,14 @@ FOLLOWING_LEAD_RANGE = (0.2, 0.4)
 full confidence from the second on. Rows: flow, an object of 17 % of the area, valid."""
 
 DISTANT_CELLS = 1.0
-"""Distance of two motions along an axis, cells, from which on each is compared near a whole shift of its own.
+"""Distance between two motions along an axis, cells, from which each has a whole shift of its own near it.
 
-Derived: a whole shift half-way is within REACH_CELLS of nearer ones, which are compared near it.
+Derived: nearer motions are compared near a whole shift half-way, which is within REACH_CELLS of both.
 """
 
 CHANCE_RANGE = (0.5, 0.2)
-"""Probability that a distant motion has the larger area: no confidence from the first on, full confidence up
-to the second. Rows: flow, an object of 17 % before a faint background, valid; an object of 39 % of the area,
+"""Probability that a distant motion has the larger area: no confidence above the first, full confidence below
+the second. Rows: flow, an object of 17 % before a faint background, valid; an object of 39 % of the area,
 valid beyond three sigma."""
 
 FOLLOWING_RANGE = (0.02, 0.1)
@@ -67,12 +67,12 @@ FOLLOWING_RANGE = (0.02, 0.1)
 second on. Rows: flow, two places of a photograph, not valid."""
 
 ALIAS_LEAD_RANGE = (0.05, 0.1)
-"""Lead of the share that follows the motion over that of another one at which a texture repeats: by noise up
+"""Lead of the share that follows the motion over the share at another shift of a repeating texture: noise up
 to the first, certain from the second on. Derived: the neighbourhoods that deviate by noise (1 - NEARLY_ALL in
 dominant_motion.py), and twice as many."""
 
 MAX_ALIASES = 4
-"""Most shifts at which a texture repeats that are compared by share. Derived: neighbours in a grid."""
+"""Number of other shifts of a repeating texture that are compared by share. Derived: neighbours in a grid."""
 
 Motion = tuple[float, float]
 """Shift of the content along x and y, cells."""
@@ -80,7 +80,7 @@ Motion = tuple[float, float]
 
 @dataclass(frozen=True)
 class Match:
-    """A whole shift, and what it was refined to."""
+    """A whole shift, and the refined shift."""
 
     index: ShiftIndex
     shift: Shift
@@ -132,10 +132,10 @@ class ShiftChoice:
     def choose(
         self, first: Texture, second: Texture, expected: Motion | None = None
     ) -> tuple[ShiftIndex, Shift, float]:
-        """Index of a whole shift in `surface`, what it is refined to, and confidence, 0..1, by agreement.
+        """Index of a whole shift in `surface`, the refined shift, and confidence, 0..1, by agreement.
 
-        `expected`: the motion if it goes on as before; None if that is unknown. It decides between the
-        shifts of a texture that repeats. Independent motion is searched for if the picture as a whole does
+        `expected`: the motion if it goes on as before, cells; None if that is unknown. It decides between
+        the shifts of a repeating texture. Independent motion is searched for if the picture as a whole does
         not follow the best shift.
         """
         self._textures = first, second
@@ -161,7 +161,7 @@ class ShiftChoice:
         return index[1] - self._search.reach_x, index[0] - self._search.reach_y
 
     def _by_area(self, scores: ShiftScores, best: Match) -> tuple[ShiftScores, Match]:
-        """Scores and best shift by area, not contrast, if something is certain about these."""
+        """Scores and best shift by area, not contrast, if that shift is certain and another one."""
         first, second = (self._search.equalised(texture) for texture in self._textures)
         by_area = self._search.compare(first, second)
         index = highest(by_area.evidence)
@@ -174,9 +174,9 @@ class ShiftChoice:
     def _of_repeated(
         self, scores: ShiftScores, best: Match, expected: Motion | None
     ) -> tuple[Match, list[ShiftIndex], float]:
-        """The best shift of a texture that repeats, the other ones, and certainty of the choice, 0..1.
+        """The best shift of a repeating texture, its other shifts, and the certainty of the choice, 0..1.
 
-        The evidence decides, then what does not repeat, then the motion before.
+        The evidence decides, then the parts that do not repeat, then the previous motion.
         """
         least, enough = EVIDENCE_LEAD_RANGE
         leads = self._aliases(scores, best.index)
@@ -226,7 +226,7 @@ class ShiftChoice:
         parts = best.shift.following < 1.0
         if not self._search.sees_parts or (clarity == 1.0 and not parts):
             return best, clarity
-        # A shift that not all of the picture follows has been refined to what does.
+        # If only a part of the picture follows, the shift has already been refined to that part.
         best = best if parts else self._refined(best.index, of_most=True)
         if best.distance_along_axis(self._whole(best.index)) > REACH_CELLS:
             best = self._refined(self._nearest_index(best), of_most=True)
@@ -239,8 +239,8 @@ class ShiftChoice:
     def _dominant(self, best: Match, others: list[ShiftIndex]) -> tuple[Match, float, float]:
         """The motion that most of the area follows, its lead over distant candidates, and its doubt.
 
-        The lead is that of the share that follows, the doubt the probability that another area is larger. The
-        candidates are the best motion, and those of what does not follow it.
+        The lead is in the share that follows; the doubt is the probability that another area is larger. The
+        candidates are the best motion, and those of the parts that do not follow it.
         """
         first, second = self._textures
         rest = self._search.without(first, second, best.shift)
@@ -256,7 +256,7 @@ class ShiftChoice:
     def _rivals(self, rest: Texture, best: Match, others: list[ShiftIndex]) -> list[Match]:
         """Motions of the first frame's `rest`, which does not follow the best one.
 
-        They are that of most of its contrast, no motion, and that of the frame before.
+        Candidates are the motion of most of its contrast, standstill, and the previous motion.
         """
         second = self._textures[1]
         rivals: list[Match] = []
@@ -275,9 +275,9 @@ class ShiftChoice:
         return rivals
 
     def _larger(self, best: Match, rivals: Sequence[Match]) -> tuple[Match, tuple[float, float], float]:
-        """The motion with the largest area, and what distant ones leave in doubt.
+        """The motion with the largest area, and the doubt that distant ones leave.
 
-        These are the variances of dx and dy, and the probability that the area of another one is larger.
+        The doubt is the variances of dx and dy, cells^2, and the probability that another area is larger.
         """
         match, doubt, chance = best, (0.0, 0.0), 0.0
         for rival in rivals:

@@ -27,10 +27,10 @@ _FLAT_VARIANCES = 4
 """Variance of flat features over that of rounding. Derived: twice its standard deviation."""
 
 MIN_NEIGHBOURHOODS = 4
-"""Fewest neighbourhoods along each axis of which a few may move independently. Uncritical."""
+"""Fewest neighbourhoods along each axis with which independent motion is looked for. Uncritical."""
 
 MAX_STEP_CELLS = 2.0
-"""Largest step whose third-order term is used, cells: that of a wrong whole shift would exceed all numbers.
+"""Limit of steps in the third-order term, cells; for a wrong whole shift the term would overflow.
 
 Derived: twice the error of a whole shift.
 """
@@ -43,7 +43,7 @@ class Texture:
     maps: Floats
     """[channels, rows, columns]"""
     gradient: Floats
-    """Derivatives of the maps to x and y: [2, channels, rows, columns]."""
+    """Derivatives of the maps along x and y: [2, channels, rows, columns]."""
     weight: Floats
     """1 for usable features, 0 for clipped ones; of a shape that broadcasts to the maps."""
     spectra: tuple[Any, ...]
@@ -71,13 +71,13 @@ class Shift:
     dx_sigma: float
     dy_sigma: float
     following: float
-    """Share of the picture that has texture and follows it, 0..1; 1 if nothing moves independently."""
+    """Share of the picture that has texture and follows the shift, 0..1; 1 if nothing moves independently."""
     agreement: float
-    """Correlation of the frames in that part; 1 if that is all of the picture, where ShiftScores has it."""
+    """Correlation of the frames in that part; 1 if it is all of the picture, for which see ShiftScores."""
     textured: float = 1.0
-    """Share of the overlap that has texture, 0..1; 1 if parts are not seen."""
+    """Share of the overlap that has texture, 0..1; 1 if independent motion is not looked for."""
     doubt: tuple[float, float] = (0.0, 0.0)
-    """Variances of dx and dy, px^2, because what follows a distant motion may be larger."""
+    """Variances of dx and dy, px^2, because the part that follows a distant motion may be larger."""
 
 
 class Registration:
@@ -104,8 +104,8 @@ class Registration:
         of the maps. `block`: distance at which errors of features are independent, px. `roughness`: variance
         of a derivative of the features per variance of the features for white image noise; 0 if unknown.
         `image_noise`: effect of such noise on features; None if unknown.
-        `remove_mean`: take the maps without their mean, which changes with the view. `neighbourhood`:
-        side of the neighbourhoods whose motions are compared, px.
+        `remove_mean`: subtract means over the overlap, which change with the view. `neighbourhood`: side of
+        the neighbourhoods whose motions are compared, px.
         """
         self.reach_x, self.reach_y = reach_x, reach_y
         self.sees_parts = min(rows, columns) >= MIN_NEIGHBOURHOODS * neighbourhood
@@ -146,12 +146,12 @@ class Registration:
     def strongest(self, first: Texture, second: Texture) -> tuple[int, int]:
         """Index in ShiftScores of the shift by which most of the frames' contrast agrees.
 
-        Unlike the evidence it is small where little of a frame is left in the overlap.
+        Unlike evidence, this agreement is small if little of a frame is left in the overlap.
         """
         return highest(self._products(first, second))
 
     def _products(self, first: Texture, second: Texture) -> Floats:
-        """Sum of the products of both frames over the overlap after each shift, as ShiftScores."""
+        """Sum of the products of both frames over the overlap after each shift, indexed like ShiftScores."""
         cross: Any = 0.0
         for before, after in zip(first.spectra, second.spectra, strict=True):
             cross = cross + cv2.mulSpectrums(after, before, 0, conjB=True)
@@ -160,7 +160,7 @@ class Registration:
         return within_reach
 
     def without(self, first: Texture, second: Texture, shift: Shift) -> Texture:
-        """The first frame without what follows a shift to the second."""
+        """The first frame without the part that follows a shift to the second."""
         dx, dy = self.nearest(shift)
         apart = self._parts.apart(self._equations(first, second, dx, dy), _step(shift, dx, dy))
         weight = np.ones_like(first.maps[0])
@@ -176,13 +176,13 @@ class Registration:
         return dx, dy
 
     def lead(self, first: Texture, second: Texture, one: Shift, other: Shift) -> AreaLead | None:
-        """By how much the part of the picture that follows one shift is larger than that of another one.
+        """By how much the part of the picture that follows one shift is larger than that of the other.
 
-        None if what follows the other one is no part.
+        None if the other shift has no part.
         """
         whole = self.nearest(one), self.nearest(other)
         equations = [self._equations(first, second, *each) for each in whole]
-        # Overlaps are in the middle of the picture; the same neighbourhoods divide the smaller one.
+        # Overlaps are in the middle of the picture, so both can be cut to the same neighbourhoods.
         rows, columns = (min(each.shape[axis] for each in equations) for axis in (2, 3))
         return self._parts.lead(
             (_middle(equations[0], rows, columns), _middle(equations[1], rows, columns)),
@@ -190,7 +190,7 @@ class Registration:
         )
 
     def equalised(self, texture: Texture) -> Texture:
-        """The same texture with the same contrast everywhere, but for what rounding leaves of flat parts."""
+        """The texture with the same contrast everywhere, except in flat parts, which have only rounding."""
         side = (self._neighbourhood + 1, self._neighbourhood + 1)
         power = cv2.blur(np.square(texture.maps).sum(axis=0), side) / len(texture.maps)
         maps = texture.maps / np.sqrt(power + _FLAT_VARIANCES * np.float32(self._noise**2))
@@ -205,9 +205,9 @@ class Registration:
         return math.sqrt(energy / (self._overlap[row, column] * len(first.maps))) / self._noise
 
     def rival(self, first: Texture, second: Texture, dx: int, dy: int) -> Shift:
-        """Refine a whole shift only as far as to compare it with others: its sigmas are infinite.
+        """Refine a whole shift only far enough to compare it with others; its sigmas are infinite.
 
-        This is the motion of most of the area near it, of maps in which parts are seen.
+        The result is the motion near it that most of the area follows. Requires `sees_parts`.
         """
         part = self._parts.rival(self._equations(first, second, dx, dy))
         assert part.weights is not None
@@ -223,9 +223,9 @@ class Registration:
         bias is removed by the amount of noise in the residual (errors in variables).
 
         Where parts of the picture move by themselves, only those that follow the motion of most of the area
-        count (`followed_part`); with `of_most` this is done even if nearly all follow one. A motion that
-        changes smoothly across the picture is the median over it (`smooth_motion`); slowly moving parts are
-        left out while most of the texture deviates less.
+        count (`followed_part`); with `of_most` this is done even if nearly all parts follow one motion. Of a
+        motion that changes smoothly across the picture, the result is the median (`smooth_motion`). Slowly
+        moving parts are left out while most of the texture deviates less.
 
         The sigmas are those of `shift_sigmas`.
         """
@@ -279,13 +279,13 @@ def highest(scores: Floats) -> tuple[int, int]:
 
 
 def _middle(equations: Floats, rows: int, columns: int) -> Floats:
-    """So many rows and columns in the middle."""
+    """The middle rows x columns of the equations."""
     top, left = (equations.shape[2] - rows) // 2, (equations.shape[3] - columns) // 2
     return equations[..., top : top + rows, left : left + columns]
 
 
 def _step(shift: Shift, dx: int, dy: int) -> Vector:
-    """The way from a whole shift to another one."""
+    """A shift relative to a whole one, without a change of contrast."""
     return shift.dx - dx, shift.dy - dy, 0.0
 
 

@@ -3,7 +3,7 @@
 Residuals are first summed over blocks (a cluster-robust covariance), as neighbours are not independent;
 deformation and independent motion then count like noise. If a few blocks have most of the texture, such a sum
 may be small by chance. Therefore the sigmas are at least those of white noise as large as the residual. Parts
-that move slowly add by how much they would change the result and how likely they are the larger ones.
+that move slowly add the change that they would make, weighted with the probability that they are larger.
 """
 
 from __future__ import annotations

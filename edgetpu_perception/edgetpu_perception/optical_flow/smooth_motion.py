@@ -1,7 +1,7 @@
 """Motion that changes across a picture: of a camera that turns, rolls, drives ahead or sees a slanted plane.
 
-A part that follows one shift may then lie anywhere. Without these changes the picture follows one shift
-again, the median of the motion over the picture.
+The part that follows one shift may then be anywhere in the picture. With these changes removed, the picture
+again follows one shift, the median of the motion over the picture.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from edgetpu_perception.optical_flow.normal_equations import (
 )
 
 DEVIATION_CELLS = MAX_DEVIATION_CELLS / 2
-"""Deviation, cells, from which on a neighbourhood does not follow the smooth motion.
+"""Deviation from the smooth motion in cells above which a neighbourhood no longer follows it.
 
-Derived: a smooth motion comes to within about half of the difference of a part that moves independently.
+Derived: a smooth motion bridges about half of the difference to a part that moves independently.
 """
 
 DEVIATION_SHARE = 0.1
-"""The same as a share of the difference from the motion of the middle.
+"""Further deviation, as a share of the difference from the motion in the middle of the picture.
 
-Least squares of gradients fall short over more than a cell. Uncritical from 0.05 to 0.2; with 0, photographs
-that roll by 3 deg are 1.6 px off (rms) instead of 0.2.
+Gradient-based least squares fall short for differences of more than a cell. Uncritical from 0.05 to 0.2;
+with 0, photographs that roll by 3 deg are 1.6 px off (rms) instead of 0.2.
 """
 
 STEPS = 3
@@ -45,7 +45,7 @@ Derived: far above the rounding of its elements, far below what a texture adds.
 """
 
 APART = 0.5
-"""Weight of a neighbourhood that does not follow the motion. Derived: half of that of one that does."""
+"""Weight below which a neighbourhood does not follow the motion. Derived: half of that of one that does."""
 
 MIN_VARIANCE = 1e-12
 """Added to variances of unknowns so that frames without noise do not divide by zero.
@@ -64,10 +64,10 @@ _UNKNOWNS = np.eye(9)[:, [0, 1, 2, 3, 4, 5, 6, 7, 3, 4, 8]]
 camera turns or sees a plane (Longuet-Higgins, 1984). Given by the equations."""
 
 _QUADRATIC = [3, 4]
-"""These two. Given by _UNKNOWNS."""
+"""Indices of p and q. Given by _UNKNOWNS."""
 
 BY_CHANCE = float(len(_QUADRATIC))
-"""Squares of these two over their variances by noise alone. Given by their number."""
+"""Mean sum of the squares of p and q over their variances, by noise alone. Given by their number."""
 
 _PRODUCTS = tuple((total - y, y) for total in range(5) for y in range(total + 1))
 """Powers of x and y in a product of two elements of a position. Given by _POWERS."""
@@ -80,7 +80,7 @@ def _element(first: tuple[int, tuple[int, int]], second: tuple[int, tuple[int, i
 
 
 _SYSTEM = np.array([[_element(row, column) for column in (*_TERMS, (3, (0, 0)))] for row in _TERMS])
-"""Elements of the products of terms with each other and the residual in the moments, [11, 12].
+"""Indices in the moments of the products of terms with each other and with the residual, [11, 12].
 
 Given by _TERMS.
 """
@@ -92,9 +92,9 @@ class SmoothMotion:
 
     field: MotionField
     left: NDArray[np.float64]
-    """Sum of squares that it leaves in each neighbourhood before noise is taken out of it, [n]."""
+    """Sum of squares that the motion leaves in each neighbourhood, before `_without_noise`: [n]."""
     following: float
-    """Share of the neighbourhoods that follow it then, 0..1."""
+    """Share of the neighbourhoods that follow that motion, 0..1."""
 
 
 def smooth_motion(equations: NormalEquations, common: float) -> SmoothMotion:
@@ -135,7 +135,7 @@ def _pulls(
     dy: NDArray[np.float64],
     contrast: float,
 ) -> NDArray[np.float64]:
-    """How far each neighbourhood pulls each term from what was found, [11, neighbourhoods]."""
+    """How far each neighbourhood pulls each term away from the solution, [11, neighbourhoods]."""
     xx, xy, xc, xr, yy, yc, yr, cc, cr, _ = equations.sums
     by_dx = xr - xx * dx - xy * dy - contrast * xc
     by_dy = yr - xy * dx - yy * dy - contrast * yc
@@ -154,9 +154,9 @@ def _covariance(system: NDArray[np.float64], pulls: NDArray[np.float64]) -> NDAr
 
 
 def _without_noise(solution: NDArray[np.float64], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The solution, [9], without what noise alone makes of the quadratic unknowns.
+    """The solution, [9], with its quadratic unknowns reduced by the effect of noise.
 
-    They keep the share of their squares, over their variances, that exceeds what noise has on average.
+    They are scaled by the share of their squares, over their variances, that exceeds the mean under noise.
     `covariance`: [9, 9].
     """
     quadratic = solution[_QUADRATIC]
@@ -169,15 +169,18 @@ def _without_noise(solution: NDArray[np.float64], covariance: NDArray[np.float64
 def _means(
     places: NDArray[np.float64], squares: NDArray[np.float64], equations: NormalEquations
 ) -> NDArray[np.float64]:
-    """Means of the elements where dx and dy were measured, by squared derivatives and weights: [2, 5]."""
+    """Means of the elements, weighted with how far each place determined dx and dy: [2, 5].
+
+    `squares`: squared weights of the neighbourhoods, [neighbourhoods].
+    """
     pairs = [PAIRS.index((0, 0)), PAIRS.index((1, 1))]
     shares = equations.sums[pairs] * squares + MIN_ENERGY
     return np.asarray((places @ shares[..., np.newaxis])[..., 0] / shares.sum(axis=1, keepdims=True))
 
 
 _POSITIONS_KEPT = 32
-"""Sizes of overlaps whose positions are kept. Uncritical: a motion changes them little from image to image.
-The 361 that a node meets in time take 1.4 MB."""
+"""Number of overlap sizes whose positions are cached. Uncritical: motion changes the sizes little from image
+to image. All 361 that a node may meet take 1.4 MB."""
 
 
 @functools.lru_cache(maxsize=_POSITIONS_KEPT)
