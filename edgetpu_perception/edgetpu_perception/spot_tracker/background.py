@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 ROUNDING_NOISE = 0.16
 """Smallest standard deviation, grey levels, of a cell of the evidence map: that of rounding alone.
 
-Derived: rounding by camera and resizing, 1/sqrt(12) each, leaves 0.41 in the input, and 0.41 over the
-NOISE_REDUCTION of the evidence decoder here.
+Derived: rounding by camera and resizing, 1/sqrt(12) each, leaves 0.41 in the input, and 0.41 over
+NOISE_REDUCTION (blob_measurement.py) in the map.
 """
 
 FLANK_DEPTH_SHARE = 0.1
@@ -79,7 +79,7 @@ def background_of(below: Sequence[float]) -> Background:
 def clear_thresholds(background: Background, contrast: float, shares: Sequence[float]) -> list[float]:
     """Thresholds, grey levels, that separate a spot from the background: the lowest and the best one.
 
-    `shares`: those of the contrast that are tried. Empty if no threshold does.
+    `shares`: shares of the contrast to try. Empty if no threshold separates the spot.
     """
     below, level, total = background.below, background.level, background.below[-1]
     clear, gap = (1.0 - MAX_COVERED_SHARE) * total, FLANK_DEPTH_SHARE * contrast - 1.0

@@ -24,7 +24,7 @@ MAX_RIVALS = 3
 MAX_SHARE_WITH_RIVALS = 0.495
 """Upper limit of a blob's share of the weight if others compete.
 
-Derived: just below SUFFICIENT_CONFIDENCE of the evidence decoder, so that one of several equal spots never
+Derived: just below SUFFICIENT_CONFIDENCE (disc_around_spot.py), so that one of several equal spots never
 counts as certain.
 """
 
@@ -167,7 +167,7 @@ def _above(evidence: NDArray[Any], threshold: float) -> NDArray[np.uint8]:
 def _choose(
     evidence: NDArray[Any], threshold: float, rival: float, near: tuple[float, float] | None
 ) -> FoundBlob:
-    """`find_blob` with all blobs compared, which takes longer; a few that compete are not outside either."""
+    """`find_blob` by comparing all blobs, which takes longer; up to MAX_RIVALS that compete are marked."""
     above = _above(evidence, threshold)
     count, labels, stats, centroids = cv2.connectedComponentsWithStats(above, connectivity=8)
     excess = np.where(above, evidence - np.float32(threshold), np.float32(0))
@@ -231,7 +231,7 @@ def cut_off_error(
 def _cut_off_error_along(
     center: float, first: int, span: int, cross_span: int, chord: int, growth: float
 ) -> float:
-    """The same along one axis. `first`, `span`: extent along it; `chord`: cells of the border it covers."""
+    """`cut_off_error` along an axis. `first`, `span`: extent along it; `chord`: cells at the border."""
     half = cross_span / 2
     # A chord and the visible part of the circle determine the circle, even if its centre is outside.
     radius = half if span >= half else (span**2 + half**2) / (2 * span)

@@ -21,7 +21,7 @@ HARD_EDGE_SIGMA = 0.16
 falls with radius**-0.5. Derived: drawn discs of radius 2 to 20 give 0.148 to 0.154."""
 
 SOFT_EDGE_SIGMA = 0.003
-"""The same if cells on the edge are as bright as their covered part.
+"""The same if the brightness of cells on the edge shows how much of them is covered.
 
 Rows: spot, discs with soft edges, inside one sigma.
 """
@@ -33,14 +33,16 @@ Rows: spot, discs that touch the edge, inside one sigma.
 """
 
 SMALL_SPOT_SIGMA = 0.04
-"""Added for soft edges at radius 1, cells, as cells below the threshold are lost; falls with radius**-2.
+"""Standard deviation added for soft edges at radius 1, cells, as cells below the threshold are lost; it falls
+with radius**-2.
 
 Rows: spot, smooth spots, inside one sigma.
 """
 
 RIM_CELLS_PER_ROOT_AREA = (-0.8, -0.2)
-"""Cells of half to 85 % of the height, per root of the cells above half, negated: a soft edge at the first, a
-hard edge at the second. Rows: spot, discs with soft edges and discs of radius 2-24, inside one sigma."""
+"""Number of cells at 50 to 85 % of the height over the square root of the number above 50 %, negated: a soft
+edge at the first, a hard edge at the second. Rows: spot, discs with soft edges and discs of radius 2-24,
+inside one sigma."""
 
 TEXTURE_SIGMA = 0.5
 """Error of a centroid, cells, if the background varies by as much as the contrast of the spot.
@@ -55,20 +57,20 @@ Rows: spot, smooth spots, inside one sigma.
 """
 
 MIN_AREA_TO_SEE_NOISE = 40
-"""Cells from which on noise inside a spot can be distinguished from its curvature.
+"""Area in cells from which noise inside a spot can be distinguished from its curvature.
 
 Rows: spot, noise 8 at amplitude 160, inside one sigma.
 """
 
 MAX_TRUSTED_NOISE_SHARE = 0.75
-"""Noise inside the spot over that of the background below which the background's is texture, not noise.
+"""Noise inside the spot over that of the background; below this, the background shows texture, not noise.
 
 Rows: spot, discs on texture, inside one sigma.
 """
 
 OUTLINE_OFFSET_RADII = (-0.15, -0.04)
-"""Distance between the centroid of the outline and the weighted one, in radii plus one cell, negated: no spot
-at the first, full confidence at the second. Rows: spot, none (gradients); half out of the frame."""
+"""Distance between the centroid of the outline and the weighted one over the radius plus one cell, negated:
+no spot at the first, full confidence at the second. Rows: spot, none (gradients); half out of the frame."""
 
 STEP_SHARE = 0.4
 """Least step of the map across the outline of a shaded object, as a share of the contrast.
@@ -77,7 +79,8 @@ Rows: spot, white ball of real colour, right.
 """
 
 STEEP_OUTLINE_SHARE = 0.9
-"""Share of the outline with such a step. Rows: spot, white ball of real colour, right; none, not valid."""
+"""Least share of the outline with such a step. Rows: spot, white ball of real colour, right; none, not
+valid."""
 
 SHADED_OUTLINE_SIGMA = 0.05
 """Error of the centroid of the outline of a shaded object, radii, as its dark side may be below the
@@ -87,7 +90,7 @@ Rows: spot, white ball of real colour, right.
 """
 
 _AROUND_STEP = np.ones((5, 5), np.uint8)
-"""The square in which a step is seen. Derived: 3 cells are averaged, and one is on the edge."""
+"""The square in which a step is measured. Derived: 3 cells are averaged, and one is on the edge."""
 
 _NEIGHBOURS = np.ones((3, 3), np.uint8)
 """A cell and its eight neighbours."""
@@ -132,7 +135,9 @@ def measure_blob(
 ) -> Spot:
     """Centroid of a blob, weighted with the excess over the threshold, and its sigmas.
 
-    The confidence falls with the shape's solidity and with the distance to the centroid of the outline.
+    `evidence`: [H, W], grey levels; `grey`: the model's input, uint8 [H, W], or None for a colour; `contrast`
+    and `threshold`: grey levels; `confidence`: its upper limit; `solid`: range of the solidity. The
+    confidence falls with the shape's solidity and with the distance to the centroid of the outline.
     """
     outline, weight, x, y = _weighted_centroid(evidence, blob, threshold)
     radius = math.sqrt(blob.area / math.pi)
@@ -178,7 +183,10 @@ def _weighted_centroid(
 
 
 def has_steep_outline(evidence: NDArray[Any], blob: Blob, step: float) -> bool:
-    """Whether the map steps by so many grey levels all around a blob, unlike around part of a gradient."""
+    """Whether the map changes by at least `step` grey levels all around a blob, unlike around a gradient.
+
+    `evidence`: [H, W].
+    """
     if any(blob.touches_border):
         return False
     reach = _AROUND_STEP.shape[0] // 2
@@ -194,7 +202,7 @@ def has_steep_outline(evidence: NDArray[Any], blob: Blob, step: float) -> bool:
 
 
 def _by_outline(x: float, y: float, radius: float, confidence: float) -> Spot:
-    """A shaded object at the centroid of its outline; the weighted centroid is off to its bright side."""
+    """A shaded object at the centroid of its outline; the weighted centroid is towards its bright side."""
     sigma = math.hypot(HARD_EDGE_SIGMA / math.sqrt(radius), SHADED_OUTLINE_SIGMA * radius)
     return Spot(x, y, sigma, sigma, confidence)
 
@@ -230,7 +238,7 @@ def _noise_of(deviations_of_channels: NDArray[np.float64]) -> float:
 
 
 def _texture_variance(background: Background, area: int, noise: float, contrast: float) -> float:
-    """Variance of the centroid of a blob by what the background varies more than noise does, cells^2."""
+    """Variance of the centroid of a blob because the background varies by more than its noise, cells^2."""
     spread = math.sqrt(max(background.spread_outside(area) ** 2 - (noise / NOISE_REDUCTION) ** 2, 0.0))
     return (TEXTURE_SIGMA * spread / contrast) ** 2
 

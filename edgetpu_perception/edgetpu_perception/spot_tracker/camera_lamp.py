@@ -23,17 +23,17 @@ LAMP_SIDE = 3
 """Side, px, of the square whose mean is the brightness of a lamp. Derived: one hot pixel has a ninth."""
 
 MIN_CELL_PIXELS = 2.0
-"""Least px of the camera along a cell; with less, they show hardly more than the cells.
+"""Least px of the camera along a cell; fewer px show hardly more than the cells.
 
 Derived: half a cell is what the centroid of a spot resolves.
 """
 
 LAMP_CONTRAST = (60.0, 100.0)
-"""Grey levels by which a lamp exceeds the background of the picture: none up to the first, full confidence
+"""Grey levels by which a lamp exceeds the background of the picture: no lamp up to the first, full confidence
 from the second on. Rows: spot, lamps of radius 1.5 px on a dull day; photographs without a lamp."""
 
 LAMP_REACH_CELLS = (1.0, 2.0)
-"""Reach of the window around a small lamp; the second one if the lamp exceeds the first.
+"""Reach of the window around a small lamp; the second is used if the lamp does not fit into the first.
 
 Derived: 1 contains a lamp within a cell, and 2 is the reach of `measure_small_spot`.
 """
@@ -45,7 +45,7 @@ Derived: the average over 3x3 cells makes 4x4 cells of a lamp on 2x2.
 """
 
 BLOB_MARGINS_CELLS = (0.5, 1.0)
-"""Cells added on each side of a blob of the map; the second one if the lamp exceeds the first.
+"""Cells added on each side of a blob of the map; the second is used if the lamp does not fit into the first.
 
 Derived: the outline of a blob may be half a cell inside that of the lamp.
 """
@@ -56,14 +56,14 @@ which takes less time. Rows: spot, lamps of radius 5 px, whose cells have 3.75 p
 """
 
 EDGE_ERROR = 0.25
-"""Error, px, of the centroid of a lamp if its surroundings are brighter on one side by its own height.
+"""Error of the centroid of a lamp, px, if its surroundings are brighter on one side by the lamp's height.
 
 Derived: half of a px on the edge is background, which varies with the cosine of the direction; the sum over
 the outline of a disc of radius r is r**2 * pi / 4 of the difference, over the disc's area of r**2 * pi.
 """
 
 CLIPPED_NOISE_SHARE = 0.15
-"""Standard deviation of what texture adds to a px of a lamp, as a share of the texture's.
+"""Standard deviation of what texture adds to a px of a lamp, as a share of that of the texture.
 
 Derived: what exceeds 2 sigma of a normal distribution has 0.08; textures reach farther. Rows: spot, lamps of
 radius 1.5 px on a dull day, inside one sigma.
@@ -73,9 +73,8 @@ radius 1.5 px on a dull day, inside one sigma.
 def find_camera_lamp(grey: NDArray[np.uint8], camera: CameraPixels, as_grey: AsGrey) -> Spot:
     """Find the small lamp that outshines everything else; NO_SPOT if there is none.
 
-    `grey`: uint8 [H, W], what the graph works on; `camera`: what it was made from. A lamp below a cell leaves
-    the model a small share of its brightness, and texture does as well; in the camera's pixels only the lamp
-    is bright.
+    `grey`: uint8 [H, W], what the graph works on; `camera`: what it was made from. In the model's input, a
+    lamp smaller than a cell is hardly brighter than texture; in the camera's pixels only the lamp is bright.
     """
     pixels = as_grey(camera())
     x_cell, y_cell = pixels.shape[1] / grey.shape[1], pixels.shape[0] / grey.shape[0]
@@ -101,8 +100,8 @@ def place_small_spot(
 ) -> Spot:
     """The spot measured in the camera's pixels, where bright cells next to it do not pull the centroid.
 
-    In the cells of `grey`, uint8 [H, W], if the pixels are hardly finer or the spot covers many of them.
-    NO_SPOT if there is nothing to measure.
+    It is measured in the cells of `grey`, uint8 [H, W], if the pixels are hardly finer or the spot covers
+    many of them. NO_SPOT if there is nothing to measure.
     """
     if not small.confidence:
         return NO_SPOT
@@ -135,7 +134,8 @@ def _placed(small: SmallSpot, shape: tuple[int, ...], pixels: NDArray[np.uint8],
 def place_blob(blob: Blob, camera: CameraPixels) -> LampCentroid | None:
     """Position of a lamp of a few cells, in cells, measured in the camera's grey pixels.
 
-    None if the blob is larger or cut off, or if these px are hardly finer or do not show the lamp alone.
+    None if the blob is larger or cut off, or if the px are hardly finer than cells or do not show the lamp
+    alone.
     """
     if blob.area > MAX_LAMP_CELLS or any(blob.touches_border):
         return None
@@ -226,7 +226,7 @@ def _measure(
 
 
 def _lit(part: NDArray[np.uint8], level: float, left: int, top: int, shape: tuple[int, ...]) -> Blob:
-    """The px of a part of a picture above a level; `left`, `top`: its first px, `shape`: of the picture."""
+    """The px of a part above a level; `left`, `top`: first px of the part, `shape`: that of the picture."""
     above: NDArray[np.uint8] = cv2.threshold(part, level, 1, cv2.THRESH_BINARY)[1]
     x, y, width, height = cv2.boundingRect(above)
     mask = above[y : y + height, x : x + width]

@@ -131,7 +131,7 @@ def find_circles(
 def _squares(
     values: NDArray[np.float64], normals: NDArray[np.float64], radii: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Squares of votes, along an axis, in which centres at each radius from each point lie, from 1 on."""
+    """Index along an axis, from 1, of the square of votes with the centre at each radius from each point."""
     starts = ((values + _CENTER_MARGIN_CELLS) / _VOTE_CELL).astype(np.float32)
     steps = (normals / _VOTE_CELL).astype(np.float32)
     centers = steps[:, np.newaxis] * radii
@@ -147,8 +147,8 @@ def fit_circle(
     """Fit a circle (Kasa 1976), starting from another one; None if the outline does not support one.
 
     `start`: centre and radius; `distances`: the largest distance of an outline point from the circle in each
-    of the successive fits; cells. `least_share`: share of the circle that must have outline points. No
-    further fit is made once too few of them are left for that.
+    of the successive fits; cells. `least_share`: share of the circle that must have outline points; fitting
+    ends once too few points are left for that.
     """
     x, y, radius = start
     part, first = outline.near(x, y, radius, _NEAR_CELLS), start

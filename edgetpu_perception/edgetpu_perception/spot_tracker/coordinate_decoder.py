@@ -25,7 +25,7 @@ from edgetpu_perception.spot_tracker.spot_decoder import (
 )
 
 TEMPERATURE = 0.1
-"""LibrEdgeTPU's graphs weigh cells with coordinates of -1..1 divided by this. Given by those models."""
+"""LibrEdgeTPU's graphs weight cells with coordinates of -1..1 divided by this. Given by those models."""
 
 Y_OFFSET = 10.0
 """LibrEdgeTPU's graphs add this to the y coordinates. Given by those models."""

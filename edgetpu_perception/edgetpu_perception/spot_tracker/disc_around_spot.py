@@ -8,9 +8,9 @@ from edgetpu_perception.spot_tracker.shaded_disc import ShadedDisc
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, Spot
 
 SUFFICIENT_CONFIDENCE = 0.5
-"""Confidence from which on no further threshold or shape is tried.
+"""Confidence from which no further threshold or shape is tried.
 
-Derived: half of full confidence; it is what "right or unsure" counts as sure. Uncritical.
+Derived: half of full confidence, from which "right or unsure" counts a result as sure. Uncritical.
 """
 
 SAME_DISC_CELLS = 0.5
@@ -22,11 +22,11 @@ Rows: spot, colours, full contrast, white, within 0.3.
 SAME_DISC_SHARE = 0.1
 """Share of the disc's radius within which a spot that is at least as certain is the disc, too.
 
-Derived: the bright side of a ball is farther off, unless its lamp is next to the camera."""
+Derived: the bright side of a ball is farther off, unless the lamp is next to the camera."""
 
 
 def spot_by_disc(large: Spot, disc: ShadedDisc | None) -> Spot:
-    """The spot by the outline of a bright disc, if there is one around it, or it is not certain itself.
+    """The spot placed by the outline of a bright disc, unless a certain spot is at its centre or beside it.
 
     Without a disc only a certain spot counts, as most scenes have something white.
     """
@@ -44,7 +44,7 @@ def spot_by_disc(large: Spot, disc: ShadedDisc | None) -> Spot:
 
 
 def whole_disc(large: Spot, disc: ShadedDisc | None) -> Spot:
-    """The spot by the outline of a disc of the colour around it, of which light may hide a part."""
+    """The spot placed by the outline of a disc of the colour around it, part of which light may hide."""
     if disc is None or disc.confidence <= large.confidence:
         return large
     apart = math.dist((large.x, large.y), (disc.x, disc.y))

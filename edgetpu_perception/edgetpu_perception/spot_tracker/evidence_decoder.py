@@ -63,11 +63,12 @@ red ball touching glare, right; colours, half contrast, rmse.
 """
 
 CLEAR_SIGMAS = (5.5, 8.5)
-"""Contrast over noise times the root of the independent cells: no spot up to the first, full confidence from
-the second on. The largest of a few thousand cells of noise reaches 4. Rows: spot, none. Uncritical."""
+"""Contrast over noise, times the square root of the number of independent cells: no spot up to the first,
+full confidence from the second on. The largest of a few thousand cells of noise reaches 4. Rows: spot, none.
+Uncritical."""
 
 BRIGHT_SOLIDITY = (0.82, 0.95)
-"""Solidity up to which a shape is no spot, and from which on it has full confidence.
+"""Solidity up to which a shape is no spot, and from which it has full confidence.
 
 Rows: spot, half out of the frame, inside one sigma.
 """
@@ -79,7 +80,7 @@ Rows: spot, colours, full contrast, right or unsure. Uncritical below 1.
 """
 
 CERTAIN_CONFIDENCE = 0.9
-"""Confidence from which on no further shape is tried for a colour: at a low threshold a target may have
+"""Confidence from which no further shape is tried for a colour: at a low threshold a target may have
 merged with part of the scene. Rows: spot, colours, full contrast, right or unsure."""
 
 MIN_RIVAL_CONTRAST_SHARE = 0.75
@@ -91,12 +92,12 @@ confidence from the second on. Rows: spot, photographs without a lamp; white dis
 photographs (0.46 at most)."""
 
 SMALL_SPOT_CONTRAST_FACTOR = 1.3
-"""A cell is much brighter than the map, so that a spot too small for it is looked for, from this multiple of
-the map's contrast on. Rows: spot, lamps of radius 5 px; discs of radius 2-4, rmse."""
+"""Contrast of the brightest cell over that of the map from which a spot too small for the map is looked for.
+Rows: spot, lamps of radius 5 px; discs of radius 2-4, rmse."""
 
 REMOVED_CONTRAST_SHARE = 0.6
-"""What the graph removes from a cell, as a share of the map's contrast, from which on the camera's pixels are
-searched for a lamp next to a certain spot. Averaging over 3x3 cells takes up to half from the edge of a spot.
+"""Share of the map's contrast that the graph must remove from a cell before the camera's pixels are searched
+for a lamp besides a certain spot. Averaging over 3x3 cells removes up to half from the edge of a spot.
 
 Rows: spot, lamps of radius 1.5 px on a dull day.
 """
@@ -105,13 +106,13 @@ SAME_SPOT_CELLS = 2.0
 """A small spot this close to the blob is the blob. Derived: what 3x3 cells and a soft edge reach."""
 
 WHOLE_STEP_SHARE = 0.75
-"""Step of the map across the outline of a white thing without shade, as a share of the contrast, at least; no
-disc is looked for around it. Limits the time. It is less than 1, as the background may be brighter next to
-it than elsewhere. Rows: spot, white ball of real colour, right and wrong."""
+"""Least step of the map across the outline of a white object without shade, as a share of the contrast; no
+disc is looked for around such an object. Limits the time. It is less than 1, as the background may be
+brighter next to the object than elsewhere. Rows: spot, white ball of real colour, right and wrong."""
 
 SQUEEZED = 2.0
-"""Longer side of a cell over the shorter one, from which on few cells may lie across a spot, many along it:
-those on its outline then decide where it is. Derived: more than images of 16:9 have. Rows: none;
+"""Longer side of a cell over the shorter one above which a spot may be few cells wide and many long: cells on
+its outline then determine its position. Derived: more than images of 16:9 have. Rows: none;
 test_a_lamp_in_a_very_wide_or_high_image_is_placed_in_its_pixels.
 """
 
@@ -196,7 +197,7 @@ class EvidenceDecoder:
         cell: tuple[float, float],
         camera: CameraPixels | None,
     ) -> Spot:
-        """A spot too small for the map if it is brighter or more certain than the large one; else that."""
+        """The spot too small for the map, if brighter or more certain than the large one; else that one."""
         level, least = output.background.level, SMALL_SPOT_CONTRAST_FACTOR * output.contrast
         if cv2.norm(grey, cv2.NORM_INF) - level < least:
             return large
@@ -276,8 +277,8 @@ class EvidenceDecoder:
     ) -> Spot | None:
         """Measure the spot by its outline in the camera's pixels; None if they do not show it.
 
-        Bright and white spots are measured so only if the border cuts them off, and bright ones where few
-        cells lie across them. Otherwise the glow of a light, and the shade of a white ball, give their
+        Bright and white spots are measured this way only if the border cuts them off, bright ones also if
+        they are a few cells wide. Otherwise the glow of a light and the shade of a white ball tell their
         positions.
         """
         if camera is None or spot is NO_SPOT:
@@ -289,7 +290,7 @@ class EvidenceDecoder:
         return place_by_outline(spot, blob, camera, self._weighted_sum)
 
     def _may_be_part_of_disc(self, large: Spot, blob: Blob | None, output: EvidenceMap) -> bool:
-        """Whether a disc around the spot may be what is looked for: a ball whose bright side the spot is."""
+        """Whether the target may be a disc around the spot: a ball of which the spot is the bright side."""
         if not self._is_white:
             return self._colored and large.confidence < CERTAIN_CONFIDENCE
         if blob is None or large.is_uneven or large.confidence < SUFFICIENT_CONFIDENCE:
@@ -364,7 +365,7 @@ def _uniqueness(output: EvidenceMap, found: FoundBlob, threshold: float) -> floa
 
 
 def _clearness(image: NDArray[np.uint8], found: FoundBlob, contrast: float) -> float:
-    """1 if a blob stands out of the noise outside of it, 0 if noise alone may look like it."""
+    """1 if a blob stands out from the noise outside of it, 0 if noise alone may look like it."""
     area = found.blob.area
     height = contrast * math.sqrt(area) / 3.0
     if found.rival is None and height >= CLEAR_SIGMAS[1] * most_noise_outside(image, area):

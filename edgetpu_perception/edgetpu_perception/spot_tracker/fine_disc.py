@@ -16,17 +16,18 @@ from edgetpu_perception.spot_tracker.spot_decoder import CameraPixels
 
 SEARCHED_CELLS = 64
 """Cells along the shorter side of the map in which a disc is looked for; a finer map is made coarser. The
-radii, steps and distances of the search are for discs of a share of the picture, not of a number of cells:
+radii, steps and distances of the search suit discs that fill a share of the picture, not a number of cells:
 in finer maps texture has more small arcs, and the votes for a large disc scatter over more cells. Rows: spot,
 white ball of real colour, input of 128 px, wrong."""
 
 SAMPLES_PER_CELL = 2.0
-"""Samples to the shorter side of a cell, so that texture stays averaged. Rows: spot, white ball, wrong."""
+"""Samples along the shorter side of a cell; few, so that texture stays averaged. Rows: spot, white ball,
+wrong."""
 
 MAX_DISTANCES_SAMPLES = (2.0, 1.4)
 """Largest distance of an outline point from the circle, samples, in each of the successive fits.
 
-Derived: those of the last fits in cells, where the disc comes from.
+Derived: those of the last two fits in cells, at SAMPLES_PER_CELL.
 """
 
 MIN_ARC_SHARE = 0.5
@@ -72,7 +73,7 @@ def _find(
     camera: CameraPixels | None,
     amount: Callable[[NDArray[np.uint8]], NDArray[np.uint8]],
 ) -> ShadedDisc | None:
-    """`find_fine_disc` in a map in which a disc is looked for."""
+    """`find_fine_disc` in a map that is coarse enough."""
     disc = find_shaded_disc(grey, cell[0] / cell[1])
     if disc is None or camera is None or min(cell) < SAMPLES_PER_CELL:
         return disc

@@ -16,7 +16,7 @@ from edgetpu_perception.spot_tracker.lamp_centroid import LampCentroid, lamp_cen
 from edgetpu_perception.spot_tracker.spot_decoder import MIN_CONTRAST, CameraPixels, Spot
 
 MIN_CELL_PIXELS = 1.5
-"""Least px of the camera along the longer side of a cell; with less, they show hardly more than the cells.
+"""Least px of the camera along the longer side of a cell; fewer px show hardly more than the cells.
 
 Derived: midway between one px for each cell and two, which halve the raster."""
 
@@ -24,10 +24,10 @@ MARGIN_CELLS = 1.5
 """Cells added to a blob on each side. Derived: 1 that averaging may narrow a spot by, and half a cell."""
 
 MARGIN_PX = 4
-"""Px added on each side besides. Derived: 3 for _MARGIN, and 1 for a soft edge."""
+"""Further px added on each side. Derived: 3 for _MARGIN, and 1 for a soft edge."""
 
 MAX_SAMPLES = 64
-"""Samples along a spot. Of a larger one, means of squares of px are used. Limits the time."""
+"""Largest number of samples along a spot; if it has more px, means of squares are used. Limits the time."""
 
 MAX_HARMONIC_SAMPLES = 24
 """The same for the asymmetry of the shape, which low harmonics show. Limits the time."""
@@ -39,9 +39,10 @@ MIN_STEP_SHARE = 0.5
 """Least step across the outline, as a share of the contrast: shade alone has less. Derived: half."""
 
 SHADE_SIGMA = 16.0
-"""Error of the centroid, samples, for an offset of 1 between the centroids of a shaded disc and of its area,
-times the radius squared. Derived: 4 for the slope of such a shade, times 2.8 samples to the corner of the
-square in which the level is seen, times 1.5 samples across the outline that count by their level."""
+"""Error of the centroid of a shaded disc times its radius squared, for an offset of 1 between the centroids
+of its light and of its area; samples. Derived: 4 for the slope of such a shade, times 2.8 samples to the
+corner of the square in which the level is seen, times 1.5 samples across the outline that count by their
+level."""
 
 _NEIGHBOURS = np.ones((3, 3), np.uint8)
 """A sample and its eight neighbours."""
@@ -205,7 +206,7 @@ def _shade_errors(part: NDArray[np.uint8], inner: NDArray[np.uint8]) -> tuple[fl
 
 
 def _coarse_centroid(light: NDArray[np.float32]) -> LampCentroid:
-    """Centroid of light from means of squares, which keep it, and nearly keep its low harmonics."""
+    """Centroid of light from means of squares, which preserve it and, nearly, the low harmonics."""
     rows, columns = light.shape
     side = -(-max(rows, columns) // MAX_HARMONIC_SAMPLES)
     if side == 1:

@@ -49,7 +49,7 @@ Rows: spot, colours, half contrast, rmse.
 """
 
 TARGET_SOLIDITY = (0.975, 0.99)
-"""Solidity up to which a shape is no target, and from which on it is one with full confidence.
+"""Solidity up to which a shape is no target, and from which it has full confidence.
 
 Derived: a rectangle has 3 / pi = 0.955, a disc has 1.
 """
@@ -73,7 +73,7 @@ Rows: spot, colours, half contrast, rmse.
 """
 
 WHOLE_FLAT_AREA_SHARE = 0.95
-"""Area share from which on the flat target is the whole blob and is taken whatever its confidence.
+"""Area share from which the flat target is the whole blob and is used whatever its confidence.
 
 Rows: spot, colours, full contrast, within 0.3.
 """
@@ -134,8 +134,8 @@ def find_flat_target(
 ) -> FlatTarget | None:
     """Find the most target-like shape among the non-zero cells of a map [H, W].
 
-    `shade`: non-zero where the colour is nearly the same, [H, W]. Of several similar shapes the one nearest
-    to `near`, its confidence times its share of their area. None if there is no such shape.
+    `shade`: non-zero where the colour is nearly the same, [H, W]. Of several similar shapes, returns the one
+    nearest to `near`, with its confidence times its share of their area. None if there is no such shape.
     """
     _, labels, stats, _ = cv2.connectedComponentsWithStats(flat, connectivity=4, ltype=cv2.CV_16U)
     targets = []
@@ -159,7 +159,10 @@ def find_flat_target(
 
 
 def refined_by_outline(spot: Spot, blob: Blob, evidence: NDArray[Any], image: NDArray[np.uint8]) -> Spot:
-    """The spot by the outline of its flat colour in an RGB image, if that colour covers most of the blob."""
+    """The spot placed by the outline of its flat colour, if that colour covers most of the blob.
+
+    `evidence`: [H, W]; `image`: RGB, uint8 [H, W, 3].
+    """
     column, row = cv2.minMaxLoc(evidence[blob.window], mask=blob.mask)[3]
     target = flat_target_in(image, blob, (blob.left + column, blob.top + row))
     if target is None or target.area < MIN_FLAT_AREA_SHARE * blob.area:
@@ -170,7 +173,7 @@ def refined_by_outline(spot: Spot, blob: Blob, evidence: NDArray[Any], image: ND
 
 
 def flat_spot(target: FlatTarget, confidence: float) -> Spot:
-    """The spot that a target is."""
+    """The target as a spot, with the sigmas of a shape with hard edges."""
     edge = HARD_EDGE_SIGMA**2 / math.sqrt(target.area / math.pi)
     return Spot(
         target.x,

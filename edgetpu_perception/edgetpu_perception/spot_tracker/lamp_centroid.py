@@ -58,10 +58,10 @@ class LampCentroid(NamedTuple):
 def lamp_centroid(light: NDArray[np.float32]) -> LampCentroid:
     """Centroid of light, [H, W], all of it 0 or more and at least one px above 0.
 
-    The image of a round lamp has no odd harmonics around its centre, also if it is blurred along a line.
+    The image of a round lamp has no odd harmonics around its centre, even if it is blurred along a line.
     Noise, for example of compression, adds some. The first harmonic is the error of the centroid. If the
-    errors of px are independent, the third and fifth have the same variance when weighted with the distance
-    from the centre, as the first one is. Sigma is estimated from their real and imaginary parts.
+    errors of px are independent, the third and fifth have the variance of the first if they are weighted with
+    the distance from the centre, like the first. Sigma is estimated from their real and imaginary parts.
     """
     if light.shape[1] == 2:  # cv2.moments takes two columns for the points of an outline
         light = np.pad(light, ((0, 0), (0, 1)))

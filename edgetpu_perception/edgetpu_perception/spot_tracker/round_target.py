@@ -40,7 +40,7 @@ Rows: spot, colours, full contrast, right or unsure.
 MAX_ROUND_CONFIDENCE = 0.45
 """Upper limit of the confidence of a disc found by its arc.
 
-Derived: below SUFFICIENT_CONFIDENCE of the evidence decoder, as scenes contain other round objects.
+Derived: below SUFFICIENT_CONFIDENCE (disc_around_spot.py), as scenes contain other round objects.
 """
 
 OUTLINE_POINT_SIGMA = 0.4

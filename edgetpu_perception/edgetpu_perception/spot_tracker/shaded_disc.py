@@ -21,20 +21,20 @@ from edgetpu_perception.spot_tracker.circle_fit import (
 )
 
 MIN_STEP = 6.0
-"""Smallest change of brightness over a cell, grey levels, that is an outline.
+"""Smallest change of brightness over a cell that counts as an outline, grey levels.
 
 Rows: spot, white ball of real colour, right.
 """
 
 FULL_STEP = 24.0
-"""The same from which on an outline counts in full: the shade of a ball has less.
+"""Change from which an outline counts in full, grey levels: the shade of a ball has less.
 
 Rows: the same.
 """
 
 PEAK_SHARE = 0.2
-"""By how much the steps on both sides of an outline are smaller, together, as a share of its own. Derived: a
-sharp outline has 0.5 or more after resizing. Uncritical."""
+"""Least sum of the differences between the step at an outline and the steps on both sides, as a share of the
+first. Derived: a sharp outline has 0.5 or more after resizing. Uncritical."""
 
 MAX_CIRCLES = 6
 """Number of circles, those with most votes, that are fitted. Limits the time; with more, more objects that
@@ -66,7 +66,7 @@ degrees off the camera's axis, or with a lamp up to 30 degrees off and no other 
 Nine in ten discs of scenes without a ball have more than 0.06."""
 
 INNER_MARGIN_CELLS = 1.2
-"""Distance from the outline from which on cells are inside. Derived: 0.7 cells that an outline point may be
+"""Distance from the outline above which cells are inside. Derived: 0.7 cells that an outline point may be
 off, and half a cell."""
 
 RING_CELLS = (1.0, 2.5)
@@ -77,10 +77,10 @@ MIN_INNER_CELLS = 10
 """Fewest cells inside of a disc. Derived: a quadratic function has 6 coefficients."""
 
 MIN_RIVAL_DISTANCE_CELLS = 3.0
-"""Distance from which on another disc is not the same one. Derived: the smallest radius looked for."""
+"""Distance above which two discs are not the same one. Derived: the smallest radius looked for."""
 
 LEVEL_SHARE = 0.92
-"""Brightness of the bright side of a white disc over that of the brightest parts of the picture, at least.
+"""Least brightness of the bright side of a white disc, over that of the brightest parts of the picture.
 
 Rows: spot, white ball of real colour, wrong.
 """
@@ -89,7 +89,7 @@ BRIGHT_SIDE_QUANTILE = 0.9
 """Share of the cells inside that are darker than the bright side. Uncritical."""
 
 MIN_BRIGHT_SHARE = 0.5
-"""Cells in the square around a circle that are bright enough, as a share of those that its bright side needs.
+"""Least number of bright cells in the square around a circle, as a share of those that its bright side needs.
 
 Limits the time. Derived: half, as the circle that is fitted may be larger than the one it starts from.
 """
@@ -108,7 +108,7 @@ class ShadedDisc:
     x_sigma: float
     y_sigma: float
     radius: float
-    """The shorter one, as cells may be wider than high."""
+    """The shorter radius, as cells may be wider than high."""
     confidence: float
     """0..1, by the share of the circle along which the picture becomes darker outwards, and by how well
     shading explains what is inside."""
@@ -117,7 +117,7 @@ class ShadedDisc:
 
 
 def find_shaded_disc(grey: NDArray[np.uint8], aspect: float) -> ShadedDisc | None:
-    """Find the bright disc with the most complete outline, by the steepest points across it; None if none.
+    """Find the bright disc with the most complete outline, by the steepest points across it, if any.
 
     `grey`: uint8 [H, W]; `aspect`: width of a cell over its height, px of the camera.
     """
@@ -148,7 +148,7 @@ def find_shaded_disc(grey: NDArray[np.uint8], aspect: float) -> ShadedDisc | Non
 def _may_be_bright(
     bright_cells: NDArray[np.uint8], start: tuple[float, float, float], scale: Sequence[float]
 ) -> bool:
-    """Whether a circle near this one may have a bright side. Fitting it takes longer than looking.
+    """Whether a circle near this one may have a bright side; fitting a circle takes longer than this check.
 
     `bright_cells`: not 0 where a cell is bright enough; `start`: centre and radius.
     """
@@ -161,7 +161,10 @@ def _may_be_bright(
 
 
 def outline_of(grey: NDArray[np.uint8], scale: NDArray[np.float64]) -> Outline:
-    """Points of steepest descent, in cells of which none is wider than high."""
+    """Points of steepest descent in a map, uint8 [H, W].
+
+    `scale`: factors for x and y that make cells square; points are in such cells.
+    """
     x_slope = cv2.Sobel(grey, cv2.CV_32F, 1, 0, scale=1 / (8 * scale[0]))
     y_slope = cv2.Sobel(grey, cv2.CV_32F, 0, 1, scale=1 / (8 * scale[1]))
     slope = cv2.magnitude(x_slope, y_slope)

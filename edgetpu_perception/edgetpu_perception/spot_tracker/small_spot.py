@@ -48,7 +48,7 @@ spot is at half its height, and that of a small one is inside the ring; the peak
 """
 
 MIN_RIVAL_SHARE = 0.75
-"""Another small spot is a rival from this share of the excess on. Rows: spot, two lamps that cross."""
+"""Share of the excess from which another small spot is a rival. Rows: spot, two lamps that cross."""
 
 ONE_CELL_SIGMA = 0.22
 """Standard deviation, cells, of a point in one column of cells, where its position is unknown; it falls with
@@ -87,11 +87,11 @@ class SmallSpot(NamedTuple):
 
     @property
     def middle(self) -> Position:
-        """That of its 2x2 cells."""
+        """The middle of its 2x2 cells."""
         return self.peak[0] + 0.5, self.peak[1] + 0.5
 
     def blob_in(self, shape: tuple[int, ...]) -> Blob:
-        """Its 2x2 cells in a map of a height and width."""
+        """Its 2x2 cells as a blob in a map of this height and width."""
         rows, columns = shape
         (left, top), cells = self.peak, np.ones((2, 2), np.uint8)
         return Blob(cells, rows, columns, left, top, 2, 2, 4)
@@ -101,7 +101,8 @@ def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position 
     """Find the small spot that stands out most.
 
     `grey`: uint8 [H, W], what the graph works on. `cell_pixels`: px of the camera in a cell; if they are few,
-    a hot pixel looks like a small spot and neither is found. Of two similar spots the one nearest to `near`.
+    a hot pixel looks like a small spot and neither is found. Of two similar spots, returns the one nearest to
+    `near`.
     """
     excess = _excess_of(grey)
     most, peak = _take_strongest(excess)
@@ -124,7 +125,7 @@ def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position 
 
 
 def _excess_of(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """What 2x2 cells together exceed their background by, at the first of them: [H, W], grey levels."""
+    """Sum of the excesses of 2x2 cells over their background, at the first of them: [H, W], grey levels."""
     height = cv2.subtract(grey, cv2.medianBlur(grey, BACKGROUND_CELLS))
     excess: NDArray[np.float32] = cv2.boxFilter(
         height, cv2.CV_32F, (2, 2), anchor=(0, 0), normalize=False, borderType=cv2.BORDER_CONSTANT
@@ -138,7 +139,7 @@ def prominence(level: float, rival: float, background: float) -> float:
 
 
 def _clearness(excess: float, next_excess: float) -> float:
-    """Confidence, 0..1, by what comes next."""
+    """Confidence, 0..1, by the excess of the next small spot."""
     return ramp(excess / max(next_excess, 1.0), *CLEARNESS)
 
 
@@ -182,7 +183,10 @@ def _take_strongest(excess: NDArray[np.float32]) -> tuple[float, tuple[int, int]
 
 
 def measure_small_spot(grey: NDArray[np.uint8], small: SmallSpot) -> Spot:
-    """Centroid of what 4x4 cells around it exceed the ring of cells around them by; NO_SPOT if nothing."""
+    """Centroid of the excess of 4x4 cells over the ring of cells around them; NO_SPOT if there is none.
+
+    `grey`: uint8 [H, W].
+    """
     column, row = small.peak
     left, top = max(column - 3, 0), max(row - 3, 0)
     part = grey[top : row + 5, left : column + 5].astype(np.float32)

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 FULL_CONFIDENCE_CONTRAST = 36.0
-"""Contrast, grey levels, from which on it does not lower the confidence.
+"""Contrast in grey levels from which it no longer lowers the confidence.
 
 Rows: spot, none (not valid); white discs on half-contrast grey photographs.
 """
 
 MIN_CONTRAST = 12.0
-"""Contrast, grey levels, up to which there is no spot. Rows: spot, none (not valid)."""
+"""Contrast in grey levels up to which there is no spot. Rows: spot, none (not valid)."""
 
 
 CameraPixels = Callable[[], NDArray[np.uint8]]

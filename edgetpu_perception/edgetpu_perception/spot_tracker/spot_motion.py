@@ -8,7 +8,7 @@ from typing import NamedTuple
 from edgetpu_perception.spot_tracker.spot_decoder import Position, Spot
 
 VELOCITY_GAIN = 0.3
-"""Share of the velocity between two images that is taken over. Rows: spot, two lamps that cross."""
+"""Weight of the velocity between two images in the estimate. Rows: spot, two lamps that cross."""
 
 MAX_GAP = 0.5
 """Time, s, for which a velocity is trusted without a measurement. Uncritical."""
@@ -17,8 +17,8 @@ MAX_MERGED = 1.5
 """Longest time, s, for which two spots may look like one. Uncritical."""
 
 MAX_MERGED_OFFSET_CELLS = 8.0
-"""A spot that is farther from where it was expected is not the two that merged. Derived: the radius of the
-largest spots that still have a rival next to them, an eighth of 64 cells."""
+"""Largest distance of a spot from its expected position at which it may be two that merged. Derived: the
+radius of the largest spots that still have a rival next to them, an eighth of 64 cells."""
 
 MERGE_DISTANCE_CELLS = 12.0
 """Largest distance of two spots that can merge before the next image. Uncritical."""
@@ -36,8 +36,8 @@ class Raster(NamedTuple):
 class SpotMotion:
     """Predicts the spot at constant velocity, in cells.
 
-    While two spots that crossed look like one, their common centroid tells nothing of the velocity of either,
-    so the prediction goes on with the velocity from before.
+    While two spots that cross look like one, their common centroid says nothing about the velocity of either,
+    so the prediction continues with the previous velocity.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class SpotMotion:
         return self._position[0] + self._velocity[0] * passed, self._position[1] + self._velocity[1] * passed
 
     def update(self, stamp: float, spot: Spot) -> None:
-        """Take over a measured spot."""
+        """Correct position and velocity with a spot measured at a time, s."""
         expected = self.expected(stamp)
         passed = stamp - self._stamp
         if expected is not None and self._is_merged(stamp, spot, expected):

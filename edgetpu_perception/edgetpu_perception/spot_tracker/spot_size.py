@@ -18,7 +18,7 @@ FIRST_REACH = 16
 """px to each side of the spot that are looked at first; doubled while the spot reaches beyond. Uncritical."""
 
 MIN_AREA = 5
-"""px; the area of a smaller spot is decided by how it lies on the raster.
+"""Least area, px; that of a smaller spot depends on its position on the raster.
 
 Derived: a disc of this area has a diameter of 2.5 px, and the 3x3 px below must lie on it for its full level.
 """

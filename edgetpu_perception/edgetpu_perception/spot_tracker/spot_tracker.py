@@ -54,7 +54,7 @@ class SpotResult:
     """`y` in px of the image."""
     diameter: float = math.nan
     """That of a disc of the spot's area, px of the image; NaN if not measured, see `measure_size`. Of a spot
-    that one border cuts off by less than half, the width along that border."""
+    that one border cuts off, the width along that border; NaN if less than 0.6 of the width is visible."""
 
 
 class SpotTracker(PerceptionAlgorithm[SpotResult]):
@@ -177,7 +177,7 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         """Accept an evidence map of the input's size, as of the suite's own graphs, or two coordinates.
 
-        The latter are the outputs of the models "bright" and "color" of LibrEdgeTPU.
+        Two coordinates are the outputs of the models "bright" and "color" of LibrEdgeTPU.
         """
         self._outputs = tuple(outputs)
         weights = None
