@@ -18,7 +18,10 @@ class ClippedPatch:
     """A patch that can be clipped like the image that it is compared with."""
 
     def __init__(self, deviation: NDArray[np.floating], mask: NDArray[np.bool_], mean: float) -> None:
-        """deviation: the patch minus its mean, grey levels [h, w]; mask: which pixels of it count."""
+        """`deviation`: the patch minus its mean, grey levels, [h, w]; `mask`: its pixels that count, [h, w].
+
+        `mean`: mean of the patch, grey levels.
+        """
         self._counting = np.flatnonzero(mask)
         self._deviation = deviation[mask].astype(np.float32)
         self._black, self._white = -mean, 255.0 - mean
@@ -26,7 +29,7 @@ class ClippedPatch:
     def score(self, window: NDArray[np.float32]) -> float:
         """Normalised cross-correlation; -1 if nothing is clipped, or too much.
 
-        window: the aligned part of the image minus the mean of the patch, [h * w].
+        `window`: the aligned part of the image minus the mean of the patch, float32 [h * w].
         """
         window, patch = window[self._counting], self._deviation
         whole = (window > self._black + 1.0) & (window < self._white - 1.0)

@@ -25,7 +25,8 @@ MAX_RESPONSE_STEP = 127
 """Largest response, in steps of the int8 output from its zero point. Given by int8."""
 
 MAX_EXACT_SCORES = 512
-"""Largest number of responses too close for eight bits that are scored exactly; limits the time.
+"""Largest number of responses, too close to tell apart in eight bits, that are scored exactly; limits the
+time.
 
 Rows: pattern, 128/16, any patch. Uncritical.
 """
@@ -81,7 +82,7 @@ class WindowScores:
         height, width = self.shape
         down, right = brightness.strides
         count = brightness.shape[0] - height + 1, brightness.shape[1] - width + 1
-        windows: NDArray[np.float32] = np.ndarray(  # as sliding_window_view makes it in ten times the time
+        windows: NDArray[np.float32] = np.ndarray(  # sliding_window_view takes ten times as long
             (*count, height, width), np.float32, brightness, 0, (down, right, down, right)
         )[rows, columns]
         if self._mask is None:

@@ -40,7 +40,7 @@ Rows: pattern, tilted posters, error of valid, median.
 """
 
 LARGEST_GROWTH = 1.1
-"""Size of what is cut out over that of the patch, besides MARGIN_PX.
+"""Size of the cut-out part of an image over that of the patch, in addition to MARGIN_PX.
 
 Derived: 5 degrees and 5 %, which a pattern may turn and grow.
 """
@@ -52,13 +52,13 @@ Derived: the nearer half of a patch as large as a third of the picture, tilted b
 """
 
 MIN_GAIN_OF_TILT = 0.06
-"""Share of what a match leaves unexplained from which on a tilt that would explain it is searched for.
+"""Share of the unexplained part of a match that a tilt must explain before one is searched for.
 
 Rows: pattern, tilted posters and whole picture, inside one sigma.
 """
 
 START_TILT = 35.0
-"""Tilt at which the alignment of a doubtful match begins, degrees, besides that without a tilt.
+"""Tilt with which the alignment of a doubtful match starts, degrees, in addition to a start without a tilt.
 
 Derived: a match that is tilted less than half as much is nearer to the start without a tilt.
 """
@@ -166,7 +166,7 @@ class Confirmation(NamedTuple):
 
     @property
     def surplus(self) -> float:
-        """Where `share` is between LEAST_SHARE and 1, 0..1."""
+        """Position of `share` between LEAST_SHARE and 1, 0..1."""
         return (self.share - LEAST_SHARE) / (1.0 - LEAST_SHARE)
 
 

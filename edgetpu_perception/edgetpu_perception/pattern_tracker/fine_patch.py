@@ -22,7 +22,7 @@ LEAST_PX = 8
 """Smallest width and height of a fine patch, px. Derived: those of a small template."""
 
 MIN_GAIN = 1.2
-"""Least number of fine px per px of the search image along an axis for which it is refined.
+"""Least number of fine px per px of the search image along an axis for which matches are refined.
 
 Limits the time. Uncritical.
 """
@@ -30,20 +30,20 @@ Limits the time. Uncritical.
 MAX_ALIASING = 0.3
 """Largest error of squares interpolated between those of a patch, as a share of its contrast.
 
-Beyond it, structure finer than squares leads alignments astray. Rows: pattern, whole picture, inside one
+Above it, structure finer than squares leads alignments astray. Rows: pattern, whole picture, inside one
 sigma; 82 to 94 % of the patches of photographs are below.
 """
 
 INTERPOLATION_REACH = 2
-"""Squares along the sides of a patch that are interpolated with what is beyond.
+"""Squares along the sides of a patch whose interpolation reaches beyond the patch.
 
-Derived: that of cubic interpolation.
+Derived: the reach of cubic interpolation.
 """
 
 SMOOTHING = 0.6
 """Standard deviation of the blur before averaging that removes structure finer than squares, in squares.
 
-Derived: with the average over a square itself it leaves 11 % of a wave of two squares, and 2 % of one of 1.5.
+Derived: with the average over a square it leaves 11 % of a wave of two squares, and 2 % of one of 1.5.
 """
 
 
@@ -64,7 +64,7 @@ class FinePatch:
     smooth: bool = False
     """Whether structure finer than squares was removed; then it is removed from images as well."""
     finer: FinePatch | None = None
-    """The same in squares of half the side, without finer structure; None if there are none."""
+    """The patch in squares of half the side, without finer structure; None if px are not that fine."""
 
 
 def fine_patch(
@@ -155,7 +155,7 @@ def smoothed(levels: NDArray[Any], x_side: float, y_side: float) -> NDArray[Any]
 
 
 def aliasing_of(levels: NDArray[np.float32], mask: NDArray[np.bool_], side: int) -> float:
-    """Error of squares that are interpolated between squares, as a share of their contrast.
+    """Error of interpolation between squares, as a share of their contrast.
 
     `levels`: grey levels, [h * side, w * side]; `mask`: squares that count, bool [h, w]. Squares shifted by
     half a side are interpolated, and from these the original ones again.

@@ -30,9 +30,8 @@ Seen = tuple[NDArray[np.float32], float]
 class FinePatchCheck:
     """Compares a fine patch with what images show of it, if necessary also in squares of half the side.
 
-    Squares leave out finer structure, or it is small compared with the rest. Something else with the same
-    coarse structure, such as a chessboard with other tags in its fields, differs from the patch in finer
-    squares.
+    In squares, finer structure is lost, or small compared with the rest. Something else with the same coarse
+    structure, such as a chessboard with other tags in its fields, differs from the patch in finer squares.
     """
 
     def __init__(self, patch: FinePatch) -> None:
@@ -40,7 +39,7 @@ class FinePatchCheck:
         finer = patch.finer
         self._finer = None if finer is None else PatchAgreement(finer.values, finer.mask)
         self._always_finer = patch.smooth
-        """Whether the squares of the patch leave much of its structure out."""
+        """Whether much of the patch's structure is lost in its squares."""
 
     @property
     def can_confirm(self) -> bool:

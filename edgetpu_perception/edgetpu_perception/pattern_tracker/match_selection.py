@@ -32,7 +32,7 @@ Limits the time. Rows: pattern, whole picture, within 2 px.
 """
 
 RIVAL_FACTOR = 1.5
-"""A match competes with the best one if it leaves at most this times as much unexplained.
+"""A match competes with the best one if it leaves at most this many times as much unexplained.
 
 Rows: pattern, accepted, repeated: ambiguous; accepted, of all patches.
 """
@@ -41,12 +41,12 @@ EQUAL_FACTOR = 1.3
 """The same for matches between which noise decides. Rows: pattern, accepted, repeated: ambiguous."""
 
 UNEXPLAINED_LIMIT = (0.3, 0.5, 1.6)
-"""Logarithm of how many times more than expected a match may leave unexplained: share of the template's
-clarity, and the least and largest value. Rows: pattern, accepted, changed, present: valid and absent: not
+"""Limit for the logarithm of what a match leaves unexplained over what is expected: share of the template's
+clarity, and the least and largest limit. Rows: pattern, accepted, changed, present: valid and absent: not
 valid."""
 
 START_SCORE_MARGIN = 0.1
-"""How much less a candidate may score before its alignment than the worst changed copy of the template.
+"""How much lower than the worst changed copy of the template a candidate may score before its alignment.
 
 Rows: pattern, accepted, changed, within 2 px.
 """
@@ -55,29 +55,29 @@ MIN_CERTAINTY = 0.2
 """Certainty of a match at its UNEXPLAINED_LIMIT. Derived: the default of min_confidence."""
 
 MIN_DISTINCTION = math.log(2.0)
-"""Logarithm of how many times less a match leaves unexplained than everything else in the image, from which
-on it may leave as much as UNEXPLAINED_LIMIT; at 0 no more than expected of the template.
+"""Logarithm of what the runner-up leaves unexplained over what the match does: from this value, the match may
+leave as much as UNEXPLAINED_LIMIT; at 0, no more than expected of the template.
 
-Chance matches come in numbers that differ little, and the pattern is there once.
+Chance matches are many and differ little, but the pattern is there once.
 Rows: pattern, 64/8, accepted, changed, absent: not valid.
 """
 
 MAX_POSE_DEVIATION = 5.0
 """Largest rotation and change of scale of a match, in standard deviations of those expected.
 
-Derived: 20 degrees or 22 %, four times what is promised. Beyond, an alignment deforms a patch to fit.
+Derived: 20 degrees or 22 %, four times what is promised. Beyond that, an alignment deforms a patch to fit.
 """
 
 GAIN_SIGMA = math.log(2.0)
-"""Expected logarithm of the change of contrast, one standard deviation: a match of other contrast may leave
-less unexplained. A faint template resembles edges of any contrast.
+"""Expected logarithm of the change of contrast, one standard deviation: a match with another contrast may
+leave less unexplained. A faint template resembles edges of any contrast.
 
 Rows: pattern, 64/8, accepted, changed, absent: not valid.
 """
 
 POSE_SCALE = 2.0
-"""The same for rotation and scale, in standard deviations of those expected: turned and scaled as they need,
-other things look like a small patch.
+"""The same for rotation and scale, in standard deviations of those expected: rotated and scaled to fit, other
+things look like a small patch.
 
 Derived: 5 degrees and 5 %, which a pattern may turn and grow, are 1.7.
 """
@@ -109,7 +109,7 @@ class Matcher:
     ) -> None:
         """`patch`: grey levels, float32 [h, w] px; `pool`: px per cell of the candidates, each way.
 
-        `refined`: the best match will be refined by others, and may be a little off.
+        `refined`: the best match will be refined elsewhere, and may be slightly off.
         """
         self._pool = pool
         self._windows = WindowScores(patch, mask)
@@ -128,7 +128,7 @@ class Matcher:
         self._min_start_score = self.expected.min_start_score - START_SCORE_MARGIN
 
     def sigma(self, noise: float) -> float:
-        """Standard deviation of the position, px, for a noise in grey levels: see Aligner.sigma."""
+        """Standard deviation of the position in px for a noise in grey levels: see Aligner.sigma."""
         return self._aligner.sigma(noise)
 
     def match(
@@ -177,7 +177,7 @@ class Matcher:
         return sorted(matches, reverse=True), left
 
     def is_promising(self, match: Alignment) -> bool:
-        """Whether a match may be the patch at another scale: it fits as a candidate must to be aligned."""
+        """Whether a match may be the patch at another scale: as a candidate, it would be aligned."""
         least, most = CONTRAST_RANGE
         return match.score >= self._min_start_score and least < match.gain < most
 

@@ -24,12 +24,12 @@ Derived: 16 blocks distinguish 70 % from 50 %, and in a patch of 32x24 px each h
 """
 
 LEAST_BLOCK_PX = 4
-"""Least side of a block, px. Derived: half of such a block borders on other blocks."""
+"""Least side of a block, px. Derived: along an axis, half of its px border on other blocks."""
 
 LEAST_BLOCKS = 6
-"""Least number of blocks with structure of a patch that can be confirmed.
+"""Least number of blocks with structure that a patch needs to be confirmed.
 
-Derived: three of them, about as many as one object covers, agree with other things more easily.
+Derived: three of them, about as many as one object covers, agree with other objects more easily.
 """
 
 LEAST_GRADIENT = 1.0
@@ -46,13 +46,13 @@ tilted by 45 degrees leave less than 0.1 to 0.2; of other boards with the same f
 """
 
 NOISE_MARGIN = 2.0
-"""Noise that a block may have over the expected noise.
+"""Noise that a block may have, over the expected noise.
 
 Derived: the view from which the patch was cut has noise, too.
 """
 
 UNEXPLAINED_OF_ALL = 0.13
-"""Share of all gradients, besides noise, above which what the patch leaves unexplained is another object.
+"""Largest share of all gradients, besides noise, that the patch leaves unexplained if it is there.
 
 Derived: of 338 patterns in view half left 0.02, 99 % less than 0.09 and none more than 0.11; 100
 look-alikes left 0.14 or more. Rows: pattern, tilted boards and posters, present: valid and look-alike: valid.
@@ -66,7 +66,7 @@ same shape differ in their middle.
 """
 
 LEAST_LEFT = 0.5
-"""Least share of the gradients of a patch outside of the part that may be covered.
+"""Least share of the gradients of a patch that must be outside of the part that may be covered.
 
 Derived: with less, most of what distinguishes the patch from other objects would not count.
 """
@@ -75,7 +75,7 @@ MOST_UNEXPLAINED = 0.5
 """Largest share that may be left unexplained with any noise. Derived: half of what is seen."""
 
 OFF_PX = 0.2
-"""Error of an alignment along each axis that is tolerated, px, for a patch without structure finer than its
+"""Error in px of an alignment along each axis that is tolerated for a patch without structure finer than its
 px.
 
 Derived: alignments end with steps of up to 0.15 px, and a tilt that is not searched for causes as much.
@@ -149,7 +149,7 @@ class PatchAgreement:
         return float(np.mean(self.unexplained(window) <= np.minimum(allowed, MOST_UNEXPLAINED)))
 
     def unexplained(self, window: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Share of what is seen in each block with structure that the patch leaves unexplained, [n]."""
+        """Share of the gradients in each block with structure that the patch leaves unexplained, [n]."""
         seen = np.where(self._inner, _gradients(window), 0.0)
         products = self._sums((seen * self._gradients).sum(axis=0))[self._used]
         power = self._sums(np.square(seen).sum(axis=0))[self._used] * self._power

@@ -1,8 +1,8 @@
 """Subpixel position of a patch in an image, with small rotation and change of scale.
 
 Inverse compositional alignment (Baker and Matthews, 2004) of a similarity, scored by normalised
-cross-correlation. A prior holds rotation and scale near 0, so that they explain little of what is not the
-patch.
+cross-correlation. A prior holds rotation and change of scale near 0, so that they cannot fit much that is not
+the patch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Derived: rounded from the 5 % that it may grow.
 """
 
 PRIOR_NOISE = 3.0
-"""Standard deviation of the pixel noise, grey levels, against which the prior is weighed.
+"""Standard deviation in grey levels of the pixel noise against which the prior is weighted.
 
 Rows: pattern, accepted, changed, rmse.
 """
@@ -52,12 +52,12 @@ ROUNDING_PX = 1 / 32 / math.sqrt(12)
 """Standard deviation of OpenCV's rounding of coordinates to 1/32 px, px."""
 
 SIGMA_FLOOR_PX = 0.018
-"""Standard deviation, px, of OpenCV's rounding of coordinates to 1/32 px (1/32 / sqrt(12) = 0.009) and of
-interpolation. Rows: pattern, 128/32, accepted, between px, inside one sigma."""
+"""Standard deviation in px of the errors by OpenCV's rounding of coordinates to 1/32 px (1/32 / sqrt(12) =
+0.009) and by interpolation. Rows: pattern, 128/32, accepted, between px, inside one sigma."""
 
 GROWTH_FLOOR_PX = 0.035
-"""Standard deviation, px at a corner of the patch, of the scale's error with an image that is more or less
-blurred than the patch, as interpolation and another resolution leave it: blur looks like growth.
+"""Standard deviation of the error of the scale, px at a corner of the patch, in an image that interpolation
+or another resolution has left more or less blurred than the patch: blur looks like growth.
 
 Rows: pattern, scaled, scale inside one sigma.
 """
@@ -136,7 +136,7 @@ class Alignment(NamedTuple):
         return self.scale if math.isnan(self.upright_scale) else self.upright_scale
 
     def less_certain(self, x: float, y: float) -> Alignment:
-        """The same match, whose position may besides be wrong by so many px."""
+        """The same match with a further error of its position in its sigmas, px."""
         return self._replace(x_sigma=math.hypot(self.x_sigma, x), y_sigma=math.hypot(self.y_sigma, y))
 
     @property
@@ -176,9 +176,9 @@ class Aligner:
     ) -> None:
         """`reach`: largest distance from the start along an axis, px of the pooled image.
 
-        `converged`: a step that moves no corner by more px is the last; `sigma_floor`: least standard
-        deviation of a position, px; `blur`: standard deviation, px, of the blur that images have had, which
-        makes the noise of neighbours alike.
+        `converged`: a step that moves no corner by more than this is the last, px; `sigma_floor`: least
+        standard deviation of a position, px; `blur`: standard deviation of the blur that images have had, px,
+        which correlates the noise of neighbours.
         """
         self._pool = pool
         self._converged, self._sigma_floor = converged, sigma_floor
@@ -229,7 +229,7 @@ class Aligner:
         return jacobian
 
     def sigma(self, noise: float) -> float:
-        """Standard deviation of the position along its worst axis, px, for a noise in grey levels."""
+        """Standard deviation in px of the position along its worst axis, for a noise in grey levels."""
         return noise / self.norm * math.sqrt(float(np.linalg.eigvalsh(self._covariance[:2, :2])[-1]))
 
     def levels(self, image: NDArray[np.uint8]) -> tuple[NDArray[np.float32], ...]:
@@ -248,10 +248,10 @@ class Aligner:
         score_to_beat: float = -1.0,
         pose: tuple[float, float] = (1.0, 0.0),
     ) -> Alignment:
-        """Align the patch, whose centre is near (x, y), px, in an image.
+        """Align the patch in an image in which its centre is near (x, y), px.
 
-        The search ends early if it cannot reach `score_to_beat` any more. `pose`: cosine and sine to begin
-        with, times the scale; without pooling.
+        The search ends early if it can no longer reach `score_to_beat`. `pose`: scale times cosine and sine
+        of the rotation to start with; only without pooling.
         """
         start = _Map(x, y, *pose)
         if self._coarse is None:
@@ -344,7 +344,7 @@ class Aligner:
 
 
 def _blurred_noise(estimators: NDArray[np.float64], blur: float) -> NDArray[np.float64]:
-    """Variance of estimates from white noise after a blur over that from as much white noise, [n].
+    """Variance of estimates from blurred white noise over that from equally strong white noise, [n].
 
     `estimators`: weights of px, [n, h, w]; `blur`: standard deviation of the blur, px.
     """

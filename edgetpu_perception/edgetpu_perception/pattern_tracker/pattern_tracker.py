@@ -37,7 +37,7 @@ from edgetpu_perception.pattern_tracker.template_search import Finding, Template
 MIN_TEMPLATE_CONTRAST = 0.01
 """Minimum usable contrast of a template, in grey levels.
 
-Derived: far below the 1/sqrt(12) of rounding; only even patches are below it.
+Derived: far below the 1/sqrt(12) of rounding; only uniform patches have less.
 """
 
 
@@ -104,8 +104,8 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         result = tracker.update(next_image, stamp)
 
     The model correlates the template with the whole image. The few best candidates are aligned, and their
-    scores compared with those expected of this template. A template that is more than some percent smaller or
-    larger than where it was cut out is searched on the host: see TemplateSearch.
+    scores compared with those expected of this template. A template that is smaller or larger than where it
+    was cut out by more than a few percent is searched for on the host: see TemplateSearch.
 
     If inference runs elsewhere, use `bind`, `preprocess` and `postprocess` instead of `update`, and
     `judge_template` and `use_template` instead of `set_template`; in between give the model the weights.
@@ -124,8 +124,8 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         """`search`: height and width that images are resized to; `template`: those of the template, px.
 
         `engine`: runs the model; None for the suite's own graph on the CPU. `camera`: intrinsics of the
-        images, for bearings. Results below `min_confidence`, 0..1, are not valid. `scale_range`: the template
-        is found at scales from the inverse of it up to it, 1 or more; at 1 it may change by some percent.
+        images, for bearings. Results below `min_confidence`, 0..1, are not valid. `scale_range`, 1 or more:
+        factor by which the template may be larger or smaller; at 1, by a few percent.
         Raises GraphError for sizes without a graph and ModelUnsupportedError for an engine with an unsuitable
         model.
         """
@@ -267,7 +267,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         return self._view_of(Frame.of(image, 0.0, self.region, self._bound_input()))
 
     def _view_of(self, frame: Frame) -> View:
-        # A copy: an input of the image's own size shares memory with it, which the caller may use again.
+        # A copy: an input of the image's own size shares memory with the image, which the caller may reuse.
         grey = self._grey(frame.inputs[self._bound_input().name]).copy()
         return View(grey, frame.width, frame.height, frame.region_scale)
 
@@ -333,8 +333,8 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         """Accept a response map, as of the suite's own graphs, or two softmax coordinates.
 
-        The latter are what the pattern models of LibrEdgeTPU give. The template size is the one this tracker
-        was made for.
+        Two coordinates are the outputs of the pattern models of LibrEdgeTPU. The template size is the one
+        that this tracker was made for.
         """
         expected = pattern.response((image.height, image.width), self._template_size)
         mapped = len(outputs) == 1 and outputs[0].shape == expected.shape
@@ -361,7 +361,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         x, y = match.x + template.offset[0], match.y + template.offset[1]
         at = frame.position(image, x, y, match.x_sigma, match.y_sigma, self.camera)
         x_cell, y_cell = frame.width / columns, frame.height / rows
-        # The template keeps its shape where cells have another one than those that it was cut out of.
+        # The template keeps its shape even if px of the search image now have another aspect ratio.
         wider = math.sqrt((template.px_aspect or x_cell / y_cell) / (x_cell / y_cell))
         return MatchResult(
             frame.stamp,

@@ -1,8 +1,8 @@
 """Subpixel position of a flat patch that an image shows tilted, in perspective.
 
 Inverse compositional alignment (Baker and Matthews, 2004) of a homography, scored by normalised
-cross-correlation. A prior, weighed by what is left unexplained, holds it near the untilted patch: it explains
-little of what is not the patch.
+cross-correlation. A prior, weighted by the unexplained part, holds the homography near the untilted patch, so
+that it cannot fit much that is not the patch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from edgetpu_perception.pattern_tracker.patch_alignment import (
 from edgetpu_perception.pattern_tracker.window_score import window_score
 
 STRETCH_SIGMA = 0.1
-"""Expected relative change of size, and of that along an axis, one standard deviation.
+"""Expected relative change of size, and stretch along an axis, one standard deviation.
 
 Derived: a patch tilted by 35 degrees is 18 % shorter along an axis, or 9 % smaller and stretched by 9 %.
 """
@@ -41,9 +41,9 @@ Derived: upright alignments of patches that are tilted by up to 45 degrees are u
 """
 
 LEAST_SIZE = 0.1
-"""Least area of a patch over its own.
+"""Least area of a patch in an image over its own area.
 
-Derived: half of what a patch is at 78 degrees; no match is tilted by so much.
+Derived: half of the area at a tilt of 78 degrees, which no match has.
 """
 
 MOST_PERSPECTIVE = 0.5
@@ -56,16 +56,16 @@ MAX_STEPS = 16
 """Largest number of steps. Limits the time."""
 
 SQUARES = 16
-"""Number of squares of px in each of which what is left unexplained may be alike.
+"""Number of squares of px, within each of which residuals may be correlated.
 
-Derived: with fewer, the eight parameters would fit most of their displacements. Light and blur change little
-within one.
+Derived: with fewer squares, the eight parameters would fit most of their displacements. Light and blur change
+little within a square.
 """
 
 LARGEST_LAST_STEP_PX = 0.5
 """Largest step after the last comparison, px at a corner.
 
-Derived: where steps converge quadratically, far less is left after it than noise moves a patch.
+Derived: as steps converge quadratically, the error that is left after it is far below that by noise.
 """
 
 Homography = NDArray[np.float64]
@@ -89,21 +89,21 @@ class PlaneAlignment(NamedTuple):
 
 
 class HiddenTilt(NamedTuple):
-    """What a tilt would change of a match without one."""
+    """How a tilt would change a match without one."""
 
     gain: float
-    """Share of what the match leaves unexplained that it would explain, 0..1."""
+    """Share of the unexplained part of the match that a tilt would explain, 0..1."""
     x: float
-    """How far it would move the centre beyond what noise does, px of the image, 0 or more ..."""
+    """How far a tilt would move the centre left or right, beyond noise, px of the image, 0 or more ..."""
     y: float
-    """... and down or up."""
+    """... and up or down."""
 
 
 class PlaneAligner:
     """Aligns one patch, grey levels float32 [h, w], of which the px in `mask` count."""
 
     def __init__(self, patch: NDArray[np.float32], mask: NDArray[np.bool_], converged: float) -> None:
-        """`converged`: a step that moves no corner of the patch by more px is the last."""
+        """`converged`: a step that moves no corner of the patch by more than this is the last, px."""
         height, width = patch.shape
         self._size = width, height
         x, y = (width - 1) / 2, (height - 1) / 2
@@ -159,9 +159,9 @@ class PlaneAligner:
     def _independent_tilts(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Four tilts that are independent of each other, each with a prior of 1.
 
-        What is known of each, [4], if position, rotation and scale are not known; weights of pulls to which
-        these add nothing, [8, 4]; and how far they move the centre to make up for the tilts, in coordinates
-        on the patch, [2, 4].
+        Returns the information about each, [4], if position, rotation and scale are unknown; weights with
+        which pulls give the tilts without the effect of these, [8, 4]; and how far the centre moves to make
+        up for each tilt, in coordinates on the patch, [2, 4].
         """
         upright, between = self._information[:4, :4], self._information[:4, 4:]
         made_up = np.linalg.solve(upright, between)
@@ -186,9 +186,9 @@ class PlaneAligner:
         return self._window.copy()
 
     def hidden_tilt(self, levels: NDArray[np.float32], match: Homography) -> HiddenTilt:
-        """What a tilt would change of an untilted match, to first order.
+        """How a tilt would change an untilted match, to first order.
 
-        A grey level is added to what it leaves unexplained, as rounding needs no explanation.
+        One grey level of noise is added to the unexplained part, as a tilt need not explain rounding.
         """
         change, gain, score = self._compare(levels, match)
         if min(gain, score) <= 0.0:
@@ -284,10 +284,10 @@ class PlaneAligner:
     def _settled(
         self, levels: NDArray[np.float32], here: Homography, score: float, start: Homography
     ) -> PlaneAlignment:
-        """The last step, and sigmas from what is left unexplained, px by px.
+        """The last step, and sigmas from the residuals of all px.
 
-        What is left is alike in neighbours and largest at edges, so that it is summed over squares (Newey and
-        West, 1987). The prior is weighed by it.
+        Residuals of neighbours are correlated, and largest at edges, so they are summed over squares (Newey
+        and West, 1987). They also weight the prior.
         """
         if score <= 0.0:
             return PlaneAlignment(score, here, math.inf, math.inf, math.inf)
@@ -311,9 +311,9 @@ class PlaneAligner:
         return PlaneAlignment(score, here, x, y, growth)
 
     def _spreads(self, gain: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Covariance [8, 8] of the pull at the window that was compared last, and the least it may be.
+        """Covariance [8, 8] of the pull at the window that was compared last, and its lower limit.
 
-        The eight parameters fit as many of the displacements, along two axes, of the squares that are summed.
+        `fitted` is needed as the eight parameters fit as many of the squares' displacements along two axes.
         """
         direction, mask = self._rows[8:]
         window, (width, height) = self._window.ravel(), self._size
@@ -324,7 +324,7 @@ class PlaneAligner:
         large, small = _products_in_squares(pulls, (side, side // 2))
         fitted = 2 * squares / max(2 * squares - 8, 1.0)
         # Neighbours up to half a square apart count in full in twice the large sums less the small ones, so
-        # that what is left on both sides of an edge cancels out (Politis and Romano, 1995).
+        # that residuals on both sides of an edge cancel out (Politis and Romano, 1995).
         return fitted * (2.0 * large - small), fitted * large / 2
 
 
@@ -334,13 +334,13 @@ def _largest_move(step: NDArray[np.floating]) -> float:
 
 
 def _products_in_squares(pulls: NDArray[np.float32], sides: Sequence[int]) -> list[NDArray[np.float64]]:
-    """Products of sums [n, h, w] over all squares of px that have a px in common, [n, n], per px.
+    """Products of the sums of `pulls`, [n, h, w], over squares at all positions: [n, n], per px of a square.
 
-    For squares of each side.
+    One array for each of `sides`.
     """
     count, height, width = pulls.shape
     room = max(sides) - 1
-    # All in one picture, with so much room between them that no square reaches two.
+    # All in one picture, far enough apart that no square reaches two of them.
     padded = np.zeros((count, height + 2 * room, width + 2 * room), np.float32)
     padded[:, room : room + height, room : room + width] = pulls
     picture, products = padded.reshape(-1, width + 2 * room), []
@@ -351,6 +351,6 @@ def _products_in_squares(pulls: NDArray[np.float32], sides: Sequence[int]) -> li
 
 
 def scaled(homography: Homography) -> Homography:
-    """The same with 1 as its last element."""
+    """The same homography with 1 as its last element."""
     last_is_1: Homography = homography / homography[2, 2]
     return last_is_1

@@ -1,7 +1,7 @@
 """Which scale of a template to look for in an image, and the image resized for it.
 
-A template is compared with an image in which it has its own size, within a few percent. Where it has grown
-by a factor, the image is reduced by that; where it has shrunk, it is reduced less.
+A template is compared with an image in which it has its own size, within a few percent. If it has grown by a
+factor, the image is reduced by that factor; if it has shrunk, the image is reduced less.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def scale_of(size: pattern.Size, search: pattern.Size) -> float:
 
 
 class ScaleSearch:
-    """Chooses a size of the image to look for a template in, in addition to that of the model's input."""
+    """Chooses the size of an image in which to look for a template, besides that of the model's input."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ScaleSearch:
     ) -> None:
         """`search`, `template`: height and width of the model's image and of the template, px.
 
-        `scale_range`: scales from its inverse up to it are looked for; 1: only that of the template.
+        `scale_range`: largest scale to look for, and inverse of the smallest; 1: only the template's own.
         `region_scale`: see Template.
         """
         self.search = search
@@ -55,13 +55,13 @@ class ScaleSearch:
         self._powers = range(-count, count + 1)
         self._region_scale = region_scale
         self._last: float | None = None
-        """Scale at which it was found last, times the region's; None before."""
+        """Scale at which the template was found last, times the region's; None before."""
         self._missed = 0
 
     def tracked(self, frame: Frame) -> pattern.Size | None:
-        """Size of an image in which the template has its own size if it is as large as in the one before.
+        """Size of an image in which the template has its own size if it is as large as in the previous image.
 
-        None if that is the model's, or if it was not found there.
+        None if the model's own image is near enough, or if the template was not found in the previous image.
         """
         last = self._last_scale(frame)
         if self._missed or abs(math.log(last)) < math.log(STEP) / 2:
@@ -71,7 +71,7 @@ class ScaleSearch:
     def next(self, frame: Frame) -> pattern.Size | None:
         """The next size to try, after the model has not found the template in an image; None: there is none.
 
-        Those for scales near to the last one known come first.
+        Sizes for scales near the last known one come first.
         """
         last = self._last_scale(frame)
         scales = sorted(self._scales(frame), key=lambda scale: abs(math.log(scale / last)))
@@ -79,11 +79,11 @@ class ScaleSearch:
         return sizes[self._missed % len(sizes)] if sizes else None
 
     def found(self, scale: float, frame: Frame) -> None:
-        """Take note of the template's size in a frame over its own."""
+        """Take note of the template's scale in a frame: its size there over its own size."""
         self._last, self._missed = scale * frame.region_scale, 0
 
     def lost(self) -> None:
-        """Take note that it was not found in an image."""
+        """Take note that the template was not found in an image."""
         self._missed += 1
 
     def size(self, scale: float, frame: Frame) -> pattern.Size | None:
@@ -116,15 +116,15 @@ class ScaleSearch:
         return self._own_scale(frame) if self._last is None else self._last / frame.region_scale
 
     def _scales(self, frame: Frame) -> list[float]:
-        """Scales that are looked for in addition to the one for which the model's responses are."""
+        """Scales to look for in addition to that of the model's responses."""
         scales = [self._own_scale(frame) * STEP**power for power in self._powers]
         return [scale for scale in scales if abs(math.log(scale)) > SAME_LOG_SCALE]
 
     def resized(self, frame: Frame, size: pattern.Size) -> NDArray[np.uint8]:
         """The frame's region in this size, grey [h, w]."""
         assert frame.image is not None
-        # In two steps, as a size without a large common divisor with the image's takes ten times as long; by
-        # way of at least twice that size, as averaging twice blurs.
+        # In two steps, as resizing takes ten times as long if the sizes have no large common divisor. The
+        # size in between is at least twice the final one, as averaging twice blurs.
         factor = 2 if size[0] <= self.search[0] else 4
         height, width = (factor * side for side in self.search)
         if height <= frame.height and width <= frame.width:

@@ -46,7 +46,7 @@ class TemplateOutcome:
     accepted: bool
     """The tracker uses it from now on."""
     ambiguous: bool
-    """It may be confused with other things, for the reason given."""
+    """It may be confused with other objects, for the reason given."""
     reason: TemplateReason
     message: str
     """The reason as a sentence with figures."""
@@ -93,7 +93,7 @@ class Template:
     region_scale: float | None = None
     """Frame.region_scale of the view that the patch was cut out of; None if unknown."""
     px_aspect: float | None = None
-    """Width over height, in the patch, of what is a px of the template; None if unknown."""
+    """Width over height of a px of the template, measured in px of the patch; None if unknown."""
 
     @property
     def contrast(self) -> float:
@@ -107,7 +107,7 @@ class Template:
 
 
 MIN_CELL_COVERAGE = 0.9
-"""Share of a cell under the mask from which on the cell counts.
+"""Share of a cell under the mask above which the cell counts.
 
 Rows: none, as the patches have no mask; it is 1 minus a tenth of a cell.
 """
@@ -181,7 +181,7 @@ class _Span:
 
     @classmethod
     def of(cls, length: int, scale: float | None, most: int) -> _Span:
-        """Fit `length` px, each `scale` px of the template, or scaled to the template's length `most`."""
+        """Fit `length` px to at most `most` px of the template, `scale` each; None: resize them to `most`."""
         if scale is None:
             return cls(slice(None), most, (0, 0), 0.0, most / length)
         made = min(max(math.floor(length * scale + 1e-6), 1), most)

@@ -31,21 +31,21 @@ class Finding:
 
     matches: Matches
     confidence: float
-    """That the best match is the template, 0..1."""
+    """Confidence that the best match is the template, 0..1."""
     size: pattern.Size
-    """Height and width of the resized image, of whose px positions are."""
+    """Height and width of the resized image; positions are in its px."""
 
     def is_valid(self, min_confidence: float) -> bool:
-        """Whether there is a match of so much confidence."""
+        """Whether there is a match with at least this confidence."""
         return self.confidence > 0.0 and self.confidence >= min_confidence
 
 
 class TemplateSearch:
-    """Finds one template in images, with what is known from those before.
+    """Finds one template in images, with what is known from previous images.
 
-    The model's responses are for the template's own scale. Another scale is searched on the host: in every
-    image that at which the template was found last, or while it is not found, one after another, and where
-    something fits that had to be stretched for it, the scale that it was stretched to.
+    The model's responses are for the template's own scale. Other scales are searched on the host: in every
+    image the scale at which the template was found last; while it is not found, one scale after another; and
+    if a match fits only when stretched, the scale that it was stretched to.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TemplateSearch:
         `fine`: None if the images have no more px than the model; `pool`: px of a cell along each axis.
         """
         self.locator = locator
-        """Of the model that runs."""
+        """Finds candidates in the outputs of the model that runs."""
         self._matcher, self._correlator = matcher, correlator
         self._fine, self._scales, self._pool = fine, scales, pool
         self._last: tuple[float, float] | None = None
@@ -164,7 +164,7 @@ class TemplateSearch:
         return (False, -1.0) if best is None else (self._matcher.is_promising(best), best.score)
 
     def _suggested(self, frame: Frame, found: Finding) -> pattern.Size | None:
-        """Size in which the template would have its own size if it is what was found, stretched to fit."""
+        """Size of an image in which a match that was stretched to fit would have the template's own size."""
         best = found.matches.best
         if best is None or not self._matcher.is_promising(best):
             return None

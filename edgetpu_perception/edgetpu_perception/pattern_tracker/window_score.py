@@ -16,9 +16,9 @@ def window_score(
 ) -> float:
     """The correlation coefficient of a window with the pattern, at most 1; 0 for a flat window.
 
-    window: grey levels, float32[n]. mask: 1 where the pattern counts, otherwise 0; None: everywhere. gain:
-    product of the window and the pattern with mean 0 and norm 1. total, count: sum and number of the grey
-    levels that count.
+    `window`: grey levels, float32 [n]. `mask`: 1 where the pattern counts, otherwise 0; None: everywhere.
+    `gain`: product of the window and the pattern with mean 0 and norm 1. `total`, `count`: sum and number of
+    the grey levels that count.
     """
     seen = window if mask is None else window * mask
     power = float(seen @ window) - total * total / count
