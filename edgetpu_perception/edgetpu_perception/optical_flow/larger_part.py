@@ -57,7 +57,7 @@ class LargerPart:
 
     step: Vector
     side: NDArray[np.float64]
-    """Probability that a neighbourhood follows this motion rather than the other one, [neighbourhoods]."""
+    """Probability that each neighbourhood follows this motion, not the other one: [neighbourhoods]."""
     doubt: tuple[float, float]
     """Variances of dx and dy because the other part may be the larger one, cells^2."""
 
@@ -140,7 +140,7 @@ def lead_of_first(
 def pull_of_contrast(
     motions: NeighbourhoodMotions, normal: NormalEquations, roughness: float, motion: tuple[float, float]
 ) -> tuple[float, float]:
-    """Variances of dx and dy, cells^2, as parts with contrast may move otherwise than most of the picture.
+    """Variances of dx and dy, cells^2, as parts with contrast may not move like most of the picture.
 
     Least squares weight neighbourhoods by their contrast. With equal weights the result is less precise, but
     it is the motion of most of the picture, even if no single neighbourhood shows how it moves. A difference
@@ -148,7 +148,7 @@ def pull_of_contrast(
     `motion`: cells.
     """
     limit = motions.limit(VISIBLE_SHIFT_CELLS)
-    # Neighbourhoods that clearly move otherwise do not count.
+    # Neighbourhoods that clearly move differently do not count.
     following = follow(motions.left(*motion) / motions.limit(MAX_DEVIATION_CELLS))
     weights = following * np.sqrt(float(limit.mean()) / limit)
     step, inverse = normal.solve(weights, roughness)
@@ -162,7 +162,7 @@ class _TwoParts:
     """Two parts that move apart."""
 
     side: NDArray[np.float64]
-    """Probability that a neighbourhood follows the first motion rather than the second, [neighbourhoods]."""
+    """Probability that each neighbourhood follows the first motion, not the second: [neighbourhoods]."""
     first: NDArray[np.float64]
     """How far each neighbourhood belongs to the first part, 0..1, [neighbourhoods]."""
     second: NDArray[np.float64]

@@ -37,9 +37,9 @@ Derived: two px then show a wave of 4 cells, and features respond little to shor
 """
 
 ALIASING = 0.011
-"""Standard deviation of a shift due to such waves, px, for each cell per px above ALIASED_FROM.
+"""Standard deviation in px of a shift due to such waves, for each cell per px above ALIASED_FROM.
 
-They pull every part of the picture alike towards whole px, so that residuals do not show them. Rows: flow,
+They pull every part of the picture alike towards whole px, so that residuals do not show it. Rows: flow,
 images of 32x32 to 48x48 px, input of 128 px, inside one sigma.
 """
 
@@ -96,7 +96,7 @@ class Magnification(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """Distance from the border of a map, cells, from which averages have only features of the map."""
+        """Distance in cells from the border of a map from which averages have only features of the map."""
         return max(len(self._averages(cells)) // 2 for cells in self) if self != NONE else 0
 
     @property

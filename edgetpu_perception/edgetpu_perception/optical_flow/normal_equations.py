@@ -61,9 +61,9 @@ class NormalEquations:
     """Sums of products over neighbourhoods; solutions with any weights of these need no cells."""
 
     def __init__(self, equations: Floats, side: int = NEIGHBOURHOOD_CELLS) -> None:
-        """`equations`: derivatives with respect to dx, dy and contrast, and the residual.
+        """`equations`: the derivatives and residual of PAIRS, [4, channels, rows, columns].
 
-        [4, channels, rows, columns]. `side`: side of a neighbourhood, cells.
+        `side`: side of a neighbourhood, cells.
         """
         _, channels, self.rows, self.columns = equations.shape
         self.side = side

@@ -185,7 +185,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         )
 
     def _sigmas(self, decoder: FlowFeatures, shift: Shift) -> tuple[float, float]:
-        """Standard deviations of a shift along x and y, cells, with the errors of noise-free images."""
+        """Standard deviations in cells of a shift along x and y, with the errors of noise-free images."""
         x_aliasing, y_aliasing = self._magnification.aliasing
         moved = min(math.hypot(shift.dx, shift.dy) / FULL_FLOOR_CELLS, 1.0)
         return (

@@ -52,7 +52,7 @@ FOLLOWING_LEAD_RANGE = (0.2, 0.4)
 full confidence from the second on. Rows: flow, an object of 17 % of the area, valid."""
 
 DISTANT_CELLS = 1.0
-"""Distance between two motions along an axis, cells, from which each has a whole shift of its own near it.
+"""Distance in cells between two motions along an axis from which each has a whole shift of its own near it.
 
 Derived: nearer motions are compared near a whole shift half-way, which is within REACH_CELLS of both.
 """

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROUNDING_NOISE = 0.16
-"""Smallest standard deviation, grey levels, of a cell of the evidence map: that of rounding alone.
+"""Smallest standard deviation in grey levels of a cell of the evidence map: that of rounding alone.
 
 Derived: rounding by camera and resizing, 1/sqrt(12) each, leaves 0.41 in the input, and 0.41 over
 NOISE_REDUCTION (blob_measurement.py) in the map.
@@ -77,7 +77,7 @@ def background_of(below: Sequence[float]) -> Background:
 
 
 def clear_thresholds(background: Background, contrast: float, shares: Sequence[float]) -> list[float]:
-    """Thresholds, grey levels, that separate a spot from the background: the lowest and the best one.
+    """Thresholds in grey levels that separate a spot from the background: the lowest and the best one.
 
     `shares`: shares of the contrast to try. Empty if no threshold separates the spot.
     """

@@ -212,7 +212,7 @@ def solidity(blob: Blob, outline: Moments) -> float:
 def cut_off_error(
     x: float, y: float, blob: Blob, growth: float = OUTLINE_GROWTH_CELLS
 ) -> tuple[float, float]:
-    """Error of the centroid along x and y, cells, because the border cuts off part of a round blob.
+    """Error in cells of the centroid along x and y because the border cuts off part of a round blob.
 
     `growth`: how far the outline of the blob is outside of that of the spot, cells.
     """

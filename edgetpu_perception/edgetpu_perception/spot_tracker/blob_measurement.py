@@ -17,7 +17,7 @@ from edgetpu_perception.spot_tracker.camera_lamp import place_blob
 from edgetpu_perception.spot_tracker.spot_decoder import CameraPixels, Spot
 
 HARD_EDGE_SIGMA = 0.16
-"""Standard deviation, cells, of the centroid of a disc of radius 1 with cells either inside or outside; it
+"""Standard deviation in cells of the centroid of a disc of radius 1 with cells either inside or outside; it
 falls with radius**-0.5. Derived: drawn discs of radius 2 to 20 give 0.148 to 0.154."""
 
 SOFT_EDGE_SIGMA = 0.003
@@ -45,13 +45,13 @@ edge at the first, a hard edge at the second. Rows: spot, discs with soft edges 
 inside one sigma."""
 
 TEXTURE_SIGMA = 0.5
-"""Error of a centroid, cells, if the background varies by as much as the contrast of the spot.
+"""Error of a centroid in cells if the background varies by as much as the contrast of the spot.
 
 Rows: spot, discs on texture, inside one sigma.
 """
 
 ROUNDING_SIGMA = 0.002
-"""Error of the centroid of a smooth, noise-free spot, cells, from rounding to grey levels.
+"""Error in cells of the centroid of a smooth, noise-free spot from rounding to grey levels.
 
 Rows: spot, smooth spots, inside one sigma.
 """
@@ -96,7 +96,7 @@ _NEIGHBOURS = np.ones((3, 3), np.uint8)
 """A cell and its eight neighbours."""
 
 INPUT_ROUNDING_NOISE = 0.36
-"""Standard deviation, grey levels, of a cell of the model's input that rounding alone leaves.
+"""Standard deviation in grey levels of a cell of the model's input that rounding alone leaves.
 
 One rounding leaves 1/sqrt(12) = 0.29, independent ones by camera and resizing 0.41. Rows: spot, smooth spots,
 inside one sigma.

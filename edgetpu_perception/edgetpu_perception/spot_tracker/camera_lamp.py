@@ -20,7 +20,7 @@ AsGrey = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
 """Converts the camera's pixels to the brightness that the graph works on, uint8 [h, w]."""
 
 LAMP_SIDE = 3
-"""Side, px, of the square whose mean is the brightness of a lamp. Derived: one hot pixel has a ninth."""
+"""Side in px of the square whose mean is the brightness of a lamp. Derived: one hot pixel has a ninth."""
 
 MIN_CELL_PIXELS = 2.0
 """Least px of the camera along a cell; fewer px show hardly more than the cells.
@@ -39,7 +39,7 @@ Derived: 1 contains a lamp within a cell, and 2 is the reach of `measure_small_s
 """
 
 MAX_LAMP_CELLS = 16
-"""Area of a blob, cells, up to which it is measured in the camera's px, which takes longer.
+"""Area in cells up to which a blob is measured in the camera's px, which takes longer.
 
 Derived: the average over 3x3 cells makes 4x4 cells of a lamp on 2x2.
 """
@@ -56,7 +56,7 @@ which takes less time. Rows: spot, lamps of radius 5 px, whose cells have 3.75 p
 """
 
 EDGE_ERROR = 0.25
-"""Error of the centroid of a lamp, px, if its surroundings are brighter on one side by the lamp's height.
+"""Error in px of the centroid of a lamp if its surroundings are brighter on one side by the lamp's height.
 
 Derived: half of a px on the edge is background, which varies with the cosine of the direction; the sum over
 the outline of a disc of radius r is r**2 * pi / 4 of the difference, over the disc's area of r**2 * pi.
@@ -239,7 +239,7 @@ def _distance(center: float, size: int) -> float:
 
 
 def _edge_errors(sides: list[NDArray[np.uint8]], height: float) -> tuple[float, float]:
-    """Error of a lamp's centroid along x and y, px, because px on its edge include the background."""
+    """Error in px of a lamp's centroid along x and y because px on its edge include the background."""
     if len(sides) < 4:
         return 0.0, 0.0
     above, below, left, right = (cv2.mean(side)[0] for side in sides)

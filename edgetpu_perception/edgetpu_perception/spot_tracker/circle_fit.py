@@ -63,7 +63,7 @@ class Outline(NamedTuple):
 
 @dataclass(frozen=True)
 class FittedCircle:
-    """A circle, cells, and the outline points that it was fitted to."""
+    """A circle in cells, and the outline points that it was fitted to."""
 
     x: float
     y: float

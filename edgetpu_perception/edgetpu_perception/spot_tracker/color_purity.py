@@ -36,7 +36,7 @@ PURITY_OF_DISC_WITHOUT_RED = (0.2, 0.3)
 PURITY."""
 
 _SMOOTH_SIDE = 3
-"""Side, px, of the square whose mean is the colour of a px of the camera. Derived: one hot pixel has a
+"""Side in px of the square whose mean is the colour of a px of the camera. Derived: one hot pixel has a
 ninth."""
 
 

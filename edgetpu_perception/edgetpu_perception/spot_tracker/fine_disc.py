@@ -25,7 +25,7 @@ SAMPLES_PER_CELL = 2.0
 wrong."""
 
 MAX_DISTANCES_SAMPLES = (2.0, 1.4)
-"""Largest distance of an outline point from the circle, samples, in each of the successive fits.
+"""Largest distance in samples of an outline point from the circle in each of the successive fits.
 
 Derived: those of the last two fits in cells, at SAMPLES_PER_CELL.
 """

@@ -196,7 +196,7 @@ def _centroid(part: NDArray[np.uint8], shape: _Shape) -> LampCentroid | None:
 
 
 def _shade_errors(part: NDArray[np.uint8], inner: NDArray[np.uint8]) -> tuple[float, float]:
-    """Errors of the centroid along x and y, samples, because shade changes the level near the outline."""
+    """Errors in samples of the centroid along x and y because shade changes the level near the outline."""
     area, shaded = cv2.moments(inner, binaryImage=True), cv2.moments(cv2.multiply(part, inner))
     if not area["m00"]:
         return 0.0, 0.0

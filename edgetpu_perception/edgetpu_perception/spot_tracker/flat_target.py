@@ -17,7 +17,7 @@ from edgetpu_perception.spot_tracker.blob_measurement import HARD_EDGE_SIGMA
 from edgetpu_perception.spot_tracker.spot_decoder import Spot
 
 COLOR_TOLERANCE = 12.0
-"""Largest difference of each channel, grey levels, between a flat target and the colour at its peak.
+"""Largest difference in grey levels, for each channel, between a flat target and the colour at its peak.
 
 Rows: spot, colours, half contrast, rmse.
 """
@@ -86,7 +86,7 @@ class FlatTarget:
     x: float
     y: float
     x_cut_off: float
-    """Error of the centre, cells, because the border cuts off part of the shape."""
+    """Error of the centre in cells because the border cuts off part of the shape."""
     y_cut_off: float
     blob: Blob
     confidence: float

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RASTER_SIGMA = 0.0175
-"""Least standard deviation, px, of the centroid of a noise-free disc of radius 1 on square px.
+"""Least standard deviation in px of the centroid of a noise-free disc of radius 1 on square px.
 
 Derived: exactly drawn discs of radius 1.5, 2, 3, 5 and 8 px have 0.0095, 0.0060, 0.0034, 0.0018 and 0.0011;
 it falls with radius**-1.5, as the waves in the spectrum of a disc do.

@@ -23,7 +23,7 @@ MAX_CIRCLES = 4
 contrast, within 0.3."""
 
 MAX_DISTANCES_CELLS = (1.5, 1.0, 0.8, 0.8)
-"""Largest distance of an outline point from the circle, cells, in each of the successive fits.
+"""Largest distance in cells of an outline point from the circle in each of the successive fits.
 
 Rows: spot, colours, full contrast, within 0.3.
 """

@@ -42,7 +42,7 @@ are not balls are found. Rows: spot, white ball of real colour, right; photograp
 valid."""
 
 MAX_DISTANCES_CELLS = (2.0, 1.5, 1.0, 0.7, 0.7)
-"""Largest distance of an outline point from the circle, cells, in each of the successive fits.
+"""Largest distance in cells of an outline point from the circle in each of the successive fits.
 
 Rows: the same.
 """
@@ -227,7 +227,7 @@ def _disc(grey: NDArray[np.uint8], circle: FittedCircle, scale: NDArray[np.float
 def _deviation_from_shading(
     inside: NDArray[np.float64], right: NDArray[np.float64], down: NDArray[np.float64]
 ) -> float:
-    """Upper limit of the standard deviation, grey levels, from the quadratic function that fits best.
+    """Upper limit of the standard deviation in grey levels from the quadratic function that fits best.
 
     It is exceeded with 5 % probability (Wilson and Hilferty 1931), as the few cells of a small disc may be
     alike by chance.

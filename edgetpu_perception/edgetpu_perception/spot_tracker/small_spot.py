@@ -51,7 +51,7 @@ MIN_RIVAL_SHARE = 0.75
 """Share of the excess from which another small spot is a rival. Rows: spot, two lamps that cross."""
 
 ONE_CELL_SIGMA = 0.22
-"""Standard deviation, cells, of a point in one column of cells, where its position is unknown; it falls with
+"""Standard deviation in cells of a point in one column of cells, where its position is unknown; it falls with
 the area of the spot, which must fit into the column. Rows: spot, lamps at night, inside one sigma."""
 
 ONE_COLUMN_SHARE = (0.45, 0.85)
@@ -134,7 +134,7 @@ def _excess_of(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def prominence(level: float, rival: float, background: float) -> float:
-    """Confidence, 0..1, by the brightness of a spot and that of what comes next; grey levels."""
+    """Confidence, 0..1, by the brightness of a spot and of the next brightest place; grey levels."""
     return ramp((level - background) / max(rival - background, 1.0), *PROMINENCE)
 
 

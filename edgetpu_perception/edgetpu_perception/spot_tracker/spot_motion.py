@@ -11,10 +11,10 @@ VELOCITY_GAIN = 0.3
 """Weight of the velocity between two images in the estimate. Rows: spot, two lamps that cross."""
 
 MAX_GAP = 0.5
-"""Time, s, for which a velocity is trusted without a measurement. Uncritical."""
+"""Time in s for which a velocity is trusted without a measurement. Uncritical."""
 
 MAX_MERGED = 1.5
-"""Longest time, s, for which two spots may look like one. Uncritical."""
+"""Longest time in s for which two spots may look like one. Uncritical."""
 
 MAX_MERGED_OFFSET_CELLS = 8.0
 """Largest distance of a spot from its expected position at which it may be two that merged. Derived: the
