@@ -42,14 +42,14 @@ class Key:
     points: Floats
     """The features and derivatives of `view` at the used points: [3, channels, points]."""
     jacobian: Floats
-    """Derivatives of the features at the points with respect to a turn about x, y and z, rad, and to a loss
-    of contrast: [4, channels * points]."""
+    """Derivatives of the features at the points with respect to a turn about x, y and z in rad, and to a
+    loss of contrast: [4, channels * points]."""
     leverage: Floats
-    """Factor on the residuals of each block, which the fit has reduced: [4, blocks]."""
+    """Factor that restores the residuals of each block, which the fit reduces: [4, blocks]."""
     contrast: float
     """Sum of squares of all features at the points."""
     spread: float
-    """Evenness of the contrast, 0..1: share of the blocks that would hold all of it."""
+    """Evenness of the contrast, 0..1: effective number of blocks with contrast over the number of blocks."""
     slack: Floats
     """Squared residual that a deviation by MAX_DEVIATION_CELLS explains: [channels, points]."""
     standing: Floats | None
@@ -59,7 +59,7 @@ class Key:
 
     @functools.cached_property
     def tolerated(self) -> Floats:
-        """Largest squared residual without independent motion, at any noise: [channels, points].
+        """Squared residual up to which a point shows no other motion, whatever the noise: [channels, points].
 
         Applies while little of the picture moves independently; see TOLERATED_CELLS.
         """
@@ -68,16 +68,16 @@ class Key:
 
 @dataclass(frozen=True)
 class Growth:
-    """How a picture has grown since a key because the camera has moved, as shares of the scene's distance."""
+    """Growth of the picture since a key, due to motion of the camera in units of the scene's distance."""
 
     blocks: Vector
-    """Forward motion over the distance of each block: [blocks]. Ahead is where the camera looks half-way."""
+    """Forward motion over the distance of each block: [blocks]. Its direction is that half-way through."""
     mean: float
     """Forward motion over the distance of the scene."""
     variance: float
     """Variance of `mean`, from the residuals."""
     apparent_turn: float
-    """Standard deviation of the turn that a sideways motion would look like, rad."""
+    """Standard deviation of the apparent turn due to sideways motion, rad."""
 
 
 @dataclass(frozen=True)
@@ -97,21 +97,21 @@ class Alignment:
     """Share of the key's squared contrast that is in view, 0..1."""
     converged: bool
     following: float
-    """Share of the visible texture in the overlap that turns like this, 0..1."""
+    """Share of the visible texture in the overlap that follows this rotation, 0..1."""
     tail: float
-    """Standard deviation of the residuals over the one that the quiet ones imply; see TAIL_RANGE."""
+    """Standard deviation of all residuals over the one that the smallest imply; see TAIL_RANGE."""
     agreement: PointAgreement
     inside: Floats
     """1 for points of the key that are in view, else 0: [points]."""
     normal: Matrix
-    """Normal equations, [4, 4], of the rotation about the axes of the key's optical frame, rad, and of the
-    contrast."""
+    """Normal equations of the rotation about the axes of the key's optical frame in rad, and of the contrast:
+    [4, 4]."""
     certainty: float
     """Share of the slopes of the features that is not noise, 0..1."""
     stiffness: Floats
     """Of each residual; see `robust_pull`: [channels * points]."""
     growth: Growth | None = None
-    """How the picture has grown; None if the camera was taken to turn only."""
+    """How the picture has grown; None if the camera was assumed only to turn."""
     velocity: Vector | None = None
     """Angular velocity of the camera at the view's stamp, as `Key.velocity`."""
 
@@ -121,15 +121,15 @@ class Alignment:
         return self.normal * self.certainty**2
 
     def certainty_about(self, axis: Vector) -> float:
-        """How much is known of the turn about an axis of the key's frame, over that of the best known axis.
+        """Information on a turn about an axis of the key's frame over that on the best known axis.
 
-        Next to 0 where all edges are along the motion of such a turn: a horizon shows no yaw.
+        Nearly 0 where all edges run along the image motion of such a turn: a horizon shows no yaw.
         """
         variance = self.explained(1.0, axis)
         return 1.0 / (variance * float(self.information.diagonal()[:3].max())) if variance > 0.0 else 0.0
 
     def explained(self, noise: float, axis: Vector) -> float:
-        """Variance of a turn about an axis of the key's frame, rad^2, that residuals of this size explain."""
+        """Variance of a turn about an axis of the key's frame, rad^2; `noise`: sigma of the residuals."""
         return noise * noise * float(axis.dot(self._covariance).dot(axis))
 
     @functools.cached_property

@@ -1,8 +1,8 @@
 """Angular velocity from measured turns: Kalman filters for different accelerations, weighted by success.
 
-Two successive turns share a view: what its noise adds to the one it takes from the other. A filter of
-velocities that assumes them independent is too cautious in a steady turn. So the orientation is filtered,
-with the velocity and the acceleration behind it.
+Two successive turns share a view, whose noise adds to one turn what it subtracts from the other. A filter of
+velocities that takes turns for independent is too cautious in a steady turn. The state of the filters is
+therefore the orientation, with its velocity and acceleration.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector
 
 ACCELERATION_SIGMAS = (0.2, 3.0, 60.0)
-"""Standard deviations of the angular acceleration, rad/s^2, one for each filter: a steady turn, a swing, a
+"""Standard deviation of the angular acceleration in rad/s^2 for each filter: a steady turn, a swing, a
 jolt. Rows: compass, swings at 100 Hz, yaw rate RMSE."""
 
 ACCELERATION_MEMORY_S = 0.3
-"""Time, s, over which an acceleration persists. Rows: compass, swings at 100 Hz, yaw rate RMSE."""
+"""Time in s over which an acceleration persists. Rows: compass, swings at 100 Hz, yaw rate RMSE."""
 
 MOTION_MEMORY_S = 0.5
-"""Time, s, over which the kind of motion persists.
+"""Time in s over which the kind of motion persists.
 
 Rows: compass, full turns, yaw rate RMSE per frame; drone, yaw rate RMSE.
 """
@@ -35,7 +35,7 @@ Derived: faster than a robot turns.
 """
 
 LONGEST_INTERVAL_S = 10 * MOTION_MEMORY_S
-"""Time between two views, s, after which the motion before tells nothing of the present one.
+"""Time in s between two views above which the earlier motion says nothing about the present one.
 
 Derived: beyond 30 s the differences in the covariances are smaller than the rounding of what is subtracted.
 """
@@ -49,13 +49,13 @@ Covariance = tuple[float, float, float, float, float, float]
 
 @dataclass(frozen=True)
 class Motion:
-    """Estimates of all filters. Numbers for each filter are Python's: NumPy takes longer for so few."""
+    """Estimates of all filters. Numbers for each filter are Python floats: for so few, NumPy is slower."""
 
     states: Floats
-    """Orientation beyond the last measured one, rad, velocity, rad/s, and acceleration, rad/s^2, about the
-    optical axes: [3, filters, axes]."""
+    """Orientation relative to the last measured one (rad), velocity (rad/s) and acceleration (rad/s^2) about
+    the optical axes: [3, filters, axes]."""
     covariances: tuple[Covariance, ...]
-    """Of the states of each filter about the best known axis; about the others more, like the noise."""
+    """Of the states of each filter about the best known axis; about the others larger, as is their noise."""
     weights: tuple[float, ...]
     """Probability of each filter."""
     velocity: Vector
@@ -74,7 +74,7 @@ class Motion:
         return cls(states, covariances, (1.0 / _FILTERS,) * _FILTERS, velocity)
 
     def covariance(self, noise: Matrix) -> Matrix:
-        """Covariance of the velocity, rad^2/s^2; the filters' own part has the shape of the noise."""
+        """Covariance of the velocity, rad^2/s^2; the part within the filters is proportional to `noise`."""
         apart = self.states[1] - self.velocity
         own = sum([w * each[3] for w, each in zip(self.weights, self.covariances, strict=True)])
         covariance: Matrix = noise * (own / (2.0 * _share_of_a_view(noise)))
@@ -82,7 +82,7 @@ class Motion:
         return covariance
 
     def after(self, turn: Vector, noise: Matrix, interval: float) -> Motion:
-        """The motion after a measured turn, rad, that took `interval` s; `noise`: its covariance, rad^2."""
+        """The motion after a turn in rad over `interval` s; `noise`: covariance of the turn, rad^2."""
         if interval > LONGEST_INTERVAL_S:
             return Motion.unknown(noise, turn / interval)
         persists = math.exp(-interval / ACCELERATION_MEMORY_S)
@@ -112,9 +112,9 @@ class Motion:
 
 
 def _share_of_a_view(noise: Matrix) -> float:
-    """Variance, rad^2, that one of its two views adds to a turn about the best known axis.
+    """Variance in rad^2 that each of its two views adds to a turn about the best known axis.
 
-    With the variance of another axis the filters would follow turns about this one too late.
+    With the variance of another axis the filters would follow turns about the best known one too late.
     """
     (x, _, _), (_, y, _), (_, _, z) = noise.tolist()
     return float(min(x, y, z)) / 2.0
@@ -123,7 +123,7 @@ def _share_of_a_view(noise: Matrix) -> float:
 def _predicted(covariance: Covariance, sigma: float, t: float, persists: float) -> Covariance:
     """Covariance at the next view, after t seconds, with accelerations of this standard deviation."""
     pp, pv, pa, vv, va, aa = covariance
-    # The orientation changes by the new velocity, and that by the old acceleration.
+    # The orientation changes by the new velocity, the velocity by the old acceleration.
     pv, vv, va = pv + t * pa, vv + t * (2.0 * va + t * aa), va + t * aa
     pa, pp, pv = pa + t * va, pp + t * (2.0 * pv + t * vv), pv + t * vv
     kept = persists * persists

@@ -16,9 +16,9 @@ from edgetpu_perception.visual_compass.rotations import to_matrix
 Floats = NDArray[np.float32]
 
 POINTS_PER_SIDE = 52
-"""Features along the shorter side of which every second one is used, as on a chess board.
+"""Features along the shorter side; of these every second one is used, as on a chess board.
 
-Derived: all of the 52 features of a 64x64 input; others are so alike that they add little.
+Derived: all of the 52 features of a 64x64 input; those in between are so alike that they add little.
 """
 
 BLOCKS_PER_SIDE = 4
@@ -28,7 +28,7 @@ Derived: 52 / 4 = 13 px, the extent of a feature.
 """
 
 _SMALL = 1e-3
-"""Turn, rad, and move, distances of the scene, over which the image motion is derived. Uncritical."""
+"""Turn (rad) and move (over the scene's distance) of the numerical derivatives. Uncritical."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ComparedPoints:
     """Every second feature of a map, block after block, so that a block is a slice."""
 
     index: NDArray[np.intp]
-    """Of each point in the flattened map: [points]."""
+    """Index of each point in the flattened map: [points]."""
     rays: Floats
     """Direction of each point in the optical frame, with z = 1: [3, points]."""
     heights: Floats
@@ -46,7 +46,7 @@ class ComparedPoints:
     turns: Floats
     """Image motion of each point for a turn about x, y and z, cells/rad: [3, 2, 1, points]."""
     moves: Floats
-    """The same for a move along x, y and z, cells over a share of the point's distance."""
+    """The same for a move along x, y and z, cells per distance of the point."""
     starts: NDArray[np.intp]
     """The first point of each block: [blocks]."""
     block: NDArray[np.intp]
@@ -54,9 +54,9 @@ class ComparedPoints:
 
     @classmethod
     def of(cls, projection: Projection, grid: FeatureGrid) -> ComparedPoints:
-        """Choose the points of a map; those outside the range of the lens model are left out.
+        """Choose the points of a map that are in the range of the lens model.
 
-        CameraError if all of them are.
+        Raises CameraError if there are none.
         """
         step = max(round(min(grid.rows, grid.columns) / POINTS_PER_SIDE), 1)
         y, x = np.mgrid[: grid.rows : step, : grid.columns : step]
@@ -100,7 +100,7 @@ class ComparedPoints:
 
 
 def _motion(projection: Projection, rays: Floats) -> tuple[Floats, Floats]:
-    """ComparedPoints.turns and .moves: numerical derivatives of the projection, which has the distortion."""
+    """ComparedPoints.turns and .moves: numerical derivatives of the projection with its distortion."""
     motion = np.empty((2, 3, 2, 1, rays.shape[1]), np.float32)
     still = np.eye(3)
     for axis, change in enumerate(still * _SMALL):

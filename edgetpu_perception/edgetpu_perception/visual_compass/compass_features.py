@@ -19,7 +19,7 @@ from edgetpu_perception.optical_flow.magnification import NONE, Magnification
 Floats = NDArray[np.float32]
 
 LARGEST_CELLS = 1.75
-"""Cells of a px, along an axis, up to which the features of an enlarged image are taken as they are.
+"""Cells per px of the image along an axis, up to which features of an enlarged image are not averaged.
 
 Rows: compass, images of 32x32 px, yaw rate RMSE. In images of 40x40 px, with 1.6 cells, averages only blur.
 """
@@ -32,11 +32,11 @@ class FeatureGrid:
     rows: int
     columns: int
     first: float
-    """Position of the first one along both axes, px of the model's input."""
+    """Position of the first feature along both axes, px of the model's input."""
     cell: float
-    """Distance between neighbours, px of the model's input."""
+    """Distance between neighbouring features, px of the model's input."""
     blur: float
-    """Effect of their own extent on their motion, cells^2: see `ray_projection`."""
+    """Effect of the features' extent on their motion, cells^2: see `ray_projection`."""
     floor: float
     """Standard deviation of the image motion between noise-free frames, cells."""
     quiet: float
@@ -48,7 +48,7 @@ class FeatureGrid:
 
     @property
     def blurs(self) -> NDArray[np.float64]:
-        """`blur` along x and y with that of the magnification, cells^2."""
+        """`blur` plus the blur of the magnification along x and y, cells^2: [2]."""
         return self.blur + np.array(self.magnification.blur)
 
 
@@ -67,7 +67,7 @@ def compass_features(
 ) -> CompassFeatures:
     """Recognise a model by the shape of its output; ModelUnsupportedError if it gives no features.
 
-    `width`, `height`: of the images, px; 0 if they are not enlarged. Gabor models do without averages.
+    `width`, `height`: of the images, px; 0 if they are not enlarged. Maps of Gabor models are not averaged.
     """
     flow = flow_features(image, outputs)
     if isinstance(flow, GaborMaps):
@@ -80,7 +80,7 @@ def compass_features(
 class BandPassCompassFeatures:
     """Decodes graphs.flow_and_compass_features: one map with its exact derivatives.
 
-    Those of an enlarged image are averaged, see `magnification`, without the border where averages lack some.
+    Features of an enlarged image are averaged, see `magnification`; those too near the border are left out.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class BandPassCompassFeatures:
     ) -> None:
         self._reader = FeatureReader.of(image.height, image.width, outputs)
         _, rows, columns, _ = outputs[0].shape
-        # Of an image of very few px half of the features are kept.
+        # A very small image keeps half of its features.
         self._border = border = min(magnification.reach, rows // 4, columns // 4)
         self._inside = np.ones((rows, columns), bool)
         self.grid = FeatureGrid(
@@ -120,7 +120,7 @@ class GaborCompassFeatures:
         self._maps = maps
         rows, columns = maps.shape
         first = (image.width - columns * maps.cell) / 2 + (maps.cell - 1) / 2
-        # Rectified features are often 0, whatever the noise: half of them say more than the quiet ones.
+        # Rectified features are often 0, whatever the noise: the median says more than a lower quantile.
         self.grid = FeatureGrid(
             rows, columns, first, maps.cell, blur=0.5 / maps.cell, floor=maps.floor, quiet=0.5
         )

@@ -1,8 +1,8 @@
 """Parts of the picture that are fixed to the camera: the robot's own hull, a dashboard, bars, dirt.
 
-They stand still in the picture while the camera turns, and may have more texture than the scene. They differ
-from a scene in front of which something moves in two ways: all the rest of the picture turns with one motion,
-and the rest covers more of the picture. What stands still in several turns is left out of alignments.
+They stand still in the picture while the camera turns, and may have more texture than the scene. Two things
+distinguish them from a static scene with moving objects: the rest of the picture turns with one motion, and
+it covers the larger area. Features that stand still in several turns are left out of alignments.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from edgetpu_perception.visual_compass.rotation_alignment import MIN_GAIN, Rotat
 from edgetpu_perception.visual_compass.rotations import Matrix, angle_between
 
 MIN_FOLLOWING = ALL_FOLLOW
-"""Least share of the texture that turns with one motion, of the texture that does not stand still. Scenes
+"""Of the texture that does not stand still, the least share that has to turn with one motion. Scenes
 have 0.94 to 0.99, people before a static camera up to 0.79. Rows: compass, middle of the static camera's
 picture, people fill much of it, 5 Hz, frames within 0.3 deg."""
 
 MIN_AREA_SHARE = 0.5
-"""Least area that shows a turn over the area that shows either the turn or none. Derived: half."""
+"""Least area that turns, as a share of the area that either turns or stands still. Derived: half."""
 
 RETRY_S = (0.05, 0.8)
-"""First and longest pause, s, between two searches for a turn while something moves; it doubles each time.
-Limits the time that scenes with people take."""
+"""First and longest pause in s between two searches for a turn while something moves; the pause doubles each
+time. Limits the time that scenes with people take."""
 
 LEARNING_TURN_CELLS = 2.0 * MIN_DIFFERENCE_CELLS
-"""Least turn since the keyframe, cells, from which is learned what is fixed to the camera.
+"""Least turn since the keyframe, as image motion in cells, that shows what is fixed to the camera.
 
 Derived: twice the difference at which two motions are distinguished.
 """
 
 LEARNING_INTERVAL_S = 0.2
-"""Time, s, between two views that are learned from. Limits the time."""
+"""Time in s between two views from which fixed parts are learned. Limits the time."""
 
 LEARNING = 0.3
 """Weight of one view. Derived: two views that agree decide, as 0.7^2 is less than half."""
@@ -59,7 +59,10 @@ class FixedParts:
         aligner.leave_out(self._certainty > 0.5)
 
     def turn(self, found: Alignment, key: Key, view: View, stamp: float) -> Alignment | None:
-        """Align by what turns, if `found` shows what stands still; None if the rest does not turn as one."""
+        """Align by the parts that turn, if `found` follows others that stand still.
+
+        None if it does not, or if the parts that turn have no common motion.
+        """
         if found.following >= ALL_FOLLOW:
             self._wait, self._next_try = RETRY_S[0], -math.inf
             return None
@@ -82,7 +85,7 @@ class FixedParts:
         return angle_between(rotation, _STILL) < self._other.least_difference
 
     def learn(self, found: Alignment, view: View, stamp: float) -> None:
-        """Learn what is fixed to the camera: what stood still although the camera has turned by `found`."""
+        """Learn which features are fixed to the camera: they stood still while it turned by `found`."""
         if (
             0.0 < self._next_look - stamp <= LEARNING_INTERVAL_S
             or angle_between(found.rotation, _STILL) < self._least_turn
@@ -95,7 +98,8 @@ class FixedParts:
         gain = aligner.gain(still, turned)
         if share_of_gains(gain) > MIN_AREA_SHARE:
             return
-        # Moving objects fit neither motion: what is fixed has less than half of the misfit of the turn.
+        # Moving objects fit neither motion, so the misfit of fixed features must be less than half as large
+        # without the turn as with it.
         stands = aligner.gain(still, turned, 2.0) > MIN_GAIN
         known = np.abs(gain) > MIN_GAIN
         learned = self._certainty + np.float32(LEARNING) * (stands - self._certainty) * known

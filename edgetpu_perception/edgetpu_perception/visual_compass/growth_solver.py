@@ -1,8 +1,8 @@
 """Normal equations of a turn and a forward motion in a scene whose distance differs from block to block.
 
-A forward motion changes the picture in proportion to the distance travelled over that of the scene. The
-distance of each block is unknown: each has its own growth, which is eliminated (Schur complement), so that
-what remains shows the turn.
+A forward motion enlarges the picture in proportion to the distance travelled over that of the scene. As the
+distance of each block is unknown, each has a growth of its own, which is eliminated (Schur complement); the
+remaining equations give the turn.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Rows: compass, drives through rooms, yaws within one sigma.
 """
 
 LEAST_NOISE = 0.05
-"""Added to the noise of the residuals, which rounding leaves, grey levels. Uncritical."""
+"""Noise that rounding leaves, grey levels, added to that of the residuals. Uncritical."""
 
 MAX_GROWTH = 0.6
 """Largest growth of a block: beyond it the key shows little of what is in view. Uncritical."""
@@ -48,7 +48,7 @@ class GrowthSolver(RotationSolver):
     def __init__(
         self, points: ComparedPoints, key: Key, guess: Matrix, ahead: Vector, start: Growth | None
     ) -> None:
-        """`guess`: of the rotation; `ahead`: where the camera moves, a unit vector in its optical frame.
+        """`guess`: of the rotation; `ahead`: direction of motion, a unit vector in the optical frame.
 
         `start`: growth of an earlier view since the key.
         """
@@ -72,7 +72,7 @@ class GrowthSolver(RotationSolver):
 
     @property
     def information(self) -> Matrix:
-        """RotationSolver.information, whatever the growth."""
+        """As RotationSolver.information, with the growth unknown: [4, 4]."""
         information: Matrix = np.linalg.inv(np.linalg.inv(self._normal)[:4, :4])
         return information
 
@@ -87,7 +87,7 @@ class GrowthSolver(RotationSolver):
         return growth
 
     def solve(self, pull: Floats, stiffness: Floats, noise: float) -> Vector:
-        """The step of turn and contrast; the growth takes its own."""
+        """The step of turn and contrast: [4]; the growth takes its step here."""
         jacobian, by_block = self._jacobian, self._points.by_block
         self._weighted = jacobian * stiffness
         normal = self._weighted.dot(jacobian.T).astype(np.float64)
@@ -113,7 +113,7 @@ class GrowthSolver(RotationSolver):
         return influence
 
     def growth(self, noise: float) -> Growth:
-        """How the picture has grown."""
+        """How the picture has grown; `noise`: of the residuals, grey levels."""
         inverse = np.linalg.inv(self._normal).astype(np.float64, copy=False)
         variance = float(inverse[_AHEAD, _AHEAD]) * noise**2
         return Growth(
@@ -121,7 +121,7 @@ class GrowthSolver(RotationSolver):
         )
 
     def _turn_of_way_sideways(self, inverse: Matrix) -> float:
-        """Turn that a sideways motion as long as the forward one resembles, rad: mean over x and y."""
+        """Apparent turn of a sideways motion as long as the forward one, rad: RMS over x and y."""
         across = (self._across * self._growth_of_points()).reshape(2, -1)
         pulls = self._weighted.dot(across.T).astype(np.float64)
         for axis, slope in enumerate(across):

@@ -84,7 +84,7 @@ class HeadingFilter:
         """When the first view was taken, s."""
 
     def update(self, view: View, stamp: float) -> Heading | None:
-        """Add a view taken at `stamp`, s; None for the first view and while the orientation is unknown.
+        """Add a view taken at `stamp` s; None for the first view and while the orientation is unknown.
 
         A view that is not later than the last one is ignored. A much earlier one, or a series of earlier
         ones, restarts the filter.
@@ -109,10 +109,10 @@ class HeadingFilter:
     def _align(
         self, view: View, last: TrackedPose, stamp: float, moves: bool
     ) -> tuple[TrackedPose, Alignment, float]:
-        """Align a view to the present keyframe, or to the last view where the picture has grown too much.
+        """Align a view to the present keyframe, or to the last view if the picture has grown too much.
 
-        `moves`: whether the camera may move ahead. Returns the last pose, against the keyframe that was used,
-        the alignment and its confidence.
+        `moves`: whether the camera may move ahead. Returns the last pose relative to the keyframe that was
+        used, the alignment and its confidence.
         """
         keyframe = last.pose.keyframe
         followed = last.alignment.following if last.alignment else 1.0
@@ -152,7 +152,7 @@ class HeadingFilter:
         return heading
 
     def _search(self, view: View, last: TrackedPose, stamp: float) -> Heading | None:
-        """Search earlier keyframes for a view that the present one does not show."""
+        """Search earlier keyframes for a view that the present keyframe does not show."""
         if self._loss is None:
             keyframe = last.pose.keyframe
             ahead = last.orientation_at(stamp).T @ keyframe.orientation
@@ -178,7 +178,7 @@ class HeadingFilter:
         self.reference_stamp = stamp
 
     def _track(self, view: View, last: TrackedPose, stamp: float) -> Alignment:
-        """Align a view to the present keyframe, as the camera turns where something else does not."""
+        """Align a view to the present keyframe by the scene, where other parts move differently."""
         found = align_to_keyframe(self._aligner, view, last, stamp)
         keyframe = last.pose.keyframe
         foreground, axis = self._estimator.foreground, keyframe.orientation.T.dot(self._up)
@@ -189,14 +189,14 @@ class HeadingFilter:
         if turn is None:
             return found
         if not self._course.confirm(turn, keyframe, view, stamp):
-            self._course = SteadyCourse(self._aligner)  # what was followed was no course
+            self._course = SteadyCourse(self._aligner)  # the motion followed was not the camera's
         return turn
 
     def _keep_course(
         self, turn: MeasuredTurn, found: Pose, alignment: Alignment, interval: float, moves: bool
     ) -> None:
         """Correct the heading where the camera has kept its course, and learn the noise of a quiet view."""
-        if moves:  # then what is near moves otherwise, and is no object
+        if moves:  # then near parts of the scene move differently, and are no objects
             self._course = SteadyCourse(self._aligner)
         else:
             astray = self._course.update(turn.by_keyframe / interval, found, alignment, interval)
@@ -237,7 +237,7 @@ class HeadingFilter:
     ) -> Heading | None:
         """Continue from a measured view; None while its chain of keyframes is not accepted.
 
-        `accepted`: the pose to continue from; `found`, or the same view measured against another keyframe.
+        `accepted`: the pose to continue from: `found`, or the same view measured against another keyframe.
         `turn`: from the last view to this one.
         """
         loss = self._loss
@@ -259,7 +259,7 @@ class HeadingFilter:
         return heading if loss is None else None
 
     def _correct(self, astray: Vector) -> None:
-        """Turn back by how far the heading went astray, rad about the world's axes: half of it is sigma."""
+        """Turn back by the error of the heading, rad about the world's axes; half of it is one sigma."""
         last = self._last
         assert last is not None
         keyframe = last.pose.keyframe
@@ -323,7 +323,7 @@ class HeadingFilter:
     def _heading(
         self, last: TrackedPose, found: Pose, accepted: Pose, confidence: float, turn: MeasuredTurn
     ) -> Heading:
-        """Heading and rates from the last pose to `found`; `accepted` is the accepted pose."""
+        """Heading and rates from the last pose to `found`; `accepted`: see `_accept`."""
         before = last.pose
         interval = found.stamp - before.stamp
         up = self._up

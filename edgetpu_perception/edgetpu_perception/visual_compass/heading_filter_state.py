@@ -53,7 +53,7 @@ class Pose:
     """From the optical frame to the world."""
     keyframe: Keyframe
     turn: Vector
-    """Since the keyframe, about the world's axes, rad."""
+    """Turn since the keyframe, about the world's axes, rad."""
     influence: NDArray[np.float64]
     """Contribution of each block of residuals to the turn, rad: [3, blocks]."""
     similarity: float
@@ -63,7 +63,7 @@ class Pose:
     alignment: Alignment | None = None
     """Of the view to the keyframe; None for the keyframe itself."""
     fixed_pull: float = 0.0
-    """How far parts that are fixed to the camera may have pulled the heading since, one sigma, rad."""
+    """How far parts fixed to the camera may have pulled the heading since the keyframe, one sigma, rad."""
 
     @property
     def all_pulls(self) -> AddedPull:

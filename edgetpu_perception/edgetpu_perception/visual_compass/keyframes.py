@@ -54,7 +54,7 @@ Rows: compass, turns past a blank wall, yaw error past the wall.
 
 
 MAX_GROWTH = 0.1
-"""Growth of the picture since the keyframe from which on a new one is due, where it is measured.
+"""Growth of the picture since the keyframe above which a new one is due, if the growth is measured.
 
 Rows: compass, drives through rooms, yaw RMSE. Uncritical from 0.08 to 0.15.
 """
@@ -75,11 +75,11 @@ class Keyframe:
     chain: int = 0
     """Number of losses before it; keyframes of one chain were measured against each other."""
     root_variance: float = 0.0
-    """Variance of the first keyframe of its chain, rad^2, which is common to all of them."""
+    """Variance of the first keyframe of the chain, rad^2; it is common to all keyframes of the chain."""
     pull: AddedPull = NO_PULL
     """Errors that a foreground causes; not in the covariance, by which keyframes are chosen."""
     sideways_variance: float = 0.0
-    """Variance of the turn that moves sideways looked like, rad^2; not in the covariance either."""
+    """Variance of the apparent turn due to sideways motion, rad^2; not in the covariance either."""
     parent: Keyframe | None = None
     """The keyframe that it was measured against; None for the first one."""
 
@@ -101,7 +101,7 @@ class Keyframe:
         return chain
 
     def follow(self, change: _Change) -> None:
-        """Change with a keyframe against which this one was measured, directly or not, or with itself."""
+        """Apply a change of this keyframe, or of one that it was measured against, directly or not."""
         self.orientation = change.turn.dot(self.orientation)
         self.covariance = self.covariance + change.covariance
         self.pull = self.pull.less(change.pull)
@@ -109,7 +109,7 @@ class Keyframe:
 
     @property
     def unevenness(self) -> float:
-        """Factor on systematic errors, at least 1: those of few parts of the picture cancel less."""
+        """Factor on systematic errors, at least 1: errors of few parts of the picture cancel less."""
         return max(EVEN_SPREAD / self.key.spread, 1.0) ** 2
 
     def variance_to(self, other: Keyframe) -> float:
@@ -129,7 +129,7 @@ class KeyframeRule:
     """Decides when the present view is to become a keyframe."""
 
     span: float
-    """Turn since the keyframe, rad, from which on a new one is due."""
+    """Turn since the keyframe above which a new one is due, rad."""
 
     @classmethod
     def of(cls, field_of_view: float, cells_per_radian: float) -> KeyframeRule:
@@ -137,9 +137,9 @@ class KeyframeRule:
         return cls(max(KEYFRAME_SPAN_SHARE * field_of_view, MIN_SPAN_CELLS / cells_per_radian))
 
     def is_due(self, keyframe: Keyframe, turned: float, alignment: Alignment) -> bool:
-        """Whether the keyframe has gone out of view or no longer looks like the scene.
+        """Whether the camera has left the keyframe's view or position, or the scene looks different.
 
-        `turned`: since the keyframe, rad; `alignment`: of the view to it.
+        `turned`: turn since the keyframe, rad; `alignment`: the view aligned to the keyframe.
         """
         differs = alignment.similarity < MIN_SIMILARITY_SHARE * keyframe.similarity
         return (
@@ -152,12 +152,12 @@ class KeyframeRule:
 
 @dataclass(frozen=True)
 class _Change:
-    """What a loop that was closed changes of a keyframe, and of those that were measured against it."""
+    """What closing a loop changes in a keyframe, and in those that were measured against it."""
 
     turn: Matrix
-    """In the world."""
+    """Rotation in the world."""
     covariance: Matrix
-    """Added to the keyframe's, rad^2."""
+    """Added to the keyframe's covariance, rad^2."""
     pull: float
     """Subtracted from the variance of the pulls, rad^2."""
     sideways: float
@@ -165,7 +165,7 @@ class _Change:
 
     @classmethod
     def of(cls, keyframe: Keyframe, common: Keyframe, turn: Matrix, share: float) -> _Change:
-        """The change of a keyframe that takes a share of the correction; `common`: where its loop begins."""
+        """Change of a keyframe that takes a share of the correction; `common`: where the loop begins."""
         # As in a Brownian bridge, both of whose ends are known.
         return cls(
             turn,
@@ -189,7 +189,7 @@ class Keyframes:
 
     @property
     def first(self) -> Keyframe:
-        """The keyframe that all others were measured against, directly or not; IndexError without any."""
+        """The keyframe that all others were measured against, directly or not; IndexError if none exists."""
         return self._frames[0]
 
     def add(self, keyframe: Keyframe) -> None:
@@ -241,7 +241,7 @@ class Keyframes:
         return [each for each in self._frames if each.stamp > stamp]
 
     def turn(self, keyframe: Keyframe, by: Matrix, covariance: Matrix) -> None:
-        """Turn a keyframe by a rotation about the world's axes that has a covariance, rad^2."""
+        """Turn a keyframe by a rotation in the world; `covariance`: of the rotation, rad^2."""
         keyframe.orientation = orthonormal(by @ keyframe.orientation)
         keyframe.covariance = keyframe.covariance + covariance
         self._index()
@@ -254,7 +254,7 @@ class Keyframes:
         `correction`: rotation in the world from the orientation by the keyframe `found` to the one by
         `known`; `since_found`, `since_known`: variances of the turns from them to the view, rad^2. Errors add
         up from keyframe to keyframe, so each gets a share in proportion to its variance since the last
-        keyframe that both measurements have in common. Those that were measured against it follow.
+        keyframe that both measurements have in common. Keyframes that were measured against it follow.
         """
         one, other = found.lineage(), known.lineage()
         while one and other and one[-1] is other[-1]:
@@ -276,7 +276,7 @@ class Keyframes:
                 keyframe.follow(change)
                 root = max(keyframe.root_variance - before, 0.0)
                 keyframe.root_variance -= _share(root, total) * root
-        for each in one:  # its second half is known better by the other measurement
+        for each in one:  # keyframes in its second half are known better from the other end of the loop
             if shares[id(each)] <= 0.5:
                 break
             each.parent, known = known, each
@@ -293,7 +293,7 @@ class Keyframes:
 
 
 def _change_of(keyframe: Keyframe, changes: dict[int, _Change | None]) -> _Change | None:
-    """The change of the nearest keyframe in a lineage that has one, which is noted for all up to it."""
+    """The change of the nearest changed keyframe in a lineage; noted for all keyframes up to it."""
     passed: list[Keyframe] = []
     nearest: Keyframe | None = keyframe
     while nearest and id(nearest) not in changes:

@@ -1,4 +1,4 @@
-"""Recognises earlier keyframes in a view, and corrects the headings since by what the view shows."""
+"""Recognises earlier keyframes in a view, and corrects the headings since then."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PossibleReturn:
 
     known: Keyframe
     correction: Matrix
-    """Rotation from the present orientation to the one measured against it, in the world."""
+    """Rotation in the world from the present orientation to the one measured against that keyframe."""
     agreeing_views: int
     """Number of successive views with the same correction."""
 
@@ -49,7 +49,7 @@ class LoopClosure:
     def recognise(self, view: View, found: Pose, loss: Loss | None, tries: int) -> Pose | None:
         """Compare a view with keyframes from before the camera was lost; None if none is recognised.
 
-        `found`: the pose that the view has if none is; `tries`: number of keyframes to compare.
+        `found`: pose of the view if none is recognised; `tries`: number of keyframes to compare.
         """
         chain = loss.chain + 1 if loss else found.keyframe.chain
         sigma = math.sqrt(self._variance(found))
@@ -79,7 +79,7 @@ class LoopClosure:
             if variance_between > limits.UNCERTAIN_SIGMA**2
             else limits.KNOWN_SIMILARITY_SHARE
         ) * initial_similarity(known)
-        # What pulls a heading makes it no less similar to its keyframe, but puts it elsewhere.
+        # A pull on the heading shifts where a keyframe is expected, but leaves the similarity as it is.
         off_by = math.sqrt(variance_between + _pulls_between(found, known))
         max_correction = limits.MAX_CORRECTION_SIGMAS * off_by + limits.SAME_ORIENTATION
         alignment = self._aligned(known, view, expected, least, max_correction)
@@ -111,7 +111,7 @@ class LoopClosure:
     def _aligned(
         self, known: Keyframe, view: View, expected: Matrix, least: float, max_correction: float
     ) -> Alignment:
-        """Align a view to an earlier keyframe from the orientation that it is expected to have.
+        """Align a view to an earlier keyframe, starting from the expected orientation of the view.
 
         If the similarity is below `least` and the orientation may be off by more than an alignment corrects,
         the whole view is searched as well. `max_correction`: rad.

@@ -26,7 +26,7 @@ class Projection:
     """Projection from directions to features, numbered from 0 by column and row, and back."""
 
     def __init__(self, camera: Pinhole, height: int, width: int, grid: FeatureGrid) -> None:
-        """`height`, `width`: size of the model's input, px, which shows the whole image of the camera."""
+        """`height`, `width`: size in px of the model's input, which shows the whole image of the camera."""
         self._camera = camera
         # Cells per px of the image, and the image's px (-0.5, -0.5) in cells.
         self._scale = np.array([width / camera.width, height / camera.height]) / grid.cell
@@ -45,7 +45,7 @@ class Projection:
         self.include(self.rays(x.ravel(), y.ravel()))
 
     def include(self, rays: Floats) -> None:
-        """Let `cells` project rays [3, n], which would else be taken to be too far from the axis."""
+        """Let `cells` project rays [3, n] that it would otherwise take to be too far from the axis."""
         squares = np.square(rays[:2]).sum(axis=0)
         self._reach = max(self._reach, 1.1 * float(np.nan_to_num(squares).max()))
 
@@ -125,7 +125,7 @@ def _camera_matrix(focal: NDArray[np.float64], center: NDArray[np.float64]) -> M
 
 
 def _widened(focal: NDArray[np.float64], blurs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Focal lengths, px, that describe how *features* move.
+    """Focal lengths in cells that describe how *features* move, from those of the camera in cells.
 
     A turn stretches the picture towards its border. A feature is a mean over some px. If the picture is
     stretched on one side of it, this mean is off the true position by sigma^2 times the second derivative of

@@ -21,9 +21,9 @@ of the picture do not move like a rotation and must have almost no weight. Rows:
 yaw RMSE; full turns, yaw rate RMSE per frame."""
 
 TAIL_RANGE = (1.2, 1.6)
-"""Standard deviation of residuals over the one that the quiet ones imply: only noise up to the first, parts
-with another motion from the second on. About 1.1 if the camera only turns, 2 if a person carries it. Rows:
-the same."""
+"""Standard deviation of residuals over the one that the quiet ones imply: up to the first value there is only
+noise, from the second on some parts have another motion. About 1.1 if the camera only turns, 2 if a person
+carries it. Rows: the same."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,17 @@ class QuietResiduals:
     """The smallest residuals, which show the noise, whatever else moves."""
 
     share: float
-    """Of all residuals."""
+    """Share of the quiet residuals among all."""
     rounding: float
     """Standard deviation that the rounding of features alone gives to residuals; 0 if it is unknown.
 
-    A video codec repeats what hardly changes, so that many residuals are exactly 0. That is no reason to
-    take those that rounding explains for another motion.
+    A video codec repeats what hardly changes, so that many residuals are exactly 0 and the noise seems to be
+    0. Residuals that rounding explains still show no other motion.
     """
 
     @functools.cached_property
     def deviation(self) -> float:
-        """The largest of them for noise with a standard deviation of 1."""
+        """The largest quiet residual for noise with a standard deviation of 1."""
         return NormalDist().inv_cdf(0.5 + self.share / 2.0)
 
 
@@ -53,14 +53,15 @@ def robust_pull(
     tolerated: Floats | np.float32,
     most_noise: float = math.inf,
 ) -> tuple[Floats, Floats, float, float]:
-    """Pull psi(r) of each residual (Geman and McClure), its stiffness, the noise and the tail; 0 if unused.
+    """Pull psi(r) of each residual (Geman and McClure), its stiffness, the noise and the tail.
 
     `residual`: [channels, points], overwritten. `seen`: 1 for points to use, else 0: [points].
-    `tolerated`: squares of residuals that show no other motion, whatever the noise: [channels, points], or
-    one for all. `most_noise`: larger noise is taken for another motion.
-    Near the solution the stiffness is psi'(r), at least 0, for Newton steps; elsewhere psi(r) / r, which
-    converges slowly but from any start. The tail is the standard deviation of all residuals over the noise.
-    Pull and stiffness are flat, [channels * points].
+    `tolerated`: squared residual up to which there is no other motion, whatever the noise: [channels,
+    points], or one for all. `most_noise`: larger noise is taken for another motion.
+    `near`: whether the rotation is near the solution: the stiffness is then psi'(r), at least 0, for Newton
+    steps; otherwise psi(r) / r, which converges slowly but from any start. Pull and stiffness are flat,
+    [channels * points], and 0 at unused points. The tail is the standard deviation of all residuals over the
+    noise.
     """
     residual *= seen
     count = int(seen.dot(seen)) * len(residual)
@@ -77,7 +78,7 @@ def robust_pull(
     stiffness *= seen
     pull = stiffness * residual
     if near:
-        # Of reach = 1 / (1 + x^2) that is reach^2 (4 reach - 3).
+        # psi'(r) is reach^2 (4 reach - 3), with reach = 1 / (1 + x^2).
         reach *= np.float32(4.0)
         reach -= np.float32(3.0)
         stiffness *= np.maximum(reach, np.float32(0.0))

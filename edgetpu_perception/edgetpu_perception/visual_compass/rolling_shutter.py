@@ -1,8 +1,8 @@
 """Turns between views whose rows were exposed one after another, as most cameras do.
 
 Each row shows the orientation at its own time. While the angular velocity is the same in both views of an
-alignment, both are skewed alike, and nothing is lost. Where it changes, the turn between the stamps is not
-that between the rows that have texture, and the rows disagree: that shows how long it takes to read them.
+alignment, both are skewed alike, and nothing is lost. Where it changes, the turn between the stamps differs
+from the turn between the rows that have texture, and the rows disagree, which shows the readout time.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ Derived: the usual data sheets.
 """
 
 CERTAIN_SIGMAS = 5.0
-"""Readout time, in its standard deviations, from which on it is believed: most cameras without a rolling
-shutter never show one. Derived: certain."""
+"""Readout time, in its standard deviations, above which it is used: most cameras without a rolling shutter
+never show one. Derived: certain."""
 
 LEAST_NOISE = 0.05
-"""Added to the noise of the residuals, which rounding leaves, grey levels. Uncritical."""
+"""Noise that rounding leaves, grey levels, added to that of the residuals. Uncritical."""
 
 MIN_SKEW_CELLS = 0.08
-"""Skew within READOUT_SIGMA_S, cells, below which views are taken to be skewed alike; limits the time.
+"""Skew in cells within READOUT_SIGMA_S below which views count as skewed alike; limits the time.
 
 Derived: texture a quarter of the height off the middle is then moved by no more than DISAGREEMENT_CELLS.
 """
 
 LONGEST_INTERVAL_S = 0.15
-"""Time between two views, s, up to which they show the angular velocity at the stamp of the later one.
+"""Time in s between two views up to which they show the angular velocity at the stamp of the later one.
 
 Derived: half of the time over which accelerations persist; see ACCELERATION_MEMORY_S.
 """
 
 SHORTEST_INTERVAL_S = 0.002
-"""The same from which on they do: of images that come in a burst, stamped as they arrive, noise would make a
-fast turn. Derived: cameras take up to 500 images per second.
+"""Time in s from which they do: with images that come in a burst, stamped as they arrive, noise would look
+like a fast turn. Derived: cameras take up to 500 images per second.
 """
 
 Floats = NDArray[np.float32]
@@ -58,7 +58,7 @@ Floats = NDArray[np.float32]
 class RollingShutter:
     """Learns how long the camera takes to read its rows, and turns views back to their stamps.
 
-    Stamps are those of the middle row.
+    The stamp of a view is the time of its middle row.
     """
 
     def __init__(self, aligner: RotationAligner) -> None:
@@ -69,7 +69,7 @@ class RollingShutter:
 
     @property
     def readout(self) -> float:
-        """Time from the first row to the last one, s; negative if that is read first; 0 until certain.
+        """Time from the first row to the last one, s; negative if the last is read first; 0 until certain.
 
         Never more than the shortest time between two views, as rows of one view are read before the next.
         """
@@ -82,7 +82,7 @@ class RollingShutter:
     ) -> Alignment:
         """The alignment of a view, taken at `stamp` s, turned back to the stamp and with its velocity.
 
-        `last`: the pose before; `learns`: whether only the shutter lets the rows disagree. A view that comes
+        `last`: the pose before; `learns`: whether only the shutter can make rows disagree. A view that comes
         less than SHORTEST_INTERVAL_S or more than LONGEST_INTERVAL_S after the last one is not turned back.
         """
         interval = stamp - last.pose.stamp
@@ -92,7 +92,7 @@ class RollingShutter:
         orientation = keyframe.orientation.dot(alignment.rotation.T)
         mean = to_vector(last.pose.orientation.T.dot(orientation)) / interval
         before = last.measured_velocity if last.heading is not None else mean
-        velocity = mean + (mean - before) / 2.0  # both are those in the middle between two stamps
+        velocity = mean + (mean - before) / 2.0  # both are of the middle between two stamps
         if keyframe.key.velocity is None:
             keyframe.key = dataclasses.replace(keyframe.key, velocity=mean)
         return self.corrected(keyframe.key, alignment, velocity, learns)
@@ -100,7 +100,7 @@ class RollingShutter:
     def corrected(
         self, key: Key, alignment: Alignment, velocity: Vector | None, learns: bool = False
     ) -> Alignment:
-        """An alignment turned back to the stamps, with the `velocity` of its view; as it is if unknown."""
+        """An alignment turned back to the stamps, with the `velocity` of its view; unchanged if unknown."""
         before = key.velocity
         if before is None or velocity is None:
             return alignment
@@ -117,9 +117,10 @@ class RollingShutter:
         return dataclasses.replace(alignment, rotation=rotation, velocity=velocity)
 
     def _learn(self, slope: Floats, agreement: PointAgreement) -> None:
-        """Learn the readout time from the residuals, which change by `slope` a second: [channels * points].
+        """Learn the readout time from the residuals, which change by `slope` with it: [channels * points].
 
-        Weights are those of the residuals that the time known so far leaves, or large ones would not count.
+        Weights are computed after the readout time known so far is allowed for; otherwise large residuals
+        would not count.
         """
         readout = np.float32(self.readout)
         left = agreement.key - agreement.view - (slope * readout).reshape(agreement.key.shape)
@@ -136,7 +137,7 @@ class RollingShutter:
     def _slope(self, key: Key, rotation: Matrix, velocities: Matrix) -> Floats:
         """Change of the features with the readout time, per s: [channels * points].
 
-        `velocities`: at the key and, with its sign changed, at the view, about the axes of the key: [2, 3].
+        `velocities`: at the key and, with its sign changed, at the view, about the key's axes, rad/s: [2, 3].
         """
         before, later = velocities.astype(np.float32).dot(key.jacobian[:3]).reshape(2, *key.points.shape[1:])
         points = self._aligner.points

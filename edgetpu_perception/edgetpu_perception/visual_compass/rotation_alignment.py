@@ -38,7 +38,7 @@ MAX_ITERATIONS = 8
 """Largest number of steps of one alignment; limits the time."""
 
 MAX_GUESS_ERROR_CELLS = 2.0
-"""Error of a guess, cells of image motion, from which an alignment still converges.
+"""Error of a guess, as image motion in cells, up to which an alignment converges.
 
 Rows: compass, full turns, yaw error, first view recognised.
 """
@@ -50,28 +50,27 @@ Rows: compass, full turns, yaw rate RMSE per frame.
 """
 
 LEVERAGE_SHARE = 0.9
-"""A fit adapts to a block's residuals by the block's share of the information; they are enlarged accordingly.
-Derived: with 0.9 those of a block with all information count ten times, not infinitely."""
+"""A fit reduces a block's residuals by the block's share of the information; they are enlarged accordingly.
+Derived: with 0.9, the residuals of a block with all information count ten times, not infinitely."""
 
 AREA_CELLS = 7
-"""Side of the surrounding of a cell, cells, by which it is judged which of two alignments explains it better.
+"""Side in cells of the neighbourhood of a cell in which two alignments are compared.
 
 Derived: half of the extent of a feature.
 """
 
 MIN_GAIN = 0.02
-"""Mean difference of the misfit there, 0..1, from which on one of them does. Uncritical."""
+"""Mean difference of the misfits there, 0..1, above which one of the alignments is better. Uncritical."""
 
 NEWTON_STEP_CELLS = 0.25
-"""After a step smaller than this, cells, Newton steps follow. Rows: compass, full turns, yaw rate RMSE per
-frame."""
+"""Step in cells below which Newton steps follow. Rows: compass, full turns, yaw rate RMSE per frame."""
 
 
 class RotationAligner:
     """Aligns views of one camera, with one model."""
 
     def __init__(self, camera: Pinhole, height: int, width: int, grid: FeatureGrid) -> None:
-        """`height`, `width`: size of the model's input, px, which shows the whole image of the camera."""
+        """`height`, `width`: size in px of the model's input, which shows the whole image of the camera."""
         self._rows, self._columns = grid.rows, grid.columns
         self._quiet = QuietResiduals(grid.quiet, grid.rounding)
         self._strides = np.array([1, grid.columns], np.float32)
@@ -83,7 +82,7 @@ class RotationAligner:
         self.little_moves = True
         """Whether little of the picture moves independently; see `Key.tolerated`."""
         self.ahead: Vector | None = None
-        """Where the camera moves, a unit vector in its optical frame; None if alignments find turns only."""
+        """Direction of motion, a unit vector in the optical frame; None if alignments find turns only."""
         self.features = grid.rows * grid.columns
         """Number of features of a map."""
         self._used: tuple[Floats, Floats] | None = None
@@ -99,7 +98,7 @@ class RotationAligner:
         self._floors = np.eye(3) * self.floor
 
     def covariance(self, influence: NDArray[np.float64]) -> Matrix:
-        """Covariance of a turn, rad^2, from the contributions of blocks [3, blocks]."""
+        """Covariance of a turn in rad^2, [3, 3], from the contributions of blocks, [3, blocks]."""
         covariance: Matrix = influence.dot(influence.T) + self._floors
         return covariance
 
@@ -116,7 +115,7 @@ class RotationAligner:
     def key(self, view: View, known: Alignment | None = None) -> Key:
         """Prepare a view for others to be aligned to it.
 
-        `known`: this view aligned to another key; what moved independently there is left out of the new key.
+        `known`: this view aligned to another key; points that moved independently are then left out.
         """
         points = view.planes[..., self.points.index]
         jacobian = np.empty((4, *points.shape[1:]), np.float32)
@@ -167,13 +166,13 @@ class RotationAligner:
         return around
 
     def area_share(self, one: Alignment, other: Alignment) -> float:
-        """Area that the first of two alignments explains better over that which either does, 0..1."""
+        """Area that the first of two alignments explains better, over the area with a difference, 0..1."""
         return share_of_gains(self.gain(one, other))
 
     def gain(self, one: Alignment, other: Alignment, weight: float = 1.0) -> Floats:
         """How much better the first of two alignments explains the picture around each feature, -1..1.
 
-        Features are those of the key, [rows * columns]; values of MIN_GAIN and more are certain. `weight`:
+        Features are those of the key, [rows * columns]; magnitudes above MIN_GAIN are certain. `weight`:
         factor for the misfit of the first alignment.
         """
         noise = min(one.agreement.noise, other.agreement.noise)
@@ -186,7 +185,7 @@ class RotationAligner:
         return around
 
     def unturned(self, found: Alignment, view: View) -> Alignment:
-        """The alignment `found` with no turn of the camera instead, at the same gain."""
+        """The alignment `found` as if the camera had not turned, at the same gain."""
         agreement = dataclasses.replace(found.agreement, view=view.planes[0][:, self.points.index])
         everywhere = np.ones_like(found.inside)
         return dataclasses.replace(found, rotation=np.eye(3), agreement=agreement, inside=everywhere)
@@ -197,9 +196,9 @@ class RotationAligner:
         return inside.astype(np.float32)
 
     def _averaged(self, values: Sequence[Floats], cells: int) -> Sequence[Floats]:
-        """Means of values at points, [points] each, over the square of so many cells around each feature.
+        """Means of values at points, [points] each, over a square of `cells` a side around each feature.
 
-        Features that are not compared count as 0. Each is [rows, columns].
+        Features that are not compared count as 0. Each result is [rows, columns].
         """
         planes = np.zeros((len(values), self._rows * self._columns), np.float32)
         planes[:, self.points.index] = values
@@ -208,7 +207,7 @@ class RotationAligner:
     def search(self, key: Key, view: View) -> Matrix:
         """Guess the rotation from the key's optical frame to the view's without prior knowledge.
 
-        The left, middle and right half of the key are searched for all over the view, so that motions by up
+        The left, middle and right half of the key are searched for all over the view, so that motions of up
         to half of the picture are found.
         """
         return self._motion_of_rows(self._plane(key.view), self._plane(view), self._rows // 4)[0]
@@ -216,8 +215,8 @@ class RotationAligner:
     def guesses(self, key: Key, view: View, points: Floats | None = None) -> list[Matrix]:
         """Guess the rotation as `search` does, and from the upper and the lower half of the picture alone.
 
-        Seen from a car in a curve, the road in the lower half hardly moves. Of guesses with the same motion
-        one is kept. `points`: 1 at points of the picture to use, else 0: [points]; None to use all.
+        Seen from a car in a curve, the road in the lower half hardly moves. Equal motions give one guess.
+        `points`: 1 at points of the picture to use, else 0: [points]; None to use all.
         """
         before, after = self._plane(key.view), self._plane(view)
         if points is not None:
@@ -235,7 +234,7 @@ class RotationAligner:
         return plane
 
     def _motion_of_rows(self, before: Floats, after: Floats, top: int) -> tuple[Matrix, tuple[int, int]]:
-        """The rotation that half of the rows show from `top` on, and their motion along x and y, cells."""
+        """Rotation by the rows from `top`, half of all, and the motion of these along x and y in cells."""
         rows, columns = self._rows // 2, self._columns // 2
         best, center, motion = -1.0, (0.0, 0.0), (0, 0)
         for left in (0, self._columns // 4, self._columns - columns):
@@ -257,7 +256,7 @@ class RotationAligner:
         return float(contrast[inside].sum()) / key.contrast
 
     def any_in_view(self, points: Floats, rotation: Matrix) -> bool:
-        """Whether a view with this rotation shows any point of a key that is not 0: [points]."""
+        """Whether a view with this rotation shows any of the points of a key that are not 0: [points]."""
         return bool((points * self.in_view(rotation)).any())
 
     def align(
@@ -271,10 +270,10 @@ class RotationAligner:
         """Find the rotation from the key's optical frame to the view's, starting from a guess.
 
         The guess may be wrong by up to MAX_GUESS_ERROR_CELLS. `growth`: that of an earlier view since the
-        key, from which the one of this view is found, if the camera moves ahead. Each point is compared with
-        the feature nearest to its projection, by an expansion with the mean of both gradients. That is exact
-        to second order (Benhimane and Malis 2004) and needs no interpolation. `most_noise`: of the features;
-        what exceeds it is taken for another motion.
+        key, at which the search starts if the camera moves ahead. `most_noise`: of the features, grey
+        levels; larger noise is taken for another motion. Each point is compared with the feature nearest to
+        its projection, by an expansion with the mean of both gradients. That is exact to second order
+        (Benhimane and Malis 2004) and needs no interpolation.
         """
         solver = RotationSolver(self.points, key)
         if self.ahead is not None:
@@ -308,7 +307,7 @@ class RotationAligner:
     ) -> tuple[Matrix, bool, Floats, PointAgreement, Floats, float]:
         """Take steps from a guess until they are small, or MAX_ITERATIONS of them.
 
-        Returns of the Alignment rotation, converged, inside, agreement, stiffness and tail.
+        Returns rotation, converged, inside, agreement, stiffness and tail of the Alignment.
         """
         rotation, gain, near, converged = guess, np.float32(1.0), False, False
         tolerated = key.tolerated if self.little_moves or self.ahead is not None else np.float32(0.0)
@@ -353,19 +352,19 @@ class RotationAligner:
         return inside, value
 
     def _overlap(self, inside: Floats) -> float:
-        """Share of the points that are not fixed to the camera that are in view, 0..1."""
+        """Share of the points not fixed to the camera that are in view, 0..1."""
         in_use = inside.size if self._used is None else max(float(self._used[1].sum()), 1.0)
         return float(inside.dot(inside)) / in_use
 
     def _inside(self, cell: Floats) -> NDArray[np.bool_]:
-        """Whether columns and rows, whole numbers [2, n], are those of a feature."""
+        """Whether columns and rows, whole numbers [2, n], are inside the map: [n]."""
         within = (cell >= 0) & (cell < self._ends)
         inside: NDArray[np.bool_] = within[0] & within[1]
         return inside
 
 
 def share_of_gains(gain: Floats) -> float:
-    """Share of the certain ones in which the first alignment is the better one, 0..1: see `gain`."""
+    """Share of the certain gains with which the first alignment is the better one, 0..1: see `gain`."""
     better, worse = int(np.count_nonzero(gain > MIN_GAIN)), int(np.count_nonzero(gain < -MIN_GAIN))
     return better / max(better + worse, 1)
 

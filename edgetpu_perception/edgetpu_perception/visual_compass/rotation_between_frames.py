@@ -1,6 +1,6 @@
 """The turn from one view to the next: by a common keyframe, and directly where the scene is not far away.
 
-Of several alignments the one is chosen that shows how the camera turned.
+Of several alignments, chooses the one that shows how the camera turned.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ from edgetpu_perception.visual_compass.view_recognition_limits import (
 )
 
 MAX_DIFFERENCE_CELLS = 0.5
-"""Largest difference of both measurements, cells: beyond it one of them follows a moving object.
+"""Largest difference of the two measurements in cells: beyond it one of them follows a moving object.
 
 Rows: compass, drone, yaw rate RMSE. Uncritical.
 """
 
 SURPRISING = 0.4
-"""Mean square of the differences over the one that noise explains, from which on near objects are in view.
+"""Mean square of the differences over the one that noise explains, above which near objects are in view.
 
-Up to 0.4 if the camera only turns, 0.5 to 1 if it drifts: both measurements share the noise of a view. Rows:
-compass, drone, yaw rate RMSE.
+It is up to 0.4 if the camera only turns, 0.5 to 1 if it drifts: both measurements share the noise of a view.
+Rows: compass, drone, yaw rate RMSE.
 """
 
 LEAST_SHARE = 1 / 5
-"""Share of a direct turn in the variance that noise explains, below which it is the better one by far.
+"""Share of direct turns in the variance that noise explains, below which they are far better than the others.
 
-It is a half where the camera only turns, and less the more the scene differs from the keyframe, as before
-clouds, waves or what is near; then differences are not surprising, but those of the keyframe. Rows: compass,
-full turns, yaw rates within one sigma: with a quarter there are 4 points more.
+It is a half where the camera only turns, and the smaller the more the scene differs from the keyframe, as in
+front of clouds, waves or near objects: noise then explains the differences, but it is the keyframe's. Rows:
+compass, full turns, yaw rates within one sigma: with a quarter there are 4 points more.
 """
 
 TRIAL_INTERVAL = 4
-"""One of so many turns is compared while the keyframe is as good; limits the time."""
+"""Turns from one direct comparison to the next while the keyframe is as good; limits the time."""
 
 MEMORY = 0.05
 """Smallest weight of a difference in their mean square. Uncritical."""
 
 NEAR_VARIANCE_SHARE = 1.5
-"""Variance of a turn over that of the differences, as far as noise does not explain them.
+"""Variance of a turn over the variance of the differences that noise does not explain.
 
-Above 1, as the contribution of near objects to both measurements does not show in their difference. Rows:
+Above 1, as errors that near objects cause in both measurements do not show in their difference. Rows:
 compass, drone, yaw rates within one sigma.
 """
 
@@ -83,18 +83,18 @@ class MeasuredTurn:
     influence: NDArray[np.float64]
     """Contribution of each block of residuals: [3, blocks]."""
     difference: Vector
-    """From the measurement by a keyframe to this one; 0 if there is no other."""
+    """Difference of this turn from the one by the keyframe, rad; 0 if it is that one."""
     near_covariance: Matrix
-    """Covariance, rad^2, that near objects add to the one of the residuals."""
+    """Covariance in rad^2 that near objects add to that of the residuals."""
 
     @property
     def by_keyframe(self) -> Vector:
-        """The turn by the keyframe alone, which goes on steadily where one of two motions is followed."""
+        """The turn by the keyframe alone, which stays steady while one of two motions is followed."""
         return self.vector - self.difference
 
 
 def by_keyframe(before: Pose, found: Pose) -> MeasuredTurn:
-    """The difference of two poses."""
+    """The turn between two poses that were measured against keyframes."""
     # Errors of a common keyframe cancel, block by block.
     common = before.influence if before.keyframe is found.keyframe else 0.0
     return MeasuredTurn(
@@ -106,11 +106,11 @@ def by_keyframe(before: Pose, found: Pose) -> MeasuredTurn:
 
 
 class DirectComparison:
-    """Measures turns by the last view where things move against the keyframe.
+    """Measures turns directly against the last view where objects move relative to the keyframe.
 
-    A camera that is carried along sees near objects move against the keyframe. Each view then follows other
-    parts of the picture, and their difference jumps; from one view to the next things hardly move. While both
-    measurements agree and are as noisy, only every TRIAL_INTERVAL-th turn is compared, which saves time.
+    Near objects do so when the camera is carried along. Each alignment to the keyframe then follows other
+    parts of the picture, and turns by it jump, while objects hardly move from one view to the next. As long
+    as both measurements agree and are equally good, only every TRIAL_INTERVAL-th turn is compared.
     """
 
     def __init__(self, aligner: RotationAligner, shutter: RollingShutter) -> None:
@@ -125,7 +125,7 @@ class DirectComparison:
     ) -> MeasuredTurn:
         """The better measurement of a turn.
 
-        `turn`: the one by the keyframe; `view`, `alignment`: the later view and how it was aligned to the
+        `turn`: the one by the keyframe; `view`, `alignment`: the later view and its alignment to the
         keyframe.
         """
         better = self._direct(turn, last, view, alignment) or turn
@@ -138,7 +138,7 @@ class DirectComparison:
     def _direct(
         self, turn: MeasuredTurn, last: TrackedPose, view: View, alignment: Alignment
     ) -> MeasuredTurn | None:
-        """The turn by the last view; None if it is not needed or shows what moves by itself."""
+        """The turn against the last view; None if it is not needed or follows a moving object."""
         if alignment.tail <= TAIL_RANGE[0] or last.view is None or last.alignment is None:
             return None
         self._left_out += 1
@@ -149,7 +149,7 @@ class DirectComparison:
         key = aligner.key(last.view, last.alignment)
         direct = aligner.align(key, view, to_matrix(-turn.vector))
         direct = self._shutter.corrected(key, direct, alignment.velocity)
-        vector = -to_vector(direct.rotation)  # from the view before to this one, about axes that it leaves
+        vector = -to_vector(direct.rotation)  # of the camera since the last view; the same in both frames
         difference = vector - turn.vector
         if not direct.converged or np.abs(difference).max() * aligner.cells_per_radian > MAX_DIFFERENCE_CELLS:
             return None
@@ -170,7 +170,7 @@ class DirectComparison:
 
 
 NOISE_RISE = 2.0
-"""Noise of a view over that of the last one from which on another motion is looked for.
+"""Noise of a view over that of the last one above which another motion is searched for.
 
 Rows: none; test_bars_beside_the_picture_do_not_hold_the_heading. A lower one costs time at changes of the
 exposure.
@@ -183,7 +183,7 @@ def initial_similarity(keyframe: Keyframe) -> float:
 
 
 def is_good(alignment: Alignment, before: Pose) -> bool:
-    """Whether an alignment is as similar to the keyframe as the last pose lets expect."""
+    """Whether an alignment is as similar to the keyframe as expected from the last pose."""
     recent = max(SUDDEN_SIMILARITY_SHARE * before.similarity, SIMILARITY_RANGE[0])
     return alignment.converged and alignment.similarity >= min(
         recent, MIN_SIMILARITY_SHARE * initial_similarity(before.keyframe)
@@ -193,8 +193,8 @@ def is_good(alignment: Alignment, before: Pose) -> bool:
 def is_noisy(alignment: Alignment, last: TrackedPose) -> bool:
     """Whether a view differs more from the keyframe than the last one did, or is the first to be compared.
 
-    It may then have been aligned by what the camera itself adds to its pictures: bars, letters or dirt do not
-    move, and the differences of the whole scene are taken for noise.
+    The alignment may then follow what the camera adds to its pictures: bars, letters or dirt do not move, and
+    the differences of the whole scene are taken for noise.
     """
     if last.alignment is not None:
         return alignment.agreement.noise > NOISE_RISE * last.alignment.agreement.noise
@@ -202,7 +202,7 @@ def is_noisy(alignment: Alignment, last: TrackedPose) -> bool:
 
 
 def is_repeated(view: View, last: TrackedPose, stamp: float) -> bool:
-    """Whether a camera that turns sends the last image once more, which tells nothing of the turn."""
+    """Whether a turning camera has sent the last image again, which says nothing about the turn."""
     if last.heading is None or stamp - last.pose.stamp > MAX_REPEATED_S:
         return False
     before = last.view or last.pose.keyframe.key.view
@@ -211,10 +211,10 @@ def is_repeated(view: View, last: TrackedPose, stamp: float) -> bool:
 
 
 def turns_on(first: Alignment, other: Alignment, jump: float, interval: float) -> bool:
-    """Whether the camera has turned on as extrapolated, while a thing that moves by itself shows a jump, rad.
+    """Whether the camera has turned on as extrapolated, and a jump, rad, is the motion of an object.
 
-    It has if the picture supports that more than the jump, times how likely a jolt is to turn the camera that
-    far from its course in `interval` s.
+    It has if the picture supports that more than the jump, weighted with the likelihood that a jolt turns the
+    camera that far off its course in `interval` s.
     """
     noise = min(first.agreement.noise, other.agreement.noise)
     supports, contradicts = (each.agreement.measure(noise)[2] for each in (first, other))
@@ -225,7 +225,7 @@ def turns_on(first: Alignment, other: Alignment, jump: float, interval: float) -
 def better(one: Alignment, other: Alignment) -> Alignment:
     """The alignment that more of the picture supports, at the smaller noise of both.
 
-    What is out of view supports none: few people who happen to look like others outvote no scene.
+    Points out of view support neither: a few people who happen to look like others do not outvote a scene.
     """
     noise = min(one.agreement.noise, other.agreement.noise)
     return max(one, other, key=lambda each: each.agreement.measure(noise)[2])

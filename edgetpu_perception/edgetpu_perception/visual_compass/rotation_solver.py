@@ -1,4 +1,4 @@
-"""Normal equations of a turn: the step by which residuals pull it, and what each block contributes."""
+"""Normal equations of a turn: the step that residuals cause, and the contribution of each block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgetpu_perception.visual_compass.rotations import Matrix, Vector
 Floats = NDArray[np.float32]
 
 RIDGE_SHARE = 1e-3
-"""Share of the strongest axis added to all axes, so that axes without information stay at their guess.
+"""Share of the largest information that is added to all axes, so that those without any stay at their guess.
 
 Rows: compass, turns past a blank wall, yaw error past the wall.
 """

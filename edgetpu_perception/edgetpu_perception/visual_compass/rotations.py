@@ -50,14 +50,14 @@ def twist_angle(matrix: Matrix, axis: Vector) -> float:
         float(matrix[0, 2] - matrix[2, 0]),
         float(matrix[1, 0] - matrix[0, 1]),
     )
-    # Twice the quaternion's vector part times its scalar part, over four times the square of the latter.
+    # The quaternion's vector part over its scalar part, both multiplied by four times the scalar part.
     along = x * axis[0] + y * axis[1] + z * axis[2]
     angle = 2.0 * math.atan2(along, 1.0 + trace(matrix))
     return math.remainder(angle, 2.0 * math.pi)
 
 
 def horizontal_part(vector: Vector, up: Vector) -> Vector:
-    """The horizontal unit vector below or above a unit vector; the vector itself if it is vertical."""
+    """Unit vector along the horizontal part of a unit vector; the vector itself if it is vertical."""
     level = vector - vector.dot(up) * up
     length = math.sqrt(float(level.dot(level)))
     return level / length if length > 1e-6 else vector

@@ -1,8 +1,9 @@
 """The apparent turn of a camera that moves sideways, estimated from the growth of the picture.
 
-Before a distant scene, a sideways motion looks like a turn: keyframes separate the two only to several times
-their noise, so that an estimate makes most headings worse. A forward motion makes the picture grow, which no
-turn does. A camera is assumed to move sideways as fast as forward, and the apparent turn is added to sigmas.
+In front of a distant scene, a sideways motion looks like a turn. Keyframes separate the two only to several
+times their noise, so that an estimate makes most headings worse. A forward motion makes the picture grow,
+which no turn does. A camera is assumed to move sideways as fast as forward, and the apparent turn is added to
+sigmas.
 """
 
 from __future__ import annotations
@@ -19,32 +20,32 @@ from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix
 
 VELOCITY_MEMORY_S = 1.0
-"""Time, s, over which a velocity persists: a drone turns back after about a second.
+"""Time in s over which a velocity persists: a drone turns back after about a second.
 
 Rows: compass, drone, yaws within one sigma.
 """
 
 MEMORY_S = 5.0
-"""Time, s, over which the squared velocity is averaged: the motion ahead shows it only now and then.
+"""Time in s over which the squared velocity is averaged: forward motion shows it only now and then.
 
 Uncritical from 2 to 5.
 """
 
 MEASURING_INTERVAL_S = 0.1
-"""Shortest time, s, between two measurements; limits the time."""
+"""Shortest time in s between two measurements; limits the time."""
 
 EXPLAINED_SIGMAS = 2.5
-"""Growth, in standard deviations of what the residuals explain, that a camera at rest sees as well: errors of
+"""Growth, in the standard deviations that residuals explain, that a camera at rest sees as well: errors of
 features are alike in neighbouring cells. Rows: compass, full turns, yaws within one sigma, at most."""
 
 CERTAIN_SIGMAS = 5.0
 """Growth, in the same standard deviations, that is certain. Derived: twice what a camera at rest sees."""
 
 LASTING_S = 0.5
-"""Time, s, over which growth is averaged. Uncritical."""
+"""Time in s over which growth is averaged. Uncritical."""
 
 LASTING_SHARE = 0.9
-"""Share of that time in which the picture must certainly have grown, or shrunk, for the camera to move: with
+"""Share of that time in which the picture must certainly have grown, or shrunk, to show motion: with
 LASTING_S that takes 1.15 s. With noise, an object that crosses has reached 0.8. Rows: compass, an object
 crosses, noise 8, ends within 1 deg."""
 
@@ -56,9 +57,9 @@ RIDGE_SHARE = 1e-6
 """Share of the information added to all unknowns, so that they can be solved for. Derived: rounding."""
 
 REST = 0.2
-"""Evidence that the camera only turns, s^3: `_square_of_path` times its time.
+"""Prior evidence that the camera only turns, s^3: `_square_of_path` times a time.
 
-Keyframes of a fast turn last too short to show a velocity. Rows: compass, full turns, yaws within one sigma,
+Keyframes of a fast turn are too brief to show a velocity. Rows: compass, full turns, yaws within one sigma,
 at most. Uncritical from 0.1 to 0.5.
 """
 
@@ -98,7 +99,7 @@ class SidewaysMotion:
         return _is_certain(growth, variance)
 
     def update(self, alignment: Alignment, keyframe: Keyframe, stamp: float) -> None:
-        """Add a view taken at `stamp`, s, that is aligned to a keyframe."""
+        """Add a view taken at `stamp` s that is aligned to a keyframe."""
         if self._keyframe is None:
             self._keyframe = keyframe
             self._first = self._stamp = self._measured = keyframe.stamp
@@ -107,10 +108,10 @@ class SidewaysMotion:
         if returned or stamp - self._measured >= MEASURING_INTERVAL_S:
             growth, variance = self._growth(alignment, keyframe)
             self._watch(growth if _is_certain(growth, variance) else 0.0, stamp)
-            if alignment.growth is not None:  # only a way sideways still looks like a turn
+            if alignment.growth is not None:  # only a sideways motion still looks like a turn
                 growth, variance = alignment.growth.apparent_turn, 0.0
             self._add(growth, variance, stamp, stamp - keyframe.stamp)
-            if returned:  # the camera is where it was, but for a way as far as the one ahead
+            if returned:  # the camera is where it was, but for a sideways way as long as the forward one
                 way = growth * growth + EXPLAINED_SIGMAS**2 * variance
                 way = min(way, self.rate_variance * _square_of_path(stamp - keyframe.stamp))
                 self.turn_variance = keyframe.sideways_variance + way
@@ -126,7 +127,7 @@ class SidewaysMotion:
             self._moved = stamp
 
     def _add(self, growth: float, variance: float, stamp: float, age: float) -> None:
-        """Compare the growth since a keyframe with the one that a velocity of 1/s causes at its age, s."""
+        """Compare the growth since a keyframe with that from a velocity of 1/s at the keyframe's age, s."""
         interval = min(stamp - self._measured, MEMORY_S)
         self._measured = stamp
         kept = math.exp(-interval / MEMORY_S)
@@ -136,7 +137,7 @@ class SidewaysMotion:
         self.rate_variance = max(self._squares, 0.0) / (self._paths + REST)
 
     def _growth(self, alignment: Alignment, keyframe: Keyframe) -> tuple[float, float]:
-        """Forward motion since a keyframe over the scene's distance, and its variance by the residuals."""
+        """Forward motion since a keyframe over the scene's distance, and its variance from the residuals."""
         if alignment.growth is not None:
             return alignment.growth.mean, alignment.growth.variance
         key, agreement = keyframe.key, alignment.agreement
@@ -160,7 +161,7 @@ def _is_certain(growth: float, variance: float) -> bool:
 
 
 def _square_of_path(seconds: float) -> float:
-    """Mean square of the distance moved in some time over that of the velocity, s^2.
+    """Mean square of the distance moved in `seconds` over the mean square of the velocity, s^2.
 
     The velocity persists for VELOCITY_MEMORY_S.
     """

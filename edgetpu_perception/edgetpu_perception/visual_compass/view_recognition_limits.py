@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 SIMILARITY_RANGE = (0.5, 0.8)
-"""Similarity (normalised correlation) of two views: another scene up to the first, the same one for certain
-from the second on. Rows: compass, turns past a blank wall."""
+"""Similarity (normalised correlation) of two views: up to the first value they show different scenes, from
+the second on certainly the same one. Rows: compass, turns past a blank wall."""
 
 TYPICAL_SIMILARITY = 0.95
 """Similarity of two successive views, assumed until one is measured. Uncritical."""
@@ -17,14 +17,14 @@ extrapolation, and other guesses are tried. Rows: compass, walking camera, yaw R
 
 JUMP_SIMILARITY_SHARE = 0.5
 """Share of the similarity after a jump above which the camera has turned on as extrapolated, while something
-moves by itself: then it is more often that thing which a jump shows.
+moves by itself: a jump is then more often the motion of that object.
 
 Rows: compass, an object crosses, camera turning, ends within 1 deg.
 """
 
 KNOWN_SIMILARITY_SHARE = 0.85
-"""Share of a keyframe's initial similarity from which on a view is recognised where the camera is expected to
-see it. Rows: compass, full turns, yaw error, first view recognised."""
+"""Share of a keyframe's initial similarity from which a view is recognised if the camera is expected to see
+the keyframe. Rows: compass, full turns, yaw error, first view recognised."""
 
 CERTAIN_SIMILARITY_SHARE = 0.97
 """The same if the heading is too uncertain to expect any view: other parts of the scene may look alike.
@@ -45,7 +45,7 @@ Rows: compass, turns past a blank wall, yaw error, first view recognised.
 """
 
 MIN_TEXTURE = 0.5
-"""Root mean square of the features, grey levels, below which a view is ignored.
+"""Root mean square of the features, in grey levels, below which a view is ignored.
 
 White noise of 2 grey levels leaves a third of that (feature_kernel). Rows: compass, turns past a blank wall,
 yaw error past the wall.
@@ -64,19 +64,19 @@ Rows: compass, turns past a blank wall, yaw error past the wall.
 """
 
 CERTAINTY_RANGE = (0.012, 0.02)
-"""What is known of the yaw over what is known of the best known turn: the errors of stronger edges and
-slight noise up to the first, full confidence from the second on.
+"""Information on the yaw over that on the best known turn: up to the first value it may come from errors of
+stronger edges and slight noise, from the second on confidence is full.
 
-The walls of a plain room, before which turns end within 0.2 deg, have 0.03 at least; a horizon with strong
-noise has as much, and is not recognised. Rows: none; turn of make drive;
+The walls of a plain room, in front of which turns end within 0.2 deg, have 0.03 at least; a horizon with
+strong noise has as much, and goes unnoticed. Rows: none; turn of make drive;
 test_a_scene_that_looks_the_same_all_around_is_not_valid.
 """
 
 GROWN_CONFIDENCE = 0.3
 """Confidence below which the last view becomes the keyframe if the picture has grown since the present one.
 
-No turn explains how views differ then. It is above `min_confidence`, 0.2 by default. Rows: compass, walking
-camera, yaw RMSE, which 0.5 doubles; test_a_compass_stays_valid_while_it_moves_ahead.
+No turn then explains the difference of the views. The limit is above `min_confidence`, 0.2 by default. Rows:
+compass, walking camera, yaw RMSE, which 0.5 doubles; test_a_compass_stays_valid_while_it_moves_ahead.
 """
 
 SYSTEMATIC_TURN_ERROR = 0.0032
@@ -94,19 +94,19 @@ EVEN_SPREAD = 0.5
 the picture no longer cancel. Rows: compass, turns past a blank wall, yaw error over its sigma."""
 
 LOST_AFTER_S = 1.0
-"""Time since the last known view, s, after which the views seen meanwhile are accepted as the scene.
+"""Time in s since the last known view after which the views seen meanwhile are accepted as the scene.
 
 Rows: compass, turns past a blank wall, yaw error past the wall.
 """
 
 MAX_EXTRAPOLATION_S = 2.0
-"""Longest time, s, for which a turn is extrapolated without known views.
+"""Longest time in s for which a turn is extrapolated without known views.
 
 Rows: compass, turns past a blank wall, yaw error past the wall.
 """
 
 YAW_RATE_MEMORY_S = 0.2
-"""Time, s, over which the extrapolated yaw rate is averaged; the last rate before a loss is often wrong.
+"""Time in s over which the extrapolated yaw rate is averaged; the last rate before a loss is often wrong.
 
 Rows: compass, turns past a blank wall, yaw error past the wall.
 """
@@ -123,19 +123,19 @@ view. Above it the scene has changed, and the turn since is unknown. Rows: compa
 wall, yaw error over its sigma."""
 
 UNCERTAIN_SIGMA = math.radians(10.0)
-"""Standard deviation of the rotation to a keyframe, rad, from which on one similar view is no proof.
+"""Standard deviation in rad of the rotation to a keyframe above which one similar view is no proof.
 
 Rows: compass, turns past a blank wall, yaw error, first view recognised.
 """
 
 MIN_UNAMBIGUOUS_SPREAD = 0.4
-"""Spread of contrast below which this is so: a single corner may look like many others. Rows: the same."""
+"""Spread of contrast below which that holds: a single corner may look like many others. Rows: the same."""
 
 MIN_AGREEING_VIEWS = 5
-"""Views that must then agree. Rows: the same."""
+"""Number of successive views that must then agree. Rows: the same."""
 
 SAME_ORIENTATION = math.radians(2.0)
-"""Two orientations closer than this, rad, are the same. Rows: the same."""
+"""Angle in rad below which two orientations count as the same. Rows: the same."""
 
 MAX_CORRECTION_SIGMAS = 4.0
 """A recognised keyframe may correct the heading by this many standard deviations plus SAME_ORIENTATION. Rows:
@@ -148,12 +148,12 @@ Rows: none; test_playing_a_short_bag_again_restarts.
 """
 
 TURNING_SIGMAS = 5.0
-"""Yaw rate in its standard deviations from which on the camera turns, so that no two views are the same.
+"""Yaw rate, in its standard deviations, above which the camera turns, so that no two views are the same.
 
 Derived: certain.
 """
 
 LITTLE_MOVES = 0.75
-"""Share of the texture that follows a view, above which little of the picture moves by itself: then a small
-deviation is no other motion. Rows: compass, static camera, views lost.
+"""Share of the texture that follows an alignment above which little of the picture moves by itself: a small
+deviation then shows no other motion. Rows: compass, static camera, views lost.
 """

@@ -110,7 +110,7 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
 
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         """Accept the suite's own features and the maps of Gabor models."""
-        compass_features(image, outputs)  # which refuses others; how they are read depends on the camera
+        compass_features(image, outputs)  # refuses other models; the camera decides how outputs are read
         self._outputs = outputs
         self._aligned_camera = None
         self._filter = None

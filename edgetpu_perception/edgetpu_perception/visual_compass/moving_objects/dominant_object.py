@@ -1,8 +1,8 @@
 """Keeps the camera's course when a moving object has more texture than the scene.
 
 An alignment follows the motion that most of the visible texture shows. As long as nothing moves
-independently, that is the camera's motion. If it changes while something does, and the rest of the picture
-continues as the camera did before, then that rest is the scene.
+independently, that is the camera's motion. If this motion changes while something moves independently, and
+the rest of the picture continues the earlier motion of the camera, then the rest is the scene.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from edgetpu_perception.visual_compass.view_recognition_limits import (
 )
 
 MIN_AREA_SHARE = 0.4
-"""Least area that shows the scene over the area that shows either motion.
+"""Least area that follows the scene's motion, as a share of the area that follows either motion.
 
 When a robot begins to turn, its own parts in view continue as before; when it slows down past a person, a few
-edges may. They are not the scene: parts of the robot have 0.14 to 0.33. Rows: compass, an object crosses,
+edges may. Neither is the scene: parts of the robot have 0.14 to 0.33. Rows: compass, an object crosses,
 noise 8, ends within 1 deg; the robot itself fills the lowest quarter, the same.
 """
 
 MIN_FOLLOWING = 0.5
-"""Least share of the texture that follows the scene and not the object. Derived: half."""
+"""Of the texture that does not follow the object, the least share that follows the scene. Derived: half."""
 
 MEMORY_S = 1.0
-"""Time, s, for which an object may remain in view after it was last distinguished from the scene. Rows:
+"""Time in s for which an object may remain in view after it was last distinguished from the scene. Rows:
 compass, an object crosses, noise 8, ends within 1 deg."""
 
 UNNOTICED_S = 0.5
-"""Time, s, for which an object may be in view before it is distinguished from the scene. Rows: the same."""
+"""Time in s for which an object may be in view before it is distinguished from the scene. Rows: the same."""
 
 RETRY_S = 0.047
-"""Time, s, after which the course is searched for again if the picture did not support it.
+"""Time in s after which the course is searched for again if the picture did not support it.
 
 The error of the heading until then is corrected when the course is found; 0.07 s misses short chances.
 Rows: compass, an object crosses, noise 8, ends within 1 deg; bench perception, compass.
@@ -80,11 +80,11 @@ class SteadyCourse:
 
     @property
     def began(self) -> float:
-        """Time, s, since which something may move independently; infinite if nothing does."""
+        """Time in s since which something may have moved independently; infinite if nothing does."""
         return math.inf if self._is_quiet or not self._before else self._before[0].pose.stamp
 
     def update(self, velocity: Vector, pose: Pose, alignment: Alignment, interval: float) -> Vector | None:
-        """Add a view: its angular velocity in the optical frame, rad/s, since the one `interval` s before.
+        """Add a view; `velocity`: in the optical frame since the previous view, `interval` s ago, rad/s.
 
         Returns the error of the heading, rad about the world's axes, when the course is found again.
         """
@@ -110,7 +110,7 @@ class SteadyCourse:
         return astray
 
     def _notice(self, orientation: Matrix) -> None:
-        """Sum the error of the heading so far: a moving object may have been followed for some time."""
+        """Add up the error of the heading so far: a moving object may have been followed for some time."""
         self._astray = np.zeros(3)
         if self._before:
             first = self._before[0]
@@ -149,7 +149,7 @@ class SteadyCourse:
         return expected
 
     def _shows_scene(self, view: View, stamp: float) -> bool:
-        """Whether a view shows the earlier scene where it is if the camera has continued as before.
+        """Whether a view shows the earlier scene at its place if the camera has continued as before.
 
         An object that moves along with a turning camera looks like a camera that stands still, but then the
         earlier scene is no longer there. Also true if too little of that scene would be in view.

@@ -21,13 +21,13 @@ Uncritical from 1 to 1.5; with 2.5 alignments miss the motion.
 """
 
 LEAST_NOISE = 0.1
-"""Least noise that an alignment is limited to, grey levels. Derived: the rounding of the model's output."""
+"""Lower bound of an alignment's noise limit, grey levels. Derived: the rounding of the model's output."""
 
 MIN_OFFSET_CELLS = 0.3
 """Least difference of the scene's motion from the mean, cells. Uncritical from 0.1."""
 
 MIN_AREA_SHARE = 0.55
-"""Least area that the scene's motion explains better than the mean does, over the area that either does.
+"""Least area that the scene's motion explains better than the mean motion, over the area with a difference.
 
 Derived: more than half. Rows: as BESIDE_CELLS; uncritical from 0.5 to 0.6.
 """

@@ -1,4 +1,4 @@
-"""Finds a second motion in a picture, by an alignment of what does not follow the first."""
+"""Finds a second motion in a picture, by aligning the texture that does not follow the first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgetpu_perception.visual_compass.rotations import Matrix, angle_between
 from edgetpu_perception.visual_compass.view_recognition_limits import SIMILARITY_RANGE
 
 MIN_DIFFERENCE_CELLS = 1.0
-"""Least difference of two motions since a keyframe, cells, at which they are distinguished.
+"""Least difference in cells at which two motions since a keyframe are distinguished.
 
 Rows: compass, an object crosses, noise 8, ends within 1 deg.
 """
@@ -40,10 +40,10 @@ class OtherMotion:
         min_following: float,
         min_area_share: float,
     ) -> Alignment | None:
-        """Align what does not follow `found`, from a guess; None if the result has too little support.
+        """Align the texture that does not follow `found`, from a guess; None if support is too low.
 
-        `min_following`: least share of that texture that has the same motion, 0..1. `min_area_share`: least
-        area that shows this motion over the area that shows either, 0..1.
+        `min_following`: least share of that texture that has to follow the result, 0..1. `min_area_share`:
+        least area that follows the result, as a share of the area that follows either motion, 0..1.
         """
         aligner = self._aligner
         rest = aligner.not_following(found)

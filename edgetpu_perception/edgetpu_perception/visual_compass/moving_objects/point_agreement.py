@@ -17,7 +17,7 @@ from edgetpu_perception.confidence_ramp import ramp
 Floats = NDArray[np.float32]
 
 VISIBLE_DEVIATIONS = 3.0
-"""Feature or residual, in standard deviations of the noise, that has half of its weight.
+"""Feature or residual, in standard deviations of the noise, at which its weight is one half.
 
 Rows: compass, static camera, frames within 0.3 deg.
 """
@@ -26,14 +26,14 @@ ROUNDING = 0.3
 """The same for features without noise, grey levels. Derived: 3 times the rounding of the model's output."""
 
 MAX_DEVIATION_CELLS = 0.15
-"""Deviation from the common turn, cells, that is tolerated: views are not compared more exactly.
+"""Tolerated deviation from the common turn in cells: views are not compared more exactly.
 
 Rows: compass, static camera, frames within 0.3 deg. Uncritical from 0.1 to 0.3.
 """
 
 FOLLOWING_RANGE = (0.2, 0.5)
-"""Share of the visible texture that follows one turn: any turn up to the first, that of the camera for sure
-from the second on. Derived: half of the picture."""
+"""Share of the visible texture that follows one turn: up to the first value it may be any turn, from the
+second on it is certainly the camera's. Derived: half of the picture."""
 
 MOVING_SLACK = 9.0
 """A point moves by itself if its squared residual exceeds what VISIBLE_DEVIATIONS of noise and this multiple
@@ -44,35 +44,39 @@ carried. Rows: compass, walking camera, yaw RMSE; an object crosses, noise 8, en
 """
 
 ALL_FOLLOW = 0.9
-"""Share of the texture that follows the alignment of a view in which nothing seems to move by itself.
+"""Share of the texture that follows the alignment of a view, from which nothing seems to move by itself.
 
 Rows: compass, an object crosses, camera turning, ends within 1 deg. Uncritical.
 """
 
 MOST_FOLLOW = 0.85
-"""Such a share below which sigmas grow as it falls.
+"""Share of the texture that follows, below which sigmas grow as the share falls.
 
 Rows: compass, static camera, yaws within one sigma, and views lost: with 0.9 one view becomes too uncertain.
 """
 
 MOVING_SHARE = 0.5
-"""Share of the texture around a point that does not follow where something moves by itself. Derived: half."""
+"""Share of the texture around a point that does not follow, above which the point moves by itself.
+
+Derived: half.
+"""
 
 MOVING_CELLS = 3
-"""Side of that neighbourhood, cells. Rows: compass, an object crosses, camera turning, ends within 1 deg."""
+"""Side of the area around a point, cells. Rows: compass, an object crosses, camera turning, ends within
+1 deg."""
 
 MIN_STANDING_SHARE = 0.4
-"""Smallest share of the points that are used if those that move by themselves are left out of a key.
+"""Least share of a key's points that stay in use when those that move by themselves are left out.
 
-Derived: nearly half; with less it is not known what moves.
+Derived: nearly half; with less it is unknown which part moves.
 """
 
 TOLERATED_CELLS = 0.1
-"""Deviation of a point, cells, that does not show another motion while little moves by itself, however
-little noise there is.
+"""Deviation of a point in cells up to which it shows no other motion while little moves by itself, however
+low the noise.
 
-Where most of a picture is flat its noise seems to be none. Each edge that is off by the error of the guess
-would be left out, and the guess would stay. Rows: compass, full turns, yaw rate RMSE per frame; walking
+Where most of a picture is flat, the noise seems to be 0. Each edge that is off by the error of the guess
+would be an outlier, and the guess would stay. Rows: compass, full turns, yaw rate RMSE per frame; walking
 camera, yaw RMSE: with 0.15 near objects count too much;
 test_edges_are_aligned_whatever_the_error_of_the_guess.
 """
@@ -91,7 +95,7 @@ class PointAgreement:
     key: Floats
     """Features of the key, times the gain: [channels, points]."""
     view: Floats
-    """Features of the view there: [channels, points]."""
+    """Features of the view at the same points: [channels, points]."""
     slack: Floats
     """Squared residual that MAX_DEVIATION_CELLS explains: [channels, points]."""
     used: Floats
@@ -100,10 +104,10 @@ class PointAgreement:
     """Standard deviation of the features' difference."""
 
     def measure(self, noise: float | None = None) -> tuple[float, float, float]:
-        """Similarity of key and view, the share of the visible texture that follows, and how much that is.
+        """Similarity of key and view, the share of the visible texture that follows, and its amount.
 
-        The similarity, -1..1, is the correlation of the points that follow, less if few follow. `noise`: the
-        one to assume; alignments must be compared at the same one.
+        The similarity, -1..1, is the correlation of the points that follow, reduced if few follow. `noise`:
+        to assume instead of the measured noise; alignments must be compared at the same noise.
         """
         visible = np.float32(self._visible(self.noise if noise is None else noise))
         here, there = (self.key * self.used).ravel(), (self.view * self.used).ravel()
@@ -129,13 +133,13 @@ class PointAgreement:
         return both / math.sqrt(energy) * ramp(following, *FOLLOWING_RANGE), following, both
 
     def misfit(self, noise: float) -> Floats:
-        """How badly each point agrees, 0..1, at a noise to assume: [points]."""
+        """Disagreement of each point, 0..1, if the noise is `noise`: [points]."""
         square = np.square(self.key - self.view)
         misfit: Floats = (square / (square + self.slack + np.float32(self._visible(noise)))).mean(axis=0)
         return misfit
 
     def moving(self, inside: Floats) -> tuple[Floats, Floats]:
-        """Weight of the texture at each point, [points], where it does not follow, and in all.
+        """Weight of the texture at each point, 0 where it follows; and weight of all texture: [points] each.
 
         `inside`: 1 for points in view, else 0: [points]. Points that were not used are judged as well.
         """
@@ -152,9 +156,9 @@ class PointAgreement:
 
 
 def certainty_of(similarity: float, following: float) -> float:
-    """Share of the slopes of the features that is not noise, 0..1, by what `PointAgreement.measure` found.
+    """Share of the slopes of the features that is not noise, 0..1, from results of `PointAgreement.measure`.
 
-    Noise of the key's gradients makes them look steeper than they are. And where parts of the picture
-    disagree, some of those that seem to follow do not.
+    Noise makes the key's gradients look steeper than they are. And where parts of the picture disagree, some
+    that seem to follow do not.
     """
     return max(similarity * min(following / MOST_FOLLOW, 1.0), MIN_NOISE_SIMILARITY)

@@ -1,8 +1,8 @@
 """How far a foreground biases the measured turn where it cannot be distinguished from the scene.
 
-An object whose motion differs from the scene's by no more than noise is aligned together with it: the turn is
-then a mean of both motions. Noise has another direction in each view, but an object pulls in one direction as
-long as it is in view. So its pulls on the turns from keyframe to keyframe are added up, not their variances.
+An object whose motion differs from the scene's by no more than noise is aligned together with the scene: the
+turn is then a mean of both motions. Noise has another direction in each view, but an object pulls in one
+direction as long as it is in view. So its pulls from keyframe to keyframe are added up, not their variances.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from edgetpu_perception.visual_compass.alignment_records import Alignment
 from edgetpu_perception.visual_compass.rotations import Vector
 
 EXPLAINED_SIGMAS = 2.0
-"""Disagreement of the blocks of a picture, in standard deviations of what is explained, up to which all show
+"""Disagreement of the blocks of a picture, in the explained standard deviations, up to which all blocks show
 one motion. Rows: compass, an object crosses, noise 8, yaws within one sigma; full turns, the same."""
 
 DISAGREEMENT_CELLS = 0.02
-"""Standard deviation of a turn, cells, by which blocks disagree without noise where nothing moves
-independently: features are not followed more exactly. Rows: compass, full turns, yaws within one sigma, at
+"""Standard deviation of a turn in cells by which blocks disagree even without noise and independent motion:
+features are not followed more exactly. Rows: compass, full turns, yaws within one sigma, at
 most."""
 
 PULL_OVER_DISAGREEMENT = 3.0
@@ -32,16 +32,16 @@ blocks. That is 2.3 if it has a quarter of both, and 4 if half.
 FIXED_PULL_SHARE = 0.004
 """Pull of parts that are fixed to the camera, one sigma, as a share of the turn.
 
-Features at their border belong to both, and some fixed features go unnoticed. The mean error of the turns
+At their border, features also show the scene; some fixed features go unnoticed. The mean error of the turns
 from keyframe to keyframe is 0.3 to 0.5 % in the scenes in which it is largest. Rows: compass, the robot
 itself fills the lowest 30 %, yaw error over its sigma; 0.003 is enough.
 """
 
 MEMORY_S = 1.0
-"""Time, s, for which a foreground may be in view after it last pulled. Uncritical from 0.3 to 2."""
+"""Time in s for which a foreground may be in view after it last pulled. Uncritical from 0.3 to 2."""
 
 NOISE_MEMORY_S = 0.3
-"""Time, s, over which the noise is averaged. Uncritical from 0.1 to 1."""
+"""Time in s over which the noise is averaged. Uncritical from 0.1 to 1."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class AddedPull:
     """Sum of the pulls of parts fixed to the camera, one sigma, rad; included in the variance."""
 
     def after(self, pull: float, stamp: float) -> AddedPull:
-        """Add a pull, rad, at a later time, s; pulls of one foreground have the same direction."""
+        """Add a pull in rad at a later time in s; pulls of one foreground have the same direction."""
         if pull == 0.0:
             return self
         before = self.present if stamp - self.stamp <= MEMORY_S else 0.0
@@ -66,7 +66,7 @@ class AddedPull:
         return AddedPull(variance, before + pull, stamp, self.fixed)
 
     def after_fixed(self, pull: float) -> AddedPull:
-        """Add a pull, rad, of parts fixed to the camera; all of these have the same direction."""
+        """Add a pull in rad of parts fixed to the camera; all such pulls have the same direction."""
         if pull == 0.0:
             return self
         variance = self.variance + pull * (2.0 * self.fixed + pull)
@@ -105,7 +105,9 @@ class ForegroundPull:
             self.noise += min(interval / NOISE_MEMORY_S, 1.0) * (noise - self.noise)
 
     def pull(self, alignment: Alignment, axis: Vector) -> float:
-        """One sigma of the pull on a turn about an axis of the key's frame, rad; 0 where noise explains all.
+        """One sigma of the pull on a turn about an axis of the key's frame, rad.
+
+        It is 0 if noise explains the disagreement of the blocks.
 
         A foreground looks like noise, so its disagreement is compared with the noise of earlier views.
         """
