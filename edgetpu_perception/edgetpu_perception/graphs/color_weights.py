@@ -26,7 +26,7 @@ The sum of all but white is 0, so that grey pixels cancel.
 WEIGHT_STEPS = 126
 """Largest quantised weight. Derived: with 126 steps 1, 1/2 and 1/3 are whole numbers, so grey pixels cancel.
 
-All colours have the same steps, so one graph becomes another by a change of its three weights.
+All colours have the same steps, so that a change of its three weights turns one graph into another.
 """
 
 

@@ -94,7 +94,7 @@ def build(name: str) -> bytes:
 
 
 def write_model(name: str, directory: Path, data: bytes | None = None) -> Path:
-    """Write a graph to `directory`/`name`.tflite and return the path; the directory is created if absent.
+    """Write a graph to `directory`/`name`.tflite and return the path; a missing directory is created.
 
     `data`: the graph; None for the suite's own graph with this name. A file with the same bytes is kept, any
     other is replaced atomically. Raises ModelNameError, and OSError if the directory is not writable.

@@ -57,10 +57,10 @@ _SPLINE = np.array([1, 8, 23, 32, 23, 8, 1]) / 96
 """Cubic B-spline stretched by 2, at whole px. Derived: B(x / 2) for whole x."""
 
 _SLOPE = np.array([-1, -4, -5, 0, 5, 4, 1]) / 32
-"""Its derivative. Derived like _SPLINE."""
+"""First derivative of the spline. Derived like _SPLINE."""
 
 _CURVATURE = np.array([1, 2, -1, -4, -1, 2, 1]) / 16
-"""Its second derivative. Derived like _SPLINE."""
+"""Second derivative of the spline. Derived like _SPLINE."""
 
 
 def name(height: int = 64, width: int = 64, order: int = 1) -> str:
@@ -79,7 +79,7 @@ def build(height: int = 64, width: int = 64, order: int = 1) -> bytes:
 
 
 def draft(height: int = 64, width: int = 64, order: int = 1) -> GraphBuilder:
-    """Make what `build` writes."""
+    """The graph of `build` before serialisation; same arguments and errors."""
     if order not in (1, 2):
         raise GraphError(f"expected derivatives of order 1 or 2; got {order}")
     graph = GraphBuilder(name(height, width, order))
@@ -135,7 +135,7 @@ class FeatureReader:
     def of(cls, height: int, width: int, outputs: Sequence[TensorSpec]) -> FeatureReader:
         """Recognise the outputs of a model whose input is height x width px.
 
-        Raises ModelUnsupportedError if they are no such features.
+        Raises ModelUnsupportedError for outputs of another type or shape.
         """
         if len(outputs) == 1 and outputs[0].dtype == np.int8:
             for order, channels in ((1, 3), (2, 6)):
@@ -178,7 +178,8 @@ def kernels(order: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def feature_kernel(order_x: int = 0, order_y: int = 0) -> NDArray[np.float64]:
     """Weights [13, 13] of the px around a feature: both convolutions in one, before quantisation.
 
-    `order_x`, `order_y`: of the derivative, 0 or 1 each; D if both are 0. Derivatives are mirrored.
+    `order_x`, `order_y`: order of the derivative along each axis, 0 or 1; D if both are 0. Derivatives are
+    mirrored.
     """
     along = (_SPLINE, _SLOPE)
     band = np.pad(np.outer(_BINOMIAL, _BINOMIAL) - 1 / 49, BORDER)

@@ -1,6 +1,6 @@
 """Smoothed brightness of an image and its slopes: the graph of the time to contact.
 
-One convolution without padding. The features of `flow_and_compass_features` do not suit: nearby surfaces
+One convolution without padding. The features of `flow_and_compass_features` are unsuitable: nearby surfaces
 have mostly low frequencies, which those features remove (measured: the error of the time to contact is five
 times larger).
 """
@@ -41,7 +41,7 @@ def name(height: int = 64, width: int = 64) -> str:
 
 
 def build(height: int = 64, width: int = 64) -> bytes:
-    """Graph for images of this size; from 128 x 128 px on with stride 2.
+    """Graph for images of this size, with stride 2 from 128 x 128 px on.
 
     Input "image": uint8 [1, height, width, 1], grey. Output "slopes": uint8 [1, rows, columns, 3], zero point
     128, grey levels: the smoothed image less 128, and its slope to the right and down per element; slopes
@@ -52,7 +52,7 @@ def build(height: int = 64, width: int = 64) -> bytes:
 
 
 def draft(height: int = 64, width: int = 64) -> GraphBuilder:
-    """Make what `build` writes."""
+    """The graph of `build` before serialisation; same arguments and errors."""
     if min(height, width) < 16:
         raise GraphError(f"expected an image of at least 16x16 px; got {height}x{width}")
     layout = Layout.of_size(height, width)
@@ -113,7 +113,10 @@ class SlopeReader:
 
     @classmethod
     def of(cls, height: int, width: int, outputs: Sequence[TensorSpec]) -> SlopeReader:
-        """Recognise the outputs of a model for height x width px; ModelUnsupportedError for others."""
+        """Recognise the outputs of a model for height x width px.
+
+        Raises ModelUnsupportedError for outputs of another shape.
+        """
         if min(height, width) >= 16 and len(outputs) == 1:
             layout = Layout.of_size(height, width)
             if outputs[0].shape == (1, layout.rows, layout.columns, 3):

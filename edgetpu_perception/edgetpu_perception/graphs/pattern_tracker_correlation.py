@@ -1,7 +1,8 @@
 """Cross-correlation of an image with a template: the graph of the pattern tracker, one convolution.
 
 The template is the constant WEIGHTS and can be replaced in a loaded or compiled model. The scale of the
-output cannot change with it: it fits templates of low contrast, and others get smaller weights.
+output stays the same: it fits templates of low contrast, and templates of higher contrast get smaller
+weights.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ Limits the time on the stick. Rows: pattern, 128/32, any patch.
 """
 
 CONTRAST = 5.0
-"""Standard deviation of a template, grey levels, up to which its weights use the full range of int8.
+"""Standard deviation of a template, in grey levels, up to which its weights use the full range of int8.
 
 Rows: pattern, any patch, within 1 px.
 """
 
 HEADROOM = 1.6
-"""Range of the output over the response of the template to itself; brighter copies of it respond more.
+"""Range of the output over the response of the template to itself; copies of higher contrast respond more.
 
 Rows: pattern, any patch, within 1 px.
 """
@@ -68,7 +69,7 @@ def parse(graph_name: str) -> tuple[Size, Size] | None:
 
 
 def pooling(template: Size) -> int:
-    """Distance of neighbouring cells of the convolution along each axis, px."""
+    """Distance of neighbouring cells of the convolution along each axis, px; 1 without pooling."""
     return max(1, -(-max(template) // LARGEST_KERNEL))
 
 
@@ -134,7 +135,7 @@ def build(
 def draft(
     search: Size = (64, 64), template: Size = (16, 16), weights: NDArray[np.int8] | None = None
 ) -> GraphBuilder:
-    """Make what `build` writes."""
+    """The graph of `build` before serialisation; same arguments and errors."""
     label = name(search, template)
     pool = pooling(template)
     kernel = kernel_size(search, template)

@@ -37,7 +37,7 @@ def build(weights: tuple[int, int, int] | None = None, height: int = 64, width: 
 
 
 def draft(weights: tuple[int, int, int] | None = None, height: int = 64, width: int = 64) -> GraphBuilder:
-    """Make what `build` writes."""
+    """The graph of `build` before serialisation; same arguments and errors."""
     graph = GraphBuilder(_label(weights, height, width))
     channels = 1 if weights is None else 3
     image = graph.input("image", (1, height, width, channels), np.uint8, scale=1.0, zero_point=0)
@@ -69,7 +69,7 @@ def _weighted_sum(graph: GraphBuilder, pixels: TensorSpec, weights: NDArray[np.i
 
 
 def _evidence(graph: GraphBuilder, grey: TensorSpec) -> None:
-    """Finish a spot graph: remove hot pixels, average over 3x3 px, out as uint8.
+    """Finish a spot graph: remove hot pixels, average over 3x3 px, output uint8.
 
     A pixel is limited to the largest minimum of the 2x2 blocks near it (an opening, dilated to the
     neighbours). This removes isolated structures one pixel wide, and keeps the tips of round spots, which are
@@ -78,8 +78,8 @@ def _evidence(graph: GraphBuilder, grey: TensorSpec) -> None:
     minus_one = np.full((1, 1, 1, 1), -1, np.int8)
     negative = graph.depthwise_conv_2d(grey, minus_one, 1.0, scale=1.0, zero_point=127, name="negative")
     ahead = graph.max_pool_2d(negative, 2, stride=1, padding="SAME", name="negative_of_block_ahead")
-    # A pool of size 2 covers the px to the right and below. Moved by one px it covers those to the left and
-    # above; black moves in, so that no block extends beyond the image.
+    # A pool of size 2 covers the px to the right and below. Moved by one px, it covers those to the left and
+    # above; the px that move in are black, so that no block extends beyond the image.
     negate_and_move = np.zeros((1, 3, 3, 1), np.int8)
     negate_and_move[0, 0, 0, 0] = -1
     block = graph.depthwise_conv_2d(
