@@ -147,12 +147,12 @@ def error(network: EchoStateNetwork, multiply: Callable[[Array], Array], task: t
 
 
 def as_defined(seed: int) -> tuple[Array, Array]:
-    """With inputs of 0 to 0.5: the states move little, around a mean that is far from 0."""
+    """NARMA-10 with inputs of 0 to 0.5: the states move little, around a mean that is far from 0."""
     inputs, targets = narma10(3000, seed)
     return (inputs + 1) / 4, targets
 
 
-# Series to take the mean over, the error that float64 may make, how many times that eight bits may.
+# Series whose errors are averaged, bound of the error in float64, and of the error in eight bits over that.
 FAST, SLOW = {"spectral_radius": 0.9}, {"spectral_radius": 0.95, "leak": 0.5}
 TASKS: dict[str, tuple[list[tuple[Array, Array]], float, float, dict[str, float]]] = {
     "NARMA-10": ([narma10(3000, seed) for seed in range(2)], 0.31, 1.05, FAST),

@@ -14,7 +14,7 @@ from edgetpu_matrix.place_recognition.place_database import KIND, PlaceDatabase,
 
 
 def filled(*labels: str) -> PlaceDatabase:
-    """Every place looks along an axis of its own."""
+    """A database in which the embedding of each place is a unit vector of its own."""
     database = PlaceDatabase()
     for axis, label in enumerate(labels):
         database.add(label, np.eye(8)[axis])

@@ -31,7 +31,7 @@ SIGNALS = {
     "a click": np.eye(LENGTH)[100],
 }
 
-# Signal to noise in dB: power of NumPy's amplitudes / power of the difference to them.
+# Least signal to noise ratio in dB: power of NumPy's amplitudes / power of the deviations from them.
 REACH = {
     "a line": 34,
     "a line between bins": 36,
@@ -97,7 +97,7 @@ def test_eight_bits_are_as_close_to_the_fft_as_they_can_be(on_cpu: Any, name: st
     assert snr > REACH[name]
     rms = float(np.sqrt((error**2).mean()))
     assert rms < 1.3 * spectrum.sigma
-    # Where there is nothing a rounded amplitude is exact.
+    # Without noise, the amplitudes of bins without signal are exact.
     assert "noise" not in name or rms > 0.7 * spectrum.sigma
 
 

@@ -28,7 +28,7 @@ def stick() -> Iterator[StickEngine]:
 
 
 def states(engine: SwappableEngine, steps: int) -> NDArray[np.float64]:
-    """What a reservoir goes through when it is driven by a sine: [steps, size]."""
+    """The states of a reservoir that is driven by a sine: [steps, size]."""
     network, matrix = EchoStateNetwork(200, inputs=1), EngineMatrix([engine])
     matrix.set(network.matrix)
     network.bind(matrix.effective)

@@ -88,7 +88,8 @@ class MatrixNode(BaseNode):
     ) -> SignalReader:
         """Subscribe to the numbers in messages of the type and with the fields that the parameters name.
 
-        skips: whether a message is counted and otherwise ignored.
+        prefix: of the parameters <prefix>_type, _fields and _format. skips: whether a message is counted and
+        otherwise ignored.
         """
         kind = message_type(self.values[f"{prefix}_type"])
         reader = SignalReader(kind, self.values[f"{prefix}_fields"], self.values.get(f"{prefix}_format", ""))
@@ -131,5 +132,5 @@ class MatrixNode(BaseNode):
 
 
 def without_numbers(reason: str) -> str:
-    """A reason with # for its lists and numbers, which are those of one message."""
+    """A reason with # in place of its lists and numbers, which differ from message to message."""
     return _NUMBER.sub("#", _LIST.sub("#", reason))

@@ -39,5 +39,5 @@ _SETTINGS = (
 
 
 def matrix_settings(*own: Setting) -> tuple[Setting, ...]:
-    """The parameters of every matrix node and those of one; own ones replace common ones of that name."""
+    """The parameters of every matrix node, and those of one, which replace common ones of the same name."""
     return merge_settings(_SETTINGS, own)

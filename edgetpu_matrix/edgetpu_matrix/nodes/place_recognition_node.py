@@ -40,7 +40,7 @@ WAITING_QUERIES = 8
 """Number of embeddings and service calls that may wait for the driver before the oldest is dropped."""
 
 COMPARED = 8
-"""Places that are searched at least, beyond `count`, for the margin and the window."""
+"""Least number of places to search for where min_margin or window is used, even if `count` is lower."""
 
 FIND_PATIENCE = 5.0
 """Seconds for which ~/find_place waits for a driver that is still starting, or coming back."""
@@ -94,7 +94,7 @@ class _Query:
     count: int
     done: Done
     patient_until: float = 0.0
-    """Time on the steady clock until which it waits for the driver."""
+    """Time on the steady clock until which the query waits for the driver."""
 
 
 class PlaceRecognitionNode(MatrixNode):
@@ -135,7 +135,7 @@ class PlaceRecognitionNode(MatrixNode):
         self.create_service(SaveFile, "~/save_places", self._on_save)
         self.create_service(LoadFile, "~/load_places", self._on_load)
         self.client = self.make_client(HEADROOM)
-        # An embedding of length 0 means that the network gave no direction: neither a place nor malformed.
+        # An embedding that is not valid has no direction: it is no place, but not malformed either.
         self.subscribe(
             "embedding", self._on_embedding, skips=lambda message: not getattr(message, "valid", True)
         )
@@ -159,12 +159,12 @@ class PlaceRecognitionNode(MatrixNode):
 
         assert self.client is not None
         if self._queue.present is None and len(self._queue) and self.client.problem:
-            done(UnavailableError(self.client.problem))  # do not push out what waits for the driver
+            done(UnavailableError(self.client.problem))  # do not push out queries that wait for the driver
         else:
             self._queue.offer(_Query(unit, self._searched, done))
 
     def _weighed(self, embedding: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the values of an embedding that are compared."""
+        """Return an embedding as it is compared, with the square roots of its values if `root` is set."""
         return signed_root(embedding) if self.values["root"] else embedding
 
     @property

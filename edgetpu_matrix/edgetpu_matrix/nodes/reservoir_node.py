@@ -39,7 +39,7 @@ from edgetpu_msgs.srv import LoadFile, SaveFile, TrainReadout
 
 KIND = "edgetpu_matrix readout 1"
 NETWORK = ("size", "spectral_radius", "leak", "activation", "input_scaling", "bias", "seed")
-"""Parameters that say what the states mean; a readout only fits the network it was trained on."""
+"""Parameters that determine the states; a readout only fits the network that it was trained on."""
 
 _SETTINGS = (
     Setting("size", 256, "Neurons of the reservoir.", 1, LARGEST_SIZE),
@@ -159,7 +159,7 @@ class ReservoirNode(MatrixNode):
         return EchoStateNetwork(values["size"], **{name: values[name] for name in NETWORK if name != "size"})
 
     def on_ready(self) -> None:
-        """Learn what the weights have become, and work on the inputs that waited."""
+        """Take over the weights as they were rounded, and process the inputs that waited."""
         assert self.client is not None
         self._network.bind(self.client.effective)
         directions = self.values["host_directions"]
@@ -189,7 +189,7 @@ class ReservoirNode(MatrixNode):
         self.counters.dropped = self._queue.dropped
 
     def _watch_size(self, size: int) -> None:
-        """Begin again with the size of the signal if the first sample misled and nothing was learned."""
+        """Restart with the signal's size if the first sample had another and the readout is not trained."""
         changed = self._signal_size.has_changed(size, self._network.inputs)
         if self._is_trained or not size or not changed:
             return
@@ -220,8 +220,8 @@ class ReservoirNode(MatrixNode):
                     self._early.popitem(last=False)
                 return
         else:
-            # Samples published after it may have been received before it: the middleware keeps no order
-            # between topics, and delivers late to a subscription that is still being discovered.
+            # Samples published after the target may have been received before it: the middleware keeps no
+            # order between topics, and delivers late to a subscription that is still being discovered.
             before = (each for each in reversed(self._recent) if each.published_at <= self.published_at)
             step = next(before, None)
         if step is not None:
@@ -229,9 +229,9 @@ class ReservoirNode(MatrixNode):
             self._train(step)
 
     def _check_target_size(self, size: int) -> None:
-        """Raise InputError unless targets have this size; many of another one in a row begin a new readout.
+        """Raise InputError for targets of another size; many of them in a row begin a new readout.
 
-        One that was trained, and has samples to be trained on further, stays.
+        A trained readout stays if it has samples for further training.
         """
         if not size:
             raise InputError("expected a target of one value or more; got none")

@@ -26,9 +26,9 @@ _LONGEST_REASON = 200
 class SignalReader:
     """Reads a vector, float64 [n], from messages of one type.
 
-    fields: paths, separated by commas, whose values are concatenated. "data",
-    "angular_velocity.x,angular_velocity.y", "ranges[0:90]", "data[1::2]" (every second value from the second
-    on). sample_format: of SAMPLE_FORMATS. Raises FatalError for a path that the type does not have.
+    fields: paths, separated by commas, whose values are concatenated, such as "data",
+    "angular_velocity.x,angular_velocity.y", "ranges[0:90]", or "data[1::2]" (every second value from the
+    second on). sample_format: of SAMPLE_FORMATS. Raises FatalError for a path that the type does not have.
     """
 
     def __init__(self, kind: type[Any], fields: str, sample_format: str = "") -> None:

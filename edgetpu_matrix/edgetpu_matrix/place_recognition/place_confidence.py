@@ -1,4 +1,4 @@
-"""The confidence that a place is recognised: its mean score over the last seconds, and its lead.
+"""The confidence that a place is recognised: its mean score over the last seconds, and its lead in score.
 
 The mean prevents a single unusual view from naming a place.
 """
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from edgetpu_matrix.place_recognition.place_search import Place
 
 MOST = 256
-"""Most answers that are kept, the latest ones."""
+"""Largest number of answers; older ones are dropped."""
 
 
 class ScoreWindow:
@@ -19,7 +19,7 @@ class ScoreWindow:
 
     def __init__(self) -> None:
         self._answers: deque[tuple[float, dict[str, float], float]] = deque(maxlen=MOST)
-        """Stamp, s; scores by label; the least of them."""
+        """Stamp in s, scores by label, and lowest score of each answer."""
 
     def clear(self) -> None:
         """Forget all answers: the places have changed."""
@@ -28,8 +28,9 @@ class ScoreWindow:
     def mean(self, stamp: float, places: Sequence[Place], seconds: float) -> tuple[Place, ...]:
         """Return the places of the last `seconds` with the mean of their scores, best first.
 
-        places: the answer of this stamp, s, best first. A place that is missing in an answer was less similar
-        than all in it, and counts with the least of their scores. A stamp before the last one starts again.
+        places: the answer of the time `stamp`, s, best first. A place missing from an answer was less similar
+        than all in it, and counts with the lowest of their scores. A stamp before the last one first clears
+        the window.
         """
         if self._answers and stamp < self._answers[-1][0]:
             self.clear()
@@ -46,7 +47,7 @@ class ScoreWindow:
 
 
 def is_sure(places: Sequence[Place], min_score: float, min_margin: float) -> bool:
-    """Whether the first place is similar enough, and enough more so than the second; places: best first."""
+    """Whether the first place is similar enough, and leads the second by enough; places: best first."""
     if not places or places[0].score < min_score:
         return False
     return bool(len(places) == 1 or places[0].score - places[1].score >= min_margin)

@@ -72,7 +72,7 @@ class PlaceDatabase:
         return self._order[row]
 
     def add(self, label: str, embedding: ArrayLike, replace: bool = False) -> None:
-        """Add an embedding, float [dimension], to the place of that label, which is made if it is unknown.
+        """Add an embedding, float [dimension], to the place of that label; an unknown place is created.
 
         replace: remove the previous embeddings of this place. After an error nothing has changed. Raises
         InputError for an invalid label or embedding (see `unit_vector`), DatabaseFullError.
@@ -121,11 +121,11 @@ class PlaceDatabase:
         self._order.clear()
 
     def changed_since(self, version: int) -> set[int]:
-        """The rows that were added, removed or moved since `version` had that value."""
+        """The rows that were added, removed or moved since the database had this version."""
         return {row for row, touched in self._touched.items() if touched > version}
 
     def unit_vector(self, embedding: ArrayLike) -> NDArray[np.float32]:
-        """The normalised embedding, [dimension]; InputError for another one, NaN, infinity and zeros only."""
+        """The normalised embedding, [dimension]; InputError for another size, NaN, infinity, or all zeros."""
         return unit_vector(embedding, self.dimension)
 
     def save(self, path: str | Path) -> None:
@@ -154,7 +154,7 @@ class PlaceDatabase:
                 database.add(label, embedding)
         except DatabaseFullError:
             raise
-        except ValueError as error:  # InputError is one; NumPy's for characters that there are not
+        except ValueError as error:  # InputError is one; NumPy raises it for invalid characters
             raise ArchiveError(f"{path.name}: {error}") from error
         return database
 

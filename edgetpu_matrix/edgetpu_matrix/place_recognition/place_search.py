@@ -70,8 +70,8 @@ def bounds(
 ) -> NDArray[np.float64]:
     """Largest error of each coarse cosine, [rows].
 
-    product: of the effective rows and `query`, a unit vector. row_errors: length of what rounding took from
-    each row. The rounding of weights and inputs is bounded by the Cauchy-Schwarz inequality.
+    product: of the effective rows and `query`, a unit vector. row_errors: norm of the rounding error of each
+    row. The rounding of weights and inputs is bounded by the Cauchy-Schwarz inequality.
     """
     length = float(np.linalg.norm(product.inputs))
     error = float(np.linalg.norm(product.inputs - query))

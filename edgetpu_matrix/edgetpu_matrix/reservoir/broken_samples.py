@@ -10,21 +10,22 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import InputError
 
 LARGEST_JUMP = 2.0**26
-"""Derived: a float64 sum loses values that are smaller than another one by this factor."""
+"""Factor over the largest value before. Derived: a float64 sum of squares loses values that are smaller than
+another one by this factor."""
 
 IN_A_ROW = 16
-"""Number of successive samples, of such a magnitude or of another size, that are accepted as the signal."""
+"""Number of successive samples, too large or of another size, that show that the signal has changed."""
 
 
 class SizeWatch:
-    """Detects that vectors, other than a stray one, have another number of values than before."""
+    """Detects that the vectors of a signal have changed their size; ignores stray ones."""
 
     def __init__(self) -> None:
         self._others: deque[int] = deque(maxlen=IN_A_ROW)
         """Sizes of the latest vectors, if none had the size in use."""
 
     def has_changed(self, size: int, used: int) -> bool:
-        """Whether this vector and those before it have the same size, but not the one in use; 0: none is."""
+        """Whether the last IN_A_ROW vectors, up to this one, all have a size that is not `used` (0: none)."""
         if size == used or not used:
             self._others.clear()
             return False

@@ -26,7 +26,7 @@ LARGEST_SIZE = 1024
 
 _SQUARINGS = 16  # of the matrix: k = 2^16 in Gelfand's formula, for which the error is below 1 in 10 000
 _LARGEST = float(np.finfo(np.float32).max)
-"""Largest magnitude; beyond it values are infinite in float32, the type of what is sent to the stick."""
+"""Largest magnitude; larger values are infinite in float32, the type of the values sent to the stick."""
 
 
 def spectral_radius(matrix: NDArray[np.float64]) -> float:
@@ -135,8 +135,8 @@ class EchoStateNetwork:
     def advance(self, recurrent: NDArray[np.floating], inputs: ArrayLike) -> NDArray[np.float64]:
         """Take one step. recurrent: effective matrix @ state, [size]. inputs: the sample u, [inputs].
 
-        Raises InputError for other shapes, NaN, and a sample that is, or makes the state, larger than float32
-        holds; the state then stays as it was.
+        Raises InputError for other shapes, NaN, and a sample or a new state beyond the range of float32; the
+        state then stays as it was.
         """
         sample = self.check(inputs)
         self.inputs_are(len(sample))
@@ -152,7 +152,7 @@ class EchoStateNetwork:
         return state
 
     def check(self, inputs: ArrayLike) -> NDArray[np.float64]:
-        """The sample as float64 [inputs]; InputError for another shape, NaN and what float32 cannot hold."""
+        """The sample as float64 [inputs]; InputError for another shape, NaN and values beyond float32."""
         sample = real_array(inputs, "a sample").astype(np.float64, copy=False)
         if sample.ndim != 1 or len(sample) != (self.inputs or len(sample)) or not len(sample):
             expected = self.inputs or "one or more"

@@ -30,13 +30,13 @@ class Training:
 
     samples: int
     residual_rms: NDArray[np.float64]
-    """Root mean square of target minus output over the samples, per output, in its unit."""
+    """Root mean square of target minus output over the samples, per output, in the unit of the target."""
     target_sigma: NDArray[np.float64]
     """Standard deviation of the targets, per output."""
 
     @property
     def explained(self) -> float:
-        """Explained share of the variance of the targets, 0..1, the mean over the outputs."""
+        """Explained share of the variance of the targets, 0..1: mean over the outputs."""
         shares = 1.0 - self.residual_rms**2 / np.maximum(self.target_sigma**2, np.finfo(float).tiny)
         return float(np.clip(shares, 0.0, 1.0).mean())
 

@@ -45,10 +45,10 @@ class AmplitudeSpectrum:
     frequency_step: float
     """Hz between neighbouring amplitudes."""
     sigma: float
-    """One standard deviation of an amplitude, over all bins, from rounding to eight bits and to float64. Of a
-    signal that is periodic within the block most of the error is in few bins."""
+    """One standard deviation of an amplitude, over all bins, from rounding to eight bits and to float64. For
+    a signal that is periodic within the block, most of the error is in few bins."""
     peak_frequency: float
-    """Frequency of the strongest line above 0 Hz, Hz, interpolated between bins by a parabola."""
+    """Frequency in Hz of the strongest line above 0 Hz, interpolated between bins by a parabola."""
     peak_amplitude: float
     """Amplitude of the bin of that line, in the unit of the signal."""
 
@@ -56,7 +56,8 @@ class AmplitudeSpectrum:
 class SpectrumTransform:
     """Transforms blocks of `length` samples; the rows of the matrix are cosines, then sines.
 
-    window: of WINDOWS. Raises InputError for a length that is odd, too small or too large, or another window.
+    window: a name in WINDOWS. Raises InputError for a length that is odd, too small or too large, and for
+    another window.
     """
 
     def __init__(self, length: int = 256, window: str = "hann") -> None:
@@ -68,7 +69,7 @@ class SpectrumTransform:
         self.bins = length // 2 + 1
         self._window = WINDOWS[window](length)
         self._numbers = np.arange(length)
-        # Negative frequencies carry the other half of a sine; 0 Hz and half the sample rate have none.
+        # Negative frequencies carry the other half of a sine, except at 0 Hz and half the sample rate.
         factors = np.full(self.bins, 2.0)
         factors[[0, -1]] = 1.0
         self._factors = factors / self._window.sum()
@@ -82,7 +83,7 @@ class SpectrumTransform:
         return np.concatenate((np.cos(angles), -np.sin(angles[:-1])))
 
     def preprocess(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Subtract the mean of a block, [length], and apply the window; the result is to be multiplied."""
+        """Subtract the mean of a block, [length], and apply the window; returns the vector to multiply."""
         windowed: NDArray[np.float64] = (samples - samples.mean()) * self._window
         return windowed
 
@@ -91,8 +92,8 @@ class SpectrumTransform:
     ) -> AmplitudeSpectrum:
         """Compute the spectrum of a block from the product of the matrix and `preprocess(samples)`.
 
-        At the bins around the strongest line, the transform of what rounding took from the inputs is added:
-        with a periodic signal the rounding error is periodic too, and changes the line itself.
+        At the bins around the strongest line, the transform of the rounding error of the inputs is added
+        back: with a periodic signal that error is periodic, too, and changes the line itself.
         """
         real = product.outputs
         spectrum = np.zeros(self.bins, np.complex128)
@@ -105,7 +106,7 @@ class SpectrumTransform:
         amplitudes = np.abs(spectrum) * self._factors
         amplitudes[0] = abs(float(samples.mean()))
         rounding = np.mean(product.errors.sigma**2) + np.dot(lost, lost) / 2
-        # The mean and interpolated samples are rounded as well, so that a constant signal is not constant.
+        # The mean and interpolated samples are rounded as well: even a constant signal then varies.
         resolution = float(np.abs(samples).max()) * np.finfo(np.float64).eps
         sigma = float(np.hypot(np.sqrt(rounding) * self._factors[1], resolution))
         step = sample_rate / self.length

@@ -13,7 +13,7 @@ from edgetpu_driver.weights.real_arrays import real_array
 from edgetpu_matrix.spectrum.stamp_timing import interpolate, stamp_timing
 
 MOST_LATE_ARRIVAL = 24.0
-"""Sample intervals by which a sample may be late where stamps are times of arrival and none is missing."""
+"""Sample intervals by which a sample may be late without a gap where stamps are times of arrival."""
 
 LEAST_JITTER = 0.002
 """RMS deviation of the stamps from even spacing, in sample intervals, from which a block is resampled."""
@@ -29,9 +29,9 @@ class Timing(IntEnum):
     EVEN = 0
     """By their stamps, or because the sample rate is given."""
     RESAMPLED = 1
-    """They were interpolated from their stamps, which have jitter."""
+    """They were interpolated, as their stamps have jitter."""
     SPREAD = 2
-    """They are assumed to be: their stamps, in bursts or times of arrival, do not say when each was taken."""
+    """They are assumed to be: stamps in bursts, or times of arrival, do not say when each was taken."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,10 @@ class SampleBlocks:
     def add(self, samples: ArrayLike, stamp: float) -> list[SampleBlock]:
         """Take samples, float [n], of which the last was taken at `stamp` s; return the blocks now complete.
 
-        A stamp that goes back restarts the stream, and so do missing samples where the rate is measured:
-        stamps that are late and not made up for by those that follow. Raises InputError for another shape,
-        for NaN, values above LARGEST and infinite stamps, and where the rate is measured for several samples
-        with one stamp and for stamps that do not advance.
+        A stamp that goes back restarts the stream. If the rate is measured, so do missing samples: late
+        stamps that the following ones do not make up for. Raises InputError for another shape, for NaN,
+        values above LARGEST and infinite stamps; if the rate is measured, also for several samples with one
+        stamp and for stamps that do not advance.
         """
         values = real_array(samples, "samples").astype(np.float64, copy=False)
         if values.ndim != 1:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 MISSING = 0.5
-"""Lateness in sample intervals, not made up for by the stamps that follow, that means a missing sample."""
+"""Lateness in sample intervals above which samples are missing, unless later stamps make up for it."""
 
 CATCH_UP = 4
 """Number of stamps, or bursts, within which lateness has to be made up for."""
@@ -19,7 +19,7 @@ SHORT = 0.25
 """Share of the usual interval: samples that follow each other faster were delivered together."""
 
 LEAST_SHORT = 0.1
-"""Share of all intervals that are short where stamps come in bursts."""
+"""Least share of short intervals among all where stamps come in bursts."""
 
 LEAST_BURSTS = 3
 """Number of complete bursts from which the size of a burst is known."""
@@ -28,7 +28,7 @@ INTERPOLATION_POINTS = 6
 """Number of samples from which a value between them is interpolated."""
 
 LEAST_DISTANCE = 0.05
-"""Intervals between two samples of which the later is interpolated through; with less it would add noise."""
+"""Least distance in intervals from the sample before, to be used for interpolation; less would add noise."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,15 @@ class StampTiming:
     jitter: float
     """RMS deviation of the stamps from even spacing, in intervals."""
     grid: Floats
-    """Evenly spaced times fitted to the stamps, [samples], s."""
+    """Evenly spaced times in s fitted to the stamps: [samples]."""
     first_after_gap: int
     """Index of the first sample after missing ones; 0 if none is missing."""
 
 
 def stamp_timing(stamps: Floats, most_late: float = 0.0) -> StampTiming:
-    """Analyse the stamps of a block, [samples] s, at least two, not decreasing and not all equal.
+    """Analyse the stamps of a block, [samples] in s: at least two, not decreasing and not all equal.
 
-    most_late: intervals by which a sample may be late, in addition, before others count as missing.
+    most_late: lateness in intervals that is tolerated, in addition to MISSING, before samples are missing.
     """
     intervals = np.diff(stamps)
     tails = _burst_tails(stamps, intervals)
@@ -67,9 +67,10 @@ def stamp_timing(stamps: Floats, most_late: float = 0.0) -> StampTiming:
 
 
 def interpolate(samples: Floats, stamps: Floats, times: Floats) -> Floats:
-    """Values at evenly spaced `times` of a signal sampled at `stamps`, s, not decreasing, all [samples].
+    """Values at evenly spaced `times` in s of a signal sampled at `stamps` in s: [samples] each.
 
-    Polynomials through the neighbours: exact for a degree below INTERPOLATION_POINTS. At least two samples.
+    Interpolates by polynomials through the neighbours: exact for a degree below INTERPOLATION_POINTS. Takes
+    at least two samples, with stamps that do not decrease.
     """
     apart = np.diff(stamps) > LEAST_DISTANCE * (times[1] - times[0])
     distinct = np.concatenate(([True], apart))
@@ -100,7 +101,7 @@ def _burst_tails(stamps: Floats, intervals: Floats) -> NDArray[np.int64] | None:
 
 
 def _usual_wait(intervals: Floats) -> float:
-    """The interval below which half of the time lies, without one that is longer than all others together."""
+    """Median of the intervals, weighted by length, without one that is longer than all others together."""
     ordered = np.sort(intervals)
     if len(ordered) > 2 and ordered[-1] > ordered[:-1].sum():
         ordered = ordered[:-1]
@@ -125,13 +126,13 @@ def _first_after_gap(stamps: Floats, tails: NDArray[np.int64], usual: float, mos
 
 
 def _line(numbers: NDArray[np.int64], times: Floats, usual: float, robust: bool) -> tuple[float, float]:
-    """Slope and value at 0 of the line through times: least squares, or the median of slopes."""
+    """Slope and value at 0 of the line through times: least squares, or if robust the median of slopes."""
     centre = numbers.mean()
     if robust:
         first, second = np.triu_indices(len(numbers), max(len(numbers) // 2, 1))
         slope = float(np.median((times[second] - times[first]) / (numbers[second] - numbers[first])))
         return slope, float(np.median(times - slope * numbers))
-    # Around the usual spacing, where no precision is lost to the size of the times.
+    # Relative to the usual spacing, so that large times cost no precision.
     offsets = times - times[0] - usual * numbers
     deviations = numbers - centre
     slope = usual + float(deviations @ offsets / (deviations @ deviations))
