@@ -26,7 +26,7 @@ class ClearDistance:
         self.metres = 0.0
 
     def drive(self, metres: float, angle: float, seconds: float, largest_angle: float) -> None:
-        """Subtract the distance driven, m, forward positive; after `largest_angle`, rad, forget it."""
+        """Subtract the distance driven, forward positive; forget the limit after `largest_angle` rad."""
         self._age += seconds
         self._turned += angle
         self.metres = max(self.metres - metres, 0.0)
@@ -34,6 +34,6 @@ class ClearDistance:
             self.forget()
 
     def measure(self, metres: float) -> None:
-        """Take the lower limit that an image has just given, m; 0: the image gave none."""
+        """Take the lower limit in m that an image has just given; 0: the image gave none."""
         if metres > 0:
             self.metres, self._age, self._turned = metres, 0.0, 0.0

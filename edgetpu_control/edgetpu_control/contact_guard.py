@@ -24,12 +24,12 @@ MEASURED_OVER = 0.2
 """Seconds before an image over which a growth is measured; chosen on the simulated robot (`make drive`)."""
 
 LEAST_UNMEASURED_SPEED = 2 * SLOWEST
-"""Speed, m/s, at which a robot that does not know what is ahead may always drive: slower, it would never
-measure it."""
+"""Speed in m/s at which a robot may always drive while the distance ahead is unknown: slower, it would never
+measure that distance."""
 
 _RUNAWAY = 2.0
-"""Share of the limits beyond which odometry is wrong: the robot is told to stay within them, and overshoots
-less."""
+"""Multiple of the limits above which odometry is wrong: the robot is told to stay within the limits, and
+overshoots less."""
 
 
 class Restriction(Enum):
@@ -106,7 +106,7 @@ class _Detection:
     """Whether the robot stands because of it."""
 
     def judged(self, stop_size: float) -> _Detection:
-        """The same object, with whether it stops the robot, until it is clearly smaller."""
+        """The same object with `stops` decided anew: once true, until the object is clearly smaller."""
         return replace(self, stops=self.height >= stop_size * (SIZE_RELEASE if self.stops else 1))
 
 
@@ -115,8 +115,8 @@ class ContactGuard:
 
     What lies ahead limits neither turning nor driving backwards. The robot speeds up no faster than limits
     allow, and brakes at once. Without a velocity for `timeout` seconds the speed is 0; without a valid
-    measurement, or odometry where it is used, it is `blind_speed`. Until an image was measured while the
-    robot drives, it is at most `unmeasured_speed`.
+    measurement, or odometry where it is used, it is at most `blind_speed`. Until an image was measured while
+    the robot drives, it is at most `unmeasured_speed`.
     """
 
     def __init__(
@@ -128,14 +128,14 @@ class ContactGuard:
         detections: bool = False,
         odometry: bool = False,
     ) -> None:
-        """timeout: s. detections, odometry: whether the robot may only drive while these come, too."""
+        """timeout: s. detections, odometry: whether the robot may only drive while these arrive as well."""
         self.settings = settings
         self.limits = limits
         self.deadband = Deadband()
         self.timeout = timeout
         self.restriction = Restriction.NO_COMMAND
         self.distance = DistanceFilter()
-        """From the camera; see DistanceFilter."""
+        """Distance of the obstacle from the camera; see DistanceFilter."""
         self._clear = ClearDistance()
         """Distance from the camera that is certainly free, while no obstacle is known."""
         self._delay = 0.0
@@ -157,12 +157,12 @@ class ContactGuard:
         """Whether the robot stands because of the distance."""
 
     def ask(self, velocity: Velocity, now: float) -> None:
-        """Take the velocity requested at this time, s; an implausible one is ignored."""
+        """Take the velocity requested at the time `now`, s; an implausible one is ignored."""
         if velocity.is_plausible:
             self._asked, self._latest[_Input.REQUEST] = velocity, now
 
     def drive(self, velocity: Velocity, now: float) -> bool:
-        """Take the velocity that the robot's odometry measured; False: far beyond the limits, so ignored."""
+        """Take the velocity that odometry measured; False if it is ignored as far beyond the limits."""
         linear, angular = _RUNAWAY * self.limits.linear, _RUNAWAY * self.limits.angular
         if not (abs(velocity.linear) <= linear and abs(velocity.angular) <= angular):  # NaN is neither
             return False
@@ -183,7 +183,7 @@ class ContactGuard:
         )
 
     def measure(self, contact: Contact, stamp: float, now: float) -> None:
-        """Take the measurement of an image with this stamp, s; one ahead of the clock counts as now."""
+        """Take the measurement of an image. stamp: of the image, s; one ahead of the clock counts as now."""
         stamp = min(stamp, now)
         if not contact.is_plausible or stamp <= self._latest[_Input.IMAGE]:
             return
@@ -216,7 +216,7 @@ class ContactGuard:
         self._stopped = False
 
     def command(self, now: float) -> Velocity | None:
-        """Return the velocity from now, s; None while none is requested and a standstill was returned."""
+        """Return the velocity from `now` s on; None while none is requested, after one standstill."""
         seconds = min(max(now - self._given_at, 0.0), self.timeout)
         self._given_at = now
         self._advance(now)
@@ -254,7 +254,7 @@ class ContactGuard:
         self._now = now
 
     def _is_recent(self, kind: _Input, now: float) -> bool:
-        """Whether an input came within `timeout`; one of the future, after a jump of the clock, counts."""
+        """Whether an input came within `timeout`; one from the future, after a jump of the clock, counts."""
         return not is_old(self._latest[kind], now, self.timeout)
 
     def _contact_is_near(self, contact: Contact) -> bool:
@@ -262,7 +262,7 @@ class ContactGuard:
         return certain * self.settings.contact_time > 1
 
     def _limit(self, now: float) -> tuple[float, Restriction]:
-        """Return the highest forward speed, m/s, and its reason."""
+        """Return the highest forward speed in m/s, and its reason."""
         limits = [
             (self._speed_before_contact(), Restriction.DISTANCE),
             (self._speed_while_clear(), Restriction.UNMEASURED),
@@ -290,7 +290,7 @@ class ContactGuard:
         return self._speed_within(free, settings.reaction_time)
 
     def _speed_while_clear(self) -> float:
-        """Speed, m/s, from which the robot stops within what is certainly free."""
+        """Speed from which the robot stops within what is certainly free, m/s."""
         settings = self.settings
         if math.isfinite(self.distance.distance):
             return math.inf
@@ -303,9 +303,10 @@ class ContactGuard:
 
     @property
     def unmeasured_speed(self) -> float:
-        """Speed, m/s, from which a robot that finds an obstacle `gap` ahead stops before contact.
+        """Speed in m/s from which a robot that finds an obstacle `gap` ahead stops before contact.
 
-        It is found once the robot has certainly driven for MEASURED_OVER and an image of that was measured.
+        The obstacle is found once the robot has certainly driven for MEASURED_OVER before an image, and this
+        image was measured.
         """
         until_measured = MEASURED_OVER + self.settings.reaction_time + self._delay
         return max(
@@ -314,13 +315,13 @@ class ContactGuard:
         )
 
     def _speed_within(self, metres: float, seconds: float) -> float:
-        """Speed, m/s, from which the robot stops within this distance, if it brakes after these seconds."""
+        """Speed in m/s from which the robot stops within `metres`, if it brakes after `seconds`."""
         # v * seconds + v^2 / (2 * deceleration) = metres
         lost = self.settings.deceleration * seconds
         return math.sqrt(lost**2 + 2 * self.settings.deceleration * max(metres, 0.0)) - lost
 
     def _speed_before_detection(self, now: float) -> float:
-        """Speed, m/s, that the latest detections allow, a share of the requested one."""
+        """Speed that the latest detections allow, m/s: a share of the requested one."""
         settings, asked = self.settings, max(self._asked.linear, 0.0)
         if not self._is_recent(_Input.DETECTION, now):
             return settings.blind_speed

@@ -24,11 +24,11 @@ class Controller:
         return self._ramp.velocity
 
     def turned(self, since: float, until: float) -> float:
-        """Return how far the robot turned between two times, s, in rad, left positive."""
+        """Return the angle in rad, left positive, that the robot turned between two times in s."""
         return self._history.travelled(since, until).angular
 
     def _is_set_back(self, now: float) -> bool:
-        """Whether the clock was set back, by more than a correction of it."""
+        """Whether the clock was set back by more than a mere correction, `timeout`."""
         return now < self._now - self.timeout
 
     def _advance(self, now: float) -> float:
@@ -38,7 +38,7 @@ class Controller:
         return seconds
 
     def _approach(self, wanted: Velocity, seconds: float) -> Velocity:
-        """Return, and store, the velocity after approaching the wanted one for so many seconds."""
+        """Return, and store, the velocity after approaching the wanted one for `seconds`."""
         velocity = self._ramp.step(wanted, self.limits, seconds)
         self._history.add(self._now, velocity)
         return velocity

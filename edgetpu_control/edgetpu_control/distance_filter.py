@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 SLOWEST = 0.05
-"""m/s; at lower speeds a time to contact gives no distance, as its error is divided by the speed."""
+"""m/s; at lower speeds a growth gives no distance: the error of a distance grows with 1 / speed."""
 
 SPEED_ERROR = 0.05
 """Standard deviation of the robot's speed, relative to it: odometry of wheels, and lag behind commands."""
@@ -26,7 +26,7 @@ OWN_MOTION = 0.05
 Measurements of faster objects do not fit, and the filter restarts with them."""
 
 GATE = 3.0
-"""Standard deviations from which a measurement belongs to something else, if a second one agrees with it."""
+"""Standard deviations above which a measurement is of something else, if a second one agrees with it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Contact:
 
 
 class DistanceFilter:
-    """A Kalman filter of one distance, m, from the camera.
+    """A Kalman filter of one distance from the camera, m.
 
     A measurement is speed / expansion_rate. Between measurements the distance driven is subtracted, so it is
     also known while the robot is at rest and its camera sees no growth.
@@ -76,7 +76,10 @@ class DistanceFilter:
         self._measured_at = -math.inf
 
     def drive(self, metres: float, sigma: float, seconds: float) -> None:
-        """Subtract the distance that the robot drove, m, forward positive, with its standard deviation."""
+        """Subtract the distance that the robot drove within `seconds`.
+
+        metres: forward positive. sigma: standard deviation of `metres`, m.
+        """
         if self._odd is not None:
             self._odd -= metres
         if math.isinf(self.distance):
@@ -89,11 +92,11 @@ class DistanceFilter:
     def measure(
         self, contact: Contact, stamp: float, speed: float, speed_sigma: float, driven: float
     ) -> float:
-        """Take the measurement of an image with this stamp, s; return how far the way is certainly free, m.
+        """Take the measurement of an image; return how far the way is certainly free, m.
 
-        speed, speed_sigma: of the robot when the image was taken, m/s, forward positive, and its standard
-        deviation. driven: distance since then, m. Returns 0 if something approaches, or if the robot was too
-        slow.
+        stamp: of the image, s. speed: of the robot when the image was taken, m/s, forward positive;
+        speed_sigma: its standard deviation. driven: distance since then, m. Returns 0 if something
+        approaches, or if the robot was too slow.
         """
         error = math.hypot(speed_sigma, SPEED_ERROR * speed, LEAST_SPEED_ERROR)
         if speed < max(SLOWEST, KNOWN_SPEED * error) or not contact.is_plausible:
@@ -118,7 +121,7 @@ class DistanceFilter:
             self.forget()
 
     def _update(self, distance: float, variance: float, weighed: float) -> None:
-        """Take a distance, m, with this variance; weighed: the variance for its weight."""
+        """Take a distance in m with its variance; weighed: the variance that determines its weight."""
         if math.isinf(self.distance):
             self._take_odd(distance, variance)
             return
@@ -141,5 +144,5 @@ class DistanceFilter:
 
 
 def _alike(seconds: float) -> float:
-    """Return how many measurements at this interval, s, share one error of the speed."""
+    """Return how many measurements, `seconds` apart, share one error of the speed."""
     return max(SPEED_ERROR_LASTS / max(seconds, 1e-3), 1.0)

@@ -14,11 +14,11 @@ AGAINST = 1.0
 """rad by which a robot may turn against its commands, in excess of its turns along them, while a heading is
 held.
 
-A push turns it less far. With a camera that is upside down, or a motor that runs backwards, it would spin for
-ever."""
+A push turns it less far. With a camera that is upside down, or a motor that runs backwards, it would spin
+forever."""
 
 LARGEST_TURN = 1000.0
-"""rad; 160 turns. A larger angle is a damaged number, after which the robot would turn without end."""
+"""rad; 160 turns. A larger angle is a damaged number, which would make the robot turn without end."""
 
 
 class HoldState(Enum):
@@ -66,10 +66,10 @@ class HeadingHold(Controller):
         self.target: float | None = None
         """The wanted heading, in rad since the compass was last reset; None: none is held."""
         self.turns_against = False
-        """Whether the robot turned against its commands, which ended the hold; none begins by itself then."""
+        """Whether a turn against the commands ended the last hold; the next one begins on demand only."""
         self._against = 0.0
         self._is_for_straight = False
-        """Whether the heading is held because straight on was requested, and only as long."""
+        """Whether the heading is held only while straight on is requested."""
 
     @property
     def state(self) -> HoldState:
@@ -79,9 +79,10 @@ class HeadingHold(Controller):
         return HoldState.IDLE if self._asked == STANDSTILL else HoldState.STEERED
 
     def measure(self, yaw: float, reference: object, stamp: float) -> None:
-        """Take a heading, rad, counter-clockwise positive, of the image with this stamp, s.
+        """Take the heading that an image shows.
 
-        reference: stamp at which the heading was zero; if it changes, a held heading is released.
+        yaw: rad, counter-clockwise positive. stamp: of the image, s. reference: stamp at which the heading
+        was zero; if it changes, a held heading is released.
         """
         if not math.isfinite(yaw) or stamp <= self._stamp:
             return
@@ -99,7 +100,7 @@ class HeadingHold(Controller):
             self.target, self.turns_against = None, True
 
     def ask(self, velocity: Velocity, now: float) -> None:
-        """Take the velocity requested at this time, s, if it is plausible. A turn ends a hold."""
+        """Take the velocity requested at the time `now`, s, if it is plausible. A turn ends a hold."""
         if not velocity.is_plausible:
             return
         self._asked, self._asked_at = velocity, now
@@ -107,13 +108,13 @@ class HeadingHold(Controller):
             self.target = None
 
     def heading(self, now: float) -> float | None:
-        """Return the present heading, rad, extrapolated from the last measured one; None: not known."""
+        """Return the heading in rad, extrapolated from the last measured one to `now` s; None if unknown."""
         if is_old(self._stamp, now, self.timeout):
             return None
         return self._yaw + self.turned(self._stamp, now)
 
     def turn_by(self, angle: float, now: float) -> bool:
-        """Hold the heading this angle, rad, further counter-clockwise.
+        """Hold the heading that is `angle` rad further counter-clockwise.
 
         False, and nothing changes, if no heading is known or the whole turn exceeds LARGEST_TURN.
         """
@@ -124,7 +125,7 @@ class HeadingHold(Controller):
         return self.turn_to((heading if self.target is None else self.target) + angle, now)
 
     def turn_to(self, yaw: float, now: float) -> bool:
-        """Hold this heading, rad since the compass was last reset; False as in `turn_by`."""
+        """Hold this heading, in rad since the compass was last reset; False as in `turn_by`."""
         heading = self.heading(now)
         if heading is None or not abs(yaw - heading) <= LARGEST_TURN:  # NaN is not
             return False
@@ -140,7 +141,7 @@ class HeadingHold(Controller):
         self.target = None
 
     def error(self, now: float) -> float:
-        """Return the remaining angle, rad, counter-clockwise; NaN if no heading is held."""
+        """Return the remaining angle in rad, counter-clockwise positive; NaN if no heading is held."""
         heading = self.heading(now)
         return math.nan if self.target is None or heading is None else self.target - heading
 

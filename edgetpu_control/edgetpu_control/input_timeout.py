@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 def is_recent(stamp: float, now: float, timeout: float) -> bool:
-    """Whether an input is at most `timeout` old; false for one of the future, as after the clock was set."""
+    """Whether an input is at most `timeout` old; false if it is from the future, as after a clock change."""
     return 0 <= now - stamp <= timeout
 
 

@@ -45,7 +45,7 @@ class ObservationBuffer:
         self._times = [-math.inf] * sources
 
     def put(self, source: int, values: NDArray[np.float64], now: float) -> None:
-        """Take the numbers of a source, received at this time, s; InputError if one is not finite."""
+        """Take the numbers of a source, received at `now` s; InputError if one is not finite."""
         if not np.all(np.isfinite(values)):
             raise InputError(f"expected finite numbers; got {values}")
         self._values[source], self._times[source] = values, now
@@ -63,5 +63,5 @@ class ObservationBuffer:
         return min(self._times)
 
     def missing(self, now: float) -> list[int]:
-        """Return the numbers of the sources that are missing or old."""
+        """Return the indices of the sources whose numbers are missing or old."""
         return [n for n, time in enumerate(self._times) if not is_recent(time, now, self.timeout)]

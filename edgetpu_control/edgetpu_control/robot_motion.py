@@ -14,16 +14,16 @@ _WIDTH_IN_SIGMAS = math.sqrt(12)
 class RobotMotion:
     """The motion of a robot as a range between two possible motions.
 
-    Without odometry these are the motion of a robot that obeys at once, and that of one that obeys as late
-    and brakes as slowly as it may. With odometry, which measures the motion, both are the same. Times are in
-    s, one clock for all.
+    Without odometry, one is the motion of a robot that obeys at once, the other that of a robot that obeys as
+    late and brakes as slowly as it may. With odometry both are the measured motion. Times are in s, one clock
+    for all.
     """
 
     def __init__(self) -> None:
         self._prompt, self._braking = VelocityHistory(), VelocityHistory()
-        """Velocities of the two, the second one delayed by `_lag`."""
+        """Velocities of the two motions; those of the second apply `_lag` later."""
         self._lag = 0.0
-        """Seconds after which the second one obeys."""
+        """Seconds after which the second robot obeys."""
 
     def measured(self, velocity: Velocity, now: float) -> None:
         """Take the velocity that odometry measured."""
@@ -36,8 +36,8 @@ class RobotMotion:
     ) -> None:
         """Take the velocity that the robot was given.
 
-        measured_at: when odometry came last. The robot reacts at any time within `reaction_time`, s, and
-        brakes with its deceleration, m/s^2, or harder.
+        measured_at: when odometry came last. The robot reacts at any time within `reaction_time` (s), and
+        brakes with its deceleration (m/s^2) or harder.
         """
         self._lag = reaction_time
         since, before = self._braking.latest
@@ -48,17 +48,17 @@ class RobotMotion:
         self._braking.add(now, replace(velocity, linear=max(velocity.linear, braked)))
 
     def speed(self, since: float, until: float) -> tuple[float, float]:
-        """Return the speed between two times, m/s, and its standard deviation."""
+        """Return the speed between two times in m/s, and its standard deviation."""
         before = self._braking.at(since - self._lag).linear
         after = self._prompt.at(until).linear
         return (before + after) / 2, abs(before - after) / _WIDTH_IN_SIGMAS
 
     def driven(self, since: float, until: float) -> tuple[float, float]:
-        """Return the distance driven between two times, m, and its standard deviation."""
+        """Return the distance driven between two times in m, and its standard deviation."""
         one = self._prompt.travelled(since, until).linear
         other = self._braking.travelled(since - self._lag, until - self._lag).linear
         return (one + other) / 2, abs(one - other) / _WIDTH_IN_SIGMAS
 
     def turned(self, since: float, until: float) -> float:
-        """Return the angle, rad, by which the robot has certainly turned between two times."""
+        """Return the angle in rad by which the robot has certainly turned between two times."""
         return self._prompt.travelled(since - self._lag, until - self._lag).angular

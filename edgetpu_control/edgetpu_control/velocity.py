@@ -11,7 +11,7 @@ from edgetpu_driver.errors import InputError
 FASTEST = 1000.0
 """m/s and rad/s. Far beyond any robot; a faster velocity is an error of its sender."""
 LONGEST_HISTORY = 5.0
-"""Seconds of velocities kept; results are older only if something has failed, and are ignored then."""
+"""Seconds for which velocities are kept; older results come only after a failure, and are ignored."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class VelocityRamp:
         """The present one."""
 
     def step(self, wanted: Velocity, limits: VelocityLimits, seconds: float) -> Velocity:
-        """Return the velocity after so many seconds of approaching the wanted one."""
+        """Return the velocity after approaching the wanted one for `seconds`."""
         self.velocity = Velocity(
             _step(self.velocity.linear, wanted.linear, limits.linear, limits.linear_acceleration * seconds),
             _step(
@@ -87,7 +87,7 @@ class VelocityRamp:
         return self.velocity
 
     def speed_up(self, wanted: Velocity, limits: VelocityLimits, seconds: float) -> Velocity:
-        """Return the velocity after so many seconds; a lower one than the present is reached at once."""
+        """Return the velocity after `seconds`; a lower one than the present is reached at once."""
         self.velocity = Velocity(
             _kept(self.velocity.linear, wanted.linear), _kept(self.velocity.angular, wanted.angular)
         )
@@ -126,7 +126,7 @@ class VelocityHistory:
 
     @property
     def latest(self) -> tuple[float, Velocity]:
-        """The latest velocity and the time, s, from which it holds; standstill from -inf if there is none."""
+        """Time in s since which the latest velocity holds, and this velocity; -inf and standstill if none."""
         return self._entries[-1] if self._entries else (-math.inf, STANDSTILL)
 
     def at(self, time: float) -> Velocity:

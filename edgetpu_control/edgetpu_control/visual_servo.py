@@ -21,14 +21,13 @@ class Target:
 
 
 POSITION_SHARE, MOTION_SHARE = 0.4, 0.03
-"""Gains for the bearing and for its change from one image to the next.
+"""Gains of an alpha-beta filter, for the bearing and for its change from one image to the next.
 
-Of an alpha-beta filter; it follows a target that starts to move within ten images. Chosen by
-`make drive`."""
+Within ten images, the filter follows a target that starts to move. Chosen by `make drive`."""
 
 SHORTEST = 0.005
-"""s between two images at least: the fastest cameras take 200 images per second. Stamps nearer to each other,
-as after a stall, would make any change of the bearing a great speed."""
+"""Least time between two images, s: the fastest cameras take 200 images per second. Stamps nearer to each
+other, as after a stall, would make any change of the bearing look fast."""
 
 
 class _TargetDirection:
@@ -37,12 +36,13 @@ class _TargetDirection:
     def __init__(self, bearing: float, stamp: float) -> None:
         self.bearing, self.stamp = bearing, stamp
         self.rate = 0.0
-        """By the target's own motion, rad/s, right positive."""
+        """Change of the bearing by the target's own motion, rad/s, right positive."""
 
     def update(self, bearing: float, turned: float, stamp: float, fastest: float) -> None:
-        """Take the bearing in an image.
+        """Take the bearing in an image, rad, right positive.
 
-        turned: by the robot since the image before, rad, left positive. fastest: of targets, rad/s.
+        turned: angle of the robot since the image before, rad, left positive. fastest: rate of targets that
+        are followed, rad/s.
         """
         seconds = stamp - self.stamp
         expected = self.bearing + turned + self.rate * seconds
@@ -69,7 +69,7 @@ class ServoGains:
     approach_angle: float = 0.35
     """rad; the robot turns towards a target further aside before it drives."""
     search_speed: float = 0.0
-    """rad/s; the robot turns like this while the images show no target; 0: it does not move."""
+    """rad/s; rate at which the robot turns while the images show no target; 0: it does not move."""
 
 
 class VisualServo(Controller):
@@ -92,13 +92,13 @@ class VisualServo(Controller):
         self._looked_at = -math.inf
 
     def look(self, stamp: float) -> None:
-        """Note that the image of this time, s, was searched for the target, found or not."""
+        """Note that the image stamped `stamp` s was searched for the target, whether it was found or not."""
         self._looked_at = max(self._looked_at, stamp)
 
     def measure(self, target: Target, stamp: float) -> None:
-        """Take a measurement in the image of this time, s.
+        """Take a measurement in the image with this stamp, s.
 
-        One older than the last, and one that is no bearing, is ignored.
+        It is ignored if it is older than the last one, or if its bearing is not within -pi to pi.
         """
         known = self._direction
         if not abs(target.bearing) <= math.pi or (known is not None and stamp <= known.stamp):
@@ -115,7 +115,7 @@ class VisualServo(Controller):
     def command(self, now: float) -> Velocity | None:
         """Return the velocity from now on; None while there is no target and the robot stands. now: s.
 
-        The first call after the clock was set back forgets the target, as does one with a stamp far ahead.
+        The target is forgotten after the clock was set back, and if a stamp is far ahead of the clock.
         """
         newest = max(self._looked_at, self._direction.stamp if self._direction else -math.inf)
         if self._is_set_back(now) or is_far_ahead(newest, now, self.timeout):

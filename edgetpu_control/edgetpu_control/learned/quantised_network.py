@@ -19,15 +19,15 @@ INPUT, OUTPUT = "observation", "command"
 """Names of the graph's input and output."""
 _IN_SCALE = 1 / INT8_MAX
 _LEAST_RANGE = 1e-6
-"""Of commands that hardly change, as a share of the range of commands."""
+"""Least range for commands that hardly change, as a share of the range of commands."""
 _NOTHING = 1e-30
 """Largest value of a layer that counts as 0; its square would leave the range of float32."""
 _EXPONENTS = (0.0, 0.5, 1.0)
 """Exponents of the equalisation of ranges in a layer: none, the root, full. The best is used."""
 _DAMPING = 0.01
-"""Share of the mean square of the inputs that is added to each, as GPTQ proposes."""
+"""Share of the mean square of the inputs that is added to the square of each, as GPTQ proposes."""
 _LARGEST_BIAS = 2**30
-"""Steps. Leaves room for the products in 32-bit sums."""
+"""Largest bias in steps; it leaves room for the products in 32-bit sums."""
 _HIDDEN_HEADROOM = 1.25
 """Range of a hidden layer over that of the samples, because other inputs have larger values. The error
 on other observations is least from 1.2 to 1.35 (`make accuracy ALGORITHMS=policy`)."""
@@ -73,7 +73,7 @@ class QuantisedNetwork:
     """In float64, with its units rescaled to use their range; it computes the same."""
     layers: tuple[QuantisedLayer, ...]
     copies: tuple[int, ...]
-    """Of the inputs, then of the units of every layer."""
+    """Number of copies of each input, then of each unit of every layer."""
     widths: tuple[int, ...]
     """Size of the input, then of every layer, with copies and padding."""
     batch: int
@@ -102,7 +102,7 @@ class QuantisedNetwork:
         return self._restored(steps)
 
     def shape_of(self, channels: int) -> tuple[int, ...]:
-        """Shape of the graph's tensors: [1, channels], or an image that has a pixel for each of the batch."""
+        """Shape of the graph's tensors: [1, channels], or an image with a pixel per input of the batch."""
         if self.batch == 1:
             return (1, channels)
         height = next(n for n in range(isqrt(self.batch), 0, -1) if self.batch % n == 0)
@@ -202,7 +202,7 @@ def quantise(
 
 
 def _distinct(networks: Iterable[Network]) -> list[Network]:
-    """Without hidden layers there is nothing to scale."""
+    """The networks to try: without hidden layers there is nothing to scale, so only one of them."""
     found = list(networks)
     return found if len(found[0].layers) > 1 else found[:1]
 
@@ -283,7 +283,7 @@ def _quantised(
 def _bias_within_reach(layer: Layer, ends: tuple[float, float]) -> tuple[Array, Array]:
     """Return the biases, and the least steps of weights with which they fit into 32 bits, float64[outputs].
 
-    A bias so large that no input brings the unit back into its range is reduced to where that begins; the
+    A bias so large that no input brings the unit back into its range is reduced to the least such bias; the
     outputs stay the same. ends: real values of a step of the inputs and of the outputs.
     """
     reach = 256 * (ends[1] + ends[0] * np.abs(layer.weights).sum(axis=1))
@@ -294,7 +294,7 @@ def _bias_within_reach(layer: Layer, ends: tuple[float, float]) -> tuple[Array, 
 def _rounded(exact: Array, inputs: Array) -> Array:
     """Round weights, in steps, column by column; later columns compensate for the errors of earlier ones.
 
-    For typical inputs, after Frantar et al., "GPTQ" (2022).
+    inputs: typical ones, for which the errors compensate. After Frantar et al., "GPTQ" (2022).
     """
     products = inputs.T @ inputs
     products += _DAMPING * max(float(np.mean(np.diag(products))), 1.0) * np.eye(len(products))
@@ -313,7 +313,7 @@ def _fractions(copies: int) -> Array:
 
 
 def _run(layer: QuantisedLayer, steps: Array, in_scale: float) -> Array:
-    """Outputs in steps of inputs in steps without their zero point; clamped as ReLU and int8 do."""
+    """Compute a layer: outputs in steps from inputs in steps less zero point; clamped as by ReLU and int8."""
     sums = steps @ layer.weights.T.astype(np.float64) + layer.bias
     rounded = np.rint(sums * (in_scale * layer.scales / layer.scale)) + layer.zero_point
     clamped: Array = np.clip(rounded, -128, INT8_MAX)

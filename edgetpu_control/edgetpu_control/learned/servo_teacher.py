@@ -40,8 +40,9 @@ Array = NDArray[np.float64]
 def lessons(count: int = 20000, seed: int = 0) -> tuple[Array, Array]:
     """Return what a robot observed, float64[count, 2], and what the teacher commanded, float64[count, 2].
 
-    Observations are the bearing of the target in the latest image, rad, right positive, and the angular
-    velocity, rad/s, left positive; commands are the speed, m/s, which is 0, and the angular velocity.
+    Observations are the bearing of the target in the latest image (rad, right positive) and the angular
+    velocity of the robot (rad/s, left positive). Commands are the speed (m/s, always 0) and the angular
+    velocity (rad/s).
     """
     random = np.random.default_rng(seed)
     observations: list[tuple[float, float]] = []

@@ -36,7 +36,7 @@ def train(inputs: ArrayLike, outputs: ArrayLike, plan: TrainingPlan | None = Non
     """Return a network that gives these outputs, float[count, m], for these inputs, float[count, n].
 
     Ranges are those of the samples. InputError for arrays that do not fit each other, or are not finite, and
-    for a plan that cannot be.
+    for a plan with values out of range.
     """
     plan = plan or TrainingPlan()
     _check(plan)

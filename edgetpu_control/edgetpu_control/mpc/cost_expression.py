@@ -17,9 +17,9 @@ Values = Mapping[str, Array]
 _Part = Callable[[Values], Any]
 
 LONGEST = 1000
-"""Characters of an expression."""
+"""Largest number of characters of an expression."""
 DEEPEST = 50
-"""Nested parentheses and operators."""
+"""Largest number of nested operators and function calls."""
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: np.add,
@@ -52,10 +52,10 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
 
 
 class CostExpression:
-    """A cost by a formula such as "10 * (1 - cos(angle)) + 0.1 * speed ** 2 + (abs(x) > 2) * 100"."""
+    """A cost given by a formula such as "10 * (1 - cos(angle)) + 0.1 * speed ** 2 + (abs(x) > 2) * 100"."""
 
     def __init__(self, text: str, names: Sequence[str]) -> None:
-        """names: of the quantities; InputError, with the position, for anything but arithmetic on them."""
+        """names: of the quantities. InputError, with the faulty part, for anything but arithmetic on them."""
         if not text.strip() or len(text) > LONGEST:
             raise InputError(f"expected a cost of 1 to {LONGEST} characters; got {len(text)}")
         try:
@@ -70,7 +70,7 @@ class CostExpression:
     def of_rows(cls, text: str, names: Sequence[str]) -> Callable[[Array, Array], Array]:
         """Return the cost of rows of states and of actions, whose columns together have these names.
 
-        InputError as for any formula, and for a name that two columns have.
+        InputError as for any formula, and for a name that occurs twice.
         """
         if twice := [name for name, count in Counter(names).items() if count > 1]:
             raise InputError(f"expected different names of actions and states; got {', '.join(twice)} twice")

@@ -22,7 +22,7 @@ class LearnedDynamics:
     """
 
     def __init__(self, states: int, angles: tuple[int, ...] = ()) -> None:
-        """InputError for an angle that is not the number of a state."""
+        """InputError for an angle that is not the index of a state."""
         if any(not 0 <= each < states for each in angles):
             raise InputError(f"expected angles of 0 to {states - 1}; got {list(angles)}")
         self.states, self.angles = states, angles
@@ -40,10 +40,10 @@ class LearnedDynamics:
         return train(self.inputs(asked), followed - asked[:, : self.states], plan)
 
     def predict(self, network: Callable[[Array], Array], questions: Array) -> Array:
-        """Return the states that follow, float64[count, n]; network: inputs to changes."""
+        """Return the states that follow, float64[count, n]; network: computes changes from `inputs`."""
         return self.after(questions, network(self.inputs(questions)))
 
     def after(self, questions: Array, changes: Array) -> Array:
-        """Return the states that follow when these change by what the network gave, float64[count, n]."""
+        """Return the states that follow, float64[count, n], from the changes that the network gave."""
         found: Array = questions[:, : self.states] + changes
         return found

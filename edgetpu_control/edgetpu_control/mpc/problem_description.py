@@ -43,7 +43,10 @@ def parse_states(text: str) -> States:
 
 
 def parse_actions(text: str) -> Actions:
-    """Read "force -10 10 5", name, least, greatest, deviation, several with semicolons; or InputError."""
+    """Read "force -10 10 5": name, least and greatest value, deviation; InputError for anything else.
+
+    Several actions are separated by semicolons.
+    """
     parts = [each.split() for each in text.split(";")]
     try:
         numbers = np.array([[float(number) for number in each[1:]] for each in parts])

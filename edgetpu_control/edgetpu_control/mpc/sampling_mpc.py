@@ -44,7 +44,7 @@ class MpcSettings:
     temperature: float = 0.05
     """Of MPPI: difference of costs, in units of their standard deviation, by which weights fall to 1/e.
 
-    From 0.3 on a plan is the mean of sequences that swing a pole up in different ways, which swings it worse.
+    From 0.3 on, a plan is a mean of sequences that swing a pole up in different ways, and does so less well.
     """
     elites: float = 0.1
     """Of CEM: share of the samples that makes the next plan."""
@@ -113,7 +113,7 @@ class SamplingMpc:
 
     @property
     def has_ended(self) -> bool:
-        """Whether all actions of the last improved plan have been used; its last one is repeated then."""
+        """Whether all actions of the last improved plan have been used; the last one is then repeated."""
         return self._continued >= self.settings.horizon
 
     def begin(self) -> None:

@@ -143,7 +143,7 @@ class BatchMpcNode(NetworkControlNode):
         return quantise(network, batch=self.values["samples"])
 
     def checked(self, network: Network) -> Network:
-        """Return the network; InputError if its states or actions are different."""
+        """Return the network; InputError if its numbers of inputs and outputs do not fit."""
         states, angles = self._dynamics.states, len(self._dynamics.angles)
         expected = states + angles + len(self._actions.names), states
         if (network.sizes[0], network.sizes[-1]) != expected:
@@ -191,7 +191,7 @@ class BatchMpcNode(NetworkControlNode):
         except StopIteration:
             self._end()
             return
-        except InputError as error:  # of a cost in Python, whose result is none
+        except InputError as error:  # of a cost in Python that did not return costs
             self._forget()
             self.fail(error)
             self.advance()
@@ -230,7 +230,7 @@ def _cost(text: str, states: States, actions: Actions) -> Cost:
 
 
 def _cost_in_python(point: EntryPoint) -> Cost:
-    """Return the cost of an entry point, which raises InputError if its result is no cost for each sample.
+    """Return the cost of an entry point; it raises InputError unless its result is one cost per sample.
 
     InputError if the entry point cannot be loaded.
     """

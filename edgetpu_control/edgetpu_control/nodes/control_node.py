@@ -37,12 +37,12 @@ class ControlNode(BaseNode):
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
         self._moves = False
-        """Whether the last velocity was not that of a robot at rest."""
+        """Whether the last velocity sent was other than standstill."""
         self._result_topics = SilentTopics(self, "results")
 
     @abstractmethod
     def command(self, now: float) -> Velocity | None:
-        """Return the velocity from now on, s; None: nothing is published."""
+        """Return the velocity from `now` s on; None to publish nothing."""
 
     def start(self, topic: str) -> None:
         """Publish velocities on this topic, and diagnostics, from now on."""
@@ -53,9 +53,9 @@ class ControlNode(BaseNode):
     def subscribe_result(
         self, message_type: type[Any], topic: str, measured: Callable[[Any, float], None]
     ) -> None:
-        """Call `measured` with each timely message and the time of its image, s, at most the present one.
+        """Call `measured` with each timely message and its stamp in s, at most the present time.
 
-        A log message says if none arrives for long.
+        If no message arrives for long, this is logged.
         """
         arrivals = self._result_topics.watch(self.resolve_topic_name(topic))
 
@@ -71,7 +71,7 @@ class ControlNode(BaseNode):
         self.create_subscription(message_type, topic, on_message, qos_profile_sensor_data)
 
     def subscribe_velocity(self, topic: str, asked: Callable[[Velocity, float], None]) -> None:
-        """Call `asked` with each plausible velocity received and the time, s, from which its age counts.
+        """Call `asked` with each plausible velocity received and the time in s from which its age counts.
 
         That is its stamp, which must be timely, or the present time if it has none.
         For a robot that can also drive sideways, only the forward velocity and the turn are passed on, as no
@@ -105,7 +105,7 @@ class ControlNode(BaseNode):
         self.report_once(topic, f"message on {self.resolve_topic_name(topic)} skipped: expected {expected}")
 
     def subscribe_detections(self, topic: str, callback: Callable[[Any, float], None]) -> None:
-        """Call `callback` likewise with each Detection2DArray; FatalError if vision_msgs is not installed."""
+        """As `subscribe_result`, for Detection2DArray; FatalError if vision_msgs is not installed."""
         try:
             kind = detection_array_type()
         except DependencyMissingError as error:

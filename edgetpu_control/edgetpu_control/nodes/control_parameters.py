@@ -10,12 +10,12 @@ from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 
 
 def live(name: str, default: float, description: str, minimum: float, maximum: float) -> Setting:
-    """Make a parameter, a number, that can be changed while the node runs."""
+    """Make a numeric parameter that can be changed while the node runs."""
     return Setting(name, default, description, minimum, maximum, read_only=False)
 
 
 def limit_settings(linear: float = 0.5, angular: float = 1.5) -> tuple[Setting, ...]:
-    """Return the parameters of nodes that publish velocities; linear and angular: default limits."""
+    """Return the parameters that limit velocities; linear, angular: default limits, m/s and rad/s."""
     return (
         live("max_linear", linear, "Greatest speed, forward and backward, m/s.", 0.001, 20.0),
         live("max_angular", angular, "Greatest angular velocity, rad/s.", 0.001, 50.0),
@@ -32,11 +32,11 @@ STAMPED = (
     ),
     Setting("frame_id", "base_link", "Frame of published TwistStamped."),
 )
-"""The parameters of nodes that publish velocities."""
+"""The parameters for the type and frame of velocities."""
 
 
 def deadband_settings(linear: float, angular: float) -> tuple[Setting, ...]:
-    """Return the deadband parameters; linear and angular: their defaults."""
+    """Return the deadband parameters; linear, angular: their defaults, m/s and rad/s."""
     return (
         live("linear_deadband", linear, "Commanded speeds below this count as 0, m/s.", 0.0, 20.0),
         live(

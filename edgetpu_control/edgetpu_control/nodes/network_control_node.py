@@ -93,7 +93,7 @@ class NetworkControlNode(BaseNode):
         self._waits = False
         """Whether there is an observation from which no command was computed yet."""
         self._observed_at = math.inf
-        """Time, s, of the oldest numbers from which the present command is computed."""
+        """Time in s of the oldest numbers from which the present command is computed."""
         self._velocities: VelocityPublisher | None = None
         self._sources = SilentTopics(self, self.subject)
         self._follower = VelocityFollower(velocity_limits(self.values), self.values["timeout"])
@@ -143,7 +143,7 @@ class NetworkControlNode(BaseNode):
             for number, source in enumerate(sources):
                 self._subscribe(number, source)
         except InvalidTopicNameException as error:
-            reason = " ".join(str(error).split()[:-1])  # without the line that points to the place
+            reason = " ".join(str(error).split()[:-1])  # without the caret that points to the place
             raise FatalError(f"parameter observations of {self.full_name}: {reason}") from None
         self.start_diagnostics()
 
@@ -169,7 +169,7 @@ class NetworkControlNode(BaseNode):
         self._follower.limits = velocity_limits(self.values)
 
     def problems(self) -> list[str]:
-        """Return what keeps this node from commands."""
+        """Return what keeps this node from making commands."""
         missing = ", ".join(self.resolve_topic_name(self._topics[n]) for n in self._buffer.missing(self.now))
         late = f"no recent numbers on {missing}" if missing else ""
         return [each for each in (self.server.problem, late) if each]

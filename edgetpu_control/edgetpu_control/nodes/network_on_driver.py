@@ -60,24 +60,21 @@ class NetworkOnDriver:
         self._present: _Served | None = None
         self._next: _Served | None = None
         self._retired: list[_Served] = []
-        """Former ones with a pending request."""
+        """Former networks with a pending request."""
         self._written: set[Path] = set()
         """Files of graphs that were made here."""
         self._number = 0
         self._problem = _NONE_GIVEN
 
     def create_clients(self) -> None:
-        """Create the service clients, which must exist before a network is given.
-
-        Otherwise the security policy would not list them.
-        """
+        """Create the service clients before a network is given, so that the security policy lists them."""
         for driver in driver_names(self._node.values["driver"]):
             self._node.create_client(LoadModel, f"{driver}/load_model")
             self._node.create_client(Invoke, f"{driver}/invoke")
 
     @property
     def network(self) -> QuantisedNetwork | None:
-        """The present one; None until the first is loaded."""
+        """The network in use; None until the first is loaded."""
         return self._present.network if self._present is not None else None
 
     @property
@@ -163,7 +160,7 @@ class NetworkOnDriver:
             return
         self._drop_next()
         self._problem = ""
-        # Those with other names are kept while this one is loaded.
+        # The models in other slots stay loaded meanwhile.
         slot = min(set(range(len(self._retired) + 2)) - {each.slot for each in self._served()})
         client = ModelClient(
             self._node,
@@ -183,7 +180,7 @@ class NetworkOnDriver:
 
     def _loaded(self, number: int) -> None:
         loaded = self._next
-        # One that the device cannot run, as its graph is not compiled, does not replace one that runs.
+        # A network that the device cannot run, as its graph is not compiled, does not replace one that runs.
         if (
             loaded is not None
             and number == self._number
