@@ -68,10 +68,10 @@ class Key:
 
 @dataclass(frozen=True)
 class Growth:
-    """Growth of the picture since a key, due to motion of the camera in units of the scene's distance."""
+    """How the picture has grown since a key: forward motion of the camera over the scene's distance."""
 
     blocks: Vector
-    """Forward motion over the distance of each block: [blocks]. Its direction is that half-way through."""
+    """Forward motion over the distance of each block: [blocks]. Forward is as half-way through the turn."""
     mean: float
     """Forward motion over the distance of the scene."""
     variance: float

@@ -166,7 +166,7 @@ class RotationAligner:
         return around
 
     def area_share(self, one: Alignment, other: Alignment) -> float:
-        """Area that the first of two alignments explains better, over the area with a difference, 0..1."""
+        """Area that the first of two alignments explains better, over the area where they differ, 0..1."""
         return share_of_gains(self.gain(one, other))
 
     def gain(self, one: Alignment, other: Alignment, weight: float = 1.0) -> Floats:

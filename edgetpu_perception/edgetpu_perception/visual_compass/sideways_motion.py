@@ -111,7 +111,7 @@ class SidewaysMotion:
             if alignment.growth is not None:  # only a sideways motion still looks like a turn
                 growth, variance = alignment.growth.apparent_turn, 0.0
             self._add(growth, variance, stamp, stamp - keyframe.stamp)
-            if returned:  # the camera is where it was, but for a sideways way as long as the forward one
+            if returned:  # the camera is back, except for a sideways move as long as the forward one
                 way = growth * growth + EXPLAINED_SIGMAS**2 * variance
                 way = min(way, self.rate_variance * _square_of_path(stamp - keyframe.stamp))
                 self.turn_variance = keyframe.sideways_variance + way

@@ -27,7 +27,7 @@ MIN_OFFSET_CELLS = 0.3
 """Least difference of the scene's motion from the mean, cells. Uncritical from 0.1."""
 
 MIN_AREA_SHARE = 0.55
-"""Least area that the scene's motion explains better than the mean motion, over the area with a difference.
+"""Least area that the scene's motion explains better than the mean motion, over the area where they differ.
 
 Derived: more than half. Rows: as BESIDE_CELLS; uncritical from 0.5 to 0.6.
 """
