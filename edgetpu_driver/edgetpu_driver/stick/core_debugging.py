@@ -14,10 +14,10 @@ from edgetpu_driver.usb.registers import Register
 _RUN, _HALT, _SINGLE_STEP = 1, 2, 3
 """Values of the register scalarCoreRunControl."""
 _REGISTER_BYTES = 8
-"""Distance between two scalar registers in the address space, bytes: that of all 64-bit registers."""
+"""Distance between two scalar registers in the address space, bytes, as between all 64-bit registers."""
 _ENDED_STEP_SECONDS = 0.5
-"""Seconds to wait for the core to halt or to finish a step, which takes some cycles; as POLL_SECONDS of the
-link."""
+"""Seconds to wait for the core to halt or to finish a step, which takes some cycles; the same as
+POLL_SECONDS of the link."""
 _POLL_SECONDS = 0.001
 """Seconds between two readings of the status."""
 
@@ -74,7 +74,7 @@ def run(link: UsbLink) -> None:
 
 
 def single_step(link: UsbLink) -> None:
-    """Let the core execute one instruction; ProtocolError if it does not end."""
+    """Let the core execute one instruction; ProtocolError if that does not end."""
     link.write_register(Register.scalarCoreRunControl, _SINGLE_STEP)
     _await_status(link, (RunStatus.HALTED, RunStatus.SINGLE_STEP))
 

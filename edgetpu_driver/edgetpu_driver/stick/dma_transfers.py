@@ -30,7 +30,7 @@ _Step = Callable[[UsbLink], None]
 """One transfer of a prepared executable."""
 
 _Kind = tuple[Description, str]
-"""What a transfer moves: with the name of the layer if it is one."""
+"""What a transfer moves, and the name of the layer; the name is empty if it moves no layer."""
 
 
 def _send(frame: Frame) -> _Step:
@@ -136,7 +136,7 @@ class PreparedExecutable:
         return _receive_part(reception, buffer[hint.offset : hint.offset + hint.size])
 
     def _is_whole(self, hint: DmaHint) -> bool:
-        """Whether the hint covers its layer from the start and is the only one to do so."""
+        """Whether the hint begins at the start of its layer and is the only hint for that layer."""
         return hint.offset == 0 and len(self._transfers[_kind(hint)]) == 1
 
 

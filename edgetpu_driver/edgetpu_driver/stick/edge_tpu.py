@@ -48,7 +48,7 @@ class DeviceInfo:
     parameter_bytes: int
     """Bytes of parameters in the chip's memory now."""
     inferences: int
-    """Inferences since `EdgeTpu.open`, as are the counters that follow."""
+    """Inferences since `EdgeTpu.open`; the counters that follow start there too."""
     uploads: int
     bytes_sent: int
     bytes_received: int
@@ -76,7 +76,7 @@ class EdgeTpu:
         """Connect at once; use `EdgeTpu.open`."""
         self._session = StickSession(connector)
         self._models: dict[CompiledModel, LoadedModel] = {}
-        """What `run` and `upload` have loaded."""
+        """Models that `run` and `upload` have loaded."""
         self._thermal_warnings = 0
         self._release = FinalRelease(self, self._session.close)
 
@@ -97,8 +97,9 @@ class EdgeTpu:
         firmware: path of the vendor's image, needed for a stick in boot mode.
         preset: the clock of the chip, also by its name, such as "max". on_phase: called, in the calling
         thread, with each phase of bringing a stick up, also when it recovers from a fault.
-        Raises InputError for another preset, DependencyMissingError, DeviceNotFoundError, DeviceAccessError,
-        DeviceBusyError, FirmwareError, or another DeviceError if the stick does not come up.
+        Raises InputError for an unknown preset, DependencyMissingError, DeviceNotFoundError,
+        DeviceAccessError, DeviceBusyError, FirmwareError, or another DeviceError if the stick does not come
+        up.
         """
         backend = default_backend() if usb_backend is None else usb_backend
         return cls(StickConnector(backend, serial, bus_path, firmware, preset, on_phase))
@@ -156,14 +157,14 @@ class EdgeTpu:
         return self._session.simulated_clock
 
     def set_clock(self, preset: ClockPreset | str) -> None:
-        """Set the clock of the chip, also for when it is brought up again. Raises InputError, DeviceError."""
+        """Set the clock of the chip, now and after each recovery. Raises InputError, DeviceError."""
         chosen = clock_preset(preset)
         with self._session.lock:
             self._session.connector.preset = chosen
             self._session.link.attempt(set_clock, chosen)
 
     def with_link(self, operation: Callable[[UsbLink], _Result]) -> _Result:
-        """Call an operation with the link to the stick, and once again after a fault, as a model's run is.
+        """Call an operation with the link to the stick; after a fault it is repeated once, like a run.
 
         For checks and tools: the operation must leave the chip in a state that does not affect later runs.
         Raises DeviceError.

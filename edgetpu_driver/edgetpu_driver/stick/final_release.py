@@ -41,8 +41,8 @@ def _release(key: object, release: Callable[[], object]) -> None:
 def _release_at_exit() -> None:
     """Have everything released when the process ends, before pyusb's objects are finalised.
 
-    weakref runs all of its own finalisers in one go. This is registered after the first of them, so that it
-    runs earlier; and once, because atexit keeps a place for each function that was ever registered.
+    weakref runs all of its finalisers in one function of atexit. `_release_all` is registered after that, so
+    it runs earlier; and only once, because atexit keeps an entry for each function that was ever registered.
     """
     atexit.register(_release_all)
 

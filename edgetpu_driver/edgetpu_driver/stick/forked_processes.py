@@ -7,16 +7,16 @@ import weakref
 from typing import Protocol
 
 NOT_OURS = "belongs to the process that opened it; open another one here"
-"""The end of the message for what uses a stick of the other process."""
+"""End of the message to a process that uses a stick of the process that it was forked from."""
 
 
 class StickHolder(Protocol):
-    """Has a stick open."""
+    """An object that has a stick open."""
 
     def disown(self) -> None:
         """Drop the stick without any transfer, and refuse every further call.
 
-        A lock may be held by a thread that exists in the other process only, so it is replaced.
+        Locks are replaced, because they may be held by threads that exist only in the other process.
         """
         ...
 

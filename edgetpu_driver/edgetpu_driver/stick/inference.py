@@ -17,9 +17,9 @@ from edgetpu_driver.usb.link import UsbLink
 
 
 class PreparedInference:
-    """What one inference of a compiled model transfers, with its buffers. Not thread-safe.
+    """The transfers of one inference of a compiled model, with their buffers. Not thread-safe.
 
-    streamed: used in place of the model's own streamed parameters. Raises ModelUnsupportedError if the DMA
+    streamed: used instead of the model's own streamed parameters. Raises ModelUnsupportedError if the DMA
     hints are incomplete.
     """
 

@@ -26,7 +26,7 @@ class CachedParameters:
     """The rows of the chip's memory that they are written to; other models' parameters there are displaced.
     """
     content: tuple[str, int, int] | int
-    """Equal for models that put the same bytes there."""
+    """Equal for models that put the same bytes into the region."""
     size: int
     """Number of parameter bytes."""
 
@@ -34,7 +34,7 @@ class CachedParameters:
     def of(cls, model: CompiledModel) -> CachedParameters:
         """The parameters in a model's file; ModelUnsupportedError if their DMA hints are incomplete."""
         caching = model.caching
-        # One that runs alone may use all of the memory, whatever token its file has.
+        # A stand-alone executable may use all of the memory, whatever token its file has.
         token = 0 if caching is None else model.parameter_caching_token
         return cls(
             executable=None if caching is None else PreparedExecutable(caching),
@@ -73,7 +73,7 @@ class ParameterMemory:
         return resident is not None and resident.content == parameters.content
 
     def ensure(self, link: UsbLink, parameters: CachedParameters) -> bool:
-        """Upload parameters unless they are resident; returns whether it did. Raises DeviceError.
+        """Upload parameters unless they are resident; returns whether they were uploaded. Raises DeviceError.
 
         Parameters of another token, and those that are overwritten, are no longer resident.
         """
@@ -94,7 +94,7 @@ class ParameterMemory:
         self._regions.pop(parameters.region, None)
 
     def release(self, parameters: CachedParameters) -> None:
-        """Treat the region as empty if these parameters were uploaded, not equal ones of another model."""
+        """Treat the region as empty if this upload filled it, not one of equal bytes by another model."""
         if self._regions.get(parameters.region) is parameters:
             self.evict(parameters)
 

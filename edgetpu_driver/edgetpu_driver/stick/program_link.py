@@ -30,7 +30,7 @@ class ProgramLink:
         self._ended = ""
         """Why the link was closed; empty while it is in use."""
         self.doing = ""
-        """What the running operation waits for, for messages."""
+        """What the running operation is doing, for messages."""
         self._link: UsbLink | None = None
         self._keep(connector.connect())
         disown_when_forked(self)
@@ -43,7 +43,7 @@ class ProgramLink:
     def attempt(self, operation: Callable[[UsbLink], _Result]) -> _Result:
         """Carry out an operation; after any exception the next one begins with a reset.
 
-        Raises what the operation raises; ChipFaultError for an error that the chip reports, ProtocolError if
+        Raises what the operation raises, ChipFaultError for an error that the chip reports, ProtocolError if
         a virtual stick hangs, and DeviceLostError if the link was closed or the stick does not come back.
         """
         if self._ended:
@@ -64,7 +64,7 @@ class ProgramLink:
             raise
 
     def _virtual_fault(self) -> DeviceError | None:
-        """The reason why a virtual stick hangs, which a program without transfers does not show."""
+        """The error for a virtual stick that hangs; a program without transfers would end without one."""
         reason = self._connector.simulated_hang_reason
         return ProtocolError(f"the virtual stick hangs: {reason}") if reason else None
 

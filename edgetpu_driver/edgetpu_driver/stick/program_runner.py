@@ -53,17 +53,17 @@ class ProgramRunner:
         with ProgramRunner.open() as runner:
             result = runner.run(program, inputs=[data])
 
-    Programs run without any of the checks that models have: a wrong one hangs the chip until it is reset. So
-    the stick is reset and brought up again after every failure, before the next call, and at the end, however
-    it comes: by `close`, an exception, Ctrl-C, or the end of the process. Nobody else can use the stick
-    meanwhile. Parameters stay in the chip's memory from one program to the next, until a reset.
+    Programs are not checked as models are: a wrong program hangs the chip until it is reset. Therefore the
+    stick is reset and brought up again before the first call after a failure, and at the end, which may come
+    by `close`, an exception, Ctrl-C, or the end of the process. Nobody else can use the stick meanwhile.
+    Parameters stay in the chip's memory from one program to the next, until a reset.
 
-    Every method raises DeviceError: TransferTimeoutError for what did not come, or was not taken, in time;
-    ChipFaultError if the chip reports an error; DeviceLostError if the stick is gone.
+    Every method raises DeviceError: TransferTimeoutError if a transfer did not end in time, ChipFaultError
+    if the chip reports an error, DeviceLostError if the stick is gone.
     """
 
     def __init__(self, connector: StickConnector, timeout: float = 6.0) -> None:
-        """Connect at once; use `ProgramRunner.open`. Raises as that."""
+        """Connect at once; use `ProgramRunner.open`, which raises the same errors."""
         if not 0 < timeout <= LONGEST_TIMEOUT:
             raise InputError(
                 f"expected a timeout of up to {LONGEST_TIMEOUT:g} s, more than 0; got {timeout:g}"
@@ -85,8 +85,9 @@ class ProgramRunner:
     ) -> ProgramRunner:
         """Find a stick, load its firmware if it is in boot mode, reset it, bring it up.
 
-        timeout: seconds that each transfer may take, also one that waits for the program. The other options,
-        and what it raises, are those of EdgeTpu.open; InputError for a timeout out of range.
+        timeout: seconds that each transfer may take, including the time it waits for the program; more than
+        0, at most LONGEST_TIMEOUT, otherwise InputError. The other options and errors are those of
+        EdgeTpu.open.
         """
         backend = default_backend() if usb_backend is None else usb_backend
         return cls(StickConnector(backend, serial, bus_path, firmware, preset), timeout)
@@ -124,9 +125,9 @@ class ProgramRunner:
         """Send a program, start the core, send parameters, then inputs; read the output, then the events.
 
         program: a bitstream. parameters, inputs: each is sent as one transfer unless it is empty.
-        output_bytes, events: how much to read; by default what the program asks for, as its scalar code
-        says. Raises ModelFormatError unless the program is a whole number of instructions, InputError for a
-        negative number, and for one that is missing and does not follow from the program.
+        output_bytes, events: how much to read; by default as much as the scalar code of the program requests.
+        Raises ModelFormatError unless the program is a whole number of instructions; InputError for a
+        negative number, or if a number is not given and cannot be derived from the program.
         """
         check_program(program)
         size, count = expected_transfers(program, output_bytes, events)
@@ -183,7 +184,7 @@ class ProgramRunner:
         return self._attempt(read_core)
 
     def read_output(self, size: int) -> bytes:
-        """Wait for `size` bytes of output; InputError unless it is at least 1."""
+        """Wait for `size` bytes of output; InputError unless `size` is at least 1."""
         if size < 1:
             raise InputError(f"expected a number of bytes; got {size}")
 
@@ -218,7 +219,7 @@ class ProgramRunner:
 
 
 def check_program(program: bytes) -> None:
-    """Raise ModelFormatError unless a program is a whole number of instructions, not too many."""
+    """Raise ModelFormatError unless a program has one or more whole instructions, up to LARGEST_PROGRAM."""
     if not program or len(program) % WORD_BYTES or len(program) > LARGEST_PROGRAM:
         raise ModelFormatError(
             f"expected a program of {WORD_BYTES}-byte instructions, at most {LARGEST_PROGRAM} bytes; "
@@ -229,7 +230,7 @@ def check_program(program: bytes) -> None:
 def expected_transfers(program: bytes, output_bytes: int | None, events: int | None) -> tuple[int, int]:
     """The number of output bytes and of events to read; None is replaced by what the program requests.
 
-    Raises InputError for a negative number, and for None if the program does not say.
+    Raises InputError for a negative number, and for None if it cannot be derived from the program.
     """
     for name, value in (("bytes of output", output_bytes), ("events", events)):
         if value is not None and value < 0:

@@ -118,8 +118,8 @@ class StickConnector:
     def _make_ready(self, stick: UsbStick, reset: bool, appeared: bool = False) -> UsbLink | None:
         """A link to the stick with its chip brought up; None if it has another serial number.
 
-        appeared: it may have appeared on the bus just now. A failed step is retried once from a reset, as
-        long as the stick is present.
+        appeared: whether it may have appeared on the bus just now. If a step fails and the stick is still
+        present, all steps are retried once, beginning with a reset.
         """
         try:
             return self._bring_up(self._start(stick, reset, appeared))
@@ -169,7 +169,7 @@ class StickConnector:
         return None
 
     def _open(self, stick: UsbStick, appeared: bool) -> UsbLink:
-        """Open a stick; if it has just appeared and the system refuses, once more a little later."""
+        """Open a stick; if it has just appeared and the system refuses, try once more a little later."""
         try:
             return UsbLink(self._backend, stick, self.traffic)
         except (DeviceAccessError, DeviceBusyError):

@@ -46,9 +46,10 @@ class UsbStick:
 
 
 def find_sticks(backend: Any) -> tuple[UsbStick, ...]:
-    """All Edge TPUs on the bus, by bus path.
+    """All Edge TPUs on the bus, sorted by bus and ports.
 
-    Devices that cannot be recognised are left out. A DeviceError says why if no stick was found.
+    Devices whose descriptor cannot be read are left out; if no stick is found, the first of these errors is
+    raised.
     """
     try:
         devices = list(backend.enumerate_devices())
@@ -63,7 +64,7 @@ def find_sticks(backend: Any) -> tuple[UsbStick, ...]:
 
 
 def _recognised(backend: Any, device: Any) -> UsbStick | EdgeTpuError | None:
-    """The stick that a device is; None for another one or one that has just left, an error if unknown."""
+    """The device as a stick; None if it is none or has just left, the error if it cannot be read."""
     try:
         descriptor = backend.get_device_descriptor(device)
         identity = (descriptor.idVendor, descriptor.idProduct)

@@ -46,7 +46,7 @@ class Frame:
         self.payload: NDArray[np.uint8] = np.frombuffer(whole, np.uint8)[HEADER.size :]
         """uint8[size]: a view of the payload; do not write to it if it was given as bytes."""
         if len(whole) > MAX_BULK_WRITE:
-            # A writable payload may change until it is sent, so it is split then.
+            # A writable payload may change until it is sent, so it is split only when it is sent.
             self._pieces = tuple(_cut(whole)) if constant else ()
 
     def __len__(self) -> int:

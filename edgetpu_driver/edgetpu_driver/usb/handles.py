@@ -11,7 +11,7 @@ from typing import Any
 _log = logging.getLogger(__name__)
 
 CLOSE_ATTEMPTS = 3
-"""Attempts to close a handle before this is deferred. Uncritical."""
+"""Attempts to close a handle before closing it is deferred. Uncritical."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ _left_open: weakref.WeakKeyDictionary[Any, list[_OpenHandle]] = weakref.WeakKeyD
 def close_handle(backend: Any, handle: Any, interface: int, bus_path: str) -> None:
     """Release the interface and close the handle; a failed close is retried, then deferred.
 
-    Raises nothing but what interrupts it, such as Ctrl-C.
+    Raises nothing, unless it is interrupted, for example by Ctrl-C.
     """
     # Closing releases the interface as well, so one attempt to release it is enough.
     try:

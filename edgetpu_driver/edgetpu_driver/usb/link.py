@@ -36,7 +36,7 @@ ENDPOINT_OUT = 0x01
 ENDPOINT_ACTIVATIONS = 0x81
 ENDPOINT_EVENTS = 0x82
 ENDPOINT_INTERRUPTS = 0x83
-"""Endpoint addresses in the stick's descriptors; bit 7 means to the host."""
+"""Endpoint addresses in the stick's descriptors; bit 7 set: to the host."""
 
 TIMEOUT_MS = 6000
 """Default timeout of a bulk transfer, ms, as in the vendor's driver."""

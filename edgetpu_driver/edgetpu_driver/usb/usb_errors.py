@@ -27,7 +27,7 @@ _IN_TRANSFER: dict[int | None, str] = {
     errno.EPERM: "the system withdrew its access to the open stick",
     errno.EBUSY: "another transfer or process has the interface of the open stick",
 }
-"""Meaning of a refusal once the stick is open and claimed. Reopening it helps, or gives the reason."""
+"""Meaning of a refusal once the stick is open and claimed. Reopening the stick helps, or gives the reason."""
 _BY_ERRNO: dict[int | None, type[DeviceError]] = {
     errno.ETIMEDOUT: TransferTimeoutError,
     errno.EPIPE: TransferStallError,
