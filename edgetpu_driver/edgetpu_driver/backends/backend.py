@@ -1,4 +1,4 @@
-"""The protocol of backends: one accelerator each, which models are parsed for and attached to."""
+"""The protocol of backends. Each has one accelerator; models are parsed for it and attached to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.weights.weight_locations import WeightLocations
 
 SRAM_BYTES = 8 * 2**20
-"""Parameter memory of an Edge TPU: 16 tiles with 2048 rows of 256 bytes each."""
+"""Parameter memory of an Edge TPU, bytes: 16 tiles with 2048 rows of 256 bytes each."""
 
 
 class Placement(IntEnum):
@@ -45,16 +45,16 @@ class ParsedModel:
     unsupported_reason: str = ""
     """Why it cannot run on this backend, as far as its files tell; empty if it can."""
     sidecars: SidecarFiles | None = None
-    """The sidecar files, which tell where it keeps its weights; None for those next to its own file."""
+    """The sidecar files, which tell where the model keeps its weights; None: those next to the model file."""
     region: int = 0
     """Rows of the chip's memory that its cached parameters fill, as bits; models with common rows displace
     each other."""
 
     def locations_in(self, copy: CompiledModel) -> WeightLocations:
-        """Where a compiled model keeps its weights, in itself or in a copy that was compiled with it.
+        """Where the weights are in `copy`: the model itself, or a copy that was compiled together with it.
 
-        They are looked for once, for all devices and however often these return. Looking for them raises
-        BusyError while the files next to the model do not answer.
+        The weights of the model itself are looked for only once, for all devices and however often these
+        return. Looking for them raises BusyError while the files next to the model do not answer.
         """
         return self._locations if self._locations.holds_for(copy) else self._locations_of(copy)
 
@@ -91,7 +91,7 @@ class Readings:
     sram_total: int = 0
     """Bytes of parameter memory."""
     uploads: int = 0
-    """Parameter uploads since the backend was made, as are the counters that follow."""
+    """Parameter uploads since the backend was made; the counters that follow start there too."""
     bytes_sent: int = 0
     bytes_received: int = 0
     retries: int = 0
@@ -130,11 +130,11 @@ class Backend(Protocol):
         ...
 
     def parse_part(self, model: CompiledModel) -> ParsedModel:
-        """Take a part for the Edge TPU of a compiled model; ModelUnsupportedError if there is no Edge TPU."""
+        """Take one part for the Edge TPU of a model; ModelUnsupportedError if the backend has no Edge TPU."""
         ...
 
     def adopt(self, model: ParsedModel) -> None:
-        """Make a model known that another backend of the same kind has parsed; raises as `parse`."""
+        """Take over a model that another backend of the same kind has parsed; raises as `parse`."""
         ...
 
     @property
@@ -163,7 +163,7 @@ class Backend(Protocol):
         ...
 
     def read(self) -> Readings:
-        """Read state and counters; the last readings while the device is not open. Raises DeviceError."""
+        """Read state and counters; while the device is not open, return the last ones. Raises DeviceError."""
         ...
 
     def registers(self) -> tuple[RegisterValue, ...]:

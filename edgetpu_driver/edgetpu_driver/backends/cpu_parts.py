@@ -33,7 +33,7 @@ class _PreparedStep:
 
 
 class CpuPartsBackend(HostProcessor):
-    """Runs steps of plans: parts for LiteRT under its limits, and operators of this package."""
+    """Runs the steps of plans on the CPU: parts for LiteRT, with process limits, and built-in operators."""
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:  # noqa: ARG002
         """Raise ModelUnsupportedError: this backend has `parse_step` instead."""
@@ -78,7 +78,7 @@ class CpuPartsBackend(HostProcessor):
 
 
 class CpuStepEngine:
-    """The engine of one step, whose weights stay as they are."""
+    """The engine of one step, whose weights cannot be replaced."""
 
     resident = True
     uploads = 0

@@ -26,8 +26,9 @@ BUS_PATH = re.compile(r"\d+-\d+(\.\d+)*")
 def make_backends(name: str, devices: Sequence[str], **options: Any) -> list[Backend]:
     """Make a backend for each of several sticks, by serial number or bus path; see `make_backend`.
 
-    ["all"] stands for the sticks that are on the bus now, see also MoreSticks; any one if there is none yet.
-    Raises InputError for a device that is listed twice, and for any with the backend cpu.
+    ["all"] stands for the sticks that are on the bus now, or for any one if there is none yet; see also
+    MoreSticks. Raises InputError for a device that is listed twice, for "all" next to other devices, and for
+    any device with the backend cpu.
     """
     if len(set(devices)) != len(devices):
         raise InputError(f"expected each device once; got {', '.join(devices)}")
@@ -61,7 +62,7 @@ class MoreSticks:
         self._made = {each.bus_path for each in backends if isinstance(each, StickBackend) and each.bus_path}
 
     def __call__(self, known: Collection[str]) -> list[Backend]:
-        """Backends of the sticks that are neither at one of the known bus paths nor had one before."""
+        """Backends for the sticks at unknown bus paths for which none has been made before."""
         if not self._made and not any(known):
             return []  # the first stick is for the backend that takes any
         more = [path for path in _connected() if path not in known and path not in self._made]
@@ -80,7 +81,7 @@ def make_backend(
 ) -> Backend:
     """Make the backend of that name; no device is needed yet.
 
-    limits: of the processes in which LiteRT runs graphs that are not of the suite's catalogue. The other
+    limits: of the processes in which LiteRT runs graphs that are not in the suite's catalogue. The other
     options are those of EdgeTpu.open.
     """
     if name == "cpu":
@@ -155,7 +156,7 @@ def _connected() -> tuple[str, ...]:
 
 
 def _connected_or_none() -> tuple[str, ...]:
-    """See the function above; empty if the devices cannot be listed, as opening one reports the error."""
+    """As `_connected`, but empty if the devices cannot be listed: opening one then reports the error."""
     try:
         return _connected()
     except EdgeTpuError:
@@ -163,7 +164,7 @@ def _connected_or_none() -> tuple[str, ...]:
 
 
 def _stick_options(serial: str, bus_path: str, firmware: str, preset: str) -> dict[str, Any]:
-    """The options that EdgeTpu.open and ProgramRunner.open share, from text; an empty one is not given."""
+    """The options that EdgeTpu.open and ProgramRunner.open share, from text; an empty text means None."""
     from edgetpu_driver.usb.chip_clock import ClockPreset
 
     return {

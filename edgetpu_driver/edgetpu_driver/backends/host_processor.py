@@ -19,7 +19,7 @@ class HostProcessor:
     uncompiled = True
 
     def __init__(self, limits: ProcessLimits | None = None) -> None:
-        """limits: of the processes that run graphs which are not of the suite's catalogue."""
+        """limits: of the processes that run graphs which are not in the suite's catalogue."""
         self._limits = limits
 
     def adopt(self, model: ParsedModel) -> None:
@@ -42,7 +42,7 @@ class HostProcessor:
         """Do nothing."""
 
     def read(self) -> Readings:
-        """Nothing to read."""
+        """Return default readings: there is no device to read."""
         return Readings()
 
     def registers(self) -> tuple[RegisterValue, ...]:

@@ -10,7 +10,7 @@ from threading import Lock
 from edgetpu_driver.compiled_model import CompiledModel
 
 FindCopy = Callable[[int], CompiledModel | None]
-"""Gives the copy of a number from 1, or None if there is none."""
+"""Returns the copy with a given number, counted from 1; None if there is none."""
 
 
 class ModelCopies:
@@ -27,9 +27,9 @@ class ModelCopies:
         self._lock = Lock()
 
     def take(self, model: CompiledModel, find: FindCopy) -> tuple[CompiledModel, Callable[[], bool]]:
-        """The first copy that is not in use, or the model itself if there is none, and how to release it.
+        """The first copy not in use, or the model itself if there is none, and a function to release it.
 
-        To be released once, which returns whether no engine uses the model any more.
+        Call the function once; it returns whether no engine uses the model any more.
         """
         with self._lock:
             number = next(n for n in count() if n not in self._used)

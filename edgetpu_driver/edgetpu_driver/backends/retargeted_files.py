@@ -1,4 +1,4 @@
-"""Compiled files in memory for graphs that have none: retargeted from one of the same form."""
+"""Compiled files in memory for graphs without one, made by retargeting a compiled file of the same form."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from edgetpu_driver.toolchain.retargeting.compiled_sources import retarget_besid
 
 _log = logging.getLogger(__name__)
 _logged: deque[tuple[Path, str]] = deque(maxlen=256)
-"""Files and remarks that were logged. Number chosen: more models than a driver holds."""
+"""Files and remarks that were logged. Length chosen: more models than a driver holds."""
 
 
 def retargeted(
     backend: Backend, files: Sequence[tuple[Path, bytes]]
 ) -> tuple[Sequence[tuple[Path, bytes]], str]:
-    """The files to read for a model, and, for users, what they were made from if they were retargeted.
+    """The files to read for a model, and a remark for users on what they were made from; empty if unchanged.
 
-    A graph that a compiled file next to it can serve becomes x_edgetpu.tflite, which is not written. Other
-    files stay, and so do all of a backend that runs plain graphs. Raises ModelFormatError, and
-    ModelUnsupportedError, with the reason, if there is a file of the same form that does not serve.
+    A graph x.tflite next to a compiled file that can be retargeted to it becomes x_edgetpu.tflite, which is
+    not written to disk. All other files stay, as do all files if the backend runs plain graphs. Raises
+    ModelFormatError, and ModelUnsupportedError with the reason if the compiled file of the same form cannot
+    be retargeted.
     """
     if not backend.compiled or backend.uncompiled or len(files) != 1:
         return files, ""

@@ -1,4 +1,4 @@
-"""Determines from its files which backends can run a whole model."""
+"""Determines from the files of a whole model which backends can run it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ class Usability:
 def usable_backends(files: Sequence[tuple[Path, bytes]]) -> dict[str, Usability]:
     """For each backend whether it can run a model.
 
-    files: one file, or the segments of a pipeline, each with its path. Graphs are looked for next
-    to it.
+    files: one file, or the segments of a pipeline, each with its path. Graphs are looked for next to them.
     """
     return {name: _usability(name, files) for name in BACKENDS}
 

@@ -33,26 +33,26 @@ class StickBackend:
     """Whether it runs models packed for the virtual stick, which no real chip can run."""
 
     def __init__(self, open_device: Callable[[OnPhase | None], EdgeTpu], bus_path: str = "") -> None:
-        """bus_path: of the only stick that it opens; empty if it may open others."""
+        """bus_path: of the stick that `open_device` opens; empty if it may open different ones."""
         self.bus_path = bus_path
         self._open_device = open_device
         self._tpu: EdgeTpu | None = None
         self._copies: dict[tuple[str, int], ModelCopies] = {}
         """Attached models by the SHA-256 of the model file and the index of the operator."""
         self._reading: dict[Path, DetachedReading[list[CompiledModel]]] = {}
-        """Files of copies that have not answered yet."""
+        """Readings of the files of copies that have not ended yet."""
         self._earlier = Readings()
         self._last = Readings()
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
-        """Read a compiled model, or write the program of a graph that is only a matrix."""
+        """Read a compiled model, or generate the program for a graph that is only a matrix."""
         if is_compiled(path) or not is_dense(data):
             return self.parse_part(replace(CompiledModel.parse(data, plain_stem(path)), path=path))
         written = CompiledModel.parse(compile_dense(data, plain_stem(path)).file, plain_stem(path))
         return replace(self.parse_part(replace(written, path=path)), sidecars=SidecarFiles(data))
 
     def parse_part(self, model: CompiledModel) -> ParsedModel:
-        """Take a part for the Edge TPU of a compiled model."""
+        """Take one part for the Edge TPU of a compiled model."""
         return ParsedModel(
             inputs=model.inputs,
             outputs=model.outputs,
@@ -73,7 +73,7 @@ class StickBackend:
         )
 
     def adopt(self, model: ParsedModel) -> None:
-        """Do nothing: a stick gets all that it needs with the transfers of a model."""
+        """Do nothing: a stick gets everything that it needs with the transfers of a model."""
 
     @property
     def simulated_time(self) -> Callable[[], float] | None:
@@ -91,7 +91,7 @@ class StickBackend:
         self._copies.clear()
         if tpu is not None:
             tpu.close()
-        # A stick counts since it was opened; the backend counts since it was made.
+        # The counters of a stick start when it is opened, those of the backend when it is made.
         self._earlier = self._last = replace(self._last, temperature=float("nan"), sram_used=0, warm=False)
 
     def attach(self, model: ParsedModel) -> AttachedEngine:
@@ -131,7 +131,7 @@ class StickBackend:
         """Called when no engine uses a model any more; a real stick needs no action."""
 
     def _find_copy(self, model: ParsedModel, number: int) -> CompiledModel | None:
-        """The copy of that number, from 1, compiled together with the model from the same graph, if any."""
+        """The copy of that number, from 1, that was compiled together with the model, if any."""
         source: CompiledModel = model.source
         path = copy_path(source.path, number) if source.path is not None else None
         if path is None:

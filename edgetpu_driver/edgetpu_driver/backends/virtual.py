@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class VirtualStickBackend(StickBackend):
-    """A virtual stick: it computes what the graph of each model does, and packs plain graphs to run them."""
+    """A virtual stick. It computes the results of a model from its graph; plain graphs are packed for it."""
 
     name = "virtual"
     uncompiled = True
@@ -36,7 +36,7 @@ class VirtualStickBackend(StickBackend):
         pack: Callable[..., bytes],
         rest: Callable[[CompiledModel], object] = lambda _model: None,
     ) -> None:
-        """register, rest: those of the stick's ProgramLibrary.
+        """register, rest: methods of the stick's ProgramLibrary.
 
         register: registers a model with its graph and returns a function that releases it. rest: ends the
         process that computes a model; called when no engine uses the model any more.
@@ -54,9 +54,9 @@ class VirtualStickBackend(StickBackend):
         super().open(on_phase)
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
-        """Read a compiled model, which computes what the graph next to it does, or pack a plain graph.
+        """Read a compiled model, whose results come from the graph next to it, or pack a plain graph.
 
-        Programs of matrices that were generated here run from their bytes; the graph is not needed.
+        Programs that this package generates for matrices run from their bytes; they need no graph.
         """
         if not is_compiled(path):
             packed = CompiledModel.parse(self._pack(data, name=plain_stem(path)), plain_stem(path))
@@ -66,7 +66,7 @@ class VirtualStickBackend(StickBackend):
         return super().parse(path, data)
 
     def parse_part(self, model: CompiledModel) -> ParsedModel:
-        """Take a part for the Edge TPU, which computes what the graph next to its file does."""
+        """Take one part for the Edge TPU, whose results come from the graph next to its file."""
         parsed = super().parse_part(model)
         if parsed.unsupported_reason or model.path is None:
             return parsed
@@ -74,14 +74,14 @@ class VirtualStickBackend(StickBackend):
         return replace(parsed, unsupported_reason=error_text(partial(self._register_from, path, model)))
 
     def adopt(self, model: ParsedModel) -> None:
-        """Register a model that another virtual stick's backend has parsed."""
+        """Register a model that the backend of another virtual stick has parsed."""
         if model.sidecars is not None:
             self._register_for(model.source, model.source, model.sidecars.graph)
         elif not model.unsupported_reason:
             self._register_from(model.source.path, model.source)
 
     def _find_copy(self, model: ParsedModel, number: int) -> CompiledModel | None:
-        """The copy of that number; a packed graph has as many as fit into the chip's memory."""
+        """The copy of that number; a packed graph has as many copies as fit into the chip's memory."""
         source: CompiledModel = model.source
         if model.sidecars is None:
             copy = super()._find_copy(model, number)
@@ -129,8 +129,8 @@ def pack_for_virtual_stick(
 ) -> dict[str, bytes]:
     """Pack plain graphs, by name, into compiled models for the virtual stick.
 
-    together: the models can be resident together, and with those of the graphs `others`. Raises
-    ModelFormatError and ModelUnsupportedError.
+    together: whether the models can be resident together, also with the models of the graphs `others`.
+    Raises ModelFormatError and ModelUnsupportedError.
     """
     from edgetpu_driver.virtual.graph_packer import pack, pack_together
 

@@ -1,4 +1,4 @@
-"""Parses whole models for a backend: which of their steps its accelerator runs, and whether it can."""
+"""Parses whole models for a backend: which steps its accelerator is to run, and whether it can."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ParsedPlan:
 
     plan: ModelPlan
     parts: Mapping[EdgeTpuStep, ParsedModel]
-    """What the backend has parsed for each step on its accelerator."""
+    """The model that the backend has parsed for each step on its accelerator."""
     remark: str = ""
     """A note for users if it runs something other than the file, or elsewhere; otherwise empty."""
 
@@ -52,7 +52,7 @@ class ParsedPlan:
         """Make the model ready to run on the open device of the backend that it was parsed for.
 
         Parts for LiteRT run in separate processes unless they are in the suite's catalogue. The other
-        arguments, and what is raised, are those of Model.load.
+        arguments and the errors are those of Model.load.
         """
         self.check_supported()
 
@@ -67,11 +67,11 @@ class ParsedPlan:
 def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> ParsedPlan:
     """Read a whole model for a backend: one file, or the segments of a pipeline, each with its path.
 
-    A backend that runs both kinds packs what LiteRT would run of plain graphs, as far as its device can take
-    it; the rest stays on the CPU. One that runs compiled models also takes a graph that is only a matrix, or
-    that has the form of a compiled one next to it. One
+    A backend that runs compiled models and plain graphs packs the steps of plain graphs that LiteRT would
+    run, if its device can run them; the other steps stay on the CPU. A backend that runs only compiled models
+    also takes a graph that is only a matrix, or that has the form of a compiled file next to it. A backend
     without an accelerator runs the graph next to a compiled model. Raises ModelNotFoundError,
-    ModelFormatError, and ModelUnsupportedError for a compiled model whose graph is needed and not there.
+    ModelFormatError, and ModelUnsupportedError for a compiled model whose graph is needed and missing.
     """
     if not backend.compiled:
         return _on_cpu(files, backend)
@@ -104,7 +104,7 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
 
 
 def _on_cpu(files: Sequence[tuple[Path, bytes]], backend: Backend) -> ParsedPlan:
-    """A model without an accelerator: a plain graph, or the one next to a compiled model."""
+    """A model for a backend without an accelerator: a plain graph, or the graph next to a compiled model."""
     paths, remark = [path for path, _ in files], ""
     graph = whole_graph(paths) if all(map(is_compiled, paths)) else None
     if graph is not None:
@@ -118,7 +118,7 @@ def _on_cpu(files: Sequence[tuple[Path, bytes]], backend: Backend) -> ParsedPlan
 def _packed(
     backend: Backend, step: Step, path: Path, refusals: list[EdgeTpuError]
 ) -> tuple[EdgeTpuStep, ParsedModel] | None:
-    """A step for LiteRT as one for the backend's device; None if it stays on the CPU."""
+    """A step for LiteRT as a step for the backend's device; None if it stays on the CPU."""
     if not isinstance(step, LiteRtStep):
         return None
     try:
