@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PACKAGE_KEY = "4"
 FURTHER_PACKAGES_KEY = "7"
 INPUT_PADDING_KEY = "edgetpu_driver.input_padding"
-"""Only in files that this package writes; other drivers send zeros."""
+"""Only files that this package writes have this option; other drivers send zeros."""
 
 VIRTUAL_COMPILER = "edgetpu_driver.virtual"
 """The compiler named by models that were packed for the virtual stick."""
@@ -40,7 +40,8 @@ _SEVERAL_CHIPS = -1
 """Value of virtual_chip_id in a file for several Edge TPUs."""
 
 PARAMETER_MEMORY_BYTES = 8_000_000
-"""Memory for cached parameters: of the chip's 8 MiB, about what edgetpu_compiler reports for small models."""
+"""Memory for cached parameters, bytes: about what edgetpu_compiler reports for small models, of the 8 MiB of
+the chip."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Parameters:
 
     @property
     def arrays(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Views of the bytes, to be indexed by whether they are streamed."""
+        """Views of the cached and the streamed bytes, in this order: arrays[is_streamed]."""
         return np.frombuffer(self.cached, np.uint8), np.frombuffer(self.streamed, np.uint8)
 
 
@@ -88,13 +89,13 @@ class CompiledModel:
     compiler: str = ""
     """The compiler and its version, as stated in the file."""
     remark: str = ""
-    """A remark of the compiler about the file; only the one of this package writes any."""
+    """A remark of the compiler about the file; only the compiler of this package writes one."""
     input_padding: bytes = b""
-    """What the host sends after the elements of the only input; then, and without it, zeros."""
+    """Bytes that the host sends after the elements of the only input; further padding is zeros."""
 
     @classmethod
     def load(cls, path: str | Path) -> CompiledModel:
-        """Read and parse a file; ModelNotFoundError if it cannot be read, otherwise as `parse`."""
+        """Read and parse a file; raises as `parse`, and ModelNotFoundError if it cannot be read."""
         path = Path(path)
         return replace(cls.parse(read_model_file(path), path.stem.removesuffix("_edgetpu")), path=path)
 
@@ -127,7 +128,7 @@ class CompiledModel:
 
     @classmethod
     def of_operator(cls, data: bytes, graph: Subgraph, operator: int, name: str = "") -> CompiledModel:
-        """The part that one operator of the graph stands for, of a graph that may have several such parts.
+        """The part for the Edge TPU that one operator stands for; the graph may have several such operators.
 
         data: the file that `graph` was read from. operator: index of an operator EDGETPU_CUSTOM_OP. Raises as
         `parse`.
@@ -168,7 +169,7 @@ class CompiledModel:
 
     @cached_property
     def parameter_region(self) -> Region:
-        """The rows of the chip's memory that the cached parameters fill; none if there are none."""
+        """The rows of the chip's memory that the cached parameters fill, as bits; 0 if there are none."""
         from edgetpu_driver.darwinn.instructions.parameter_region import region_of  # takes 5 ms
 
         return 0 if self.caching is None else region_of(self.caching)
@@ -197,9 +198,9 @@ class CompiledModel:
         """The part of a .tflite graph that this was compiled from, as a file of its own.
 
         graph: the whole graph; other operators may have been left to the CPU or to other segments. The result
-        has inputs and outputs in the order of `inputs` and `outputs`, which need not be the graph's, and with
-        their scales and zero points, if the graph has another calibration. It is the graph itself if its
-        tensors cannot be told. ModelFormatError for a malformed graph.
+        has its inputs and outputs in the order of `inputs` and `outputs`, which need not be the graph's, and
+        with the scales and zero points of this file if the graph was calibrated differently. It is the graph
+        itself if the tensors of this part cannot be identified in it. ModelFormatError for a malformed graph.
         """
         from edgetpu_driver.tflite.subgraph_extraction import extract_between
 
@@ -216,7 +217,7 @@ class CompiledModel:
     def calibrated(self, graph: bytes) -> bytes:
         """The whole graph with the scales and zero points that this file has for its inputs and outputs.
 
-        A public graph may come of another calibration than the compiled file. GraphError as `source_ends`.
+        A published graph may come from another calibration than the compiled file. Raises as `source_ends`.
         """
         whole = parse_model(graph).subgraphs[0]
         return self._calibrated(graph, whole, [index for each in self.source_ends(whole) for index in each])
@@ -232,10 +233,10 @@ class CompiledModel:
         return graph if same else with_quantisation(graph, steps)
 
     def source_ends(self, graph: Subgraph) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The tensors of the whole graph that are the inputs and outputs of this part.
+        """Indices of the tensors of the whole graph that are the inputs and outputs of this part.
 
-        They may have other names there (`match_tensors`). GraphError, which names the tensor, if one cannot
-        be identified.
+        Their names may differ from those in this file (see `match_tensors`). GraphError, which names the
+        tensor, if one cannot be identified.
         """
         from edgetpu_driver.tflite.graph_matching import match_tensors, named_alike
 
@@ -359,7 +360,7 @@ def _executables(package: Package) -> tuple[Executable | None, Executable]:
 def _match(
     kind: str, tensors: Sequence[TensorSpec], layers: Sequence[Layer], batch_size: int
 ) -> tuple[Layer, ...]:
-    """The layer for each tensor: the one of its name or, if names differ, of its position."""
+    """The layer for each tensor: by name or, if the names differ, by position."""
     names = {tensor.name for tensor in tensors}
     if len(names) != len(tensors):
         raise ModelFormatError(f"{kind} tensors of '{EDGETPU_CUSTOM_OP}' share a name: {sorted(names)}")

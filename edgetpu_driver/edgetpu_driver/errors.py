@@ -19,11 +19,11 @@ class ModelUnsupportedError(EdgeTpuError):
 
 
 class GraphProcessError(ModelUnsupportedError):
-    """The process that runs a graph of a user died, took too long or is not started again yet."""
+    """The process that runs a user's graph died, took too long or has not been started again yet."""
 
 
 class ProcessStartError(GraphProcessError):
-    """The system has no process, or no memory to share with it, for a graph; it may have them later."""
+    """The system cannot start a process for a graph, or share memory with it; it may succeed later."""
 
 
 class GraphError(EdgeTpuError, ValueError):
@@ -35,7 +35,7 @@ class ModelNotFoundError(EdgeTpuError):
 
 
 class ModelNameError(EdgeTpuError, ValueError):
-    """The name is not that of one of the suite's graphs."""
+    """None of the suite's graphs has this name."""
 
 
 class CompilerError(EdgeTpuError):
@@ -56,7 +56,7 @@ class BusyError(EdgeTpuError):
     def __init__(self, message: str, retry_after: float = 0.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds after which to try again, as estimated from the work that waits."""
+        """Seconds after which to try again, estimated from the waiting work; 0 if there is no estimate."""
 
 
 class ExpiredError(EdgeTpuError):
@@ -77,11 +77,11 @@ class ClippingError(InputError):
     def __init__(self, message: str, clipped: int = 0) -> None:
         super().__init__(message)
         self.clipped = clipped
-        """Number of such values."""
+        """Number of values outside the range."""
 
 
 class ArchiveError(InputError):
-    """A file of arrays that cannot be written, or without the expected content."""
+    """A file of arrays cannot be written, or lacks the expected content."""
 
 
 class DependencyMissingError(EdgeTpuError):
@@ -137,12 +137,12 @@ class ChipFaultError(DeviceError):
 
 
 def unexpected(error: Exception) -> EdgeTpuError:
-    """The error that stands for one that nobody expects; its type is in the message."""
+    """An EdgeTpuError for an exception of any other type, which the message names."""
     return EdgeTpuError(f"unexpected {type(error).__name__}: {error}")
 
 
 def reason_of(error: Exception) -> str:
-    """What an error says, in one line; one of the operating system without its number."""
+    """The message of an error, in one line; that of an OSError without its number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(str(error).split())
