@@ -96,7 +96,7 @@ def _entry(
     warnings: Sequence[str],
     values: Mapping[str, str],
 ) -> DiagnosticStatus:
-    """An entry of /diagnostics, whose level warnings raise to WARN."""
+    """An entry of /diagnostics; warnings raise its level from OK to WARN."""
     state = State(status.state)
     level = _LEVELS[state]
     if warnings and level == DiagnosticStatus.OK:

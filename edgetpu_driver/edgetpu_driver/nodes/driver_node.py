@@ -37,26 +37,27 @@ from edgetpu_driver.nodes.lifecycle_services import create_lifecycle_services, l
 from edgetpu_msgs.msg import DeviceStatus
 
 LONGEST_LOAD = 60.0
-"""Seconds for each of the parameter `models` to be found and loaded at start, while no callback is called.
-Chosen: several times what a file of LARGEST_MODEL takes from a slow card. Without a limit, a directory on a
-network file system that does not answer would hold the driver for ever."""
+"""Time limit, s, for finding and loading each model of the parameter `models` at start, while no callback is
+called. Chosen: several times what reading a file of LARGEST_MODEL from a slow card takes. Without a limit, a
+directory on a network file system that does not answer would block the driver for ever."""
 
 CLOSE_SECONDS = 2.0
-"""Time that devices have to end their work when the node is cleaned up, while no callback is called. Derived:
-with HEARTBEAT_PERIOD, less than HEARTBEAT_LEASE. A USB transfer that hangs takes 6 s, and ends later."""
+"""Time, s, that devices have to end their work when the node is cleaned up, while no callback is called.
+Derived: together with HEARTBEAT_PERIOD, less than HEARTBEAT_LEASE. A USB transfer that hangs takes 6 s, and
+ends later."""
 
 END_SECONDS = 10.0
 """The same when the node ends. A process that is stopped ends sooner, after STOP_DEADLINE."""
 
 OVERDUE_PERIOD = 1.0
-"""Seconds by which the answer to what has waited for `max_wait` may be late while the device hangs. That of
-`status_period` by default, so that one round of the executor serves both timers."""
+"""Seconds by which the answer to a request that has waited for `max_wait` may be late while the device hangs.
+The same as the default of `status_period`, so that one round of the executor serves both timers."""
 
 Transition = Callable[["DriverNode", LifecycleState], TransitionCallbackReturn]
 
 
 def _reported(transition: Transition) -> Transition:
-    """Log what a transition raises, which rclpy turns into an error without a message."""
+    """Log an exception of a transition, because rclpy turns it into an error without a message."""
 
     @functools.wraps(transition)
     def callback(node: DriverNode, state: LifecycleState) -> TransitionCallbackReturn:
@@ -102,7 +103,7 @@ class DriverNode(BaseNode, LifecycleNode):
         self.create_steady_timer(period, self._on_status_timer)
         self.create_steady_timer(min(period, OVERDUE_PERIOD), self._on_overdue_timer)
         self.start_diagnostics()
-        # Brings what other threads notice into the executor.
+        # Lets other threads have `_on_changed` called by the executor.
         self._changed = self.create_guard_condition(self._on_changed)
         local_drivers.register(self.get_fully_qualified_name(), self)
 
@@ -168,9 +169,9 @@ class DriverNode(BaseNode, LifecycleNode):
         return [make_backend(values["backend"], **one, **options)]
 
     def find_more(self, backends: Sequence[Backend]) -> MoreSticks | None:
-        """Return what makes backends for sticks that are plugged in later; None unless they are wanted.
+        """Return an object that makes backends for sticks plugged in later; None if they are not wanted.
 
-        backends: those that there are already.
+        backends: the existing ones.
         """
         if self.values["backend"] == "usb" and list(self.values["devices"]) == [ALL_DEVICES]:
             return MoreSticks(backends, **self._backend_options())
@@ -215,7 +216,7 @@ class DriverNode(BaseNode, LifecycleNode):
 
     @_reported
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Close the device finally."""
+        """Close the device for the last time."""
         self._release("finalized")
         return super().on_shutdown(state)
 
@@ -268,7 +269,7 @@ class DriverNode(BaseNode, LifecycleNode):
             self.get_logger().warning(one_line(line))
 
     def active_host(self) -> ModelHost:
-        """Return what runs the models; UnavailableError unless the node is active."""
+        """Return the host that runs the models; UnavailableError unless the node is active."""
         if self._host is None or self._lifecycle != "active":
             name = self.get_fully_qualified_name()
             raise UnavailableError(f"{name} is {self._lifecycle}; expected it to be active")
@@ -277,8 +278,8 @@ class DriverNode(BaseNode, LifecycleNode):
     def _notify(self) -> None:
         """Called from any thread when the host's state has changed or it stops waiting for a device.
 
-        A state may be over before the executor has time for it, so it is reported here. Nothing is raised,
-        because the host's thread must continue.
+        The status is published here, because the state may have ended before the executor has time for it.
+        Nothing is raised, because the host's thread must continue.
         """
         try:
             self.publish_status()

@@ -18,7 +18,7 @@ _LIMITS = ClientLimits()
 
 
 def default_firmware() -> str:
-    """Give the image to load unless `firmware` names one; empty when it does not exist."""
+    """Return the path of the image to load unless `firmware` names one; empty if there is no such file."""
     path = default_paths.firmware_path()
     return str(path) if os.path.isfile(path) else ""
 

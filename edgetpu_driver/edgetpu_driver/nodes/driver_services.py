@@ -51,24 +51,24 @@ MOST_WAITING_FOR_FILES = 1000
 Uncritical: each takes a few kilobytes."""
 
 MOST_CLIENT_BYTES = 255
-"""Longest name of a client, as that of a node."""
+"""Longest name of a client, characters: the same as for a node."""
 
 _DEFAULT_PRIORITIES = {
     Invoke.Request: Priority.NORMAL,
     SetWeights.Request: Priority.BULK,
     MatMul.Request: Priority.BULK,
 }
-"""Classes of the requests that may name another. Given by edgetpu_msgs/Priority."""
+"""Default classes of the requests that may name another class. Given by edgetpu_msgs/Priority."""
 
 _LARGE = SetWeights, MatMul
-"""Services whose requests may have megabytes."""
+"""Services whose requests may take megabytes."""
 
 LARGE_PRODUCT = 1 << 20
-"""Bytes of a product from which on its answer is made and sent by another thread than the stick's. Measured:
-a megabyte needs 1 ms of the processor, with new memory 4."""
+"""Size of a product, bytes, from which another thread than the stick's makes and sends the answer. Measured:
+a megabyte takes 1 ms of processor time, 4 ms in memory that was never used before."""
 
 _PRODUCT_BLOCKS = 3
-"""Blocks of the size of a product that its answer takes: the messages in Python and C, the middleware's."""
+"""Blocks of the size of a product that its answer takes: the messages in Python, in C, in the middleware."""
 
 
 class ServingDriver(LocalDriver, Protocol):
@@ -88,14 +88,17 @@ class ServingDriver(LocalDriver, Protocol):
 
 
 class DriverServices:
-    """Hands requests to the host, and answers each when it is done; no callback waits for device or files."""
+    """Hands requests to the host, and answers each when it is done.
+
+    No callback waits for the device, nor longer than SEARCH for files.
+    """
 
     def __init__(self, node: Node, driver: ServingDriver, qos: QoSProfile = QOS_SERVICE) -> None:
-        """`qos`: of the services; a request that finds a full queue is lost in the middleware."""
+        """qos: of the services; a request that finds a full queue is lost in the middleware."""
         self._driver = driver
         self._registers: tuple[RegisterValue, ...] = ()
         self._waiting: list[tuple[float, _Reply, str]] = []
-        """Requests that wait for files: time of arrival, reply, and the error text of one that waits too
+        """Requests that wait for files: time of arrival, reply, and the text of the error if it waits too
         long."""
         self._delayed = BackgroundThread("edgetpu delayed answers")
         self._products = BackgroundThread("edgetpu products")
@@ -127,7 +130,7 @@ class DriverServices:
                 self._large.apply_to(service)
 
     def answer_overdue(self, seconds: float) -> None:
-        """Answer BUSY to requests that have waited that long for files; a model continues to load."""
+        """Answer BUSY to requests that have waited `seconds` for files; a model continues to load."""
         now = time.monotonic()
         self._waiting = [each for each in self._waiting if not each[1].sent]
         for came, reply, what in self._waiting:
@@ -180,7 +183,7 @@ class DriverServices:
             reply.finish_soon(self._delayed, fill, lambda: model.failure or model)
 
     def _wait_for_files(self, reply: _Reply, number: int, what: str) -> None:
-        """Let `answer_overdue` answer a request in time. number: of waiting ones; BusyError if too many."""
+        """Have `answer_overdue` answer a request in time. number: of waiting ones; BusyError if too many."""
         if number >= MOST_WAITING_FOR_FILES:
             raise BusyError(
                 f"{number} requests wait for model_dirs, which do not answer; try again in {LOADING:g} s",
@@ -285,22 +288,22 @@ class DriverServices:
 
 
 class _Reply:
-    """The answer to one request, made of the host's result or of the error; by any thread."""
+    """The answer to one request, made from the host's result or from an error, by any thread."""
 
     def __init__(self, driver: ServingDriver, service: str, response: Any, respond: Respond) -> None:
         self._driver, self._service, self._response, self._respond = driver, service, response, respond
         self.sent = False
-        """Whether there is an answer; a later one is ignored."""
+        """Whether an answer has been sent; later results are ignored."""
 
     def attempt(self, handle: Callable[[Any, _Reply], None], request: Any) -> None:
-        """Call what handles the request; answer with what it raises."""
+        """Call `handle` with the request; if it raises an exception, answer with that."""
         try:
             handle(request, self)
         except Exception as error:
             self.fail(error)
 
     def finish(self, fill: Callable[[Any, Any], None], outcome: Any) -> None:
-        """Answer with what `fill` writes of a result, or that there was an error."""
+        """Answer with the response that `fill` makes from a result, or with the error."""
         if self.sent:
             return
         if isinstance(outcome, Exception):
@@ -318,9 +321,9 @@ class _Reply:
     def finish_soon(
         self, delayed: BackgroundThread, fill: Callable[[Any, Any], None], known: Callable[[], Any]
     ) -> None:
-        """Answer after QUICK with what is known then, unless there is an answer by then.
+        """Answer after QUICK with what `known` returns then, unless an answer has been sent by then.
 
-        delayed: the thread for that. One serves all requests, since all have the same delay.
+        delayed: the thread that waits. One serves all requests, because all have the same delay.
         """
         due = time.monotonic() + QUICK
 

@@ -1,8 +1,8 @@
 """The lifecycle services of the driver node, with queues as deep as those of its other services.
 
-Those that rcl makes for a lifecycle node queue ten requests each, and lose further ones. rclpy promises
-nothing about the methods of LifecycleNodeMixin that answer the requests, `__on_change_state` and the like.
-Without them the services of rcl remain.
+The services that rcl makes for a lifecycle node queue ten requests each, and lose further ones. The methods
+of LifecycleNodeMixin that answer the requests, such as `__on_change_state`, are private to rclpy; if
+they are missing, the services of rcl remain.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def loaded_model_info(model: HostedModel) -> ModelInfo:
 
 
 def model_info(model: HostedModel) -> ModelInfo:
-    """Describe a model that is loaded, or on its way."""
+    """Describe a model that is loaded, or being loaded."""
     known = model.tensors_of_file if model.parsed is None else (model.inputs, model.outputs)
     inputs, outputs = ([spec_to_message(spec) for spec in specs] for specs in known)
     return ModelInfo(
