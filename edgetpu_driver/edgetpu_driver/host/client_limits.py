@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from edgetpu_driver.errors import InputError
 
 MOST_SEGMENTS = 64
-"""Largest number of segments of a pipeline: more than the sticks that any computer has."""
+"""Largest number of segments of a pipeline: more than any computer has sticks."""
 
 
 @dataclass(frozen=True)
 class ClientLimits:
-    """The limits of a host. Requests beyond the first three are answered BUSY, others are refused."""
+    """The limits of a host: InputError for products beyond them, BusyError for requests and models."""
 
     waiting_per_client: int = 100
     """Requests of one client that may wait."""
@@ -29,8 +29,8 @@ class ClientLimits:
     """Tiles of one matrix."""
     inferences: int = 2**21
     """Inferences of one product, vectors times passes times tiles. Chosen: 20,000 vectors in 64 passes on one
-    tile are accepted. They take minutes; others run between the pieces. The largest batch, passes and tiles
-    together would take days."""
+    tile are accepted. They take minutes; other requests run between the pieces. The largest batch, passes and
+    tiles together would take days."""
     models: int = 100
     """Names of loaded models."""
     model_bytes: int = 512 * 2**20

@@ -44,7 +44,7 @@ class StickStatus:
     throughput: float = 0.0
     """Requests completed per second of the last period."""
     inferences: int = 0
-    """Requests run since the host was made, as are the counters that follow."""
+    """Requests run since the host was made; the counters that follow start there too."""
     uploads_avoided: int = 0
     """Inferences whose parameters were resident already."""
     recoveries: int = 0
@@ -57,8 +57,8 @@ class StickStatus:
 class HostStatus:
     """The state of a host's sticks as a whole, and counters of the work done.
 
-    `state` is that of the stick which is closest to being ready; `readings` are those of that stick, with the
-    counters of all.
+    `state` and `readings` are those of the stick that is closest to being ready, but with the counters of all
+    sticks.
     """
 
     state: State
@@ -70,7 +70,7 @@ class HostStatus:
     period: Period
     inferences: int
     recoveries: int
-    """Number of recoveries, by its driver or by reopening the device."""
+    """Number of times a device was reset or reopened after a fault."""
     dropped: int
     """Number of requests for a loaded model that ended without a result."""
     waiting: int = 0

@@ -51,7 +51,7 @@ class InferenceStatistics:
         self._since = time.monotonic()
 
     def add(self, latency: float | None, avoided_upload: bool) -> None:
-        """Count a result and its latency in seconds; None for a step, which has none of its own."""
+        """Count a result and its latency, s; None for a step of a whole model, which has none of its own."""
         self.completed += 1
         self.uploads_avoided += avoided_upload
         self._done += 1

@@ -18,7 +18,7 @@ class LoadQueue:
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[Work]] = {}
-        """By client, in the order of their turns."""
+        """The waiting models by client; the client whose turn is next comes first."""
         self._pending: Counter[str] = Counter()
 
     @property
@@ -27,7 +27,7 @@ class LoadQueue:
         return self._pending.total()
 
     def pending_of(self, client: str) -> int:
-        """The same for one client."""
+        """Number of a client's models that are not loaded yet."""
         return self._pending[client]
 
     def add(self, client: str, work: Work) -> None:
@@ -45,7 +45,7 @@ class LoadQueue:
         return client, work
 
     def remove(self, client: str, work: Work) -> bool:
-        """Remove a model that will not be loaded; False if it does not wait any more."""
+        """Remove a model that will not be loaded; False if it no longer waits."""
         pieces = self._waiting.get(client, deque())
         if work not in pieces:
             return False

@@ -50,11 +50,11 @@ DEFAULT_LIMITS = ClientLimits()
 class ModelHost:
     """Models loaded by name, on devices that may be absent, get lost and return.
 
-    Each device is owned by a thread; `submit_...`, `models`, `status` and the like never wait for one. Models
-    are loaded from files whether or not a device is present, stay loaded when it is lost and run again once
-    it is back; without any device requests are refused at once. All methods may be called from any thread,
-    those that wait not from within a callback. on_change: called whenever the state of a device changed, by
-    the thread that owns it.
+    Each device is owned by a thread; methods such as `submit_invoke`, `models` and `status` never wait for
+    it. Models are loaded from files whether or not a device is present, stay loaded when it is lost and run
+    again once it is back; without any device, requests are refused at once. All methods may be called from
+    any thread, but those that wait not from a callback. on_change: called whenever the state of a device has
+    changed, by the thread that owns the device.
 
         host = ModelHost(make_backend("usb"), ["models"])
         host.connect()
@@ -80,9 +80,9 @@ class ModelHost:
 
         self_check_period: seconds between two inferences with a known result on each device of a host that
         was started; 0: none. A device with another result is FAILED until `reset`. find_more: makes backends
-        for devices that were plugged in after the host was made, which then join. process_limits: of the
-        processes in which LiteRT runs parts of models. share_inferences: whether requests of several clients
-        for the same image are answered by one inference, see SharedInference. report: gets lines for the log.
+        for devices that are plugged in later, which then join the host. process_limits: of the processes in
+        which LiteRT runs parts of models. share_inferences: whether requests of several clients for the same
+        image are answered by one inference, see SharedInference. report: gets lines for the log.
         """
         each: Sequence[Backend] = backends if isinstance(backends, Sequence) else (backends,)
         self.files = ModelDirectories(model_dirs, compiled=each[0].compiled, uncompiled=each[0].uncompiled)
@@ -103,7 +103,7 @@ class ModelHost:
         )
         self._share_inferences = share_inferences
         self._lock = threading.Lock()
-        """Lock for marking devices as to be kept open, so that none stays open after `close`."""
+        """Held while devices are marked as to be kept open, so that none stays open after `close`."""
         self._wait: FirstDeviceTimeout | None = None
         self._keep_open: Callable[[StickWorker], None] | None = None
         """The call that `start` makes on each worker; None unless the host is started."""
@@ -163,7 +163,7 @@ class ModelHost:
                 self._keep_open(worker)
 
     def connect(self) -> None:
-        """Reopen all devices, and wait for the outcome, which is the new state. Takes seconds."""
+        """Reopen all devices and wait, which takes seconds; `state` shows whether it succeeded."""
         self._whole.cpu.reopen()
         self._pool.ask_all(StickWorker.open)
 
@@ -176,9 +176,9 @@ class ModelHost:
             worker.request_reset()
 
     def close(self, timeout: float | None = None) -> None:
-        """Close all devices after the work under way; what waits is answered UnavailableError.
+        """Close all devices after their present work; waiting requests are answered UnavailableError.
 
-        timeout: seconds to wait, in all. Models stay loaded for the next `connect` or `start`.
+        timeout: seconds to wait in all; None: no limit. Models stay loaded for the next `connect` or `start`.
         """
         with self._lock:
             self._keep_open = None
@@ -189,7 +189,7 @@ class ModelHost:
         self._pool.stop(timeout, then=self._whole.cpu.close)
 
     def end(self, timeout: float | None = None) -> None:
-        """Close all devices for good, as `close` does, and unload all models."""
+        """Unload all models, load no further ones, and close all devices as `close` does."""
         self._table.end()
         self.close(timeout)
 
@@ -210,7 +210,7 @@ class ModelHost:
         self._pool.submit_registers(done)
 
     def answer_overdue(self) -> None:
-        """Answer the requests that have waited too long, also while every stick hangs."""
+        """Answer the requests that have waited too long, even while every stick hangs."""
         self._scheduler.expire()
         self._whole.cpu.scheduler.expire()
 
@@ -295,13 +295,13 @@ class ModelHost:
     ) -> None:
         """Run a loaded model once, without waiting.
 
-        inputs: by name; "" is the only one. part: 0 for the whole model, with the graph's own inputs and
-        outputs; n for its n-th part for the Edge TPU alone. State that is an output is handed back by the
-        caller; reset: whether state that operators keep, for all callers together, is set to zero before.
+        inputs: by name; "" stands for the only one. part: 0 for the whole model, with the graph's own inputs
+        and outputs; n for its n-th part for the Edge TPU alone. reset: whether to zero the state that
+        operators keep first; all callers share it. The caller itself feeds back state that is an output.
 
         done: called once with the result, or with ExpiredError, UnavailableError when the device is lost
-        meanwhile and no other has the model, or the DeviceError that the device did not recover from. What
-        can be refused at once is raised: ModelNotFoundError, InputError, ModelUnsupportedError for a model
+        meanwhile and no other has the model, or the DeviceError that the device did not recover from.
+        Refusals at once are raised: ModelNotFoundError, InputError, ModelUnsupportedError for a model
         that cannot run here, UnavailableError without a device, BusyError.
         """
         model = self._table.model(name)
@@ -321,7 +321,7 @@ class ModelHost:
     ) -> None:
         """Multiply by the weights of a loaded Dense model, without waiting.
 
-        See MatMul.multiply for what it raises and answers, and `submit_invoke`.
+        For results and errors see MatMul.multiply and `submit_invoke`.
         """
         self._admission.limits.check_product(request.batch, request.passes)
         model = only_device_part(self._table.model(name))
@@ -340,12 +340,12 @@ class ModelHost:
 
         part: n for the weights of its n-th part for the Edge TPU; 0 for its only one, or for the one that
         has the tensor that the request names.
-        The array of the request must not change before the answer. Every result is computed with all old or
-        all new weights, and those that begin after the answer with the new ones. The weights stay in effect
-        when a device is lost and comes back. A matrix larger than a Dense model is cut into tiles for
-        `multiply`; `invoke` raises InputError until a smaller one is set. Raises and answers what
-        SwappableEngine.set_weights raises, `submit_invoke`, and OwnershipError; the previous weights then
-        stay in effect.
+        The array of the request must not change before the answer. Every result is computed either with all
+        old or with all new weights; work that begins after the answer uses the new ones. The weights stay in
+        effect when a device is lost and comes back. A matrix larger than a Dense model is cut into tiles for
+        `multiply`; `invoke` then raises InputError until a smaller one is set. Errors are those of
+        SwappableEngine.set_weights and `submit_invoke`, and OwnershipError; after an error the previous
+        weights stay in effect.
         """
         model = self._table.model(name)
         self._table.check_owner(model, terms.client)

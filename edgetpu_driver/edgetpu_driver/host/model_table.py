@@ -45,18 +45,18 @@ from edgetpu_driver.toolchain.model_directories import ModelDirectories
 _log = logging.getLogger(__name__)
 _QUICKLY_READ = 1 << 20
 _QUICKLY_LISTED = 64
-"""Largest file, bytes, whose inputs and outputs are read while a caller waits, and most inputs or outputs
-that are read: some milliseconds of work."""
+"""Size of the largest file, bytes, whose inputs and outputs are read while a caller waits, and how many of
+each are read at most: some milliseconds of work."""
 LONGEST_NAME = 1000
-"""Characters. Chosen for the full name of a node, up to 255, a slash and the name of a file, with room: every
-list of models and every status repeats it."""
+"""Longest name of a model, characters. Chosen for the full name of a node, up to 255, a slash and a file
+name, with room to spare; limited because every list of models and every status repeats it."""
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.~/-]{{0,{LONGEST_NAME - 1}}}")
 
 OnLoaded = Callable[["HostedModel | EdgeTpuError"], None]
 """Called with the model, or with the error that prevented it from being loaded."""
 
 Named: TypeAlias = str | HostedModel
-"""A model by its name or, if it has been looked up, itself: once unloaded, it takes no more requests."""
+"""The name of a model, or a model that has been looked up; unloaded models take no more requests."""
 
 
 class ModelTable:
@@ -192,7 +192,7 @@ class ModelTable:
     def _withdraw(self, fresh: HostedModel, client: str, work: Work) -> None:
         """Withdraw a model that no thread can load, and raise BusyError.
 
-        If the thread of a later request, which could be started, has taken it, its own turn goes to that.
+        If the thread of a later request has already taken it, this turn serves that request instead.
         """
         error = BusyError(f"no thread can be started to load a model; try again in {LOADING:g} s", LOADING)
         with self._lock:
@@ -235,7 +235,7 @@ class ModelTable:
             outcome = self._loaded(fresh)
         except Exception as error:
             outcome = error if isinstance(error, EdgeTpuError) else _unexpected(error, fresh)
-            outcome = outcome.with_traceback(None)  # whose frames refer to the future, and to the files
+            outcome = outcome.with_traceback(None)  # its frames refer to the future, and to the files
             with self._lock:
                 fresh.set_failed(outcome)
             self._scheduler.refuse()
@@ -250,14 +250,14 @@ class ModelTable:
         with self._lock:
             present = self._models.get(fresh.name)
         if present is not None and present.paths == fresh.paths and present.state is ModelState.QUEUED:
-            fresh = present  # it stays its owner's, also if the turn of another client comes first
+            fresh = present  # its owner keeps it, even if the turn of another client comes first
         if fresh.state is ModelState.LOADED:
             return fresh
         files = [(path, read_graph(path)) for path in fresh.paths]
         digest = hashlib.sha256(b"".join(data for _, data in files)).hexdigest()
         fresh.file_bytes = sum(len(data) for _, data in files)
         with self._lock:
-            self._check_limits(fresh)  # a file may have grown, and other names may have got larger ones
+            self._check_limits(fresh)  # a file may have grown, and other names may have larger files now
             present = self._models.get(fresh.name)
         earlier = None
         if present is not None and present is not fresh and present.state is ModelState.LOADED:
@@ -282,7 +282,7 @@ class ModelTable:
     ) -> None:
         """Replace the model of that name by one that was read, and begin with the requests for it.
 
-        earlier: the same model, whose weights stay; None: there is none.
+        earlier: the same model as loaded before, whose weights stay in effect; None if there is none.
         """
         name = "" if read.parts else head_name(*files[0], read.whole.inputs, read.whole.outputs)
         description = _without_weights(files)
@@ -335,7 +335,7 @@ class ModelTable:
         done(outcome)
 
     def _joint_file(self, name: str) -> tuple[Path, bytes]:
-        """A compiled joint graph or, where plain graphs can run, the graph itself, made here."""
+        """A compiled joint graph or, if the backends run plain graphs, the graph itself, built here."""
         try:
             path = self._files.find(name)
             if is_compiled(path):
@@ -362,7 +362,7 @@ class ModelTable:
 
 
 def _size_of(paths: Sequence[Path]) -> int:
-    """Size of the files, bytes; 0 if it is not known: the error of reading them says more."""
+    """Size of the files, bytes; 0 if it is unknown, because reading them then raises a better error."""
     try:
         return sum(path.stat().st_size for path in paths)
     except OSError:

@@ -47,7 +47,7 @@ class Submission:
         part: int = 0,
         reset: bool = False,
     ) -> None:
-        """Run a model once; part: of one that is not read yet, reset: see ModelHost."""
+        """Run a model once; part (only if the model is still being loaded), reset: see ModelHost."""
         request = Request.of(terms, model, Kind.INVOKE, invoking(model, inputs, part, reset), done)
         request.inputs, request.part, request.reset = inputs, part, reset
         self._submit(request, terms)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 
 MOST_FAILURES = 8
-"""Failures in a row after which a model is not attached until the device is opened, or the model loaded,
-again. Chosen: the pauses take two minutes in all, longer than most shortages of memory."""
+"""Failures in a row after which a model is no longer attached, until the device is opened again or the model
+is loaded again. Chosen: the pauses take two minutes in all, longer than most shortages of memory."""
 
 
 class AttachAttempts:

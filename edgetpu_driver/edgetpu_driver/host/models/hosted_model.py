@@ -55,15 +55,15 @@ class HostedModel:
         self.shared = shared
         """Whether other clients may set its weights and unload it."""
         self.failure: EdgeTpuError | None = None
-        """Why it could not be loaded; None if it could, or is on its way."""
+        """Why it could not be loaded; None if it was loaded, or is being loaded."""
         self.sha256 = ""
         """SHA-256 of the file, or of all segments concatenated, in hexadecimal; empty until it is loaded."""
         self.file_bytes = 0
-        """Size of its files, while it is queued as far as known; 0 if it could not be loaded."""
+        """Size of its files, bytes; 0 if it is unknown while queued, or if the model could not be loaded."""
         self.files_without_weights = b""
         """Labels, anchors and other metadata in the files; see `without_weights`."""
         self.parsed: ParsedModel | None = None
-        """None until it is loaded."""
+        """The model as a backend has parsed it; None until it is loaded."""
         self.tensors_of_file: tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] = (), ()
         """Inputs and outputs that are known before it is loaded: those in a small file, without checks."""
         self.plan: ModelPlan | None = None
@@ -111,9 +111,9 @@ class HostedModel:
         self.parsed = read.whole  # the last, as it makes the model LOADED
 
     def keep_weights_of(self, earlier: HostedModel) -> None:
-        """Continue the weights of another model that was read from the same files."""
+        """Take over the weights of an earlier model that was read from the same files."""
         self.weights = earlier.weights
-        if len(self.parts) == len(earlier.parts):  # else a graph that was missing makes others of them
+        if len(self.parts) == len(earlier.parts):  # unless a graph that was missing has changed the parts
             for part, same in zip(self.parts, earlier.parts, strict=True):
                 part.weights = same.weights
 
@@ -123,7 +123,7 @@ class HostedModel:
 
     @property
     def state(self) -> ModelState:
-        """Whether it is loaded, on its way, or could not be loaded."""
+        """Whether it is loaded, being loaded, or could not be loaded."""
         if self.failure is not None:
             return ModelState.FAILED
         return ModelState.QUEUED if self.parsed is None else ModelState.LOADED
@@ -150,7 +150,7 @@ class HostedModel:
 
     @property
     def death(self) -> str:
-        """How its graph ended its process, until it is attached to a stick again; otherwise empty."""
+        """How the process of its graph ended, until it is attached to a stick again; otherwise empty."""
         replicas = tuple(self.replicas.values())
         if any(replica.engine is not None for replica in replicas):
             return ""

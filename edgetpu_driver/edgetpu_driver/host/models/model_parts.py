@@ -18,7 +18,7 @@ from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError, ProcessSt
 
 @dataclass(frozen=True)
 class ModelPart:
-    """A step of a model, ready to be attached to what runs it."""
+    """A step of a model, ready to be attached to a device or to the CPU."""
 
     parsed: ParsedModel
     on_device: bool
@@ -32,7 +32,7 @@ class ReadModel:
     """A model as read from its files."""
 
     whole: ParsedModel
-    """The tensors of the whole model, and remarks about all of its parts."""
+    """The tensors of the whole model, and the figures of all of its parts together."""
     plan: ModelPlan | None = None
     """How its parts are connected; None if one engine runs all of it."""
     parts: tuple[ModelPart, ...] = ()
@@ -66,7 +66,7 @@ def read_model(
         except ProcessStartError:
             raise
         except ModelUnsupportedError as error:
-            refusal = error  # it may belong to a graph that can be run in parts
+            refusal = error  # the graph may still run in parts
         if parsed is not None and not _is_compiled(parsed):
             return ReadModel(parsed)
     try:

@@ -67,7 +67,7 @@ class ModelReplica:
         self.unsupported_reason = ""
         """Why it cannot run on this stick; empty if it can."""
         self.death = ""
-        """How its graph ended its process, until it is attached again; otherwise empty."""
+        """How the process of its graph ended, until it is attached again; otherwise empty."""
         self.attempts = AttachAttempts()
         self.version = 0
         """Version of the weights it holds."""
@@ -82,7 +82,7 @@ class ModelReplica:
         self.writing = False
         """Whether a change of its weights is in progress."""
         self.preparing = False
-        """Whether a product uses separate engines for the weights, which no other may disturb."""
+        """Whether a product is preparing its weights, so that no other product may begin."""
         self._history = history
         self._limits = limits
         self._backend = backend
@@ -106,10 +106,10 @@ class ModelReplica:
         return self._earlier_uploads + sum(engine.uploads for engine in tuple(self._engines))
 
     def attach(self, bus_path: str) -> None:
-        """Make the engine, with the weights of the file; an error becomes the `unsupported_reason`.
+        """Make the engine, with the weights of the file. Raises DeviceError.
 
-        A graph whose process dies is tried again: something else may have ended it. Once at once, and then
-        whenever `attempts` says that this is due.
+        Any other error becomes the `unsupported_reason`. A graph whose process dies is tried again, because
+        something else may have ended the process: once immediately, then whenever `attempts` is due.
         """
         self.bus_path = bus_path
         self._release()
@@ -149,7 +149,7 @@ class ModelReplica:
             engine.close()
 
     def _fail(self, error: Exception) -> None:
-        """Note why it cannot run: for good, or until it is attached again."""
+        """Note why it cannot run, permanently or until it is attached again."""
         reason, again = self._reason(error), False
         if isinstance(error, GraphProcessError):
             again = self.attempts.failed(time.monotonic())
@@ -196,7 +196,7 @@ class ModelReplica:
 
     @contextmanager
     def _preparation(self) -> Iterator[None]:
-        """Have no other product begin."""
+        """Within the context, no other product may begin."""
         self.preparing = True
         try:
             yield
@@ -204,7 +204,7 @@ class ModelReplica:
             self.preparing = False
 
     def setting(self, request: WeightRequest) -> Pieces[tuple[WeightRequest, WeightResult]]:
-        """Replace weights on this stick; the request with a copy of the weights, and what that did."""
+        """Replace weights on this stick; returns the request with copies of its arrays, and the result."""
         copy = yield partial(np.array, request.weights)  # the caller may change its arrays afterwards
         bias = None if request.bias is None else np.array(request.bias)
         request = replace(request, weights=copy, bias=bias)
@@ -220,8 +220,8 @@ class ModelReplica:
     def updating(self) -> Pieces[None]:
         """Set the weights that were set on other sticks, or before the device was opened.
 
-        An error other than of the device becomes the `unsupported_reason`: with old weights nothing may run.
-        The death of a graph's process is met as in `attach`.
+        Raises DeviceError. Any other error becomes the `unsupported_reason`, because the model must not run
+        with old weights. The death of a graph's process is handled as in `attach`.
         """
         for again in (True, False):
             try:
@@ -281,7 +281,7 @@ class ModelReplica:
         return self._matrix
 
     def _new_engine(self, engines: list[AttachedEngine]) -> AttachedEngine:
-        """One more engine, unless these were released; another thread than the stick's may make it."""
+        """Make one more engine unless `engines` were released meanwhile; may be called by any thread."""
         if engines is not self._engines:
             raise self._not_attached()
         engine = self._backend.attach(self.parsed)
@@ -298,6 +298,6 @@ def _look_for_weights(engine: AttachedEngine) -> None:
 
 
 def _tiles(engine: AttachedEngine, request: WeightRequest) -> int:
-    """How many tiles, the size of the model, the weights of a Dense model take."""
+    """Number of tiles, each of the size of the Dense model, that weights for it take."""
     tile = engine.weight_tensor(request.tensor).shape
     return prod(-(-size // most) for size, most in zip(request.weights.shape, tile, strict=True))

@@ -12,8 +12,8 @@ from edgetpu_driver.host.requests.request_queue import RequestQueue
 
 SOONEST = 0.001
 LATEST = 60.0
-"""Limits of `retry_after`, s: about an inference, and the longest that a user would wait. Uncritical: between
-them it follows from the waiting work."""
+"""Limits of `retry_after`, s: about the time of an inference, and the longest time that a user would wait.
+Uncritical: between them it follows from the waiting work."""
 AFTER_WAITING = 1.0
 """Least `retry_after`, s, of a request that has waited for `max_wait`: the estimate does not include the
 more urgent requests before it. Uncritical: it prevents immediate retries."""
@@ -30,13 +30,13 @@ class Backlog:
     seconds: float
     """Expected engine time of the requests, s."""
     waiting_of_client: int
-    """Number of them that the client has."""
+    """Number of requests of one client."""
     sticks: int
     """Number of sticks that share the work."""
 
     @classmethod
     def of(cls, queues: Sequence[RequestQueue[Any]], client: str, sticks: int) -> Backlog:
-        """The backlog of several queues; the sticks share the work of the first one."""
+        """The backlog of several queues; the sticks share the work of the first queue."""
         first, *others = queues
         waiting, of_client = len(first), first.waiting_of(client)
         for queue in others:
@@ -93,7 +93,7 @@ class Admission:
 
 
 def _busy(what: str, backlog: Backlog, soonest: float = SOONEST) -> BusyError:
-    """The error; `retry_after` is when half of the work is done."""
+    """The error; `retry_after` is the expected time until half of the waiting work is done."""
     seconds = backlog.seconds / max(backlog.sticks, 1) / 2
     retry_after = min(max(seconds, soonest), LATEST)
     return BusyError(f"{what}; try again in {retry_after:.3g} s", retry_after)

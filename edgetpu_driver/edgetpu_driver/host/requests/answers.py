@@ -26,7 +26,7 @@ def answer_all(answers: Answers) -> None:
 
 
 def answered(submit: Callable[[Callable[[Any], None]], object], done: Callable[[Any], None]) -> None:
-    """Submit a request whose answer `done` gets, also if it is refused at once, which raises an error."""
+    """Submit a request; `done` gets the answer, even the error of a request that is refused at once."""
     try:
         submit(done)
     except EdgeTpuError as error:

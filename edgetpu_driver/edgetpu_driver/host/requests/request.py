@@ -34,7 +34,7 @@ class Kind(Enum):
 
 
 class Lane(NamedTuple):
-    """Requests of one lane can all be run at a given time, or none of them."""
+    """Key of requests of which, at any given time, either all or none can be run."""
 
     model: HostedModel
     kind: Kind
@@ -50,7 +50,7 @@ class Work:
     """The work of a request that has begun."""
 
     replica: ModelReplica
-    """Where it was begun."""
+    """The replica on which it was begun."""
     pieces: Pieces[Any]
     value: Any = None
     """Result or exception of the calculation that the work waits for."""
@@ -78,15 +78,15 @@ class Request:
     inputs: Mapping[str, NDArray[Any]] | None = None
     """Inputs of an inference, kept in case the loaded model turns out to have several steps."""
     part: int = 0
-    """Number of the requested part, in that case; 0: all."""
+    """Number of the requested part, in that case; 0: the whole model."""
     reset: bool = False
     """Whether an inference starts from a state of zeros."""
     sequence: int = 0
-    """Its position among the requests of its client: the order of arrival, for long work of its turns."""
+    """Its position among the requests of its client: by arrival or, for long work, by its last turn."""
     first_sequence: int = 0
     """Its `sequence` when it arrived."""
     passed_over: float = inf
-    """Time since which requests whose parameters are in memory have been run before it, s."""
+    """When requests whose parameters are in memory were first run before it, s; infinite: never."""
     inferences: int = 1
     """Approximate number of inferences that it takes."""
     stick: int | None = None
@@ -134,7 +134,7 @@ class Request:
         return self.work is not None and getgeneratorstate(self.work.pieces) != GEN_CREATED
 
     def restart(self) -> None:
-        """Discard the work done so far; it waits to be run again, before later requests of its client."""
+        """Discard the work done so far; the request is run again, before later ones of its client."""
         work, self.work = self.work, None
         if work is not None:
             work.pieces.close()

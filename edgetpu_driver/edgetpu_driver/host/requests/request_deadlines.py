@@ -12,8 +12,8 @@ from edgetpu_driver.host.requests.request import Kind, Request
 def is_overdue(request: Request, limits: ClientLimits, now: float) -> bool:
     """Whether a request without a deadline has waited too long; it is then answered BUSY.
 
-    What has begun, or sets weights that are in effect already, is never refused. The queue itself takes out
-    the requests whose deadline has passed.
+    A request that has begun, or that sets weights which are in effect already, is never overdue. The queue
+    itself takes out the requests whose deadline has passed.
     """
     if request.follows or request.work or request.kind is Kind.UPDATE or request.deadline != inf:
         return False

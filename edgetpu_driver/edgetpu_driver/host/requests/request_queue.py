@@ -10,19 +10,19 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 from edgetpu_driver.host.requests.request_terms import Priority
 
 LEAD = 0.005
-"""Seconds of engine time that a client may have had more than another and still go first by its deadline.
+"""Engine time, s, by which a client may have had more than another and still go first by its deadline.
 
-A client that comes back after a pause is ahead of the others by as much.
+A client that comes back after a pause starts with at most this advantage.
 """
 STAY: Mapping[int, float] = {Priority.REAL_TIME: 0.002, Priority.NORMAL: 0.05, Priority.BULK: 0.05}
-"""Seconds for which a request of a class may be passed over by those whose parameters are in memory."""
+"""Seconds, by class, for which requests whose parameters are in memory may go before another one."""
 LONGEST_NEGLECT = 0.05
-"""Seconds after which a class that has requests gets a turn on an engine that more urgent ones keep busy.
+"""Seconds after which a class that has requests gets a turn on an engine that more urgent classes keep busy.
 
-A turn lasts for one piece of work, so that it delays a request of a more urgent class by as much.
+A turn lasts for one piece of work, which delays a request of a more urgent class.
 """
 _ACCOUNTS_KEPT = 1000
-"""Clients whose share of the engines is remembered, so that ever new names take no memory."""
+"""Clients whose share of the engines is remembered; limited, as clients may use ever new names."""
 
 
 class Waiting(Protocol):
@@ -64,7 +64,7 @@ class Waiting(Protocol):
         ...
 
     passed_over: float
-    """Since when others have been run before it because their parameters were in memory; infinite: never."""
+    """When others were first run before it because their parameters were in memory, s; infinite: never."""
 
 
 _Entry = TypeVar("_Entry", bound=Waiting)
@@ -73,7 +73,7 @@ MayRun = Callable[[Hashable], bool]
 
 
 class Staying(NamedTuple):
-    """How long requests whose parameters are in memory may go before others of their class."""
+    """Lets requests whose parameters are in memory go before others of their class; see STAY."""
 
     is_resident: Callable[[Hashable], bool]
     """Whether the requests of a lane need no upload."""
@@ -81,13 +81,13 @@ class Staying(NamedTuple):
 
 
 class RequestQueue(Generic[_Entry]):
-    """Requests by class, deadline and client. Not thread-safe, and it knows no clock.
+    """Requests by class, deadline and client. Not thread-safe; reads no clock.
 
-    Of those that can be run, a request of the most urgent class goes first. Within a class, the earliest
-    deadline does, among the clients that have had at most LEAD more engine time than the one that has had
-    least; without deadlines, the client that has had least. A request that needs its parameters uploaded is
-    passed over for a while by those that do not, unless its deadline is near. A class that has had nothing
-    of an engine for LONGEST_NEGLECT seconds gets a turn.
+    Among the requests that can be run, the most urgent class goes first. Within a class, the earliest
+    deadline goes first, among the clients that have had less than LEAD more engine time than the client with
+    the least; without deadlines, the client with the least. A request whose parameters have to be uploaded
+    lets those that need no upload go first for a while, unless its deadline is near. A class that has not had
+    an engine for LONGEST_NEGLECT seconds gets a turn on it.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class RequestQueue(Generic[_Entry]):
     ) -> _Entry | None:
         """Take out the request that is to be run next; None if none can be run.
 
-        now: the time, s; None: no class gets a turn before its time. engine: what is to run it.
+        now: the time, s; None: no neglected class gets a turn. engine: the engine that is to run it.
         """
         classes = self._classes
         neglected = [] if now is None else [key for key in classes if classes[key].is_neglected(now, engine)]
@@ -195,7 +195,7 @@ class _PriorityClass(Generic[_Entry]):
         """Time of its last turn on each engine, or when it first had requests again."""
         self._served: dict[str, float] = {}
         self._level = 0.0
-        """Engine time of the clients that were served last."""
+        """The most engine time, s, that any client had had when it was served."""
 
     def is_neglected(self, now: float, engine: Hashable) -> bool:
         """Whether requests have waited too long for a turn of this class on an engine."""
@@ -250,7 +250,7 @@ class _PriorityClass(Generic[_Entry]):
         self._served[client] += seconds
 
     def expire(self, now: float) -> list[_Entry]:
-        # Further steps of requests are due, but do not expire; others behind them may.
+        # Further steps of a request are due but do not expire; requests behind them may.
         due = [key for key, bucket in self.buckets.items() if bucket[0][0] < now]
         return self._remove_from(due, lambda entry: entry.deadline < now)
 
@@ -279,7 +279,7 @@ class _PriorityClass(Generic[_Entry]):
         self._served[client] = max(self._served.get(client, -inf), self._level - LEAD)
 
     def _forget(self) -> None:
-        """Drop accounts, if there are too many: of clients without requests, those that had least."""
+        """If there are too many accounts, drop the lowest ones of clients without requests."""
         if len(self._served) > _ACCOUNTS_KEPT:
             waiting = {client for client, _ in self.buckets}
             most = sorted(self._served, key=lambda client: -self._served[client])[: _ACCOUNTS_KEPT // 2]

@@ -35,7 +35,7 @@ class WaitingRequests:
     def admit(self, client: str, sticks: int, others: Sequence[WaitingRequests]) -> None:
         """Raise BusyError if no further request of a client may wait.
 
-        sticks: those that share the work. others: their requests count for the limits as well.
+        sticks: number that share the work. others: queues whose requests count for the limits as well.
         """
         queues = [self._queue, *(each._queue for each in others)]
         self._admission.admit(client, Backlog.of(queues, client, sticks))
@@ -46,7 +46,7 @@ class WaitingRequests:
         weight_access.note_waiting(request)
         self._queue.push(request)
         if swap is not None and request.kind is not Kind.INVOKE and request.priority < swap.priority:
-            # A swap is as urgent as what waits for its end; inferences need not wait for it.
+            # A swap is as urgent as a request that waits for its end; inferences do not wait for it.
             waiting = self._queue.remove(lambda each: each is swap)
             swap.priority = request.priority
             for each in waiting:

@@ -1,6 +1,6 @@
-"""Marks models and replicas by the requests that use their weights: products read them, swaps write them.
+"""Marks models and replicas whose weights are in use: products read the weights, swaps write them.
 
-`stick_eligibility.can_run` goes by these marks. All functions must be called with the scheduler's lock held.
+`stick_eligibility.can_run` reads these marks. All functions must be called with the scheduler's lock held.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class ImageGroup:
     met: int = 0
     """Number of images in common with that group."""
     met_at: int = 0
-    """`seen` of that group at the last of them."""
+    """Value of `seen` of that group at the last image in common."""
 
     @property
     def models(self) -> tuple[HostedModel, ...]:
@@ -89,9 +89,8 @@ class ImageInUse:
 class ImageGroups:
     """Groups of askers. Not thread-safe.
 
-    Two askers whose inputs were the same several times in succession are in one group. An asker
-    that no longer shares images leaves: a node that has ended, that skips most images, or whose region has
-    changed.
+    Two askers whose inputs were the same several times in succession are in one group. An asker that no
+    longer shares images leaves its group: its node has ended, skips most images, or has changed its region.
     """
 
     def __init__(
@@ -146,7 +145,7 @@ class ImageGroups:
             self._close(images.popleft())
 
     def _close(self, image: ImageInUse) -> None:
-        """Adjust the groups to the clients that requested inferences on an image; no others will."""
+        """Adjust the groups to the clients that asked about an image, which takes no more requests."""
         askers = [each for each in image.askers if self._askers.get((each.client, each.model)) is each]
         groups = list(dict.fromkeys(asker.group for asker in askers))
         for group in groups:

@@ -13,14 +13,14 @@ from edgetpu_driver.toolchain.joint_graphs import HeadOutputs, weight_tensor_nam
 from edgetpu_driver.weights.weight_request import WeightRequest
 
 _VERSIONS_KEPT = 16
-"""Versions of its weights that are remembered; a result is older by one swap at most."""
+"""Versions of its weights that are remembered; a result lags behind by one swap at most."""
 
 
 class JointModel:
     """A model with a head for each of several hosted models. Not thread-safe."""
 
     def __init__(self, model: HostedModel, heads: Sequence[HostedModel]) -> None:
-        """model: of the joint graph. Raises ModelUnsupportedError unless it has these heads."""
+        """model: the joint graph. Raises ModelUnsupportedError unless it has these heads."""
         self.model = model
         self.heads = tuple(heads)
         if model.inputs != heads[0].inputs:
@@ -35,11 +35,10 @@ class JointModel:
         self._at = {0: dict(self._held)}
         """The versions of the heads' weights that it held, by the version of its own weights."""
         self._noted: dict[int, tuple[HostedModel, int]] = {}
-        """The heads and versions of swaps after one that is not noted yet, by the version of its own weights.
-        """
+        """Swaps noted before an earlier one: head and its version, by the version of its own weights."""
 
     def can_run(self, head: HostedModel) -> bool:
-        """Whether it is on a device, with the weights of a head that are in effect."""
+        """Whether it is on a device and has the weights of a head that are in effect."""
         return self._held.get(head) == head.weights_version and any(
             replica.engine is not None and replica.version == self.model.weights_version
             for replica in tuple(self.model.replicas.values())
@@ -48,8 +47,8 @@ class JointModel:
     def reason_against(self, models: Iterable[HostedModel]) -> str:
         """Why the heads should be run one by one; empty if nothing speaks against the joint graph.
 
-        models: those that are loaded. One that was compiled together with a head stays in memory with it, but
-        would be uploaded again after each run of the joint graph, unless that was compiled with them too.
+        models: the loaded ones. A model that was compiled together with a head stays in memory next to it,
+        but has to be uploaded again after each run of a joint graph that was not compiled with both.
         """
         tokens = {head.caching_token for head in self.heads} - {0, self.model.caching_token}
         files = {head.sha256 for head in self.heads}
@@ -60,7 +59,7 @@ class JointModel:
         return ""
 
     def result_of(self, head: HostedModel, result: InferenceResult) -> InferenceResult | None:
-        """The result of a head from that of the whole; None if it is not known which weights it had."""
+        """The result of one head from the joint result; None if the version of its weights is unknown."""
         held = self._at.get(result.weights_version)
         if held is None:
             return None
@@ -73,9 +72,9 @@ class JointModel:
         )
 
     def missing(self, head: HostedModel) -> list[tuple[int, WeightRequest]]:
-        """The weights that it is yet to be given for a head, with their versions; each is returned once.
+        """The weights of a head that it has not been given yet, with their versions; each is returned once.
 
-        Raises InputError and ModelUnsupportedError if it is not clear for which tensor they are.
+        Raises InputError and ModelUnsupportedError if their tensor cannot be determined.
         """
         if self._sent[head] == head.weights_version:
             return []
@@ -90,7 +89,7 @@ class JointModel:
     def hold(self, head: HostedModel, version: int, own_version: int) -> None:
         """Note the version of its own weights from which the weights of a head are in effect.
 
-        Swaps on several sticks may be noted in another order than that in which they were made.
+        With several sticks, swaps may be noted in a different order from that in which they were made.
         """
         self._noted[own_version] = head, version
         while (following := max(self._at) + 1) in self._noted:

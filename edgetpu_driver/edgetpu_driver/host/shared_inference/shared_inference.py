@@ -1,4 +1,4 @@
-"""One inference for the requests of several clients about an image: shared results, and joint graphs."""
+"""One inference for the requests of several clients on an image: shared results, and joint graphs."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ MOST_JOINT = 16
 of cameras of a robot, but limited: clients can use any number of names in their requests."""
 
 _MOST_LOGGED = 256
-"""Joint graphs for which it is remembered that the reason against them was logged. Chosen far above
-MOST_JOINT, but limited: clients can name any number of models in their requests."""
+"""Joint graphs to remember because the reason against them has been logged. Chosen far above MOST_JOINT, but
+limited: clients can name any number of models in their requests."""
 
 Inputs: TypeAlias = Mapping[str, NDArray[Any]]
 Done: TypeAlias = Callable[["InferenceResult | EdgeTpuError"], None]
@@ -99,11 +99,11 @@ class _Run:
 class SharedInference:
     """Answers requests of several clients for the same image by one inference.
 
-    Requests of the same model for the same image share its result. Models of the suite's catalogue that are
-    asked about the same images become heads of a joint graph, which is run instead of them. It is rebuilt
-    when they change; until then, and while a head lacks weights that were set, models run on their own, and
-    also where others were compiled together with them, which the joint graph would displace. The results are
-    the same numbers. All methods may be called from any thread.
+    Requests for the same model and the same image share one result. Models of the suite's catalogue that are
+    run on the same images become heads of a joint graph, which is run instead of them. It is rebuilt when
+    these models change. Until it is ready, and while a head lacks weights that were set, the models run on
+    their own; so they do if the joint graph would displace others that were compiled together with them. The
+    results are the same numbers. All methods may be called from any thread.
     """
 
     def __init__(
@@ -117,14 +117,14 @@ class SharedInference:
     ) -> None:
         """Prepare for a host.
 
-        load, unload: of joint graphs, by name. models: those that are loaded, except joint graphs. report:
+        load, unload: of joint graphs, by name. models: returns the loaded models except joint graphs. report:
         gets a line when a joint graph is used or cannot be used.
         """
         self._invoke, self._swap, self._load, self._unload = invoke, swap, load, unload
         self._models = models
         self._report = report
         self.expired = self.refused = 0
-        """Requests answered EXPIRED and BUSY that waited for the inference of another."""
+        """Requests answered EXPIRED and BUSY while they waited for the inference of another request."""
         self._lock = threading.Lock()
         """Never held while requests are answered."""
         self._groups = ImageGroups(self._changed)
@@ -253,20 +253,20 @@ class SharedInference:
     # Joint graphs. All but `_loaded` and `_swapped` are called with the lock held.
 
     def _changed(self, group: ImageGroup) -> None:
-        """Load the joint graph of a group's models, if it has another one."""
+        """Load the joint graph of a group's models, if these have changed."""
         models = [model for model in group.models if model.head_name]
         heads = tuple(sorted(models, key=lambda model: (model.head_name, model.name)))
         heads = heads if len(heads) > 1 else ()
         if heads == self._wanted.get(group, ()):
             return
         if heads and group not in self._wanted and len(self._wanted) >= MOST_JOINT:
-            return  # it asks again with each image
+            return  # the group asks again with each image
         if heads:
             before, self._wanted[group] = self._wanted.get(group, ()), heads
             name = joint_name([head.head_name for head in heads])
             try:
                 self._load(name, partial(self._loaded, group, heads))
-            except RuntimeError:  # no thread can be started: it asks again with each image
+            except RuntimeError:  # no thread can be started: the group asks again with each image
                 if before:
                     self._wanted[group] = before
                 else:
@@ -297,7 +297,7 @@ class SharedInference:
             self._send_weights(joint, head)
 
     def _report_once(self, heads: Sequence[HostedModel], error: EdgeTpuError) -> None:
-        """Log why a joint graph is not used, unless that was logged for one of the last ones."""
+        """Log why a joint graph is not used, unless it is one of the last for which that was logged."""
         names = _names(heads)
         if names not in self._logged:
             self._logged.append(names)

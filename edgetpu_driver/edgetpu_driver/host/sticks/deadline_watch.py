@@ -9,7 +9,8 @@ from contextlib import suppress
 from edgetpu_driver.host.sticks.scheduler import Scheduler
 
 PERIOD = 0.02
-"""Seconds by which such an answer may be late. Chosen: less than the 33 ms between two images."""
+"""Seconds by which the answer to an expired request may be late. Chosen: less than the 33 ms between two
+images."""
 
 
 class DeadlineWatch:
@@ -25,7 +26,7 @@ class DeadlineWatch:
         """Start checking; called when a request has been queued."""
         if not self._scheduler.waiting:
             return
-        with self._lock:  # also to see that it is watching: it may just have seen that nothing waits
+        with self._lock:  # even for reading: the thread may just have seen that nothing waits
             if self._watching:
                 return
             with suppress(RuntimeError):  # no thread can be started: the workers check the queue as well

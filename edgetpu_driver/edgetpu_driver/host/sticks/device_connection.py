@@ -49,7 +49,7 @@ class DeviceConnection:
         except EdgeTpuError as error:
             self._set_state(State.FAILED, str(error))
         except Exception as error:
-            # USB libraries raise any exception: the caller tries again, and the state says why.
+            # USB libraries may raise any exception: the caller tries again, and the state says why.
             self._set_state(State.FAILED, f"{type(error).__name__}: {error}")
         else:
             self.is_open = True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 RESET_REST = 1.0
-"""Least seconds for which a device serves between two resets.
+"""Shortest time, s, for which a device serves between two resets.
 
 Otherwise a client that requests resets continuously would block all others.
 """
@@ -34,7 +34,7 @@ class ResetPace:
         self.waits = False
         """Whether a reset waits for `due`."""
         self._allowed = 0.0
-        """Time of the last reset; 0 before the first."""
+        """Time from which the next reset may start; 0 before the first."""
 
     @property
     def due(self) -> float:
@@ -82,15 +82,15 @@ class UpkeepTimes:
         return self._upkeep if now >= self._due else None
 
     def seconds_left(self, now: float) -> float | None:
-        """Seconds until then, 0 or more; None if the device is not kept open."""
+        """Seconds until upkeep is due, 0 or more; None if the device is not kept open."""
         return None if self._upkeep is None else max(0.0, self._due - now)
 
     def plan(self, upkeep: Upkeep, now: float, *, is_open: bool) -> None:
-        """Choose the time after a piece of upkeep."""
+        """Choose when the next upkeep is due, after a piece of it."""
         self._due = min(now + (upkeep.period if is_open else upkeep.retry_period), self._resets.due)
 
     def begin_check(self, upkeep: Upkeep, now: float) -> bool:
-        """Whether a self-check is due, which then is to start."""
+        """Whether a self-check is due; if so, the caller starts it."""
         if not upkeep.check_period or now < self._check_due:
             return False
         self._check_due = now + upkeep.check_period

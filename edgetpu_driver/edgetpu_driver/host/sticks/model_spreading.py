@@ -23,11 +23,11 @@ class Spreading(Enum):
 def spread(
     sizes: Mapping[_Group, int], present: Mapping[_Group, int], sticks: Sequence[int]
 ) -> dict[_Group, int]:
-    """Assign groups of models to sticks, so that the sticks hold about as much.
+    """Assign groups of models to sticks, so that all sticks hold about the same number of bytes.
 
-    sizes: bytes of parameters of each group. present: the sticks they are on; a group stays there unless the
-    stick is gone, or moving it brings the fullest stick closer to the emptiest. sticks: numbers of those that
-    are there.
+    sizes: bytes of parameters of each group. present: the stick that each group is on; the group stays there
+    unless the stick is gone, or moving it brings the fullest stick closer to the emptiest. sticks: numbers of
+    the present sticks.
     """
     if not sticks:
         return dict(present)
@@ -52,10 +52,10 @@ def spread(
 
 
 def stages(sizes: Sequence[int], sticks: Sequence[int]) -> list[list[int]]:
-    """Assign the stages of a pipeline to sticks, so that they work at the same time: the sticks of each.
+    """Assign the stages of a pipeline to sticks that work at the same time; returns the sticks of each stage.
 
     sizes: bytes of parameters of each stage, as a measure of its work. With fewer sticks than stages, each
-    stick has consecutive ones; with more, the largest stages have several sticks.
+    stick has consecutive stages; with more, the largest stages have several sticks.
     """
     if len(sticks) >= len(sizes):
         counts = [1] * len(sizes)
@@ -69,12 +69,14 @@ def stages(sizes: Sequence[int], sticks: Sequence[int]) -> list[list[int]]:
 
 
 def _cuts(work: Sequence[int], parts: int) -> tuple[int, ...]:
-    """Before which stages to divide them into parts, so that the largest part has as little work as possible.
+    """The stages before which to cut, so that the part with the most work has as little as possible.
 
-    Of such divisions, the one whose next largest part has least, and so on; else the one that cuts first.
+    Of several such divisions, the one whose next largest part has the least work, and so on; then the one
+    that cuts first.
     """
     before, count = [0, *accumulate(work)], len(work)
-    # The work of each part, the most first, and the cuts, if the stages from one on are one part; then two..
+    # By first stage: the work of the parts that follow, the most first, and the cuts between them. At first
+    # the stages that follow are one part; each round divides them into one more.
     best: list[tuple[list[int], tuple[int, ...]]] = [([before[-1] - each], ()) for each in before[:-1]]
     for rest in range(1, parts):
         best = [

@@ -9,7 +9,7 @@ from edgetpu_driver.host.models.model_replica import ModelReplica
 
 
 class PendingAttachments:
-    """The next attempt of any model on one stick. Used by the thread that owns it; reads no clock."""
+    """When a stick next attempts to attach a model. Used by the thread that owns it; reads no clock."""
 
     def __init__(self, replicas: Callable[[], Iterable[ModelReplica]]) -> None:
         """replicas: returns the replicas on the stick."""

@@ -11,8 +11,8 @@ Command = Callable[[], None]
 class PendingCommand:
     """Posts a command to a worker, unless the same command waits there. May be called from any thread.
 
-    Otherwise a client that asks faster than a device can answer fills the worker's mailbox, and the worker
-    does nothing else for long after the last request.
+    Otherwise a client that asks faster than a device can answer would fill the worker's mailbox, and keep the
+    worker busy long after its last request.
     """
 
     def __init__(self, post: Callable[[Command], None], command: Command) -> None:

@@ -1,4 +1,4 @@
-"""Gives waiting requests to sticks as those get free; `stick_choice` says which stick takes which."""
+"""Gives waiting requests to sticks that become free; `stick_choice` decides which stick takes which."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Scheduler:
             if request is None:
                 slot.idle, slot.looks_again = True, len(self._queue) > 0
                 if len(self._queue) and len(self.slots) > 1:
-                    self._wake_idle()  # one that left its work to this stick may be the first to be done now
+                    self._wake_idle()  # a stick that left work to this one may now be the first to finish it
             else:
                 self._take(slot, request)
         answer_all(answers)
@@ -179,7 +179,7 @@ class Scheduler:
                 slot.look_for_work()
 
     def _push(self, request: Request) -> None:
-        """Queue a request; idle workers that leave it to a busy stick are to see whether that is stuck."""
+        """Queue a request; idle workers that leave it to a busy stick check later whether that is stuck."""
         self._queue.push(request)
         for slot in self.slots:
             if slot.idle and not slot.looks_again and can_run(slot, request.lane):
@@ -245,7 +245,7 @@ class Scheduler:
     # Ending requests.
 
     def finish(self, slot: StickSlot, request: Request, elapsed: float, answer: Any, resident: bool) -> None:
-        """Answer a request that has been run; resident: its parameters were in memory before."""
+        """Answer a request that has been run. resident: whether its parameters were in memory before."""
         model = request.model
         with self.lock:
             self._account(slot, request, elapsed)
@@ -286,7 +286,7 @@ class Scheduler:
         self._queue.push(request)
 
     def _settle(self, request: Request) -> None:
-        """A request of a model is answered; a model that was unloaded is released with its last one."""
+        """Note that a request is answered; an unloaded model is released with its last request."""
         model = request.model
         model.requests.unanswered -= 1
         if model.unloaded and not model.requests.unanswered:
@@ -307,7 +307,7 @@ class Scheduler:
             self._release_model(model)
 
     def withdraw(self, model: HostedModel) -> list[Request]:
-        """Take out the requests for a model, which others answer. Must be called with the lock held."""
+        """Take out the requests for a model; the caller answers them. Must be called with the lock held."""
         requests = self._queue.remove(lambda each: each.model is model)
         model.requests.unanswered -= len(requests)
         return requests
@@ -315,7 +315,7 @@ class Scheduler:
     # Joining and leaving sticks.
 
     def join(self, slot: StickSlot, simulated_time: Callable[[], float] | None) -> None:
-        """A stick is ready, and the models that it is to run are attached."""
+        """Note that a stick is ready, with the models that it is to run attached."""
         with self.lock:
             slot.serving, slot.simulated_time = True, simulated_time
             slot.start_clock(self.slots)
@@ -339,7 +339,7 @@ class Scheduler:
         return [model for model in self.models if slot.number in model.replicas]
 
     def leave(self, slot: StickSlot, error: EdgeTpuError) -> None:
-        """A stick is gone: hand its work to others, or answer it.
+        """Note that a stick is gone; hand its requests to others, or answer them.
 
         error: the answer to the request that is running there, if no other stick can run it.
         """
@@ -353,7 +353,7 @@ class Scheduler:
             if running is not None:
                 begun.append(running)
                 failed = isinstance(error, DeviceError) and not isinstance(error, DeviceLostError)
-                running.failures += failed and running.has_run  # else a command failed before it
+                running.failures += failed and running.has_run  # otherwise a command failed before it ran
             answers: Answers = []
             for request in sorted(begun, key=lambda each: each.sequence):
                 weight_access.end(request)

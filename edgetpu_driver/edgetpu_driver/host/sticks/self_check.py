@@ -1,4 +1,4 @@
-"""Inferences with a known result, which reveal a stick that computes wrong ones."""
+"""Inferences with a known result, which reveal a stick that computes wrong results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SelfCheck:
 
     Graphs that LiteRT runs are left out: they may keep a state or draw random numbers, and no stick runs
     them. An answer is learned from two inferences that agree, the first time a model is checked with its
-    present weights. It is not computed by LiteRT: that may differ from the chip in the last bit.
+    present weights. LiteRT does not compute it, because it may differ from the chip in the last bit.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class SelfCheck:
         """The models that were checked, in the order of their last check."""
 
     def choose(self, replicas: list[ModelReplica]) -> ModelReplica | None:
-        """The model to check: of those in the memory, the one checked longest ago."""
+        """The model to check: the one checked longest ago, of resident ones if there are any; None: none."""
         compiled = [replica for replica in replicas if replica.parsed.placement is not Placement.HOST]
         able = [replica for replica in compiled if replica.engine is not None]
         self._answers = {replica: answer for replica, answer in self._answers.items() if replica in able}
@@ -46,7 +46,7 @@ class SelfCheck:
         return min(able, key=lambda replica: (not replica.resident, turns.get(replica, -1)))
 
     def check(self, replica: ModelReplica) -> None:
-        """Run a model. Raises SelfCheckError, DeviceError."""
+        """Run a model and compare its result with the known one. Raises SelfCheckError, DeviceError."""
         if replica in self._checked:
             self._checked.remove(replica)
         self._checked.append(replica)

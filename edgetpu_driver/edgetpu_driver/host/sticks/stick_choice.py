@@ -15,7 +15,7 @@ class Queued(NamedTuple):
     """The requests that wait while a stick is chosen."""
 
     requests: int
-    """Number of them, including the one in question."""
+    """Number of requests, including the one that is to be assigned."""
     now: float
     """Present time, s."""
 
@@ -23,10 +23,10 @@ class Queued(NamedTuple):
 def may_take(slot: StickSlot, model: HostedModel, candidates: Sequence[StickSlot], queued: Queued) -> bool:
     """Whether a free stick may take a request for a model, or should leave it to another one.
 
-    candidates: all sticks that can run it once they are free. A hot stick leaves it to cooler ones unless
-    more requests wait than those can begin. A stick that would have to upload the parameters leaves it to a
-    busy one that has them and would finish earlier; a simulated stick leaves it to those that finish earlier
-    by their own clocks.
+    candidates: all sticks that can run the request once they are free. A hot stick leaves it to cooler sticks
+    unless more requests wait than these can begin. A stick that would have to upload the parameters leaves it
+    to a busy stick that has them and would finish earlier; a simulated stick leaves it to sticks that finish
+    earlier by their own clocks.
     """
     upload = slot.upload_seconds(model)
     others = [other for other in candidates if other is not slot and not other.is_stuck(queued.now)]

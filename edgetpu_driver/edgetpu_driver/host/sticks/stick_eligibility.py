@@ -11,17 +11,17 @@ from edgetpu_driver.host.requests.request import Kind, Lane, Request
 from edgetpu_driver.host.sticks.stick_slot import StickSlot
 
 PRODUCTS_AT_ONCE = 2
-"""Products by one model that a client has in progress on a stick. Derived: while the arithmetic of one is
-done on the host, the stick works on the other."""
+"""Products with one model that a client may have in progress on a stick. Derived: while the arithmetic of one
+is done on the host, the stick works on the other."""
 
 
 def can_run(slot: StickSlot, lane: Lane) -> bool:
     """Whether a stick can run the requests of a lane as soon as it is free.
 
-    A stick runs a model only with the weights in effect. While a swap is under way that begins there, it runs
-    inferences with the previous weights, which the last piece of the swap replaces, but no products, whose
-    weights are replaced tile by tile. A client has at most PRODUCTS_AT_ONCE under way, so that those that
-    have begun end however many follow; see also `_may_join`.
+    A stick runs a model only with the weights in effect. While a swap that began on it is in progress, it
+    still runs inferences, whose weights only the last piece of the swap replaces, but no products, whose
+    weights are replaced tile by tile. A client has at most PRODUCTS_AT_ONCE in progress, so that these end
+    however many follow; see also `_may_join`.
     """
     if lane.begun or lane.stick not in (None, slot.number):
         return lane.stick == slot.number
@@ -46,10 +46,10 @@ def can_run(slot: StickSlot, lane: Lane) -> bool:
 
 
 def _may_join(priority: int, under_way: Collection[Reader], swaps: Collection[Swap]) -> bool:
-    """Whether a product may begin beside those under way although swaps wait for their end.
+    """Whether a product may begin beside those in progress, although swaps wait for their end.
 
-    Only one that is more urgent than the swaps, and as long as these wait for a less urgent one anyway: a
-    swap keeps its turn, and no urgent product waits for a long one.
+    It may if it is more urgent than every swap, and if the most urgent swap has to wait anyway for a product
+    that is not more urgent than itself. So a swap keeps its turn, and no urgent product waits for a long one.
     """
     if not (under_way and swaps):
         return True
@@ -87,7 +87,7 @@ def refusal(
 
 
 def is_pointless(request: Request) -> bool:
-    """Whether weights are to be set on a stick that no longer holds the model."""
+    """Whether a request sets weights on a stick that no longer holds the model."""
     if request.kind is not Kind.UPDATE or request.lane.begun or request.stick is None:
         return False
     replica = request.model.replicas.get(request.stick)

@@ -31,7 +31,7 @@ _CLOSENESS = (
     State.ABSENT,
     State.CLOSED,
 )
-"""States in their order, the one closest to ready first."""
+"""The states, the one closest to READY first."""
 _COUNTERS = ("uploads", "bytes_sent", "bytes_received", "retries", "recoveries", "thermal_warnings")
 
 
@@ -54,9 +54,9 @@ class StickPool:
         self._admission = admission
         self._spreading = spreading
         self._pipelines: list[tuple[HostedModel, ...]] = []
-        """Parts of one model each, which no stick can have in its memory together."""
+        """The parts of each model whose parts no stick can have in its memory together."""
         self._ask_registers: list[Callable[[tuple[RegisterValue, ...]], None]] = []
-        """Calls that wait for the registers; not empty while they are being read."""
+        """Callbacks that wait for the registers; not empty while the registers are being read."""
         scheduler.rebalance = self._rebalance
 
     def add(self, model: HostedModel) -> None:
@@ -94,7 +94,7 @@ class StickPool:
         return {worker.connection.readings.bus_path for worker in self.workers}
 
     def ask_all(self, command: Callable[[StickWorker], Any]) -> list[Any]:
-        """Call a method of every worker and wait; the results, and the exceptions."""
+        """Call a method of every worker and wait; returns the results, or exceptions in their place."""
         answers: list[SimpleQueue[Any]] = [worker.ask(partial(command, worker)) for worker in self.workers]
         return [answer.get() for answer in answers]
 

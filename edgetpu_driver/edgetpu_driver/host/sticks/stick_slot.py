@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from edgetpu_driver.host.requests.request import Lane, Request
 
 STUCK_SECONDS = 0.05
-"""Seconds of real time after which waiting for a stick that is free earlier in simulated time ends."""
+"""Seconds of real time after which requests are no longer left to a busy stick expected to finish first."""
 
 UPLOAD_SECONDS = 0.0002
 UPLOAD_RATE = 210e6
-"""Time of an upload's transfers, s, and their rate on USB 3, bytes/s, as of the virtual stick; on USB 2 it
-takes longer."""
+"""Fixed time of an upload, s, and its rate on USB 3, bytes/s, as for the virtual stick; on USB 2 it takes
+longer."""
 
 
 @dataclass(eq=False)
@@ -48,9 +48,9 @@ class StickSlot:
     began: float = inf
     """When the request that is running was taken or, without one, the present command began, s."""
     expected: float = 0.0
-    """Expected end of that request, on the device's clock."""
+    """Expected end of the running request, on the clock of a simulated device, s."""
     origin: float = 0.0
-    """Time on the device's clock when the stick last had no work."""
+    """Time on the clock of a simulated device from which its work is counted, s."""
     statistics: InferenceStatistics = field(default_factory=InferenceStatistics)
 
     def has_parameters_of(self, lane: Hashable) -> bool:
@@ -59,27 +59,27 @@ class StickSlot:
         return replica is not None and replica.resident
 
     def start_clock(self, others: Sequence[StickSlot]) -> None:
-        """Start with as much accumulated work as the least loaded of the others."""
+        """Start with as much accumulated work as the least loaded of the others; see `load`."""
         if self.simulated_time is not None:
             behind = [other.load() for other in others if other.serving and other is not self]
             self.origin = self.simulated_time() - min(behind, default=0.0)
 
     def load(self) -> float:
-        """Time until it is free on its clock; the clock of a real stick stands still while it is idle."""
+        """Accumulated work of a simulated device, s, including the running request; 0 for a real one."""
         if self.simulated_time is None:
             return 0.0
         now = self.simulated_time()
         return max(now, self.expected if self.running is not None else now) - self.origin
 
     def upload_seconds(self, model: HostedModel) -> float:
-        """Time that an upload of the model's parameters takes; 0 if they are in the stick's memory."""
+        """Time that an upload of the model's parameters takes, s; 0 if they are in the stick's memory."""
         replica = model.replicas.get(self.number)
         if model.placement is not Placement.CACHED or replica is None or replica.resident:
             return 0.0
         return UPLOAD_SECONDS + model.parameter_bytes / UPLOAD_RATE
 
     def remaining(self, now: float) -> float:
-        """Expected time until its present work is done."""
+        """Expected time until its present work is done, s."""
         return (
             0.0 if self.running is None else max(0.0, self.began + self.running.model.expected.engine - now)
         )

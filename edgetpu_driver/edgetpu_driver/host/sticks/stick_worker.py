@@ -33,10 +33,10 @@ _PAUSE = 0.01
 
 
 class StickWorker:
-    """Everything that touches one device, in one thread, which ends when the device is closed.
+    """Does everything that touches one device in one thread, which ends when the device is closed.
 
-    Of its own accord it only runs requests. `keep_open` has it open the device, read it once in a while, and
-    open it again when it is lost. The thread survives any exception of a device or a library.
+    By itself it only runs requests. After `keep_open` it also opens the device, reads it periodically, and
+    reopens it when it is lost. The thread survives any exception of a device or a library.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class StickWorker:
         self.request_reset = PendingCommand(self.post, self.reset)
         self._closing = False
         self.is_to_close = False
-        """Whether it is to close but has not done so; it starts nothing new."""
+        """Whether it has been told to close and has not done so yet; it starts nothing new."""
         self._commanded = False
         """Whether the last piece of work was a command, so that a request is next."""
         self._logged = ""
@@ -93,7 +93,7 @@ class StickWorker:
         return answer
 
     def keep_open(self, upkeep: Upkeep) -> None:
-        """Open the device and keep it so."""
+        """Open the device and keep it open."""
 
         def begin() -> None:
             self._closing = False
@@ -194,7 +194,7 @@ class StickWorker:
         self.connection.set_message(throttle.note)
 
     def check(self) -> None:
-        """Repeat an inference whose result is known; a wrong one takes the stick out of service."""
+        """Repeat an inference whose result is known; a wrong result takes the stick out of service."""
         replicas = self._replicas().values()
         replica = self._self_check.choose([each for each in replicas if not each.writing])
         if replica is None or not self.connection.is_open:
@@ -384,7 +384,7 @@ class StickWorker:
         except DeviceError as error:
             return self._lose(error)
         except EdgeTpuError as error:
-            answer = error.with_traceback(None)  # whose frames refer to the answer: it would stay in memory
+            answer = error.with_traceback(None)  # its frames refer to the answer, which would stay in memory
         except Exception as error:
             _log.exception("unexpected error in a request for model '%s'", request.model.name)
             answer = unexpected(error)

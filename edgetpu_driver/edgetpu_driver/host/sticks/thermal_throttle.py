@@ -14,11 +14,11 @@ HOT = 84.8
 It is the first trip point of the Linux driver of the same chip on PCIe. A warning of the chip counts as well.
 """
 COOL = 79.8
-"""Temperature below which it is sped up again: 5 degrees less, so that it does not swing."""
+"""Temperature below which it is sped up again: 5 degrees less, so that it does not oscillate."""
 SLOWER_AFTER = 5.0
 """Seconds at a preset before the next slower one is tried; the chip follows within seconds."""
 FASTER_AFTER = 30.0
-"""Seconds without heat before the next faster preset is tried: more than SLOWER_AFTER, so as not to swing."""
+"""Seconds below COOL before the next faster preset is tried: more than SLOWER_AFTER, against oscillation."""
 
 
 class ThermalThrottle:
@@ -44,7 +44,7 @@ class ThermalThrottle:
 
     @property
     def throttled(self) -> bool:
-        """Whether that is slower than the one it was opened with."""
+        """Whether `preset` is slower than the one that the stick was opened with."""
         return self.preset != self.nominal
 
     @property
@@ -55,7 +55,7 @@ class ThermalThrottle:
         return f"it is hot, and runs at '{self.preset}' instead of '{self.nominal}'"
 
     def update(self, readings: Readings, now: float) -> None:
-        """Take readings into account, made at `now`, in seconds."""
+        """Take into account readings made at monotonic time `now`, s."""
         if not self.nominal:
             return
         hot = readings.warm or readings.temperature > HOT

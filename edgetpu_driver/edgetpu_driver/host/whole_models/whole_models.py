@@ -106,7 +106,7 @@ class WholeModels:
     def take_over(self, request: Request) -> None:
         """Run a request that has waited for a model of several steps to be loaded."""
         answered(lambda _: self.submit(request), request.answer)
-        self._sticks.watch()  # for its deadline: nothing may have waited meanwhile
+        self._sticks.watch()  # for its deadline: the watch ends when nothing waits
 
     def status(self, status: HostStatus) -> HostStatus:
         """The status of the sticks, including the requests in progress on the CPU."""
@@ -171,8 +171,7 @@ def device_part(model: HostedModel, number: int) -> HostedModel:
 def target_part(model: HostedModel, kind: Kind, number: int) -> HostedModel:
     """The part to which a request for weights goes. Raises InputError, ModelUnsupportedError.
 
-    Of several parts and without a number, the first one; setting the weights finds the right one, see
-    `setting`.
+    To set weights without a number, the first of several parts; `setting` then finds the right one.
     """
     if number:
         return device_part(model, number)
@@ -192,8 +191,8 @@ class TensorInPartError(ModelUnsupportedError):
 def part_with_tensor(model: HostedModel, tensor: str) -> int:
     """The number, from 1, of the only part for the Edge TPU with a weight tensor of that name.
 
-    Raises InputError if none or several have it, with what each part says; UnavailableError if it may be one
-    that no stick holds at present.
+    Raises InputError, with the reason of each part, if none or several have it; UnavailableError if a part
+    that no stick holds at present may have it.
     """
     found, reasons = [], []
     kind: type[EdgeTpuError] = InputError
@@ -231,7 +230,7 @@ def invoking(
 
     def begin(replica: ModelReplica) -> Pieces[InferenceResult]:
         if part:
-            device_part(model, part)  # which raises; the model may have been loaded meanwhile
+            device_part(model, part)  # raises InputError; the model may have been loaded meanwhile
         result = yield from replica.invoking(inputs, reset)
         return replace(result, part=part) if part else result
 
@@ -243,8 +242,8 @@ def setting(
 ) -> Callable[[ModelReplica], Pieces[tuple[WeightRequest, WeightResult]]]:
     """A function that replaces weights of a model that one engine runs, or of its only part.
 
-    Without `part`, for a model with several, it replaces those of the part that it is run for if that has the
-    tensor, and otherwise raises TensorInPartError.
+    Without `part`, in a model with several parts, it raises TensorInPartError if another part than that of
+    the replica has the tensor.
     """
 
     def begin(replica: ModelReplica) -> Pieces[tuple[WeightRequest, WeightResult]]:

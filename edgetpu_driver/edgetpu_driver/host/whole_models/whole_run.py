@@ -36,7 +36,7 @@ class WholeRun:
         submit: Callable[[Request], None],
         done: Callable[[InferenceResult | EdgeTpuError], None],
     ) -> None:
-        """inputs: checked before. request: has the terms. submit: passes a step to what runs it, or raises.
+        """inputs: already checked. request: has the terms. submit: queues the request for a step, or raises.
 
         done: called once with the result or the error, by a thread of the host.
         """
