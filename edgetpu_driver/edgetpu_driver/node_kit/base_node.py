@@ -64,7 +64,7 @@ class BaseNode(Node):
     def types_on_demand(cls) -> frozenset[str]:
         """Return types of topics and services of other nodes that the node opens later, when they are wanted.
 
-        Its security policy allows them, besides what the node opens when it is made.
+        Its security policy allows them in addition to the interfaces that the node opens when it is made.
         """
         return frozenset()
 
@@ -88,7 +88,7 @@ class BaseNode(Node):
 
     @property
     def full_name(self) -> str:
-        """Namespace and name without the leading slash, as diagnostics and names of models have it."""
+        """Namespace and name without the leading slash, as in diagnostics and in names of models."""
         name: str = self.get_fully_qualified_name()
         return name.lstrip("/")
 
@@ -116,16 +116,16 @@ class BaseNode(Node):
         return super().create_publisher(*arguments, **{"event_callbacks": _NO_EVENTS, **options})
 
     def create_service(self, srv_type: Any, *arguments: Any, **options: Any) -> Service:
-        """Make a service as Node does, by default with QOS_SERVICE: ten requests would fill that of rclpy."""
+        """Make a service as Node does, by default with QOS_SERVICE; rclpy's own queue holds ten requests."""
         return super().create_service(srv_type, *arguments, **{"qos_profile": QOS_SERVICE, **options})
 
     def create_client(self, srv_type: Any, *arguments: Any, **options: Any) -> Client:
-        """Make a client as Node does, by default with QOS_SERVICE; damaged answers look like none."""
+        """Make a client as Node does, by default with QOS_SERVICE; damaged answers are ignored."""
         refuse_damaged_answers(self, srv_type)
         return super().create_client(srv_type, *arguments, **{"qos_profile": QOS_SERVICE, **options})
 
     def create_steady_timer(self, period: float, callback: Callable[[], None]) -> Timer:
-        """Make a timer in real time, s, also when the graph runs on simulated time."""
+        """Make a timer with a period in seconds of real time, even if the graph runs on simulated time."""
         return create_steady_timer(self, period, callback)
 
     def set_parameters_atomically(self, parameter_list: list[Parameter]) -> SetParametersResult:
@@ -144,7 +144,7 @@ class BaseNode(Node):
     def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
         """Return the reason why a value that passed its checks is refused while the node runs, or None.
 
-        values: those that all parameters would have.
+        values: the values that all parameters would have.
         """
         del name, values
         return None
@@ -164,7 +164,7 @@ class BaseNode(Node):
     def on_callback_failure(self, source: str, error: Exception) -> None:
         """Log once and count an exception of a callback, or why a message or request could not be read.
 
-        An EdgeTpuError is the refusal of a request, which is the client's answer; it is not counted.
+        An EdgeTpuError refuses a request and is the answer to the client; it is not counted.
         """
         if isinstance(error, UnreadableError):
             self.counters.unreadable += 1
@@ -188,7 +188,7 @@ class BaseNode(Node):
 
     @property
     def needs_user(self) -> bool:
-        """Whether a problem remains until a user changes something, which makes it an error."""
+        """Whether a problem remains until a user changes something, so that it counts as an error."""
         return False
 
     def diagnostics(self) -> list[DiagnosticStatus]:

@@ -29,11 +29,11 @@ def create_deferred_service(
 ) -> Service:
     """Offer a service; `callback` gets each request and a function that sends its answer, at once or later.
 
-    rclpy, and every executor, sends what a service's callback returns together with the header of the
-    request: `Service.send_response(response, header)`. Here the callback returns a slot for the answer, and
-    the service's own `send_response` notes the header there, so no coroutine is suspended and no executor has
-    to know of it. Two threads may send answers at the same time: rclpy holds the interpreter lock meanwhile.
-    An answer that cannot be sent is replaced with one that says why; without its client it is dropped.
+    Every executor passes what the callback of a service returns, with the header of the request, to
+    `Service.send_response`. Here the callback returns a placeholder for the answer, and the `send_response`
+    of this service stores the header in it, so no coroutine is suspended and executors need no change. Two
+    threads may send answers at the same time: rclpy holds the interpreter lock meanwhile. An answer that
+    cannot be sent is replaced with one that says why; if the client has gone, it is dropped.
     """
 
     def on_request(request: Any, _response: Any) -> _Answer:

@@ -12,7 +12,7 @@ from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 from edgetpu_driver.node_kit.printable_text import one_line
 
 DIAGNOSTICS_PERIOD = 1.0
-"""Seconds; REP-107 asks for 1 Hz."""
+"""Period of /diagnostics, s; REP-107 asks for 1 Hz."""
 
 
 @dataclass
@@ -108,7 +108,7 @@ class FailureDiagnostic:
 
 
 def publish_diagnostics(node: Node, entries: Callable[[], Sequence[DiagnosticStatus]]) -> None:
-    """Start to publish a node's entries of /diagnostics, once a period of real time."""
+    """Start to publish a node's entries of /diagnostics, every DIAGNOSTICS_PERIOD of real time."""
     publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 1)
 
     def publish() -> None:

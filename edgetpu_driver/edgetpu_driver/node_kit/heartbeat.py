@@ -15,7 +15,7 @@ HEARTBEAT_PERIOD = 0.5
 HEARTBEAT_LEASE = 3.0
 """Seconds without a message after which a subscriber is notified that the node is no longer alive.
 
-Six periods: longer than what a busy machine delays a callback, shorter than the 20 s after which DDS notices
+Six periods: longer than a busy machine delays a callback, shorter than the 20 s after which DDS notices
 that a process has gone.
 """
 

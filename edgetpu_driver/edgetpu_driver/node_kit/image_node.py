@@ -35,7 +35,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 _DRIVER_GONE = (ModelNotFoundError, UnavailableError)
 _TOO_LATE = (BusyError, ExpiredError)
 _UNSCALED_WHITE = 16
-"""Derived: white, of 255, of a sensor with 12 bits whose driver passes its values on in images of 16 bits."""
+"""Derived: value of white, of 255, if a driver passes 12 bits of a sensor on as 16 bits without scaling."""
 
 
 class PreparedFrame(Protocol):
@@ -65,7 +65,7 @@ class ImageAlgorithm(Protocol):
         ...
 
     def preprocess(self, image: CameraImage, stamp: float) -> Any:
-        """Make the model's input, a PreparedFrame, of an image taken at `stamp` seconds."""
+        """Make the model's inputs, a PreparedFrame, from an image taken at `stamp`, s."""
         ...
 
     def postprocess(self, frame: Any, outputs: Mapping[str, NDArray[Any]]) -> Any:
@@ -88,10 +88,10 @@ class ImageNode(BaseNode):
     subject = "images"
 
     begins_anew: bool = False
-    """Whether the image under way does not continue those before it: state of the model is set to zero."""
+    """Whether the present image starts a new sequence, so that state of the model is set to zero."""
 
     changes_model: ClassVar[bool] = False
-    """Whether the node replaces weights or graphs; others need no permission for ~/set_weights."""
+    """Whether the node replaces weights or graphs; other nodes need no permission for ~/set_weights."""
 
     def __init__(self, name: str, *, cameras: Cameras | None = None, **options: Any) -> None:
         """`cameras`: shared with the other nodes of the executor, so that each image is taken once."""
@@ -101,7 +101,7 @@ class ImageNode(BaseNode):
         self._cameras = cameras or Cameras()
         self._client: ModelClient | None = None
         self._bound: tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] | None = None
-        """Inputs and outputs of the model that the algorithm is bound to; None if it is to none."""
+        """Inputs and outputs of the model that the algorithm is bound to; None if it is not bound."""
         self._problem = ""
         """Why the model that was loaded does not suit the algorithm; empty if it does."""
         self._image_size: tuple[int, int] | None = None
@@ -152,7 +152,7 @@ class ImageNode(BaseNode):
 
     @property
     def needs_user(self) -> bool:
-        """Whether the model cannot be loaded, cannot run or is unsuitable, for good."""
+        """Whether the model cannot be loaded or run, or is unsuitable, until a user changes something."""
         return bool(self._problem) or (self._client is not None and self._client.needs_user)
 
     def name_for(self, model: str) -> str:
@@ -172,12 +172,12 @@ class ImageNode(BaseNode):
         """Set up the algorithm before it preprocesses an image."""
 
     def inputs_of(self, frame: PreparedFrame, stamp: float) -> Mapping[str, NDArray[Any]]:
-        """Return all inputs of the model for a frame taken at `stamp` seconds, by name."""
+        """Return all inputs of the model for a frame taken at `stamp`, s, by name."""
         del stamp
         return frame.inputs
 
     def on_outputs(self, outputs: Mapping[str, NDArray[Any]]) -> None:
-        """Take note of the outputs of the model, before the result is made of them."""
+        """Take note of the outputs of the model, before the result is made from them."""
 
     def on_result(self, frame: Any) -> None:
         """Take note that the result of a frame has been published."""
@@ -302,7 +302,7 @@ class ImageNode(BaseNode):
         return not self._gate.has_newer
 
     def _check_scale(self, shared: SharedImage, image: CameraImage) -> None:
-        """Say if the first image may be that of a driver which passes 10 or 12 bits on as 16."""
+        """Report if the first image may come from a driver that passes 10 or 12 bits on as 16."""
         if not self.counters.results and shared.has_16_bits and image.pixels.max() <= _UNSCALED_WHITE:
             self.report_once(
                 "scale",
@@ -317,7 +317,7 @@ class ImageNode(BaseNode):
     def _on_answer(
         self, shared: SharedImage, image: CameraImage, frame: PreparedFrame, answer: InferenceResult
     ) -> None:
-        """Make a result of the driver's answer."""
+        """Make a result from the driver's answer."""
         if self._client is None:  # the node is being destroyed
             return
         if answer.error is None:

@@ -1,7 +1,7 @@
 """The table of nodes: the entry points of the installed packages in the group `edgetpu.nodes`.
 
-A package adds a node with one line of its setup.cfg; the node's name is also the name of its executable, but
-for the driver's:
+A package adds a node with one line of its setup.cfg; the node's name is also the name of its executable,
+except for the driver:
 
     [options.entry_points]
     edgetpu.nodes =
@@ -47,7 +47,7 @@ class NodeEntry:
 
     @property
     def executable(self) -> str:
-        """The name of its executable: the node's own, but for the driver."""
+        """The name of its executable: the name of the node, except for the driver."""
         return "edgetpu_node" if self.name == DRIVER else self.name
 
     def load(self) -> Any:

@@ -104,10 +104,10 @@ def declare(
 ) -> dict[str, Any]:
     """Declare the parameters and return their values by name; FatalError with the reason for a bad one.
 
-    When parameters that are not read-only are set, one or several together, `refused` gets the name of each
-    and the values that all parameters would have, after the checks of the settings. It returns the reason why
-    the node refuses that value, or None. Then the returned values change, and `changed` is called for each.
-    If it raises, they are as before.
+    When one or several parameters that are not read-only are set, the settings check the new values first.
+    Then `refused` is called with the name of each and the values that all parameters would have, and returns
+    the reason why the node refuses that value, or None. If none is refused, the returned values change, and
+    `changed` is called for each. If it raises, they are as before.
     """
     values = {setting.name: _declare(node, setting) for setting in settings}
     table = {setting.name: setting for setting in settings}
@@ -163,7 +163,7 @@ def _declare(node: Node, setting: Setting) -> Any:
 def _clean(setting: Setting, value: Any) -> Any:
     """Drop empty strings from lists; an empty list in a YAML file arrives as no value at all.
 
-    A single value, which only a setting of any type is given, is a list of one.
+    A single value, which only a setting of any type accepts, becomes a list of one.
     """
     if isinstance(setting.default, list):
         items = [value] if isinstance(value, str | int | float) else value or ()

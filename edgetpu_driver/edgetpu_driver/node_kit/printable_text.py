@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LONGEST = 1000
-"""Longer text is cut in the middle, characters."""
+"""Longest text, characters; longer text is cut in the middle."""
 
 
 def one_line(text: object, longest: int = LONGEST) -> str:

@@ -10,7 +10,7 @@ from rclpy.node import Node
 from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
 
 SILENCE = 10.0
-"""Seconds without messages until one is logged. Chosen: longer than most cameras take to start."""
+"""Seconds without messages after which this is logged. Chosen: longer than most cameras take to start."""
 
 _CHECK_PERIOD = 1.0
 """Seconds between two checks of the topics of a node. Uncritical: SILENCE is longer."""

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 LONGEST = 60.0
-"""Seconds at most. Chosen: a model that takes longer is of no use on a robot, and the driver may be lost."""
+"""Longest wait, s. Chosen: a model that takes longer is of no use on a robot, and the driver may be lost."""
 
 
 class AnswerPatience:
-    """The seconds to wait for an answer: more for a driver that is alive but slow, as with a large model.
+    """How long to wait for an answer, s: longer for a driver that is alive but slow, as with a large model.
 
     Otherwise each request that takes longer than usual would be abandoned while the driver works on it.
     """
 
     def __init__(self, usual: float, longest: float = LONGEST) -> None:
-        """usual: seconds that are enough for most models, and at least. longest: seconds at most."""
+        """usual: shortest wait, s, enough for most models. longest: longest wait, s."""
         self._usual, self._longest = usual, longest
         self.seconds = usual
 
     def missed(self) -> None:
-        """Note that there was no answer in time. If the driver still loads the model, it is slow."""
+        """Note that there was no answer in time; the next wait is twice as long."""
         self.seconds = max(self._usual, min(2 * self.seconds, self._longest))
 
     def answered(self, seconds: float) -> None:

@@ -8,11 +8,11 @@ from math import inf
 from rclpy.node import Node
 
 START_UP = 5.0
-"""Seconds in which a driver without its device is usual: nodes of one launch start together."""
+"""Seconds during which a driver without its device is normal: nodes of one launch start together."""
 
 
 class ClientProblem:
-    """The present problem of a client. The log also says when it is resolved: that the model is loaded."""
+    """The present problem of a client. When it is resolved, the log says that the model is loaded."""
 
     def __init__(self, node: Node, title: str, name: str) -> None:
         """title: of the model, in messages. name: the model's own name on the driver; empty: none."""
@@ -23,9 +23,9 @@ class ClientProblem:
         self.needs_user = False
         """Whether it remains until a user changes something: a file, a parameter."""
         self.persists = False
-        """Whether it stays until a request succeeds: that the model is loaded does not disprove it."""
+        """Whether it stays until a request succeeds, even if the model is loaded."""
         self._unlogged = False
-        """Whether the log has yet to say that the model is loaded, which the pending request will show."""
+        """Whether the log has yet to say that the model is loaded; it will when the pending request ends."""
         self._warning_due = False
         """Whether `text` was logged without a warning, because it is usual during start-up."""
         self._start_up_end = inf
@@ -41,7 +41,7 @@ class ClientProblem:
         self._report(text, usual_at_start=usual_at_start, needs_user=needs_user)
 
     def loading_takes_long(self, text: str) -> None:
-        """The driver is still loading the model, which is no reason for a warning."""
+        """Note that the driver is still loading the model, which is no reason for a warning."""
         if text != self.text:
             self._log.info(f"model '{self._title}': {text}")
         self.text, self.needs_user, self._warning_due, self._unlogged = text, False, False, False

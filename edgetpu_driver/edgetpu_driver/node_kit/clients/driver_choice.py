@@ -20,7 +20,7 @@ PENALTY = 5.0
 
 _NODE_NAME = re.compile(r"(~?/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 _LONGEST_NAME = 200
-"""Characters; with the namespace and /get_device_info the name of a service may have 247. Given by rcl."""
+"""Longest name, characters. Given by rcl: with namespace and /get_device_info, a service's may have 247."""
 
 
 def driver_names(value: str | Sequence[str]) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class _Driver:
     name: str
     """Fully qualified."""
     ready: bool = False
-    """Whether it has said that its device is ready, since it last failed."""
+    """Whether it has reported since its last failure that its device is ready."""
     avoided_until: float = 0.0
 
 
@@ -84,7 +84,7 @@ class DriverChoice:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The fully qualified names of all of them."""
+        """The fully qualified names of all drivers."""
         return tuple(driver.name for driver in self._drivers)
 
     @property

@@ -47,9 +47,9 @@ _Done: TypeAlias = Callable[[Any], None]
 
 
 class Transport(Protocol):
-    """One way to one driver. At most one request is under way; `done` is called once, or never after cancel.
+    """A connection to one driver, with at most one request under way.
 
-    It is called by the node's executor, after the method has returned.
+    `done` is called once, or never after `cancel`, by the node's executor, after the method has returned.
     """
 
     @property
@@ -62,7 +62,7 @@ class Transport(Protocol):
     ) -> None:
         """Ask the driver to load a model under a name; empty: the driver chooses it.
 
-        wait: False has it answer at once, perhaps that it is loading the model.
+        wait: False makes it answer at once, even if it is still loading the model.
         """
         ...
 
@@ -106,7 +106,7 @@ class DirectTransport:
         self._driver, self._terms, self._swap_terms = driver, terms, swap_terms
         self._calls = executor_calls(node)
         self._number = 0
-        """Number of the request under way; answers to others are ignored."""
+        """Number of the request under way; answers to other requests are ignored."""
         self._searches = BackgroundThread("edgetpu model search of a client")
 
     @property
@@ -200,7 +200,7 @@ class DirectTransport:
 
         def run(outcome: Any) -> None:
             if number == self._number:
-                self._number += 1  # a model that is loaded meanwhile is a second answer
+                self._number += 1  # a second answer, that the model has been loaded, is ignored
                 finish(outcome)
 
         answered(submit, lambda outcome: self._calls.add(functools.partial(run, outcome)))
@@ -215,7 +215,7 @@ class DirectTransport:
 class ServiceTransport:
     """Service calls to a driver node; its name is relative to the calling node's namespace.
 
-    Without `sets_weights` there is no client of ~/set_weights, which a node then needs no permission for.
+    Without `sets_weights` there is no client of ~/set_weights, and the node needs no permission for it.
     """
 
     def __init__(
@@ -364,7 +364,7 @@ def _load_result(answer: LoadModel.Response) -> LoadResult:
 
 
 def _device_parts(info: ModelInfo) -> list[ModelPart]:
-    """The parts that requests count: those for the Edge TPU, or the only one."""
+    """The parts that requests refer to by number: those for the Edge TPU, or the only one."""
     if len(info.parts) == 1:
         return list(info.parts)
     return [part for part in info.parts if part.device == ModelPart.EDGE_TPU]

@@ -1,4 +1,4 @@
-"""Detects answers of another model, or with other weights, than the client has loaded and set."""
+"""Detects answers of a model that the client has not loaded, or with weights that it has not set."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ForeignResults:
     def reason(self, result: InferenceResult, loaded: LoadResult) -> str:
         """Why an answer is not of the model `loaded` with these weights; empty if it is, as far as is known.
 
-        A model of another form refuses the inputs. So may the right one, for another reason: it is suspected
-        once.
+        A model of another form refuses the inputs. The right model may refuse them too, for another reason,
+        so only the first refusal is taken as a sign of another model.
         """
         name, version = loaded.name, self.weights_version
         if isinstance(result.error, InputError) and self._refused != loaded.sha256:
@@ -31,7 +31,7 @@ class ForeignResults:
         if result.model_sha256 != loaded.sha256:
             return f"the driver has another model as '{name}'"
         self._refused = ""
-        several = result.part and len(loaded.parts) > 1  # whose results tell the version of the part
+        several = result.part and len(loaded.parts) > 1  # the result then has the version of the part
         if version is not None and not several and result.weights_version != version:
             return (
                 f"expected version {version} of the weights of '{name}', which were set here; "

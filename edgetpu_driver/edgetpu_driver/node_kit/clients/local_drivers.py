@@ -52,6 +52,6 @@ def unregister(node_name: str, driver: LocalDriver | None = None) -> None:
 
 
 def find(node_name: str) -> LocalDriver | None:
-    """Return the driver of that fully qualified name, of several the first; or None."""
+    """Return the first driver with that fully qualified name; None if there is none."""
     with _lock:
         return next(iter(_drivers.get(node_name, ())), None)

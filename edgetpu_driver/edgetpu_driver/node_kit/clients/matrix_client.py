@@ -56,13 +56,13 @@ class MatrixState(Enum):
 
 @dataclass
 class _Copy:
-    """The model of one tile."""
+    """A copy of the model, for one tile."""
 
     client: ModelClient
     tile: Tile | None = None
     """The tile whose weights the driver holds for it."""
     ignored: str = ""
-    """The problem that its client reports until it has looked for the driver; another copy has found it."""
+    """The initial problem of its client, "looking for the driver", which another copy has already found."""
 
     @property
     def problem(self) -> str:
@@ -85,20 +85,20 @@ class _Change:
 
 @dataclass(frozen=True)
 class _Refusal:
-    """The answer of a driver, or of the plan, that setting the matrix again at once would not change."""
+    """An error of the driver, or of the plan, that would recur if the matrix were set again at once."""
 
     error: EdgeTpuError
     until: float = inf
-    """When the matrix is sent again, monotonic s."""
+    """Monotonic time, s, at which the matrix is sent again."""
 
 
 class MatrixClient:
     """One matrix on one driver: a copy of a Dense model, with its own name, for each of its tiles.
 
-    Whenever the driver lost the models, they are loaded and set again; nothing here ever blocks. All calls
-    and callbacks belong to the thread of the node's executor.
+    Whenever the driver has lost the models, they are loaded and their weights set again; no call blocks. All
+    calls and callbacks belong to the thread of the node's executor.
 
-    model: what ~/load_model takes. name: what the copies are called there, each followed by its number.
+    model: as for ~/load_model. name: of the copies on the driver, each followed by its number.
     headroom: see `matrix.scaling`. passes: repetitions that average out rounding. on_ready: called each time
     the matrix has been set.
     """
@@ -152,7 +152,7 @@ class MatrixClient:
         """Why the matrix cannot be set at present, in one line; else empty."""
         if self._refusal is not None:
             return str(self._refusal.error)
-        # Copies that only a larger matrix needed get no request that would show that they work again.
+        # Copies that only a larger matrix needed get no requests, which would show that they work again.
         needed = len(self._copies) if self._plan is None else max(1, len(self._plan.tiles))
         return next((copy.problem for copy in self._copies[:needed] if copy.problem), "")
 
@@ -208,7 +208,7 @@ class MatrixClient:
     def _advance(self) -> Callable[[], None] | None:
         """Enter the state that follows from what is known, and act in it, over and over.
 
-        Returns at the first callback that is due, which may then call this client again, or with None.
+        Returns the first callback that is due, which may call this client again; None if none is due.
         """
         actions = {
             MatrixState.PROBING: self._probe,
@@ -265,7 +265,7 @@ class MatrixClient:
         self._copies.append(_Copy(client, ignored=client.problem if index else ""))
 
     def _on_loaded(self, index: int) -> None:
-        """A model has been loaded, perhaps again; it may have lost the weights that were set."""
+        """Note that a model has been loaded, perhaps again: it may have lost the weights that were set."""
         copy = self._copies[index]
         copy.tile = None
         if index == 0:
@@ -305,7 +305,7 @@ class MatrixClient:
         self._step()
 
     def _set_tiles(self) -> bool:
-        """Plan a matrix that is new, and send the weights of one tile; whether there may be more to send."""
+        """Plan a new matrix, and send the weights of one tile; returns whether there may be more to send."""
         if self._change is not None and not self._make_plan(self._change):
             return False
         assert self._plan is not None

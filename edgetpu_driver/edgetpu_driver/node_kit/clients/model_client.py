@@ -34,10 +34,10 @@ RETRY_PERIOD = 1.0
 """Seconds between two attempts to load a model that the driver refused. Uncritical."""
 
 LONGEST_LOAD = 8.0
-"""Most seconds between two checks that the driver is loading the model. Derived: it answers BUSY after 10."""
+"""Longest time, s, between two checks that the driver is loading. Derived: it answers BUSY after 10 s."""
 
 DEADLINE_SHARE = 0.8
-"""Share of the time that a request may take after which the driver, if it has not begun, answers EXPIRED."""
+"""Share of a request's time limit after which the driver answers EXPIRED if it has not begun."""
 
 _Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 _Invoked: TypeAlias = Callable[[InferenceResult], None]
@@ -61,7 +61,7 @@ class _Request:
     fail: Callable[[EdgeTpuError], None]
     """Answers it with an error."""
     again: tuple[float, Callable[[], None]] | None = None
-    """When, monotonic s, and how to send it once more, if the driver was too busy for it."""
+    """Monotonic time, s, and function to send it again, if the driver was too busy for it."""
 
 
 class ModelClient:
@@ -71,10 +71,10 @@ class ModelClient:
     node never needs a restart. A driver node in the same process is called directly, any other one through
     its services; no call blocks. All calls and callbacks belong to the thread of the node's executor.
 
-    `ClientState` lists the states; `_step`, called by a timer, makes the transitions that no answer makes.
+    `ClientState` lists the states; `_step`, called by a timer, makes the transitions that no answer causes.
 
-    A request that is answered BUSY or EXPIRED is sent again as long as it is wanted. Answers of another model
-    than was loaded, or of other weights than were set, are not handed out: the model is loaded again.
+    A request that is answered BUSY or EXPIRED is sent again as long as it is wanted. Answers of a model that
+    was not loaded here, or with weights that were not set here, are discarded: the model is loaded again.
 
     model: what ~/load_model takes (a file's stem, its name or an absolute path), or the segments of a
     pipeline, which are one model. Its inputs and outputs are those of the whole model.
@@ -82,10 +82,10 @@ class ModelClient:
     it. Empty: chosen by the driver, and shared.
     driver: the driver node's name, absolute or relative to the node's namespace. Several, in a list or
     separated by commas: the first that is ready is used; see DriverChoice.
-    priority, deadline: of its inferences; the deadline in seconds, 0: as late as an answer permits.
+    priority, deadline: of its inferences; the deadline in seconds, 0: as late as the timeout permits.
     on_ready: called each time the model has been loaded; `inputs` and `outputs` are known then.
     request_timeout: seconds after which an unanswered request counts as lost, unless the driver is just slow.
-    sets_weights: False for a node that never does, which then needs no permission for ~/set_weights.
+    sets_weights: False for a node that never sets any; it then needs no permission for ~/set_weights.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ModelClient:
         self._request: _Request | None = None
         """The request under way, while BUSY."""
         self._deadline = time.monotonic() + request_timeout
-        """When what the client waits for counts as lost, monotonic s."""
+        """Monotonic time, s, after which the awaited answer counts as lost."""
         self._next_load = 0.0
         self._problem = ClientProblem(node, model if isinstance(model, str) else ", ".join(model), self._name)
         self._timer = create_steady_timer(node, STEP_PERIOD, self._step)
@@ -158,7 +158,7 @@ class ModelClient:
 
     @property
     def free(self) -> bool:
-        """Whether a request may be sent now: none is under way, and no other driver is due."""
+        """Whether a request may be sent now: none is under way, and no change of the driver is due."""
         return self._state is ClientState.READY and self._driver == self._choice.name
 
     @property
@@ -187,12 +187,12 @@ class ModelClient:
     ) -> bool:
         """Run the model once; `done` gets the outputs or the error, exactly once.
 
-        part: 0 for the whole model, n for the n-th of `loaded.parts` alone. reset: whether state that
-        operators of the model keep from run to run is set to zero before.
+        part: 0 for the whole model, n for the n-th of `loaded.parts` alone. reset: whether to zero
+        the state that operators of the model keep from run to run first.
 
         After ModelNotFoundError and UnavailableError the client is not ready until it has loaded the model
-        again: the same inputs may be sent again from `on_ready`. still_wanted: whether to try again when the
-        driver was too busy, or too late; else `done` gets the BusyError or ExpiredError.
+        again: the same inputs may be sent again from `on_ready`. still_wanted: whether to try again if the
+        driver was too busy or too late; else `done` gets the BusyError or ExpiredError.
 
         Returns False, and never calls `done`, when a request is under way or the client is not ready; `done`
         is called after it has returned True. The arrays must not change until then. Raises InputError when
@@ -226,11 +226,11 @@ class ModelClient:
         self._transport.invoke(self._loaded.name, specs, inputs, finish, options)
 
     def set_weights(self, request: WeightRequest, done: _Replaced, *, part: int = 0) -> bool:
-        """Replace the values of one weight tensor; `done` gets what that did or the error, exactly once.
+        """Replace the values of one weight tensor; `done` gets the result or the error, exactly once.
 
         part: n for a tensor of the n-th of `loaded.parts`; 0 for the only one.
-        See SwappableEngine.set_weights. The model should have been loaded under a name of this node's own.
-        A driver that was restarted has the weights of the file: set them in every `on_ready`. Returns
+        See SwappableEngine.set_weights. The model should have been loaded under a name that only this node
+        uses. A driver that was restarted has the weights of the file: set them in every `on_ready`. Returns
         False as `invoke` does.
         """
         if not self.free:

@@ -18,7 +18,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.~/-]")
 
 
 def name_on_driver(name: str) -> str:
-    """Replace what a driver refuses in names: those of nodes have the path of a file in them, of any name."""
+    """Replace characters that a driver refuses in names: a node's names may contain the path of any file."""
     return _NOT_IN_NAMES.sub("_", name)
 
 
@@ -32,12 +32,12 @@ class PartTensors:
 
 @dataclass(frozen=True)
 class InvokeOptions:
-    """What a request may ask for in addition to the usual."""
+    """Options of a request to run a model."""
 
     part: int = 0
     """0: the whole model; n: only its n-th part for the Edge TPU."""
     reset: bool = False
-    """Whether state that operators keep from run to run is set to zero before."""
+    """Whether to zero the state that operators keep from run to run first."""
 
 
 DEFAULT_OPTIONS = InvokeOptions()

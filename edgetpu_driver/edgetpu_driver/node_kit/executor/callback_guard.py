@@ -1,8 +1,8 @@
 """Guards callbacks: one malformed message, request or exception does not end a process of nodes.
 
-Both executors of `make_executor` pass everything that raises through here: reading a message from the
-middleware, the callback, and sending its answer. It is logged once of each kind, counted in /diagnostics, and
-the node continues. FatalError and the end of rclpy's context still end the process.
+Both executors of `make_executor` report exceptions here, whether they come from reading a message, from the
+callback, or from sending its answer. Each kind is logged once and counted in /diagnostics, and the node
+continues. FatalError and the end of rclpy's context still end the process.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ ENDING = (FatalError, ExternalShutdownException, ShutdownException)
 """Exceptions that end the process."""
 
 MOST_PARAMETERS = 1000
-"""Parameters in one request. rclpy takes half a millisecond for each, in which no image is processed."""
+"""Most parameters in one request. rclpy takes half a millisecond for each, while no image is processed."""
 
 MOST_FOREIGN_ANSWERS = 64
-"""Takes without an answer in one round. With Fast DDS the queue of a client also holds the answers to all
-other clients of its service, and a take drops one of these. A node that takes fewer in a round than others
-get loses its own answers, which are pushed out of the queue. An empty queue takes 60 us in all."""
+"""Attempts in one round to take an answer without getting one. With Fast DDS the queue of a client also holds
+the answers to all other clients of its service, and an attempt drops one of these. A node that drops fewer in
+a round than the others get loses its own answers, which are pushed out of the queue. With an empty queue the
+attempts take 60 us in all."""
 
 _PARAMETER_LISTS = {
     SetParameters: "parameters",
@@ -248,7 +249,7 @@ def _guarded(
 
 
 def _take_request(service: Service) -> Callable[[], Awaitable[None]] | None:
-    """Read a request for an executor of rclpy, and return what calls the callback and answers."""
+    """Read a request for an executor of rclpy; returns a function that calls the callback and answers."""
     try:
         with service.handle:
             request, header = read_ready_request(service)
@@ -266,7 +267,7 @@ def _take_request(service: Service) -> Callable[[], Awaitable[None]] | None:
 
 
 def _take_answer(executor: SingleThreadedExecutor, client: Client) -> Callable[[], Awaitable[None]] | None:
-    """Read an answer for an executor of rclpy, past those to other clients; return what hands it on."""
+    """Read an answer for an executor of rclpy, past those to others; returns a function that delivers it."""
     try:
         with client.handle:
             for _ in range(MOST_FOREIGN_ANSWERS):

@@ -45,7 +45,7 @@ from edgetpu_driver.node_kit.fatal_error import FatalError
 
 EXECUTOR_VARIABLE = "EDGETPU_EXECUTOR"
 EXECUTORS = ("static", "rclpy")
-"""Values of that variable; the first is the default."""
+"""Values of EDGETPU_EXECUTOR; the first is the default."""
 
 
 def make_executor() -> GuardedExecutor:
@@ -94,9 +94,9 @@ class StaticSingleThreadedExecutor(GuardedExecutor):
     """Rebuilds its wait set only when nodes or entities have changed, as rclcpp's executor of this name does.
 
     rclpy's own executor collects all entities of all nodes in every round, and takes two or three rounds for
-    each callback. Here only rounds with coroutines, tasks or events to run are left to it. Its guard
-    condition, which rclpy triggers whenever a node or an entity is added or removed, a task is created or a
-    callback was called by rclpy, tells when to rebuild the wait set.
+    each callback. Here only rounds with coroutines, tasks or events to run are left to it. The wait set is
+    rebuilt when the executor's guard condition is triggered: rclpy does so whenever a node or an entity is
+    added or removed, a task is created, or rclpy has called a callback.
 
     Restrictions: the callbacks of guard conditions must be plain functions, those of timers must take no
     argument, and the callback of a client's future must not raise, because rclpy only warns of that.
@@ -128,7 +128,7 @@ class StaticSingleThreadedExecutor(GuardedExecutor):
             if not self._context.ok():
                 raise ExternalShutdownException
             if self._suspended:
-                # It blocks the other callbacks of its group; rclpy keeps track of that.
+                # A suspended callback blocks the others of its group; rclpy keeps track of that.
                 self._run_one(timeout_sec)
                 is_due = not self._suspended
             else:

@@ -14,8 +14,8 @@ from rclpy.node import Node
 class ExecutorCalls:
     """Runs functions in the thread of a node's executor, in the order in which they were added.
 
-    An executor that is awake is not woken for a call if it looks for calls before it waits: it then sets
-    `awake`, and calls `fall_asleep` before it waits.
+    An executor that looks for calls before it waits need not be woken for them while it works: it sets
+    `awake` then, and calls `fall_asleep` before it waits.
     """
 
     def __init__(self, node: Node) -> None:
@@ -36,7 +36,7 @@ class ExecutorCalls:
             self._wake()
 
     def fall_asleep(self) -> None:
-        """Have the executor be woken for calls, those included that it has not seen."""
+        """Have the executor woken for calls again, including those that it has not seen."""
         self.awake = False
         if self._waiting:
             self._wake()

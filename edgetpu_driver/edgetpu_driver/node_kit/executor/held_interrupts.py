@@ -13,9 +13,9 @@ def held_interrupts() -> Iterator[None]:
     """Raise KeyboardInterrupt at the end of the context, not within.
 
     rclpy makes messages into Python objects in C. If KeyboardInterrupt is raised there, pybind11 replaces it
-    by a RuntimeError: the message is skipped as a damaged one, and the program goes on. Signals with another
-    handler than Python's own for SIGINT are left alone, and nothing is done in other threads than the main
-    one, which gets all signals.
+    by a RuntimeError: the message is skipped as a damaged one, and the program goes on. Signals whose
+    handler is not Python's own for SIGINT are left alone. Nothing is done in threads other than the main one,
+    which gets all signals.
     """
     came: list[int] = []
 

@@ -21,8 +21,8 @@ from edgetpu_driver.node_kit.executor.request_intake import REST_AFTER_URGENT
 from edgetpu_driver.node_kit.process.touched_memory import touch_memory
 
 QUICK = 0.001
-"""Processor time, s, that taking a request may need without being postponed. Derived: half of what others may
-add to the time of an urgent request. 3 MB need as much."""
+"""Processor time, s, below which taking a request is not postponed. Derived: half of the time that others may
+add to an urgent request. Taking 3 MB needs as much."""
 
 USUAL_BYTES = 16 << 20
 """Size that the first large request is expected to have: a matrix of 2048 x 2048 in float32."""
@@ -38,16 +38,16 @@ class LargeRequests:
     """Postpones requests that take long to read, until no urgent one is under way or expected soon.
 
     rclpy holds the interpreter lock while it takes a request: 5.5 ms for one of 16 MiB, and 36 ms if the heap
-    has to get the memory for it. Neither can other requests be taken meanwhile, nor answers be sent. A
-    request is expected to be like the last one to its service; the first is expected to be large. While
-    urgent requests come, one that is expected to be large is taken just after the last urgent one under way
-    was answered, once another thread has got the memory; control loops send the next a period later. It waits
-    for LONGEST_NEGLECT at most.
+    has to get the memory for it. Meanwhile no other request can be taken and no answer sent. A request is
+    expected to be like the last one to its service; the first is expected to be large. While urgent requests
+    come, a request that is expected to be large waits until another thread has got the memory and no urgent
+    request is under way: control loops send the next one a period after the answer. It waits for
+    LONGEST_NEGLECT at most.
     """
 
     def __init__(self, node: Node) -> None:
         self.postponed: set[Service] = set()
-        """The services whose requests the executor is to leave where they are."""
+        """The services whose requests the executor is to leave in the middleware."""
         self._calls = executor_calls(node)
         self._patience = node.create_timer(
             LONGEST_NEGLECT, self._give_turns, clock=Clock(clock_type=ClockType.STEADY_TIME)
@@ -56,9 +56,9 @@ class LargeRequests:
         self._turns: set[Service] = set()
         """Services from which one request is always taken."""
         self._seconds: dict[Service, float] = {}
-        """Processor time for taking the last request."""
+        """Processor time for taking the last request, s."""
         self._bytes = USUAL_BYTES
-        """Size of the last large request."""
+        """Size of the last large request, bytes."""
         self._memory = BackgroundThread("edgetpu memory")
         self._under_way: set[object] = set()
         """The urgent requests without an answer."""
@@ -69,7 +69,7 @@ class LargeRequests:
         setattr(service, _ATTRIBUTE, self)
 
     def noting_urgent(self, respond: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Note that an urgent request has come; returns what sends its answer, which may be called twice."""
+        """Note an urgent request; returns the function that sends its answer, which may be called twice."""
         request = object()
         self._under_way.add(request)
         self._last_urgent = time.monotonic()
@@ -97,7 +97,7 @@ class LargeRequests:
         return False
 
     def took(self, service: Service, request: Any, seconds: float) -> bool:
-        """Note what taking a request needed of the processor; returns whether it was a large one."""
+        """Note the processor time, s, that taking a request needed; returns whether it was a large one."""
         self._seconds[service] = seconds
         if seconds < QUICK:
             return False
@@ -105,7 +105,7 @@ class LargeRequests:
         return True
 
     def _give_turns(self) -> None:
-        """May be called by any thread."""
+        """Have one request to each postponed service taken; may be called by any thread."""
         services = set(self.postponed)
         self._turns |= services
         self.postponed -= services
@@ -117,12 +117,12 @@ class LargeRequests:
 
 
 def _bytes_of(request: Any) -> int:
-    """Size of the largest field of a request."""
+    """Size of the largest array in a request, bytes."""
     fields = [getattr(request, name) for name in request.get_fields_and_field_types()]
     return max((len(each) * each.itemsize for each in fields if isinstance(each, array)), default=0)
 
 
 def large_requests_of(service: Any) -> LargeRequests | None:
-    """What decides when requests to a service are taken; None: as soon as they arrive."""
+    """The object that decides when to take requests to a service; None: as soon as they arrive."""
     large: LargeRequests | None = getattr(service, _ATTRIBUTE, None)
     return large

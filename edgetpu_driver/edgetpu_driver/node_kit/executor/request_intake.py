@@ -21,12 +21,12 @@ Rows: fairness, a client at 60 Hz during 50 in flight, p99 of the client. A chec
 """
 
 MAX_WAITING = 500
-"""Requests that may wait; a round handles those beyond it, so that the middleware limits what clients can
+"""Requests that may wait; a round handles any further ones, so that the middleware limits what clients can
 send. Given by 50 clients with 10 requests in flight."""
 
 REST = 0.001
-"""Seconds between two rounds that handle requests while a client sends urgent ones. Else a flood takes the
-interpreter and the processor from the thread that works on an urgent one.
+"""Seconds between two rounds that handle requests while a client sends urgent ones. Without it,
+a flood would take the interpreter and the processor from the thread that works on an urgent request.
 
 Rows: fairness, a client at 60 Hz during 50 in flight, added p99 in the driver."""
 
@@ -45,8 +45,8 @@ class RequestIntake:
     """Hands requests to their handlers in the executor's thread, a few in each of its rounds.
 
     The middleware gives requests in the order of their arrival. Taking one costs little, handling it much:
-    all are taken as soon as they arrive, so that an urgent one need not wait for those before it. One of
-    `Priority.REAL_TIME` is handled when it is taken.
+    all are taken as soon as they arrive, so that an urgent one need not wait for those before it. A
+    request of `Priority.REAL_TIME` is handled when it is taken.
     """
 
     def __init__(self, node: Node) -> None:
@@ -62,7 +62,7 @@ class RequestIntake:
         self._count = 0
 
     def add(self, priority: int, handle: Callable[[], None]) -> None:
-        """Have a request handled. A lower priority goes first; the executor gets what `handle` raises."""
+        """Have a request handled. A lower priority goes first; the executor gets exceptions of `handle`."""
         if priority <= Priority.REAL_TIME:
             self._last_urgent = time.monotonic()
             handle()
@@ -87,7 +87,7 @@ class RequestIntake:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Have the next round begun, if there is anything left to do."""
+        """Have the executor make another round, if there are requests left."""
         if not self._count:
             return
         if time.monotonic() - self._last_urgent < REST_AFTER_URGENT and self._count < MAX_WAITING:

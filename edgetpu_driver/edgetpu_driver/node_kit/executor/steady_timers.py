@@ -1,4 +1,4 @@
-"""Timers in real time, those of all nodes of a process in step, and timers in the time of the graph."""
+"""Timers in real time, which are in step for all nodes of a process, and timers in the time of the graph."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _lock = threading.Lock()
 
 
 def create_steady_timer(node: Node, period: float, callback: Callable[[], None]) -> Timer:
-    """Make a timer in real time, s, also when the graph runs on simulated time.
+    """Make a timer with a period in seconds of real time, even if the graph runs on simulated time.
 
-    All such timers of the process restart their period with it. Those of the same period, or of a multiple
-    of it, are due together from then on, and one round of the executor serves them: the five perception nodes
-    and the driver would take 70 rounds a second, and take 12. Once the node spins, a timer is put off by less
-    than a period however many are made: the clients of a matrix of many tiles are, for seconds.
+    All such timers of the process restart their period when one is made. Those of the same period, or of a
+    multiple of it, are due together from then on, and one round of the executor serves them: the five
+    perception nodes and the driver take 12 rounds a second instead of 70. Once the node spins, a timer is
+    delayed by less than a period, however many are made: the clients of a matrix of many tiles make theirs
+    one after another, for seconds.
     """
     timer = node.create_timer(period, callback, clock=Clock(clock_type=ClockType.STEADY_TIME))
     with _lock:
@@ -41,7 +42,7 @@ def _is_due(timer: Timer) -> bool:
 
 
 def create_graph_timer(node: Node, period: float, callback: Callable[[], None]) -> Timer:
-    """Make a timer in simulated time, s, if the node starts with use_sim_time, otherwise in real time.
+    """Make a timer, period in s, in simulated time if the node starts with use_sim_time, else in real time.
 
     A timer on the node's own clock would pause when the system clock is set back, by as much as it was set
     back.

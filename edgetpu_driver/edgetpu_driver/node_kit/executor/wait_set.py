@@ -91,7 +91,7 @@ class WaitSet:
 
     @contextmanager
     def awake(self) -> Iterator[Iterator[Work | None]]:
-        """A round in which the executor need not be woken for calls; what makes those that are added."""
+        """A round in which the executor need not be woken for calls; yields the work that makes the calls."""
         for each in self._calls:
             each.awake = True
         try:
@@ -155,10 +155,11 @@ def _rcl_wait_set(counts: NumberOfEntities, waitables: Iterable[Any], context: C
 
 
 _MOST_AT_ONCE = 32
-"""Requests to one service, or answers to one client, that are taken before others have their turn."""
+"""Requests to one service, or answers to one client, that are taken before other entities have a turn."""
 
 _MISSES_AFTER_ANSWER = 3
-"""Takes without another answer after one: the queue is empty then, unless others ask much more often."""
+"""Attempts without an answer, after one with an answer, from which the queue counts as empty. It is empty
+then unless other clients ask much more often."""
 
 _CALLBACK_TYPES = getattr(Subscription, "CallbackType", None)
 _KINDS = ("guard_condition", "timer", "subscription", "client", "service")
@@ -206,8 +207,8 @@ def _call_guard(guard: GuardCondition) -> None:
 def _take_response(client: Client) -> None:
     """Take the answers that wait, one round for all.
 
-    With Fast DDS a client receives the answers to all clients of its service; taking another's gives nothing,
-    as does an empty queue.
+    With Fast DDS a client receives the answers to all clients of its service; taking an answer to another
+    client gives nothing, as does an empty queue.
     """
     answers, misses, most_misses = 0, 0, MOST_FOREIGN_ANSWERS
     while answers < _MOST_AT_ONCE and misses < most_misses:

@@ -29,7 +29,7 @@ class DebugImages:
         """When the last picture was due, s."""
 
     def wanted(self, rate: float) -> bool:
-        """Whether there is a subscriber and a picture is due, at most `rate` a second; 0: each one is."""
+        """Whether there is a subscriber and a picture is due, at most `rate` a second; 0: no limit."""
         now, period = self._clock(), 1 / rate if rate else 0.0
         if now < self._last + period:
             return False

@@ -16,7 +16,7 @@ def _no_region(values: list[int]) -> str | None:
 
 
 def min_confidence(default: float) -> Setting:
-    """Describe `min_confidence` for a node whose results are useful from that confidence on."""
+    """Describe `min_confidence` for a node whose results are useful from that confidence upwards."""
     return Setting(
         "min_confidence",
         default,

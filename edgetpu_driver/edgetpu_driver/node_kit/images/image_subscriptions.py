@@ -67,8 +67,8 @@ class SharedImage:
         """Number of images that were sent before this one and did not arrive."""
         self._message, self._decode = message, decode
         self._image: CameraImage | Callable[[], ImageError] | None = None
-        """The image, or what makes its error: a raised error would refer to this object through its
-        traceback."""
+        """The image, or a function that makes its error: an error that was raised before would refer to this
+        object through its traceback."""
         self._answers: list[_Answer] = []
 
     @property
@@ -140,7 +140,7 @@ Listener = TypeVar("Listener", ImageListener, InfoListener)
 
 
 class _Topic(ABC, Generic[Listener]):
-    """One subscription for several listeners; it belongs to one of their nodes, after that to another."""
+    """One subscription for several listeners; one of their nodes holds it, and another when that leaves."""
 
     def __init__(self, kind: type[Any], name: str, qos: QoSProfile, *, raw: bool = False) -> None:
         self._kind, self._name, self._qos, self._raw = kind, name, qos, raw
@@ -197,7 +197,7 @@ class _Topic(ABC, Generic[Listener]):
 
 
 class _Images(_Topic[ImageListener]):
-    """Image messages; of those that queued, all after a short delay, the newest if the nodes are too slow."""
+    """Image messages: all that queued during a short delay, only the newest if the nodes are too slow."""
 
     def __init__(
         self,
@@ -269,7 +269,7 @@ class _Infos(_Topic[InfoListener]):
 def _is_same_camera(info: CameraInfo, last: CameraInfo) -> bool:
     """Whether messages differ in their stamps only.
 
-    The bytes of equal messages may differ, as CDR leaves those between the fields undefined.
+    The bytes of equal messages may differ, because CDR leaves the padding between fields undefined.
     """
     stamp, info.header.stamp = info.header.stamp, last.header.stamp
     same = bool(info == last)
@@ -288,7 +288,7 @@ class Cameras:
     ) -> None:
         """Call `listener` with each image and the number of older ones that were skipped in favour of it.
 
-        topic: its full name, of a CompressedImage if `compressed`.
+        topic: full name; of type CompressedImage if `compressed`.
         """
         key = topic, compressed, qos.reliability, qos.depth
         if key not in self._topics:

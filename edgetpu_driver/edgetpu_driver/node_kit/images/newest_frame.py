@@ -12,8 +12,8 @@ from rclpy.subscription import Subscription
 T = TypeVar("T")
 
 PATIENCE = 8
-"""Most frames that wait, and most ends of work at which a frame had waited for more than MAX_WAIT, before a
-node counts as too slow for its camera.
+"""Most frames that may wait, and most ends of work at which a frame has waited for more than MAX_WAIT, before
+a node counts as too slow for its camera.
 
 With 4, a node that needs nearly all of its camera's period dropped an image now and then. Row: bench
 five_nodes, rate without loss.
@@ -22,17 +22,18 @@ five_nodes, rate without loss.
 MAX_WAIT = 0.03
 """Seconds that frames may wait without the work counting as too slow.
 
-Derived: about a period of a camera of 30 Hz, so a node too slow for it hardly gets older frames. A camera
-of 150 Hz sends four frames meanwhile, which a node that keeps up works off.
+Derived: about a period of a camera of 30 Hz, so a node too slow for it gets hardly any older frames. A camera
+of 150 Hz sends four frames meanwhile, which a node that keeps up can work off.
 """
 
 
 class NewestFrame(Generic[T]):
     """A short queue in front of work that handles one frame at a time.
 
-    Frames that arrive during a short delay are all processed, in order. When frames have waited for more than
-    MAX_WAIT at more than PATIENCE ends of work since none waited, the work is too slow for the camera: from
-    then on, until none waits, the newest frame only is kept. The same holds while the work cannot be started.
+    Frames that arrive during a short delay are all processed, in order. The work counts as too slow for the
+    camera once a frame has waited for more than MAX_WAIT at more than PATIENCE ends of work since the queue
+    was last empty. From then on only the newest frame is kept, until the queue is empty again. The same holds
+    while the work cannot be started.
 
     `start` begins to process a frame and returns whether it could. When the processing is done `finished`
     must be called, by the callback of an asynchronous request or before `start` returns. A frame that could
@@ -46,7 +47,7 @@ class NewestFrame(Generic[T]):
         """Frames with their times of arrival, s."""
         self._busy = False
         self._late = 0
-        """Ends of work since none waited at which a frame had waited for more than MAX_WAIT."""
+        """Ends of work since the queue was last empty at which a frame had waited for over MAX_WAIT."""
         self.dropped = 0
         """Number of frames that were replaced by a newer one before they were started."""
 
@@ -114,11 +115,11 @@ class Backlog(Generic[T]):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last = clock()
-        """Time of the last selection, s: what waits has arrived since."""
+        """Time of the last selection, s: the frames that wait have arrived since then."""
         self._rounds = 0
 
     def select(self, waiting: list[T]) -> tuple[list[T], int]:
-        """Return the frames to process of those that wait, oldest first, and the number of the others."""
+        """Return the waiting frames to process, oldest first, and the number of those that are skipped."""
         now = self._clock()
         waited, self._last = now - self._last, now
         if len(waiting) <= 1:
@@ -135,8 +136,8 @@ def take_waiting(
 ) -> list[Any]:
     """Return the message that the subscription's callback received and all others that wait, oldest first.
 
-    The executor would take one round for each. A queue of depth 1 would keep the newest only, but it would
-    not be known how many messages it has overwritten. `on_info` is called with the middleware's information
+    The executor would take one round for each. A queue of depth 1 would keep only the newest, but would not
+    tell how many messages it has overwritten. `on_info` is called with the middleware's information
     on each of the others.
     """
     messages = [] if message is None else [message]

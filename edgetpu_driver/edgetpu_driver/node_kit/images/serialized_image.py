@@ -19,7 +19,7 @@ _BYTE_ORDERS = {b"\x00\x00": ">", b"\x00\x01": "<"}
 """By the first two bytes of a message: plain CDR, big or little endian."""
 
 _HEADER_BYTES = 4
-"""Bytes before the first field, from whose end alignment is counted."""
+"""Bytes before the first field; alignment is counted from their end."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def _read(message: bytes, order: str) -> SerializedImage:
 
 
 def _read_string(view: memoryview, offset: int, order: str) -> tuple[str, int]:
-    """The string at an offset, and the offset of its end; its length counts a byte of 0 at the end.
+    """The string at an offset, and the offset of its end; its length includes a zero byte at the end.
 
-    As for rclpy, what is not UTF-8 is replaced, and an empty string may have no byte at all.
+    As in rclpy, invalid UTF-8 is replaced, and an empty string may have no byte at all.
     """
     (length,) = struct.unpack_from(f"{order}I", view, offset)
     start = offset + 4

@@ -50,7 +50,7 @@ class Interfaces:
         )
 
     def also_subscribe(self, topic: str, other: str) -> Interfaces:
-        """Return these interfaces, and topic `other` where the node subscribes to `topic`; relative names.
+        """Return these interfaces and a subscription to `other` with the type of `topic`; relative names.
 
         FatalError for a topic to which it does not subscribe.
         """
@@ -61,7 +61,7 @@ class Interfaces:
         return self.join(Interfaces(self.name, self.namespace, {}, added, {}, {}))
 
     def open_later(self, others: Iterable[Interfaces], types: frozenset[str]) -> Interfaces:
-        """Return these interfaces, topics of those types that other nodes have, and services they offer."""
+        """Return these interfaces, and the topics and services of `others` that have one of the types."""
         offered = list(others)
 
         def wanted(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
@@ -98,10 +98,10 @@ def interfaces_in_graph(observer: Node, name: str, namespace: str) -> Interfaces
 def collect(ros_arguments: Sequence[str] = ()) -> dict[str, Interfaces]:
     """Return what each node of the table opens, by name, the driver first.
 
-    Each node is made with its defaults, again with every choice of its parameters, true and
-    false included, in a process that no other can discover, without a device, and with a temporary ROS_HOME.
-    ros_arguments: of the command line, for example remappings and parameter files. Raises RuntimeError for
-    bad ones, and what the nodes raise for bad parameters and names.
+    Each node is made with its defaults, and again with every other choice of a parameter, true and false
+    included. No other process can discover it; it has no device, and a temporary ROS_HOME. ros_arguments: of
+    the command line, for example remappings and parameter files. Raises RuntimeError for bad arguments, and
+    what the nodes raise for bad parameters and names.
     """
     before = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="edgetpu_") as home:
@@ -109,7 +109,7 @@ def collect(ros_arguments: Sequence[str] = ()) -> dict[str, Interfaces]:
         os.environ.pop("ROS_LOCALHOST_ONLY", None)
         try:
             rclpy.init(args=["nodes", *ros_arguments])
-            # Nodes of one name are made one after another, of which rcl warns.
+            # rcl warns of several nodes with one name, which are made here one after another.
             set_logger_level("rcl.logging_rosout", LoggingSeverity.ERROR)
             return {name: _collect_node(name) for name in (DRIVER, *node_table())}
         finally:

@@ -20,7 +20,7 @@ WIDTH = 110
 """Characters of a line, as in the rest of the repository."""
 
 EVERY_NODE = "/**/*"
-"""The section of all nodes. Values given with -p would join a section `/**` and lose against later ones."""
+"""The section of all nodes. Values given with -p would join a section `/**` and lose to later ones."""
 
 HEAD = """\
 # Parameters of all nodes of the suite, at their defaults. Copy this file, change it, and pass it to the
@@ -47,7 +47,7 @@ def parameter_file(nodes: Mapping[str, Iterable[Setting]]) -> str:
 
 
 def _common(settings: Mapping[str, Mapping[str, Setting]]) -> dict[str, Setting]:
-    """Parameters that more than one node has, where all of them have the same."""
+    """Parameters that more than one node has, all with the same default and description."""
     found: dict[str, list[Setting]] = {}
     for setting in chain.from_iterable(own.values() for own in settings.values()):
         found.setdefault(setting.name, []).append(setting)

@@ -73,7 +73,7 @@ _HEAD = f"""\
 
 @dataclass(frozen=True)
 class Profile:
-    """What one node may do; full names."""
+    """The rights of one node, as full names of topics and services."""
 
     name: str
     namespace: str
@@ -84,7 +84,7 @@ class Profile:
 
     @classmethod
     def of(cls, node: Interfaces) -> Profile:
-        """Allow a node what it opens."""
+        """Allow a node the topics and services that it opens."""
         return cls(node.name, node.namespace, node.publishes, node.subscribes, node.provides, node.calls)
 
 
@@ -99,10 +99,10 @@ class Enclave:
 def enclaves(
     nodes: Mapping[str, Interfaces], on_demand: Mapping[str, frozenset[str]] = MappingProxyType({})
 ) -> list[Enclave]:
-    """Return the enclaves of the nodes, by name, of all of them in one process, and of those who use them.
+    """Return an enclave for each node, one for all nodes in one process, and two for their users.
 
-    on_demand: see `BaseNode.types_on_demand`, by the name of the node. They are allowed in the node's own
-    enclave only, so that the process of all nodes has no rights that only one of them has for its user.
+    on_demand: see `BaseNode.types_on_demand`, by the name of the node. These types are allowed in the node's
+    own enclave only, so that the process of all nodes has no rights that one node needs for its user.
     """
     own = [Profile.of(node) for node in nodes.values()]
     services = {name: kind for node in nodes.values() for name, kind in node.provides.items()}

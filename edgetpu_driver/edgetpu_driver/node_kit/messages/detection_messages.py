@@ -42,9 +42,10 @@ def detection_message(
 ) -> Detection2D:
     """Make a detection of one class, with a score of 0 to 1.
 
-    center: of the box, right and down positive, px. vision_msgs does not say where px count from: objects do
-    from the corner of the first one, spots from its centre. size: along the box's x and y axes, px. angle:
-    from the image's x axis to the box's, towards the image's y axis, rad. identifier: of a tracked object.
+    center: of the box, px, x to the right and y down. vision_msgs does not define the origin: it is the
+    corner of the first pixel for objects, its centre for spots. size: along the box's x and y axes, px.
+    angle: from the image's x axis to the box's, towards the image's y axis, rad. identifier: of a tracked
+    object.
     """
     from vision_msgs.msg import (
         BoundingBox2D,

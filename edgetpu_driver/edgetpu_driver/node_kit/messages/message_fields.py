@@ -1,7 +1,7 @@
 """Numbers of results for the fields of messages.
 
-rclpy checks no field when it is set. One of another type than Python's own, such as a numpy.bool_ or a
-numpy.float32, ends the process in an assertion in C when the message is published.
+rclpy checks no field when it is set. A value that is not of one of Python's own types, such as a numpy.bool_
+or a numpy.float32, ends the process in an assertion in C when the message is published.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KINDS: dict[str, Callable[[Any], Any]] = {
 
 
 def scalar_fields(kind: Any, result: Any) -> dict[str, Any]:
-    """The numbers that a result has under the names of fields of a message, as Python's own types.
+    """The numbers of a result whose names are fields of the message, as Python's own types.
 
     kind: the class of the message, made by Flow(header=header, **scalar_fields(Flow, result)), for example.
     """

@@ -31,7 +31,7 @@ def set_weights_request(model: str, request: WeightRequest) -> SetWeights.Reques
 
 
 def weight_request(message: SetWeights.Request) -> WeightRequest:
-    """Take the weights out of a request; InputError where their number is not that of the shape."""
+    """Take the weights out of a request; InputError if their number does not fit the shape."""
     values = np.frombuffer(message.weights, np.float32)
     if len(message.shape) > LARGEST_RANK:
         raise InputError(f"expected at most {LARGEST_RANK} dimensions; got {len(message.shape)}")
@@ -52,7 +52,7 @@ def weight_request(message: SetWeights.Request) -> WeightRequest:
 
 
 def fill_weight_result(response: SetWeights.Response, swap: WeightResult) -> None:
-    """Write into an answer what a swap did."""
+    """Write the result of a swap into an answer."""
     response.weights_version = swap.version
     response.largest_shape = list(swap.shape)
     response.row_scales = array("f", swap.row_scales.astype(np.float32).tobytes())
@@ -64,7 +64,7 @@ def fill_weight_result(response: SetWeights.Response, swap: WeightResult) -> Non
 
 
 def weight_result(response: SetWeights.Response) -> WeightResult | EdgeTpuError:
-    """What an answer says of the swap, or why there was none."""
+    """Read the result of a swap from an answer, or why there was none."""
     if not response.success:
         if response.clipped:
             return ClippingError(response.message, response.clipped)

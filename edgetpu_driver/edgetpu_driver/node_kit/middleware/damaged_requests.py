@@ -25,16 +25,16 @@ from edgetpu_driver.node_kit.middleware.type_callbacks import (
 )
 
 _checked: dict[type[Any], _CheckedType | None] = {}
-"""What was made for each type, None where the deserialiser stays; the functions must not be collected."""
+"""By type, None where the deserialiser stays; kept, because the functions must not be collected."""
 
 _logged: set[str] = set()
-"""The middlewares of which the log says that they check for themselves."""
+"""The middlewares of which the log says that only they check lengths."""
 
 
 def refuse_damaged_requests(nodes: Iterable[Node]) -> None:
     """Check the requests to the services that nodes have now, and the answers to their clients.
 
-    What does not fit looks as if the middleware could not deserialise it.
+    A message that does not fit is treated as if the middleware could not deserialise it.
     """
     for node in nodes:
         requests = [service.srv_type.Request for service in node.services]
@@ -48,7 +48,7 @@ def refuse_damaged_answers(node: Node, kind: Any) -> None:
 
 
 def _check(node: Node, message_types: Iterable[type[Any]]) -> None:
-    """Check what comes in messages of these types; the log says once if that is not possible."""
+    """Check the messages of these types from now on; the log says once if that is not possible."""
     middleware = get_rmw_implementation_identifier()
     for each in message_types:
         if each not in _checked:
@@ -82,7 +82,7 @@ class _CheckedType:
         self._callbacks.table.deserialise = address_of(self._function)
 
     def _deserialise(self, cdr: int, message: int) -> bool:
-        """Deserialise what fits. It has no lengths for which the deserialiser would raise an exception."""
+        """Deserialise a message that fits: its lengths cannot make the original raise an exception."""
         if not self._lengths.fit(self._callbacks.buffer(cdr)):
             return False
         return bool(self._original(cdr, message))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 ENCLAVES = "/edgetpu_ros"
-"""Path of the enclaves; a node's own has its name below."""
+"""Path of the enclaves; that of a node follows, under the node's name."""
 
 ENCLAVE_OPTIONS = ("-e", "--enclave")
 """ROS arguments that the path of an enclave follows."""

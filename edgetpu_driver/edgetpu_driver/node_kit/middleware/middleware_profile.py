@@ -1,4 +1,4 @@
-"""The profile that Fast DDS reads, and the settings that have it read one."""
+"""The profile that Fast DDS reads, and the environment variables that select it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_DRIVER = f"/{DRIVER}"
 """Full name of the driver whose services config/fastdds.xml names."""
 
 _ENDPOINTS_FROM_PROFILE = {"RMW_FASTRTPS_USE_QOS_FROM_XML": "1"}
-"""Without it rmw_fastrtps overrides what the profile says of the memory of endpoints."""
+"""Without it rmw_fastrtps overrides the settings of the profile for the memory of endpoints."""
 
 _NAMESPACE = "http://www.eprosima.com/XMLSchemas/fastRTPS_Profiles"
 _REQUESTS = f"rq{DEFAULT_DRIVER}/"
@@ -26,7 +26,7 @@ _REQUESTS = f"rq{DEFAULT_DRIVER}/"
 
 
 class Launch(Protocol):
-    """What is used of a launch.LaunchContext."""
+    """The part of launch.LaunchContext that is used here."""
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -40,7 +40,7 @@ class Launch(Protocol):
 def settings_in_launch(profile: Path, launch: Launch, namespace: str) -> dict[str, str]:
     """Return the variables that a launch file sets for the shipped profile: see `profile_settings`.
 
-    `namespace`: that of the driver; a relative one is within that of the launch file's group.
+    namespace: of the driver; a relative one is below the namespace of the launch file's group.
     """
     if not namespace.startswith("/"):
         namespace = f"{launch.launch_configurations.get('ros_namespace', '')}/{namespace}"
@@ -66,7 +66,7 @@ def profile_settings(
 
 
 def profile_for(profile: Path, drivers: Collection[str], directory: Path) -> Path:
-    """The profile with the services of drivers of these full names: itself, or a copy in `directory`.
+    """The path of the profile for drivers of these full names: `profile`, or a copy of it in `directory`.
 
     Fast DDS finds the profile of an endpoint by the whole name of its topic. Raises OSError if the copy
     cannot be written.

@@ -1,7 +1,7 @@
 """The functions of rmw_fastrtps that serialise and deserialise messages of a type, and their bytes.
 
 The structures are those of rosidl_typesupport_fastrtps_cpp (message_type_support.h), rosidl_runtime_c
-(message_type_support_struct.h) and Fast CDR 1 and 2 (Cdr.h, FastBuffer.h). They have no promised layout.
+(message_type_support_struct.h) and Fast CDR 1 and 2 (Cdr.h, FastBuffer.h). Their layout is not guaranteed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _MOST_WORDS = 32
 """Words of a Cdr among which the pointer to its FastBuffer is sought; it is word 0 in version 1, 14 in 2."""
 
 Function = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p)
-"""bool (Cdr &, void * message), or bool (const void * message, Cdr &). Called with the interpreter lock, as
-rclpy has it: nothing else could be taken meanwhile."""
+"""bool (Cdr &, void * message), or bool (const void * message, Cdr &). Called with the interpreter lock
+held: rclpy holds it meanwhile anyway, so nothing else could be taken."""
 
 
 class Callbacks(ctypes.Structure):
@@ -87,7 +87,7 @@ def address_of(function: Callable[..., Any]) -> int:
 def _offset_of_buffer(cdr: int, sample: bytes) -> list[int]:
     """Where in a Cdr the pointer to the FastBuffer with these bytes is; empty if it is not found.
 
-    Memory is read so that wrong addresses do no harm.
+    Memory is read through /proc/self/mem, so that wrong addresses do no harm.
     """
     with open("/proc/self/mem", "rb", buffering=0) as memory:
         for offset in range(0, _MOST_WORDS * _WORD, _WORD):

@@ -25,15 +25,15 @@ from edgetpu_driver.node_kit.process.respawn_limit import RespawnLimit
 def clean_up_after_each_process() -> RegisterEventHandler:
     """Return a handler that cleans up what a killed process has left, at once when it ends.
 
-    A node of another package that starts before the next one of the suite would take its ports.
+    Otherwise a node of another package that starts before the next one of the suite would take its ports.
     """
     return RegisterEventHandler(OnProcessExit(on_exit=lambda *_: clean_up_after_killed_processes()))
 
 
 def give_up_on_failures(processes: Mapping[str, Node]) -> list[RegisterEventHandler]:
-    """Return handlers that end the respawning of processes that fail at once each time they are started.
+    """Return handlers that stop respawning a process which fails soon after each start.
 
-    processes: by what the log calls them. See RespawnLimit.
+    processes: by their names in the log. See RespawnLimit.
     """
     return [handler for name, process in processes.items() for handler in _handlers(process, name)]
 

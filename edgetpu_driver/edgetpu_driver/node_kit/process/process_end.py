@@ -25,7 +25,7 @@ INTERPRETER_EXIT = 10.0
 """Seconds for Python to exit after the nodes are destroyed, on a busy machine; it usually takes 0.2."""
 
 STARTER_VARIABLE = "EDGETPU_ENDS_WITH"
-"""The process that has started this one, by its number, if this one is to stop when that ends."""
+"""Environment variable with the number of the process with whose end this one is to stop, its starter."""
 
 _PR_SET_PDEATHSIG = 1
 """Option of prctl(2) in linux/prctl.h."""
@@ -49,9 +49,9 @@ def starter_environment() -> dict[str, str]:
 
 
 def stop_with_starter() -> None:
-    """Get SIGINT when the process that STARTER_VARIABLE names ends, however it does.
+    """Get SIGINT when the process that STARTER_VARIABLE names ends, for whatever reason.
 
-    More exactly: when the thread ends that has started this process.
+    More exactly: when the thread that has started this process ends.
     """
     starter = os.environ.pop(STARTER_VARIABLE, "")
     if not starter or sys.platform != "linux":
@@ -59,17 +59,17 @@ def stop_with_starter() -> None:
     import ctypes  # takes a while, and few processes need it
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
-    if str(os.getppid()) != starter:  # it has ended before
+    if str(os.getppid()) != starter:  # the starter has ended already
         os.kill(os.getpid(), signal.SIGINT)
 
 
 def exit_in_time() -> None:
-    """Replace the limit: the nodes are destroyed, and Python exits."""
+    """Replace the limit of `end_within` by INTERPRETER_EXIT, once the nodes are destroyed."""
     _end_silently(INTERPRETER_EXIT)
 
 
 def _end_silently(seconds: float) -> None:
-    """End the process after this time unless this is called again until then."""
+    """End the process after this time unless this is called again before then."""
     faulthandler.dump_traceback_later(seconds, exit=True, file=_nowhere)
 
 

@@ -1,6 +1,6 @@
 """Forwards Python's `logging`, `warnings` and uncaught exceptions of threads to the ROS log, a line each.
 
-The modules below the nodes know no ROS and use `logging`, which would print to standard error only.
+The modules below the nodes do not use ROS but `logging`, which would print to standard error only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RosLogHandler(logging.Handler):
     def __init__(self, logger: RcutilsLogger) -> None:
         super().__init__()
         self.logger = logger
-        """What the records go to: the logger of a node, if they are to be published on /rosout."""
+        """The logger that gets the records; that of a node also publishes them on /rosout."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log one record; nothing is raised into the code that logs."""
@@ -51,7 +51,7 @@ class RosLogHandler(logging.Handler):
 
 @contextmanager
 def python_log_to_ros(logger: RcutilsLogger) -> Iterator[RosLogHandler]:
-    """Have a logger of ROS log for Python inside the block; the handler can be given another one."""
+    """Pass Python's log on to a logger of ROS inside the block; the handler can be given another logger."""
     handler, root, excepthook = RosLogHandler(logger), logging.getLogger(), threading.excepthook
     root.addHandler(handler)
     threading.excepthook = _on_thread_error

@@ -53,12 +53,11 @@ STOP_DEADLINE = 2.5
 def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
     """Start ROS, spin the nodes in one single-threaded executor until a stop signal, and clean up.
 
-    For those see `stop_signals`. Returns the exit status: 0 after a signal, 1 if a node could not be made or
-    a callback raised, 2 if the ROS arguments, the parameter file, the directory of the log or
+    For the signals see `stop_signals`. Returns the exit status: 0 after a signal, 1 if a node could not be
+    made or a callback raised, 2 if the ROS arguments, the parameter file, the directory of the log or
     EDGETPU_EXECUTOR are invalid. Nodes are destroyed in reverse order. A stop that takes longer than
-    STOP_DEADLINE ends the process with status 1.
-    An unexpected exception is logged as one line at level fatal, its traceback at level debug. What Python's
-    `logging` gets goes to the log of the first node.
+    STOP_DEADLINE ends the process with status 1. An unexpected exception is logged as one line at level
+    fatal, its traceback at level debug. Records of Python's `logging` go to the log of the first node.
     """
     with python_log_to_ros(get_logger(os.path.basename(sys.argv[0]))) as log:
         return _run(make_nodes, log)
@@ -116,7 +115,7 @@ def _start(make_nodes: Callable[[], Sequence[Node]], nodes: list[Node], reported
 
 
 def _spin(executor: Executor, stop: _StopSignal) -> None:
-    """Run callbacks until a stop signal, and between them what a process has to do now and then."""
+    """Run callbacks until a stop signal, and between them the periodic actions of a process."""
     settle_memory()
     repeated = Periodic(RELEASE_PERIOD, release_unused_memory), Periodic(LOOK_PERIOD, renew_lost_ports)
     while not stop.requested:
@@ -139,17 +138,17 @@ def _init_ros() -> str:
 
 
 def settle_memory() -> None:
-    """Collect garbage, and leave what there is now out of later collections.
+    """Collect garbage, and exclude all objects made so far from later collections.
 
-    The objects made so far live as long as the process, or until something large is released by its owner,
-    who calls `settle_memory_again` then; looking at them would take tens of milliseconds each time.
+    These objects live as long as the process, or until their owner releases something large and calls
+    `settle_memory_again`; examining them would take tens of milliseconds each time.
     """
     gc.collect()
     gc.freeze()
 
 
 def settle_memory_again() -> None:
-    """Collect all garbage, also of what was left out until now, and leave out what remains."""
+    """Collect all garbage, also among the excluded objects, and exclude the remaining ones."""
     gc.unfreeze()
     settle_memory()
 

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from edgetpu_driver.node_kit.process.unused_memory import KEPT_BYTES
 
 _PIECE_BYTES = 2 << 20
-"""Size of the blocks in which memory is touched. Given by NumPy: it holds the interpreter lock for less than
-500 pages, and has the kernel use huge pages, also later, where it has allocated 4 MiB at once."""
+"""Size of the blocks in which memory is touched. Given by NumPy: it releases the interpreter lock only for
+500 elements or more, here pages, and has the kernel use huge pages, also later, where it has allocated 4 MiB
+at once."""
 
 
 def touch_memory(count: int) -> None:
-    """Have the heap hold so many bytes of free memory, at most what it keeps.
+    """Have the heap hold `count` bytes of free memory, at most KEPT_BYTES.
 
-    The page faults are met here, without the interpreter lock.
+    The page faults occur here, without the interpreter lock.
     """
     pieces: list[NDArray[np.uint8]] = []
     with suppress(MemoryError):  # the process may have no more

@@ -8,16 +8,16 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Parameters of glibc's mallopt (malloc.h)."""
 
 _MOST_MAPPED_BYTES = 32 << 20
-"""Size from which on a block is mapped, and returned to the system when it is freed: the largest that glibc
-accepts."""
+"""Size of a block, bytes, from which it is mapped, and returned to the system when it is freed: the largest
+that glibc accepts."""
 
 KEPT_BYTES = 64 << 20
-"""Free memory that the heap keeps. Derived: a matrix of 2048 x 2048 in float32 as the middleware, the message
-and the request hold it, and one more."""
+"""Free memory that the heap keeps, bytes. Derived: a matrix of 2048 x 2048 in float32 as the middleware, the
+message and the request hold it, and one more."""
 
 RELEASE_PERIOD = 10.0
-"""Seconds between two releases of unused memory. Derived: a release takes 1 to 5 ms of a heap of 100 MiB, and
-the next request of 16 MiB 30 ms: less than one in a hundred images of a camera meets either."""
+"""Seconds between two releases of unused memory. Derived: a release takes 1 to 5 ms for a heap of 100 MiB,
+and costs the next request of 16 MiB 30 ms: less than one in a hundred images of a camera meets either."""
 
 
 def reuse_large_blocks() -> None:

@@ -21,7 +21,7 @@ SHARED_MEMORY = Path("/dev/shm")
 _LAYOUT = b"port_node_abi5"
 """Name of the layout of a port in Fast DDS 2.6 to 3.6."""
 _BEFORE_NUMBER = struct.Struct("=3I")
-"""Processes that have it open, position of the queue, and of the queue's state."""
+"""Number of processes that have it open, position of the queue, position of the queue's state."""
 _FIELDS = struct.Struct("=7I")
 """Number of the port, listeners, ms between checks, ms of a wait, capacity, waiting listeners, flags."""
 _IS_OK = 1

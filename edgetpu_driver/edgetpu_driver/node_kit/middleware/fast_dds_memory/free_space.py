@@ -22,7 +22,7 @@ _OVERHEAD = 1 << 20
 Fast DDS 2.14."""
 _MB = 1 << 20
 
-# Every node looks at its start: a parser of XML would take longer to be imported than all else here.
+# Every node does this when it starts, and importing a parser of XML would take longer than all the rest.
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _SEGMENT_SIZE = re.compile(rb"<(?:\w+:)?segment_size>\s*(\d{1,15})\s*<")
 

@@ -31,7 +31,7 @@ _MAPPED_PORT = re.compile(r"(\w+)-(\w+) \S+ \S+ \S+ (\d+) +(/.*/fast\w+_port\d+)
 def renew_lost_ports(directory: Path = SHARED_MEMORY, process: Path = Path("/proc/self")) -> None:
     """Mark the ports that were replaced as dead: their listeners make new ones within 0.4 s.
 
-    That is how often a listener of Fast DDS checks the mark. Messages that were sent to the old port are
+    A listener of Fast DDS checks the mark that often. Messages that were sent to the old port are
     lost; reliable writers send them again. Ports with an unknown layout are not changed, nor is any port if
     /proc cannot be read.
     """

@@ -52,7 +52,10 @@ def invalidate_zombie_ports(directory: Path = SHARED_MEMORY) -> None:
 
 
 def _invalidate_unless_locked(lock: Path, path: Path, number: int, segments: Segments) -> None:
-    """Raises BlockingIOError if its receiver is running, and ValueError if the port is empty or unknown."""
+    """Invalidate a port, and release the messages in it.
+
+    Raises BlockingIOError if its receiver is running, ValueError if it is empty or its layout is unknown.
+    """
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory, lock.open("rb") as locked:
         port = FastDdsPort(path, number, memory)
         # A process that is just starting cannot have a port whose lock is held here.
