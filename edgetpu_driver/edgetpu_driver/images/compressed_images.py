@@ -1,6 +1,6 @@
 """Decoding of compressed images (JPEG, PNG and others), from messages and files, to pixels.
 
-The header is checked first, because decoders allocate what it asks for. The pixels equal those of cv_bridge.
+The header is checked first, because decoders allocate what it asks for. Pixels are the same as in cv_bridge.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def decode_compressed(data: Any, format_: str = "") -> Pixels:
     """Decode the data of a sensor_msgs/CompressedImage: JPEG, PNG, WebP, TIFF or BMP.
 
     Returns uint8 [height, width] for a grey image, otherwise [height, width, 3] RGB. `format_` is the
-    message's field and used in the error message only. Raises ImageError, before anything is decoded for an
-    image of more than MAX_PIXELS.
+    message's field and used in the error message only. Raises ImageError; an image of more than MAX_PIXELS
+    or MAX_JPEG_SCANS is refused before it is decoded.
     """
     raw = np.frombuffer(data, np.uint8)
     check_compressed(raw.tobytes(), format_)
@@ -49,7 +49,7 @@ def decode_compressed(data: Any, format_: str = "") -> Pixels:
 
 
 def check_compressed(data: bytes, format_: str = "") -> None:
-    """Raise ImageError unless the header is that of an image which may be decoded."""
+    """Raise ImageError unless the header has a known format and keeps to MAX_PIXELS and MAX_JPEG_SCANS."""
     size = compressed_size(data)
     if size is None:
         raise _undecodable(len(data), format_)
@@ -75,8 +75,8 @@ def decode_file(data: bytes, name: str, flags: int) -> Pixels:
     """Decode the content of an image file.
 
     `name` is for the error message, `flags` are those of cv2.imdecode: IMREAD_GRAYSCALE gives uint8 [height,
-    width], IMREAD_COLOR uint8 [height, width, 3] BGR. PBM, PGM and PPM are read too. Raises InputError,
-    before anything is decoded for an image that `decode_compressed` would refuse.
+    width], IMREAD_COLOR uint8 [height, width, 3] BGR. PBM, PGM and PPM are read too. Raises InputError, with
+    the same limits as `decode_compressed`.
     """
     size = compressed_size(data) or pnm_size(data)
     if size is None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 FORMATS = "JPEG, PNG, WebP, TIFF or BMP"
-"""What `compressed_size` knows. A decoder is given nothing else."""
+"""Formats that `compressed_size` recognises; messages in other formats are not decoded."""
 
 MAX_PIXELS = 2**26
 """Largest number of pixels of a compressed image. Uncritical: 8192 x 8192, more than the cameras of robots
@@ -20,26 +20,26 @@ have, takes 192 MiB."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
-"""Markers of a scan and of the end of the image. Given by ITU-T T.81, table B.1, as are those that follow."""
+"""Markers of a scan and of the end of the image. Given, like the markers below, by ITU-T T.81, table B.1."""
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers of segments with the size; the three others mean tables and extensions."""
+"""Markers of segments with the size; the three excluded ones mark tables and extensions."""
 _JPEG_WITHOUT_LENGTH = frozenset((0x01, *range(0xD0, 0xD9)))
 """Markers TEM, RST0 to RST7 and SOI, which are not followed by a length."""
 _MOST_SEGMENTS = 1000
-"""Segments of a JPEG that are looked at one by one. Uncritical: in those after them every marker counts."""
+"""Most segments of a JPEG skipped by their length. Uncritical: after them, all scan markers count."""
 _PNM = re.compile(rb"P[1-6](?:\s|#[^\n]*\n)+(\d{1,9})(?:\s|#[^\n]*\n)+(\d{1,9})\s")
 """Start of a PBM, PGM or PPM: the format, width and height, with comments between them. Given by Netpbm."""
 _TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_ROWS_PER_STRIP, _TIFF_TILE_WIDTH, _TIFF_TILE_HEIGHT = 256, 257, 278, 322, 323
 """Tags. Given by TIFF 6.0."""
 _TIFF_VALUES = {3: "H", 4: "I"}
 _TIFF_ALL_ROWS = 2**32 - 1
-"""Rows of a strip where the tag is missing. Given by TIFF 6.0."""
+"""Rows per strip if the tag is missing. Given by TIFF 6.0."""
 
 
 def compressed_size(data: bytes) -> tuple[int, int] | None:
-    """Return the width and height that the header states, px; None if it is of no known format or damaged.
+    """Return the width and height in the header, px; None for an unknown format or a damaged header.
 
-    For a TIFF in tiles or strips larger than the image it is their size, because a decoder allocates one.
+    If the tiles or strips of a TIFF are larger than the image, return their size: a decoder allocates one.
     """
     try:
         if data.startswith(_PNG):
@@ -60,7 +60,7 @@ def compressed_size(data: bytes) -> tuple[int, int] | None:
 
 
 def pnm_size(data: bytes) -> tuple[int, int] | None:
-    """Return the width and height in the header of a PBM, PGM or PPM; None if it is none."""
+    """Return the width and height in the header of a PBM, PGM or PPM; None for other data."""
     found = _PNM.match(data)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -74,7 +74,7 @@ def jpeg_scans(data: bytes) -> int:
         return 0
     raw = np.frombuffer(data, np.uint8)
     second = raw[1:]
-    # Within the data of a scan 0xFF comes only with 0, or as the marker of a restart.
+    # Within the data of a scan, 0xFF is followed by 0, or is part of a restart marker.
     segments = np.flatnonzero((raw[:-1] == 0xFF) & (second % 0xFF != 0) & (second & 0xF8 != 0xD0))
     scans, position = 0, 2
     for _ in range(_MOST_SEGMENTS):

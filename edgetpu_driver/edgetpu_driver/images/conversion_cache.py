@@ -24,7 +24,7 @@ class CameraImage:
         image = CameraImage(pixels)
         flow.update(image, stamp), compass.update(image, stamp)
 
-    The second of two algorithms whose models have the same input costs no conversion.
+    If the models of both algorithms have the same input, the second one needs no conversion.
     """
 
     def __init__(self, pixels: NDArray[np.uint8]) -> None:

@@ -20,10 +20,10 @@ LOST = (230, 60, 60)
 """Red, for results that are not valid and for warnings. A choice of taste."""
 
 FAINT = (255, 200, 0)
-"""Amber, for what is secondary. A choice of taste."""
+"""Amber, for secondary marks. A choice of taste."""
 
 FARTHEST = 2**15
-"""Px from the image's corner at which something is drawn at most; OpenCV takes no numbers of any size."""
+"""Largest distance of a mark from the image's corner, px: OpenCV does not take numbers of any size."""
 
 
 def canvas(image: Pixels) -> Pixels:
@@ -54,7 +54,7 @@ def crosshair(image: Pixels, u: float, v: float, color: tuple[int, int, int]) ->
 
 
 def trail(image: Pixels, points: Iterable[tuple[float, float]], color: tuple[int, int, int]) -> None:
-    """Join points, px, with a line."""
+    """Join points in px with a line."""
     line = np.rint(np.array(list(points), np.float64)).astype(np.int32).reshape(-1, 1, 2)
     cv2.polylines(image, [line], False, color, 1, cv2.LINE_AA)
 
@@ -74,7 +74,7 @@ def zones(image: Pixels, energies: Sequence[float], color: tuple[int, int, int])
 
 
 def arrow(image: Pixels, dx: float, dy: float, color: tuple[int, int, int]) -> None:
-    """Draw a shift, px, as an arrow from the middle of the image, at least eight times as long."""
+    """Draw a shift in px as an arrow from the middle of the image, magnified at least eight times."""
     height, width = image.shape[:2]
     magnification = max(min(height, width) / 80, 8.0)
     start = (width // 2, height // 2)
@@ -109,7 +109,7 @@ def box(
     color: tuple[int, int, int],
     angle: float = 0.0,
 ) -> None:
-    """Draw a rectangle of a size, width and height in px, around a centre; angle: from x to y, rad."""
+    """Draw a rectangle around a centre; size: width and height, px; angle: from x to y, rad."""
     (u, v), (width, height) = center, size
     if angle:
         corners = cv2.boxPoints((center, size, math.degrees(angle)))
@@ -125,7 +125,7 @@ def with_region(image: Pixels, region: Region) -> Pixels:
     height, width = image.shape[:2]
     try:
         x, y, columns, rows = region.within(width, height)
-    except ImageError:  # set for images of another size since this one came
+    except ImageError:  # the region was set for another image size after this image came
         return image
     if (columns, rows) != (width, height):
         cv2.rectangle(image, (x, y), (x + columns - 1, y + rows - 1), FAINT, 1)
@@ -133,7 +133,7 @@ def with_region(image: Pixels, region: Region) -> Pixels:
 
 
 def caption(image: Pixels, text: str, color: tuple[int, int, int]) -> None:
-    """Write text into the lower left corner, on black: one or more lines, the first ones if not all fit."""
+    """Write lines of text on black into the lower left corner; the last ones are left out if not all fit."""
     scale = max(image.shape[1] / 640, 0.35)
     (_, height), below = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
     bottom, most = image.shape[0] - 1, max(image.shape[0] // (height + below + 2), 1)
@@ -148,7 +148,7 @@ def caption(image: Pixels, text: str, color: tuple[int, int, int]) -> None:
 
 
 def tag(image: Pixels, x: float, y: float, text: str, color: tuple[int, int, int]) -> None:
-    """Write a short text above the point (x, y), px, black on a colour; below it if it does not fit."""
+    """Write a short text, black on a colour, above (x, y) in px, or below it if there is no room above."""
     scale = max(image.shape[1] / 900, 0.35)
     text = _shortened(text, scale, image.shape[1] - 2)
     (width, height), below = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
@@ -161,7 +161,7 @@ def tag(image: Pixels, x: float, y: float, text: str, color: tuple[int, int, int
 
 
 def _shortened(text: str, scale: float, most: int) -> str:
-    """A text, cut to a width in px, with two dots if its end is missing."""
+    """Cut a text to a width in px; two dots stand for a missing end."""
 
     def fits(shown: str) -> bool:
         return bool(cv2.getTextSize(shown, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)[0][0] <= most)

@@ -1,7 +1,7 @@
 """Decoding of ROS image encodings to grey or RGB pixels.
 
-The result equals cv_bridge's conversion to "mono8" or "rgb8": colour codes of cv::cvtColor, and 16 to 8 bits
-by a factor of 255/65535 with rounding.
+The result equals cv_bridge's conversion to "mono8" or "rgb8": the same codes of cv::cvtColor, and 16 bits are
+scaled to 8 by 255/65535 with rounding.
 """
 
 from __future__ import annotations

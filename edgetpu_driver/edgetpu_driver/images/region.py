@@ -16,7 +16,7 @@ class Region(NamedTuple):
     height: int = 0
 
     def within(self, width: int, height: int) -> Region:
-        """The region with its size filled in for an image of this size; ImageError if it exceeds that."""
+        """The region, its size filled in, in an image of this size; ImageError if it exceeds the image."""
         own_width = self.width or width - self.x_offset
         own_height = self.height or height - self.y_offset
         fits = (

@@ -13,17 +13,18 @@ from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.images.summed_area import cell_sums
 
 MAX_COLOR_CELLS_PER_BLOCK = 8, 8
-"""Largest numbers of new rows and columns to a block of old ones for which rows and columns of an RGB image
-are summed one after the other.
+"""Largest numbers of new rows and columns per block of old ones at which an RGB image is resized by summing
+rows, then columns.
 
-That takes a fifth to four fifths of the time of INTER_AREA up to here; 1080 rows to 64 have 8 new rows to a
-block. Limits the time.
+Up to here the sums take a fifth to four fifths of the time of INTER_AREA. 1080 rows resized to 64 have 8 new
+rows per block. Limits the time.
 """
 
 MAX_GREY_CELLS_PER_BLOCK = 2, 4
-"""The same for a grey image; with more, its summed-area table is used.
+"""The same for a grey image; above these numbers its summed-area table is used.
 
-The table of 640x480 px has 1.2 MB, which displace what the next steps need from the cache. Limits the time.
+The table of 640x480 px takes 1.2 MB, which displaces the data of the next steps from the cache. Limits the
+time.
 """
 
 MAX_GREY = 255
@@ -33,8 +34,8 @@ MAX_GREY = 255
 def resize(image: Pixels, height: int, width: int) -> Pixels:
     """Resize uint8 [H, W] or [H, W, 3] by averages over the area of each new pixel, rounded to nearest even.
 
-    Along an axis on which the image grows it is interpolated linearly. New pixel c of n covers the old ones
-    from c * W / n on; its centre is at old pixel (c + 0.5) * W / n - 0.5.
+    Along an axis on which the image grows, it is interpolated linearly. New pixel c of n covers the old ones
+    from c * W / n to (c + 1) * W / n; its centre is at old pixel (c + 0.5) * W / n - 0.5.
     """
     rows, columns = image.shape[:2]
     if (rows, columns) == (height, width):
@@ -63,14 +64,14 @@ def _means_of_blocks(image: Pixels, height: int, width: int) -> NDArray[Any]:
     rows, columns, *channels = image.shape
     row_block, column_block = rows // math.gcd(rows, height), columns // math.gcd(columns, width)
     sums = _sum_rows(image, height, MAX_GREY)
-    # A row for each column of a block, as adding long rows takes less time than adding short ones.
+    # Transposed to one row for each column of a block: adding long rows takes less time than short ones.
     blocks = sums.reshape(-1, column_block, *channels)
     cells = width * column_block // columns
     sums = _sum_rows(cv2.transpose(blocks), cells, MAX_GREY * row_block)
     if cells > 1:
         sums = cv2.transpose(sums)
-    # In float32 the nearest mean that is no tie is 100 steps away from one, as sums of uint16 have weights
-    # of at most 257; sums in float64 stay so.
+    # float32 does not turn a mean into a tie: sums of uint16 have weights of at most 257, so that the mean
+    # nearest to a tie is 100 steps of float32 away from it. Sums in float64 remain float64.
     means: NDArray[Any] = sums.reshape(height, width, *channels) / np.float32(row_block * column_block)
     return means
 
@@ -78,7 +79,7 @@ def _means_of_blocks(image: Pixels, height: int, width: int) -> NDArray[Any]:
 def _sum_rows(image: NDArray[Any], cells: int, largest: int) -> NDArray[Any]:
     """Exact weighted sums of rows, [H, W, ...] -> [cells, W, ...].
 
-    `largest`: no value of the image is larger; the sums are uint16 if theirs fit, else float64.
+    `largest`: upper bound of the image's values; the sums are uint16 if they fit, otherwise float64.
 
     With H / cells = p / q in lowest terms, each block of p rows makes q cells. A row counts q times, divided
     among the cells that share it, so that the weights of a cell add up to p.
@@ -98,15 +99,15 @@ def _sum_rows(image: NDArray[Any], cells: int, largest: int) -> NDArray[Any]:
     sums *= parts
     for cell in range(parts - 1):  # the row that each cell shares with the next one
         row, weight = divmod((cell + 1) * block, parts)
-        if parts == 2:  # half of the row to either cell
+        if parts == 2:  # half of the row to each cell
             sums += blocks[:, row : row + 1]
             break
-        shared = blocks[:, row].astype(dtype)  # once: adding rows of another type takes three times as long
+        shared = blocks[:, row].astype(dtype)  # adding rows of another type takes three times as long
         _add_rows(sums[:, cell], shared, weight)
         _add_rows(sums[:, cell + 1], shared, parts - weight)
     return sums.reshape(cells, *image.shape[1:])
 
 
 def _add_rows(total: NDArray[Any], rows: NDArray[Any], weight: int) -> None:
-    """Add rows to a total in place, repeatedly."""
+    """Add rows, times a weight, to a total in place."""
     total += rows if weight == 1 else rows * total.dtype.type(weight)

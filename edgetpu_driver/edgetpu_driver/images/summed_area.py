@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 STRIP_SUMS = 320_000
-"""Sums of a strip of the image, which is summed and read before the next one, so that they stay in the cache.
+"""Largest number of sums in a strip of the image. Strips are processed one by one, so that the sums of each
+stay in the cache.
 
-Limits the time: 640x480 px are one strip, and images of 1920x1080 px take half as long as in one.
+Limits the time: 640x480 px are one strip, and an image of 1920x1080 px takes half as long as in one strip.
 """
 
 
@@ -33,19 +34,19 @@ class _Strip(NamedTuple):
 
 
 class _Corners(NamedTuple):
-    """Sums that are read for the corners of a strip's cells."""
+    """Sums that are read from the table for the corners of a strip's cells."""
 
     indices: NDArray[np.intp]
     """Their indices in the table of the strip, [rows + 1, columns + 1]."""
     weights: NDArray[np.int32] | None
-    """How often they count, of the same shape; None: once."""
+    """How often each sum counts, of the same shape; None: once."""
 
 
 def cell_sums(image: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.int32]:
     """Sums over the cells of a grid, int32 [rows, columns], of a grey image, uint8 [H, W].
 
-    They are in parts of px: with H / rows = p / q in lowest terms a px has q parts along its height, likewise
-    along its width. The largest sum must be below 2**31.
+    The sums count parts of px: with H / rows = p / q in lowest terms, a px has q parts along its height, and
+    likewise along its width. The largest sum must be below 2**31.
     """
     height, width = image.shape
     step = max(STRIP_SUMS // width * rows // height, 1)
@@ -95,8 +96,8 @@ def _corners(strip: _Strip) -> tuple[_Corners, ...]:
 def _edges(size: int, cells: int, first: int, last: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Where along an axis the table is read for the edges of the cells from `first` to before `last`.
 
-    `size` px are divided evenly among `cells` cells. Px count from the first px of the first cell. Returns
-    px and how often their sums count, in parts of a px: edges within a px are interpolated.
+    `size` px are divided evenly among `cells` cells. Returns positions in px, relative to the first px of
+    the first cell, each with the weight of its sums in parts of a px: edges within a px are interpolated.
     """
     common = math.gcd(size, cells)
     parts = cells // common
