@@ -17,7 +17,7 @@ def edgetpu_home() -> Path:
 
 
 def firmware_path() -> Path:
-    """Give the file that the firmware of a stick is loaded from unless another one is named."""
+    """The file that a stick's firmware is loaded from by default."""
     return edgetpu_home() / FIRMWARE_FILE
 
 

@@ -13,23 +13,23 @@ from edgetpu_driver.errors import BusyError, EdgeTpuError
 T = TypeVar("T")
 
 LONGEST = 1.0
-"""Seconds that a reading may take before its callers give up. Chosen: what a file of tens of megabytes takes
-from a slow card."""
+"""Longest time that callers wait for a reading, s. Chosen: a slow card takes as long for a file of tens of
+megabytes."""
 
 RETRY_AFTER = 1.0
-"""Seconds after which callers are to try again. Uncritical."""
+"""Seconds after which callers should try again. Uncritical."""
 
 
 class DetachedReading(Generic[T]):
-    """A result that is read from files, in a separate thread. May be used from any thread.
+    """Reads a result from files in a separate thread. May be used from any thread.
 
-    A slow reading is not started a second time. Results and errors are not kept once they were returned.
+    A slow reading is not started a second time. Results and errors are dropped once they are returned.
     """
 
     def __init__(
         self, read: Callable[[], T], late: Callable[[], EdgeTpuError], longest: float | None = None
     ) -> None:
-        """late: makes the error of callers that give up. longest: s until they do; LONGEST by default."""
+        """late: makes the error raised if reading takes longer than `longest` s, by default LONGEST."""
         self._read, self._late, self._longest = read, late, longest
         self._lock = threading.Lock()
         self._pending: Future[T] | None = None
@@ -37,7 +37,7 @@ class DetachedReading(Generic[T]):
         """When callers of the pending reading give up, monotonic s."""
 
     def result(self) -> T:
-        """Return what `read` returns, or raise what it raises; if that takes too long, what `late` makes."""
+        """Return the result of `read` or raise its error; raise the error of `late` if it takes too long."""
         with self._lock:
             if self._pending is None:
                 self._give_up = time.monotonic() + (LONGEST if self._longest is None else self._longest)
@@ -50,7 +50,7 @@ class DetachedReading(Generic[T]):
                         self._pending = None
                 return pending.result()
         finally:
-            del pending  # an error refers to this frame
+            del pending  # the traceback of an error refers to this frame: no reference cycle
         raise self._late()
 
 
@@ -60,7 +60,7 @@ def no_answer(what: str) -> BusyError:
 
 
 def _detached(work: Callable[[], T]) -> Future[T]:
-    """Do work in a thread, or at once if none can be started; the future has its outcome."""
+    """Do work in a new thread, or at once if none can be started; the future gets the outcome."""
     pending: Future[T] = Future()
     try:
         threading.Thread(target=_do, args=(work, pending), name="edgetpu files", daemon=True).start()
@@ -75,4 +75,4 @@ def _do(work: Callable[[], T], pending: Future[T]) -> None:
     except Exception as error:
         pending.set_exception(error)
     finally:
-        del pending  # an error refers to this frame
+        del pending  # the traceback of an error refers to this frame: no reference cycle

@@ -13,20 +13,20 @@ LARGEST_MODEL = 2**28
 """Largest model file, bytes. The largest of Google's models for the Edge TPU has 50 MB."""
 
 _NAME_LETTERS = 50
-"""Letters of a file's name in that of its temporary file: 200 bytes, of the 255 that a name may have."""
+"""Leading characters of a file's name in the name of its temporary file: 200 of the 255 bytes allowed."""
 _AT_ONCE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def user_path(path: str | os.PathLike[str]) -> Path:
-    """Expand a leading ~ or ~user, which stays where no such home directory is known."""
+    """Expand a leading ~ or ~user; leave it unchanged if that home directory is unknown."""
     return Path(os.path.expanduser(path))
 
 
 def read_file(path: str | os.PathLike[str], largest: int = LARGEST_MODEL) -> bytes:
     """Read a regular file of at most `largest` bytes.
 
-    Raises OSError, also for other sizes and for anything but a regular file: opening a FIFO would wait for a
-    writer, and a device may have no end.
+    Raises OSError, also for a larger file and for anything but a regular file: opening a FIFO would wait for
+    a writer, and a device may have no end.
     """
     with _opened(path) as file:
         status = os.fstat(file.fileno())
@@ -34,7 +34,7 @@ def read_file(path: str | os.PathLike[str], largest: int = LARGEST_MODEL) -> byt
             raise OSError(errno.EINVAL, "expected a regular file")
         if status.st_size > largest:
             raise OSError(errno.EFBIG, f"expected at most {largest} bytes; it has {status.st_size}")
-        data = file.read(status.st_size + 1)  # for which as much memory is taken
+        data = file.read(status.st_size + 1)  # Python allocates as much as is asked for
     if len(data) != status.st_size:
         raise OSError(errno.EBUSY, f"expected {status.st_size} bytes; it changed while it was read")
     return data
@@ -43,7 +43,7 @@ def read_file(path: str | os.PathLike[str], largest: int = LARGEST_MODEL) -> byt
 def _opened(path: str | os.PathLike[str]) -> BinaryIO:
     """A file opened for reading, without waiting; OSError if that fails."""
     try:
-        # Not a descriptor: Python leaves that of a directory open, and does not know its name.
+        # Opening a descriptor instead would leave that of a directory open, and errors would lack the name.
         return open(path, "rb", opener=lambda name, _: os.open(name, _AT_ONCE))
     except ValueError as error:  # a zero byte in the name
         raise OSError(errno.EINVAL, str(error)) from None
@@ -53,13 +53,13 @@ def write_file(path: Path, data: bytes) -> bool:
     """Write a file unless it has this content already; returns whether it was written.
 
     An existing file is replaced atomically, and the new content survives a loss of power from then on. The
-    directory is created if absent. Raises OSError; then the file is as it was.
+    directory is created if absent. Raises OSError and leaves the file unchanged if writing fails.
     """
     with contextlib.suppress(OSError):
         if read_file(path, len(data)) == data:
             return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    import tempfile  # a tenth of the time that the driver's Python API takes to be imported
+    import tempfile  # here, as it takes a tenth of the import time of the driver's Python API
 
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_NAME_LETTERS]}.")
     try:
@@ -78,7 +78,7 @@ def write_file(path: Path, data: bytes) -> bool:
 
 
 def _sync_directory(path: Path) -> None:
-    """Have the names in a directory survive a loss of power, on file systems that can."""
+    """Let the names in a directory survive a loss of power, if the file system supports that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
         try:

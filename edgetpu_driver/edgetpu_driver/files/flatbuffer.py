@@ -7,8 +7,8 @@ Tables are described by the names of their fields in the order of the schema, so
     model = read_root(data, b"TFL3", "model", MODEL)
     names = [subgraph.string("name") for subgraph in model.tables("subgraphs", SUBGRAPH)]
 
-An absent field gives the default of its type; ModelFormatError is the only exception. The layout is that of
-"FlatBuffers Internals": little endian, offsets relative to their own position.
+An absent field gives the default of its type; ModelFormatError is the only exception raised. The layout is
+that of "FlatBuffers Internals": little endian, offsets relative to their own position.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Fields = Mapping[str, int]
 """The index of each field of a table by its name."""
 
 _SHARING = 3
-"""How many times its own size a file may be read in total. Valid files refer to some vectors and tables more
-than once."""
+"""Limit of the bytes read from a file, as a multiple of its size. Valid files refer to some vectors and
+tables more than once."""
 
 _TABLE_COST = 96
-"""Bytes that a table counts as in addition to its own, because the Python objects made from it take hundreds:
-a small damaged file must not refer to one table a million times."""
+"""Bytes charged for a table in addition to its own, because the Python objects made from it take hundreds: a
+small damaged file must not refer to one table a million times."""
 
 _read_int32 = struct.Struct("<i").unpack_from
 _OFFSET = struct.Struct("<I")
@@ -54,7 +54,7 @@ _VTABLE_START = struct.Struct("<HH")  # the sizes of the vtable and of the table
 _VTABLE_HEADER = _VTABLE_START.size
 _MOST_FIELDS = 31  # largest number of fields in a table described here
 _VTABLES = [struct.Struct(f"<{count}H") for count in range(_MOST_FIELDS + 1)]
-"""The fields' offsets in a vtable, by how many there are."""
+"""Formats of the field offsets in a vtable, by the number of fields."""
 
 
 def table_fields(*names: str) -> Fields:
@@ -63,7 +63,7 @@ def table_fields(*names: str) -> Fields:
 
 
 class Buffer:
-    """The bytes of one FlatBuffer, and how many more of them may be read.
+    """The bytes of one FlatBuffer, and how many more may be read.
 
     The allowance keeps a small self-referencing file from expanding into a huge model.
     """
@@ -125,7 +125,7 @@ class Table:
         return self._step if self._parent is None else f"{self._parent.path}.{self._step}"
 
     def scalar(self, field: str, dtype: type[np.generic], default: int | float = 0) -> Any:
-        """A number, as a Python int, float or bool."""
+        """A number, as a Python int, float or bool; `default` if absent."""
         index = self._fields[field]
         if index >= len(self._offsets) or not (offset := self._offsets[index]):
             return default
@@ -135,7 +135,7 @@ class Table:
             raise self._outside(self._position + offset, field) from None
 
     def string(self, field: str) -> str:
-        """A UTF-8 string, which a zero byte ends; "" if absent."""
+        """A zero-terminated UTF-8 string; "" if absent."""
         end = self.data_offset(field) + len(view := self.view(field))
         if end and (end >= len(self._data) or self._data[end]):
             raise ModelFormatError(f"{self.path}.{field}: expected a zero byte after the string")
@@ -188,7 +188,7 @@ class Table:
         ]
 
     def table_at(self, field: str, index: int, fields: Fields) -> Table:
-        """One table of a vector of tables; ModelFormatError if it has no such one."""
+        """One table of a vector of tables; ModelFormatError if the index is out of range."""
         position = self._find(field)
         start = self._follow(position, field) if position else 0
         count = len(self._items(start, 4, field)) // 4 if position else 0

@@ -15,17 +15,17 @@ _ALIGNMENT = 4  # of strings: a string, its zero byte and padding fill a multipl
 class FlatbufferEdit:
     """A copy of a FlatBuffer that is changed.
 
-    Tables are those of a reader of the original bytes. Methods return whether the change was possible: a
-    field that is absent, because it has its default, has no place, and texts and bytes keep their room.
+    Tables come from a reader of the original bytes. Methods return whether the change was possible: a field
+    with its default value may be absent and then has no bytes to change, and strings and vectors cannot grow.
     """
 
     def __init__(self, copy: bytearray, start: int = 0) -> None:
-        """copy: what is changed. start: where in it the FlatBuffer begins."""
+        """copy: the bytes to change. start: offset in them at which the FlatBuffer begins."""
         self.copy = copy
         self.start = start
 
     def scalar(self, table: Table, field: str, dtype: type[np.generic], value: float) -> bool:
-        """Write a number; one that is absent stays so if the value is 0."""
+        """Write a number; 0 can also be written to an absent field."""
         position = table.field_offset(field)
         if not position:
             return not value
@@ -39,7 +39,7 @@ class FlatbufferEdit:
             return True
         if not position:
             return False
-        # Zeros up to the next multiple of four are padding. What may begin before it, a vtable, is not zero.
+        # Zeros up to the next multiple of four are padding: a vtable may begin before it, but not with 0.
         end = position + len(before)
         padding = bytes(self.copy[self.start + end : self.start + end + _ALIGNMENT - end % _ALIGNMENT])
         room = len(before) + len(padding) - len(padding.lstrip(b"\0"))
@@ -50,7 +50,7 @@ class FlatbufferEdit:
         return True
 
     def data(self, table: Table, field: str, data: bytes | memoryview) -> bool:
-        """Write a vector of as many bytes as it has."""
+        """Write a vector of bytes of the same length as the present one."""
         if len(table.view(field)) != len(data):
             return False
         if data:

@@ -7,7 +7,7 @@ from typing import IO
 
 
 def memory_file() -> IO[bytes]:
-    """Open an unnamed file, readable and writable; where the system has none in memory, on the disk.
+    """Open an unnamed file for reading and writing: in memory, or on the disk if the system lacks those.
 
     Raises OSError.
     """

@@ -26,15 +26,15 @@ KIND = "kind"
 """Name of the array that holds the kind of an archive."""
 
 LARGEST_FILE = 2**30
-"""Bytes. Chosen far above any that `save` writes, some MB of a reservoir."""
+"""Largest file that is read, bytes. Chosen far above those that `save` writes: some MB for a reservoir."""
 MOST_FILES = 1000
-"""In one directory. Names come with requests, so that a client could fill the disk with files."""
+"""Most files in one directory: names come with requests, so a client could fill the disk."""
 MOST_MEMBERS = 64
-"""Arrays in a file at most. Uncritical: those that `save` writes have far fewer."""
+"""Most arrays in a file. Uncritical: the files that `save` writes have far fewer."""
 LARGEST_HEADER = 1024
-"""Bytes of the header of an array; those that `save` writes have 118."""
+"""Most bytes in the header of an array; the headers that `save` writes have 118."""
 LARGEST_RANK = 4
-"""Dimensions of an array at most."""
+"""Most dimensions of an array."""
 KINDS = "biufU"
 """Kinds of dtypes that are read: booleans, numbers and text."""
 
@@ -64,8 +64,8 @@ def save(path: Path, kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:
 def write_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays by name as an .npz file, without pickle.
 
-    numpy.savez takes the names as arguments, so that none may be called "file"; that of NumPy 1 writes its
-    option allow_pickle as an array.
+    numpy.savez takes the names as keyword arguments, so no array may be called "file", and in NumPy 1 it
+    writes its option allow_pickle as an array.
     """
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
@@ -74,7 +74,7 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def load(path: Path, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """Read the named arrays of a file that `save` has written with this kind; they cannot be written to.
+    """Read the named arrays, read-only, from a file that `save` has written with this kind.
 
     Raises ArchiveError for any other file, and for one that is missing or cannot be read.
     """
@@ -94,7 +94,7 @@ def load(path: Path, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any
 
 
 def count_members(data: bytes) -> int:
-    """Count the members of a zip archive, at most, before zipfile makes an object of each."""
+    """Upper bound of the number of members of a zip archive, known before zipfile makes an object of each."""
     return data.count(_DIRECTORY_ENTRY)
 
 

@@ -1,4 +1,4 @@
-"""Reads YAML of any origin: plain values without aliases, whose size is bounded by that of the text.
+"""Reads YAML of any origin: plain values without aliases, whose size is bounded by the size of the text.
 
 A few lines with aliases can represent billions of values, which are expanded when they are written as text;
 and PyYAML raises many kinds of errors for tags whose text does not fit them.
@@ -13,15 +13,15 @@ import yaml
 from edgetpu_driver.errors import InputError
 
 _INTEGER_BITS = 64
-"""Of unsigned integers, and of signed ones. Given by ROS: no field of a message takes more."""
+"""Most bits of an integer, signed or unsigned. Given by ROS: no field of a message takes more."""
 
 
 _MAX_LEVELS = 64
-"""Most values around a value: PyYAML needs a time proportional to the square of it. Files have a few."""
+"""Most levels of nesting: the time of PyYAML grows with their square. Usual files have a few."""
 
 
 class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
-    """SafeLoader without aliases, deep nesting, and integers that no field holds."""
+    """SafeLoader that refuses aliases, deep nesting, and integers that no message field can hold."""
 
     def fetch_flow_collection_start(self, token_class: Any) -> None:
         self._check_levels()
@@ -51,7 +51,7 @@ _PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_yam
 
 
 class _TextLoader(_PlainLoader):
-    """_PlainLoader that leaves every value as the text that stands there, and refuses repeated keys."""
+    """_PlainLoader that returns every value as the text in the file, and refuses repeated keys."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         keys: set[str] = set()
@@ -82,12 +82,12 @@ for _kind in ("bool", "float", "int", "null", "timestamp"):
 def parse_yaml(text: str | bytes, as_text: bool = False) -> Any:
     """Read the value of one document; InputError for anything but YAML of plain values.
 
-    as_text: leave keys and values as they are written, since YAML 1.1 reads "no" as false and 012 as 10; keys
-    that are there twice are refused then. PyYAML reads 100 000 characters a second, so the caller limits the
+    as_text: leave keys and values as they are written, since YAML 1.1 reads "no" as false and 012 as 10;
+    repeated keys are refused then. PyYAML reads 100 000 characters per second, so callers must limit the
     length.
     """
     try:
         return yaml.load(text, _TextLoader if as_text else _PlainLoader)
-    except Exception as error:  # PyYAML raises many kinds for what a tag does not fit
+    except Exception as error:  # PyYAML raises many kinds for text that does not fit its tag
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(f"expected YAML of plain values: {reason}") from None

@@ -6,9 +6,9 @@ import os
 
 
 def fill_standard_streams() -> None:
-    """Open /dev/null as each of the standard streams that is closed.
+    """Open /dev/null in place of each closed standard stream.
 
-    Otherwise the next file or socket takes its place, and the log is written to that.
+    Otherwise the next file or socket gets the stream's number, and the log is written to it.
     """
     for number in range(3):
         if not os.path.exists(f"/proc/self/fd/{number}"):
