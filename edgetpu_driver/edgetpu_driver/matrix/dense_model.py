@@ -33,8 +33,8 @@ class DenseModel:
     ) -> DenseModel:
         """Check a model's tensors.
 
-        Raises ModelUnsupportedError for a model that does anything else, such as to add a bias or to apply an
-        activation, and for one without 8-bit inputs and outputs of either sign.
+        Raises ModelUnsupportedError for a model that does more than multiply, such as adding a bias or
+        applying an activation, and for one without an 8-bit input and output that take both signs.
         """
         check_tensors(inputs, outputs)
         model = cls(inputs[0], outputs[0], tensor)
@@ -48,7 +48,7 @@ class DenseModel:
 
     @classmethod
     def of_engine(cls, engine: SwappableEngine) -> DenseModel:
-        """Check the model of an engine; raises ModelUnsupportedError as `of`."""
+        """Check the model of an engine; raises ModelUnsupportedError like `of`."""
         check_tensors(engine.inputs, engine.outputs)
         try:
             tensor = engine.weight_tensor()
@@ -93,7 +93,7 @@ class DenseModel:
 
 
 def check_tensors(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-    """Raise ModelUnsupportedError unless these are one input and one output of 8 bits around zero."""
+    """Raise ModelUnsupportedError unless there are one 8-bit input and output that take both signs."""
     if len(inputs) != 1 or len(outputs) != 1:
         raise ModelUnsupportedError(
             f"expected a Dense model with one input and one output; got {len(inputs)} and {len(outputs)}"

@@ -9,15 +9,15 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.weights.real_arrays import real_array
 
 LARGEST_DIMENSION = 65536
-"""Values of an embedding at most; those of common networks have up to a few thousand."""
+"""Most values of an embedding; common networks give up to a few thousand."""
 LONGEST_LABEL = 256
-"""Characters. Uncritical: labels are names of places, and come with requests."""
+"""Most characters of a label. Uncritical: labels are names of places, and come with requests."""
 
 
 def unit_vector(embedding: ArrayLike, dimension: int = 0) -> NDArray[np.float32]:
-    """The normalised embedding, float32 [dimension]; of any dimension if that is 0.
+    """Normalise an embedding to float32 [dimension] of length 1; dimension 0 accepts any number of values.
 
-    InputError for another dimension, NaN, infinity and the zero vector.
+    Raises InputError for another number of values, NaN, infinity and the zero vector.
     """
     vector = real_array(embedding, "an embedding").astype(np.float64, copy=False)
     expected = dimension or "any number of"

@@ -18,9 +18,9 @@ from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 class EngineTiles:
     """Engines of one Dense model that hold the tiles of a plan.
 
-    Where there are fewer engines than tiles, and no factory makes more, tiles take turns on an engine.
-    The engines are its own: nothing else may set their weights. loaded: the tile whose weights the first
-    engine was loaded with, if any.
+    If there are fewer engines than tiles, and no factory makes more, tiles take turns on an engine. Nothing
+    else may set the weights of the engines. loaded: the tile whose weights the first engine was loaded with,
+    if any.
     """
 
     def __init__(
@@ -42,16 +42,16 @@ class EngineTiles:
         return run_pieces(self.running(products))
 
     def holding(self, plan: MatrixPlan) -> Pieces[list[tuple[Tile, WeightResult]]]:
-        """Set the weights of as many tiles as have an engine; those that were set, and what that did.
+        """Set the weights of as many tiles as there are engines; returns each tile set, and its result.
 
-        Tiles that are held already are left alone. Raises what SwappableEngine.set_weights raises.
+        Tiles that are already held are left alone. Raises what SwappableEngine.set_weights raises.
         """
         if self._engine_factory is not None:
             while len(self.engines) < len(plan.tiles):
                 self.engines.append((yield self._engine_factory))
                 self._held.append(None)
         swaps = []
-        # The first comes last: until then its engine holds the weights of the file, which nothing else does.
+        # The first tile comes last: until then its engine alone still holds the weights of the file.
         for tile in reversed(plan.tiles[: len(self.engines)]):
             if self._held[tile.index] is not tile:
                 swaps.append((tile, (yield from self._set(tile))))
@@ -61,7 +61,7 @@ class EngineTiles:
     def running(self, products: Products, *, large: bool = True) -> Pieces[ProductBatch]:
         """Run the requests of `product_passes.multiply`. Raises DeviceError.
 
-        large: whether the arithmetic between rounds takes longer than a piece.
+        large: do the arithmetic between rounds in pieces of its own, because it takes long.
         """
         outputs: list[NDArray[Any]] | None = None
         while True:
@@ -82,7 +82,7 @@ class EngineTiles:
         return engine.run({dense.input.name: request.inputs})[dense.output.name]
 
     def _set(self, tile: Tile) -> Pieces[WeightResult]:
-        """Have the engine of a tile hold its weights."""
+        """Set a tile's weights on its engine."""
         index = tile.index % len(self.engines)
         commit = yield partial(_prepare, self.engines[index], tile.request)
         swap: WeightResult = commit()
@@ -91,7 +91,7 @@ class EngineTiles:
 
 
 def _prepare(engine: SwappableEngine, request: WeightRequest) -> Callable[[], WeightResult]:
-    """See AttachedEngine; any other engine does all of it when the result is called."""
+    """Prepare weights as AttachedEngine does; other engines do all the work when the result is called."""
     prepare = getattr(engine, "prepare_weights", None)
     return partial(engine.set_weights, request) if prepare is None else prepare(request)
 

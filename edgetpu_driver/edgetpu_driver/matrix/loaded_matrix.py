@@ -1,4 +1,4 @@
-"""The matrix of a model that a driver has loaded, as ~/matmul multiplies by it."""
+"""The matrix of a loaded model, by which the driver's ~/matmul multiplies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 
 def needs_tiles(engine: SwappableEngine, request: WeightRequest) -> bool:
-    """Whether the weights are a matrix larger than that of a Dense model; raises as `weight_tensor`."""
+    """Whether the weights are a matrix larger than the Dense model's own; raises as `weight_tensor` does."""
     if request.weights.ndim != 2:
         return False
     tensor = engine.weight_tensor(request.tensor)
@@ -38,7 +38,7 @@ class ProductRequest:
     passes: int = 1
 
     def applying(self, matmul: MatMul) -> Pieces[Product]:
-        """Multiply. Raises InputError where the number of values is not a multiple of the batch."""
+        """Multiply. Raises InputError if the number of values is not a multiple of the batch."""
         if not self.inputs.size or self.inputs.size % self.batch:
             raise InputError(
                 f"expected inputs for a batch of {self.batch} vectors; got {self.inputs.size} values"
@@ -61,7 +61,7 @@ class LoadedMatrix:
     """
 
     def __init__(self, engine: SwappableEngine, engine_factory: Callable[[], SwappableEngine]) -> None:
-        """engine_factory: makes further engines of the model. ModelUnsupportedError if it is not Dense."""
+        """engine_factory: makes more engines. Raises ModelUnsupportedError if the model is not Dense."""
         self.engine = engine
         self._of_file = MatMul(engine)
         self._engine_factory = engine_factory
@@ -90,7 +90,7 @@ class LoadedMatrix:
             yield from self.setting_weights(weights)
 
     def multiplying(self, product: ProductRequest, weights: WeightRequest | None) -> Pieces[Product]:
-        """Multiply by weights that are held; None: those of the file."""
+        """Multiply by weights that are held; None: by the weights of the file."""
         matmul = self._of_file if weights is None else self._replaced
         assert matmul is not None
         return (yield from product.applying(matmul))

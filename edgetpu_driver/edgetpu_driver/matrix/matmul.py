@@ -1,7 +1,7 @@
 """MatMul: a real matrix times vectors on engines of this process, as the driver's ~/matmul computes it.
 
-`edgetpu_matrix.EngineMatrix` does what the matrix nodes do: it adds principal directions multiplied on the
-host. Both execute the plans of `matrix.plan`.
+`edgetpu_matrix.EngineMatrix` multiplies like the matrix nodes: it adds the principal directions, which the
+host multiplies. Both execute the plans of `matrix.plan`.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Product:
     input_scale: float
     """Real value of one input step in the first pass; the coarsest of a batch."""
     pass_rms: NDArray[np.float32]
-    """Root mean square of the change of the outputs in each pass, [passes]."""
+    """RMS of the change that each pass makes to the mean outputs, [passes]."""
     weights_version: int
     """Version of the weights; see WeightResult."""
     saturated: int = 0
-    """Number of outputs at the end of their range, whose true values may lie beyond; 0 unless accepted."""
+    """Number of outputs at the end of their range, whose true values may be beyond it; 0 unless accepted."""
 
 
 class MatMul:
@@ -64,11 +64,11 @@ class MatMul:
         product.set_weights(matrix)
         y = product.multiply(x).outputs
 
-    engine: runs a Dense model, on a stick or on the CPU; none: the suite's own of `size` rows, on the CPU.
-    engine_factory: makes engines for the tiles of a larger matrix; without it no larger matrix is taken.
-    Until weights are set, the model's own are multiplied by. Calls from several threads are serialised.
-    Raises ModelUnsupportedError for a model that does anything but multiply by one matrix, such as to add a
-    bias, and for one without an 8-bit input and output of either sign.
+    engine: runs a Dense model, on a stick or on the CPU; by default the suite's model of `size` rows and
+    columns runs on the CPU. engine_factory: makes engines for the tiles of a larger matrix; without it a
+    larger matrix is refused. Until weights are set, the model's own apply. Calls from several threads are
+    serialised. Raises ModelUnsupportedError for a model that does more than multiply by one matrix, such as
+    adding a bias, and for one without an 8-bit input and output that take both signs.
     """
 
     def __init__(
@@ -113,10 +113,10 @@ class MatMul:
     ) -> WeightResult:
         """Set the matrix to multiply by: [M, K], finite.
 
-        accept_clipping: clip values beyond the model's range instead of refusing them. A row within it is
-        multiplied by the gain of least rounding error, and its outputs are divided by it. rescale_rows:
-        rewrite the model's multipliers, so that every row uses all of int8 and all of the outputs' range,
-        whatever its values. Raises InputError, ClippingError, ModelUnsupportedError as
+        accept_clipping: clip values beyond the model's range instead of refusing them. A row within the range
+        is multiplied by the gain of least rounding error, and its outputs are divided by that gain.
+        rescale_rows: rewrite the model's multipliers, so that every row uses all of int8 and all of the
+        outputs' range, whatever its values. Raises InputError, ClippingError, ModelUnsupportedError like
         SwappableEngine.set_weights, and DeviceError; the previous matrix then stays in effect.
         """
         with self._lock:
@@ -151,8 +151,9 @@ class MatMul:
         """Multiply by a vector [K] or a batch [B, K], finite.
 
         input_scale: real value of one input step; by default, for each vector, the finest that clips neither
-        inputs nor outputs. accept_clipping: clip what a given scale cannot hold, not refuse it. passes:
-        repetitions that average out rounding, at most 64. Raises InputError, ClippingError, DeviceError.
+        inputs nor outputs. accept_clipping: clip values beyond a given scale instead of refusing them.
+        passes: repetitions that average out rounding, at most 64. Raises InputError, ClippingError,
+        DeviceError.
         """
         with self._lock:
             return run_pieces(
@@ -192,7 +193,7 @@ class MatMul:
         input_scale: float | None,
         accept_clipping: bool,
     ) -> Product:
-        """The result for all vectors, from their products; inputs of that shape. Raises InputError."""
+        """The result for inputs of `shape`. Raises ClippingError, and InputError beyond float32's range."""
         if not accept_clipping:
             _refuse_clipped(result, input_scale)
         largest = float(np.abs(result.outputs).max(initial=0.0))
@@ -217,7 +218,7 @@ class MatMul:
             raise InputError(f"expected a matrix of at most {limit}; got {list(shape)}")
 
     def _total(self, plan: MatrixPlan, swaps: list[tuple[Tile, WeightResult]]) -> WeightResult:
-        """What setting all tiles did, in the unit of the matrix."""
+        """Combine the results of setting all tiles, in the unit of the matrix."""
         scales = np.zeros(plan.shape[0], np.float32)
         squares = 0.0
         for tile, swap in swaps:
@@ -234,15 +235,15 @@ class MatMul:
         )
 
     def _undoing_gains(self, plan: MatrixPlan) -> Pieces[MatrixPlan]:
-        """Set the weights as they are, so that a given input scale holds what it would without gains.
+        """Set the weights without gains, so that a given input scale covers the range expected of it.
 
-        plan: that of a product. Returns the one without gains, or the same if it has none. Raises
+        plan: the plan of a product. Returns the plan without gains, or `plan` if it has none. Raises
         DeviceError.
         """
         options = plan.options
         if self._matrix is None or options.rescale_rows or options.gains is RowGains.ONE:
             return plan
-        if self._plan is plan:  # otherwise another product has undone them meanwhile
+        if self._plan is plan:  # otherwise another product has undone the gains meanwhile
             new = yield partial(make_plan, self._matrix, self._dense, replace(options, gains=RowGains.ONE))
             yield from self._tiles.holding(new)
             self._plan = new
@@ -264,7 +265,7 @@ class MatMul:
 
 
 def _refuse_clipping(dense: DenseModel, matrix: NDArray[np.float32]) -> None:
-    """ClippingError, for the matrix as a whole, where the model's range does not hold all of its tiles."""
+    """Raise ClippingError, for the matrix as a whole, if any weight is beyond the model's range."""
     scales = np.resize(dense.tensor.scales, len(matrix))
     limits, sizes = INT8_MAX * scales[:, np.newaxis], np.abs(matrix)
     clipped = int(np.count_nonzero(sizes >= limits * ((INT8_MAX + 0.5) / INT8_MAX)))
@@ -273,7 +274,7 @@ def _refuse_clipping(dense: DenseModel, matrix: NDArray[np.float32]) -> None:
 
 
 def _refuse_clipped(result: ProductBatch, input_scale: float | None) -> None:
-    """ClippingError where a given input scale did not hold inputs or outputs."""
+    """Raise ClippingError if a given input scale clipped inputs or saturated outputs."""
     clipped, saturated = int(result.clipped.sum()), int(result.saturated.sum())
     if clipped or saturated:
         raise ClippingError(
@@ -284,7 +285,7 @@ def _refuse_clipped(result: ProductBatch, input_scale: float | None) -> None:
 
 
 def _real(values: ArrayLike, what: str) -> NDArray[np.float32]:
-    """A copy as an array; InputError unless it has real numbers. Values beyond float32 become infinite."""
+    """Copy to a float32 array, with values beyond float32 as infinity; InputError unless they are real."""
     array = real_array(values, what)
     with np.errstate(over="ignore"):
         return array.astype(np.float32)

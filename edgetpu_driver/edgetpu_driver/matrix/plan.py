@@ -1,7 +1,7 @@
 """The plan of a matrix on a Dense model: tiles of the model's size, and the gain of every row.
 
-A plan is plain numbers. An executor puts the weights of its tiles on copies of the model and runs what
-`product_passes.multiply` asks for.
+A plan holds numbers only. An executor sets the weights of its tiles on copies of the model and runs the
+requests of `product_passes.multiply`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
 _LARGEST = float(np.finfo(np.float32).max)
-"""Largest magnitude; beyond it values are infinite in float32, in which quantisation computes."""
+"""Largest magnitude of a value: quantisation computes in float32, in which larger values are infinite."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class PlanOptions:
     """How a matrix is fitted into a Dense model.
 
     rescale_rows: rewrite the multiplier of every row with its weights.
-    gains: which gains rows may get where multipliers are not rewritten; with `RowGains.ANY` gains are also
+    gains: which gains rows may get if multipliers are not rewritten; with `RowGains.ANY` gains are also
     corrected for the rounding of weights, so that a vector along a row has its exact product.
-    headroom: output range over the RMS of outputs, see scaling.OUTPUT_HEADROOM; scaling.ALWAYS for no
-    saturation whatever the input.
+    headroom: output range over the RMS of outputs, see scaling.OUTPUT_HEADROOM; with scaling.ALWAYS no input
+    saturates an output.
     accept_clipping: clip weights beyond the model's range.
     """
 
@@ -55,17 +55,17 @@ class Tile:
     dense: DenseModel
     options: PlanOptions
     part: NDArray[np.float32]
-    """[rows, columns]: the matrix, each row divided by a power of two where `unit` says so."""
+    """[rows, columns]: this part of the matrix, each row divided by its `unit`."""
     row_gains: NDArray[np.float64]
-    """[rows]: what the weights (or, if rescaled, the outputs) are multiplied by on the model."""
+    """[rows]: factors of the weights (or, if rescaled, of the outputs) on the model."""
     unit: NDArray[np.float64]
-    """Divisors of the rows of `part`, [rows]."""
+    """Divisors of the rows of `part`, powers of two, [rows]."""
     longest: float
     """Length of the longest row on the model, in the model's unit."""
 
     @property
     def request(self) -> WeightRequest:
-        """What sets the weights on an engine, which applies the gains itself."""
+        """The request that sets the weights on an engine, which applies the gains itself."""
         return WeightRequest(
             self.part,
             accept_clipping=self.options.accept_clipping,
@@ -106,7 +106,7 @@ class Tile:
         return np.asarray(np.linalg.norm(lost, axis=1))
 
     def _corrected(self, gains: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Least-squares gains: with them the effective row times the real row is the real row squared."""
+        """Least-squares gains: the effective row times the real row becomes the real row squared."""
         squares = np.einsum("ij,ij->i", self.part, self.part, dtype=np.float64)
         along = np.einsum("ij,ij->i", self.model_weights, self.part, dtype=np.float64)
         corrected = np.divide(along, squares, out=self.row_gains.copy(), where=squares > 0)
@@ -119,14 +119,14 @@ class ColumnBlock:
 
     columns: slice
     typical_scale: float
-    """Input scales with which outputs with the headroom of the plan fill their range."""
+    """Input scale at which typical outputs, times the plan's headroom, fill their range."""
     safe_scale: float
-    """Input scales with which no output leaves its range, by the Cauchy-Schwarz inequality."""
+    """Input scale at which no output leaves its range, by the Cauchy-Schwarz inequality."""
 
 
 @dataclass(frozen=True, eq=False)
 class MatrixPlan:
-    """A matrix, float [rows, columns], as tiles; row of tiles by row of tiles."""
+    """A matrix, float [rows, columns], as tiles in row-major order."""
 
     dense: DenseModel
     options: PlanOptions
@@ -174,8 +174,8 @@ def make_plan(
 ) -> MatrixPlan:
     """Plan a matrix, float [rows, columns], finite.
 
-    before: the plan that this one replaces, whose unchanged tiles are kept. changed: the rows that differ
-    from it; None for all. Raises InputError for any other array.
+    before: the plan that this one replaces; its unchanged tiles are kept. changed: the rows that differ from
+    it; None for all. Raises InputError for any other array.
     """
     real = real_array(matrix, "a matrix")
     if real.ndim != 2 or 0 in real.shape:
@@ -231,14 +231,14 @@ def _make_tile(
         else:
             gains = scaling.compiled_gains(dense, part, lengths, options.headroom, options.gains)
             limits = INT8_MAX * dense.tensor.scales[: len(part)].astype(np.float64) * sqrt(width)
-            on_model = np.minimum(lengths * gains, limits)  # clipped weights are no longer than that
+            on_model = np.minimum(lengths * gains, limits)  # a clipped row is no longer than its limit
     return Tile(index, rows, columns, dense, options, part, gains, unit, float(on_model.max()))
 
 
 def _normalised(
     real: NDArray[np.floating], gains: RowGains
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """The rows as float32, and what each was divided by to be in its range: [rows], powers of two."""
+    """The rows as float32, and the powers of two that they were divided by to fit its range, [rows]."""
     if gains is not RowGains.ANY:
         with np.errstate(over="ignore"):
             return real.astype(np.float32, copy=False), np.ones(len(real))

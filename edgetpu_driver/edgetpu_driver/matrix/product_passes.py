@@ -1,10 +1,10 @@
 """Products of a planned matrix and vectors: the inputs of the tiles, and real values from their outputs.
 
-Each vector gets an input scale, so fine that typical outputs fill their range. Where an output reaches the
-end of its range, the product is repeated with a coarser scale.
+Each vector gets an input scale, so fine that typical outputs fill their range. If an output reaches the end
+of its range, the product is repeated with a coarser scale.
 
-Passes beyond the first repeat a product with another input scale, after adding to the inputs what rounding
-took from them before, so that the rounding of inputs and of outputs averages out. That of weights remains.
+Passes after the first repeat a product with another input scale and with the previous rounding error added to
+the inputs, so that the rounding of inputs and of outputs averages out. The rounding of weights remains.
 (Splitting numbers into high and low bytes does not help: each product is rounded to 8 bits.)
 
 `multiply` is a generator: it yields requests, expects the raw outputs of all of them to be sent back, in the
@@ -77,7 +77,7 @@ class RoundingErrors:
 
     @cached_property
     def bound(self) -> Array:
-        """[rows]: most that the rounding of outputs adds, one step of difference between devices included."""
+        """[rows]: largest error from rounding outputs, including one step of difference between devices."""
         bound = np.zeros(self.plan.shape[0])
         for tile, steps in self._output_steps():
             bound[tile.rows] += 1.5 * steps.mean(axis=1)  # half a step of rounding, and a step of difference
@@ -115,7 +115,7 @@ class ProductBatch:
     scales: Array
     """Real value of one input step in the first pass, [B, column blocks]."""
     changes: Array
-    """Mean square of the change of the outputs in each pass, [B, passes]."""
+    """Mean square of the change that each pass makes to the mean outputs, [B, passes]."""
     clipped: NDArray[np.int64]
     """Number of inputs beyond the range of the first pass, [B]."""
     saturated: NDArray[np.int64]
@@ -139,9 +139,9 @@ _BY_VECTOR = ("outputs", "inputs", "scales", "changes", "clipped", "saturated")
 def multiply(plan: MatrixPlan, batch: Array, passes: int = 1, input_scale: float | None = None) -> Products:
     """Multiply the planned matrix by vectors, [B, columns], finite as float32.
 
-    input_scale: real value of one input step for all of them; inputs and outputs that it does not hold are
-    counted then. By default it is chosen for every vector. Raises ModelUnsupportedError for a model whose
-    outputs are at the end of their range for any input.
+    input_scale: real value of one input step for all vectors; inputs and outputs beyond its range are then
+    counted. By default it is chosen for every vector. Raises ModelUnsupportedError for a model whose outputs
+    are at the end of their range for any input.
     """
     if input_scale is not None:
         given = np.full((len(batch), len(plan.column_blocks)), input_scale)
@@ -152,7 +152,7 @@ def multiply(plan: MatrixPlan, batch: Array, passes: int = 1, input_scale: float
             return products
         again = products.saturated > 0
         scales, safe = products.scales[again], _safe_scales(plan, batch[again])
-        # With the safe scale nothing saturates but by the rounding of weights: then it gets coarser still.
+        # With the safe scale only the rounding of weights can saturate outputs: then it gets coarser still.
         scales = np.minimum(scales * _COARSER, np.where(scales < safe, safe, np.inf))
         products.replace(again, (yield from _mean_of_passes(plan, batch[again], scales, passes)))
     raise ModelUnsupportedError("expected a Dense model; outputs are at the end of their range for any input")
@@ -224,9 +224,9 @@ def _round(plan: MatrixPlan, batch: Array, scales: Array, passes: int) -> Produc
 
 
 def _rounded_inputs(vectors: Array, steps: Array, limit: int, clipped: NDArray[np.int64]) -> Array:
-    """Whole input steps of each pass, [passes, B, columns], each with what those of the one before lacked.
+    """Whole input steps of each pass, [passes, B, columns], corrected by the rounding of the pass before.
 
-    steps: [passes, B, 1]. clipped: [B], to which the values are added that the first pass does not hold.
+    steps: [passes, B, 1]. clipped: [B]; the number of values that the first pass clips is added to it.
     """
     rounded = np.empty((len(steps), *vectors.shape))
     target = vectors
@@ -254,7 +254,7 @@ def _input_tensors(dense: DenseModel, rounded: Array) -> NDArray[Any]:
 def _real_outputs(
     plan: MatrixPlan, raw: Sequence[NDArray[Any]], steps: Array
 ) -> tuple[Array, NDArray[np.int64]]:
-    """Sum what the tiles gave, in real units: [passes, B, rows]; and count the saturated outputs, [B]."""
+    """Sum the outputs of the tiles in real units, [passes, B, rows]; count the saturated outputs, [B]."""
     output, (passes, vectors) = plan.dense.output, steps.shape[:2]
     units = steps * (output.scale / plan.dense.input.scale)
     real, saturated = np.zeros((passes, vectors, plan.shape[0])), np.zeros(vectors, np.int64)

@@ -27,7 +27,7 @@ input scale; 10 % more headroom would make the rounding of all outputs 10 % coar
 INPUT_HEADROOM = 3.5
 """Largest input over the RMS of inputs for which gains are chosen.
 
-The largest of 256 Gaussian values is 3.0 standard deviations in the median, that of 1024 is 3.4.
+The median of the largest of 256 Gaussian values is 3.0 standard deviations; of 1024 values, 3.4.
 """
 
 ALWAYS = float("inf")
@@ -45,7 +45,7 @@ class RowGains(Enum):
     ONE = "one"
     """No gains: weights are set unchanged."""
     IN_RANGE = "in range"
-    """The best ones, but 1 for a row with weights beyond the model's range, which stay beyond it."""
+    """The best gains, but 1 for a row with weights beyond the model's range, so that they stay beyond it."""
     ANY = "any"
     """Any: rows of any size fit into the model's range."""
 
@@ -99,7 +99,7 @@ def compiled_gains(
 
 
 def _fitting_length(dense: DenseModel, columns: int, headroom: float) -> float:
-    """Length of a row, in the model's unit, whose output typical inputs make fill its range."""
+    """Length, in the model's unit, of a row whose output fills its range for typical inputs."""
     typical = dense.input_range / effective_headroom(INPUT_HEADROOM, columns)
     return dense.output_range / effective_headroom(headroom, columns) / typical
 
@@ -111,13 +111,13 @@ def _best_longest(
     columns: int,
     headroom: float,
 ) -> float:
-    """Length that longer rows are shortened to, for the least mean square error relative to the outputs.
+    """Length to which longer rows are shortened, for the least mean square error relative to the outputs.
 
-    Long rows need coarse inputs, lest outputs saturate; short rows lose more to the rounding of weights and
-    outputs. lengths: [rows], of rows that use all of int8; steps: [rows], of the weights.
+    Long rows need coarse inputs to keep outputs from saturating; short rows lose more to the rounding of
+    weights and outputs. lengths: [rows], of rows that use all of int8; steps: [rows], of the weights.
 
-    With a longest row of L, f being the fitting length, the mean squares over 1/12 are for inputs
-    (INPUT_HEADROOM / steps * max(1, L / f))^2, for outputs (headroom / steps * max(L, f) / length)^2, and for
+    With the longest row shortened to L, and the fitting length f, the mean square errors in units of 1/12
+    are: inputs (INPUT_HEADROOM / steps * max(1, L / f))^2, outputs (headroom / steps * max(L, f) / length)^2,
     weights columns * (step / length)^2.
     """
     lengths, steps = lengths[lengths > 0], steps[lengths > 0]
