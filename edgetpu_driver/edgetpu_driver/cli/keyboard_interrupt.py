@@ -11,7 +11,7 @@ from collections.abc import Iterator
 def ending_at_once() -> Iterator[None]:
     """Let Ctrl-C end the process in this context, in which there is nothing to clean up.
 
-    An import that KeyboardInterrupt stops raises anything: NumPy then says that it is not installed well.
+    An import stopped by KeyboardInterrupt may raise any error: NumPy reports a faulty installation.
     """
     usual = (signal.default_int_handler, signal.SIG_DFL)  # the second as set by bin/edgetpu
     if signal.getsignal(signal.SIGINT) not in usual:  # such as ignored, in a script
@@ -25,9 +25,9 @@ def ending_at_once() -> Iterator[None]:
 
 
 def end_at_once() -> None:
-    """From now on, let Ctrl-C and what is treated like it end the process.
+    """From now on, let Ctrl-C, and SIGTERM and SIGHUP if they are treated like it, end the process at once.
 
-    Python's exit has nothing to clean up either, and shows a traceback if it is interrupted.
+    Nothing has to be cleaned up while Python exits, and interrupting its exit would show a traceback.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.default_int_handler:

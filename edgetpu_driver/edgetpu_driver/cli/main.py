@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     fill_standard_streams()
-    if sys.stderr is None:  # `edgetpu .. 2>&-`: what is meant for it would go to standard output
+    if sys.stderr is None:  # `edgetpu .. 2>&-`: messages for it would go to standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - in use until the process ends
     with ending_at_once():
         options = parser().parse_args(arguments)
@@ -69,7 +69,7 @@ def _json(value: Any) -> str:
 
 
 def _write(text: str) -> None:
-    """Write to standard output, with escapes for what its encoding does not have; OSError if it is closed."""
+    """Write to standard output, escaping characters that its encoding lacks; OSError if it is closed."""
     if sys.stdout is None:  # `edgetpu .. >&-`
         raise OSError(errno.EBADF, "standard output is closed")
     encoding = sys.stdout.encoding or "utf-8"
@@ -78,7 +78,7 @@ def _write(text: str) -> None:
 
 
 def _drop_unwritten(stream: TextIO | None) -> None:
-    """Discard what a stream does not take; else Python fails at its exit, with status 120."""
+    """Discard unwritten output if the stream fails; otherwise Python would exit with status 120."""
     if stream is None:  # it is closed
         return
     try:

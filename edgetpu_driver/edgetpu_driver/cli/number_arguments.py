@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable
 
 MAX_DIGITS = 9
-"""Of counts: more stands for no count of anything here, and int() refuses thousands of digits."""
+"""Most digits of a count: no count here needs more, and int() refuses thousands of digits."""
 
 SEEDS = 2**63
-"""End of the seeds: those drawn have 32 bits, and a run counts up from one."""
+"""Seeds are below this. Seeds drawn at random have 32 bits, and a run counts up from its seed."""
 
 
 def whole(text: str) -> int:
@@ -29,7 +29,7 @@ def seed(text: str) -> int:
 
 
 def number(text: str, accepts: Callable[[float], bool], expected: str) -> float:
-    """Read a finite number that is accepted; `expected` names such numbers in the message about others."""
+    """Read a finite number for which `accepts` is true; `expected` describes it in the error message."""
     try:
         value = float(text)
     except ValueError:

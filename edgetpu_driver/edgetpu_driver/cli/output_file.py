@@ -10,7 +10,7 @@ from edgetpu_driver.files.file_access import write_file
 
 
 def write_output(path: Path, data: bytes) -> None:
-    """Write a file; InputError if that fails, then an earlier one is as it was.
+    """Write a file; if that fails, raise InputError and leave an earlier file unchanged.
 
     A file behind a link is replaced, not the link. Pipes and devices such as /dev/null are written to.
     """

@@ -2,8 +2,9 @@
 
 Correct implementations of a quantised network may differ: each layer may round by one step differently, and
 deep networks amplify that. LiteRT has two sets of kernels, XNNPACK's and its own, whose results differ by 3
-to 15 steps at the outputs of common networks, and by 100 in MoveNet. A device is correct if its difference
-from one of them is about as large as theirs. A faulty device differs by several times that.
+to 15 steps at the outputs of common networks, and by 100 in MoveNet. A device counts as correct if its
+difference from one set is about as large as the difference between the sets. The difference of a faulty
+device is several times larger.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _FACTOR = 1.5
-"""Limit of a device's mean difference, as a multiple of that between LiteRT's kernels. In five common
-networks, a third set of kernels reaches 1.1; a device given another picture starts at 2."""
+"""Limit of a device's mean difference, as a multiple of the difference between LiteRT's kernels. In five
+common networks, a third set of kernels reaches 1.1; a device given another picture starts at 2."""
 _STEPS = 0.1
 """Additional accepted mean difference, quantisation steps, for networks in which kernels agree."""
 _FEWEST_CLASSES = 3
@@ -75,7 +76,7 @@ class _Output:
     tops_right: int = 0
 
     def add(self, came: NDArray[Any], wanted: NDArray[Any], other: NDArray[Any]) -> None:
-        """Add one run. came: the device's values; wanted, other: those of LiteRT's two sets of kernels."""
+        """Add one run. came: the device's values; wanted, other: from LiteRT's two sets of kernels."""
         ours, theirs, others = (array.astype(np.float64).reshape(-1) for array in (came, wanted, other))
         self.device.add(ours, theirs)
         self.kernels.add(theirs, others)

@@ -32,7 +32,7 @@ def weights_of_parts(models: Sequence[CompiledModel]) -> dict[str, Any]:
             reasons.append(str(error))
             continue
         settable |= {each.tensor.name: _settable(each.tensor) for each in known}
-        # The reason of the part that has the tensor takes precedence over those of other parts.
+        # The reason given by the part that has the tensor takes precedence over those of other parts.
         refused = {**not_settable, **{name: why for name, why in refused.items() if why != NOT_IN_PART}}
     tensors = list(settable.values())
     tensors += [

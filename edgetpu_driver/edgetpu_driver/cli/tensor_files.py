@@ -57,7 +57,7 @@ def read_inputs(
 
 
 def _suffix(path: Path) -> str:
-    """What the content of a file is, whatever the case: .npy for x.NPY."""
+    """The suffix of a file in lower case: .npy for x.NPY."""
     return path.suffix.lower()
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
-"""What to write for control characters, by their code."""
+"""Escapes of control characters, by their code."""
 _SECONDS_BETWEEN_LINES = 1.0
-"""Time between two lines of progress, s, so that they do not flood a log."""
+"""Seconds between two lines of progress, so that they do not flood a log."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Answer:
 
 
 def printable(text: str) -> str:
-    """Text with escapes for control characters, which in names in a model could change the terminal."""
+    """Escape control characters, with which names in a model could manipulate the terminal."""
     return text.translate(_ESCAPES)
 
 
 def say(line: str) -> None:
-    """Write a line to standard error; does nothing if that cannot take it."""
+    """Write a line to standard error; errors in writing are ignored."""
     with suppress(OSError):
         print(f"edgetpu: {line}", file=sys.stderr, flush=True)
 

@@ -26,7 +26,7 @@ _EXIT_FAILED = 1
 """Exit status if a step is refuted or the report not written, see the epilog of `edgetpu --help`."""
 
 _EXIT_INTERRUPTED = 130
-"""Exit status if the user ended it, as with every command."""
+"""Exit status if the user interrupted it, as with every command."""
 
 _KEPT = ("models", "report", "backend", "serial", "port", "firmware", "preset")
 """Options of every call with the same stick, models and report."""
@@ -77,7 +77,7 @@ def chosen_steps(first: str, only: str) -> Sequence[Step]:
 
 
 def _models(given: Path | None) -> list[Path]:
-    """The compiled models of a directory, by default the driver's, which need not be there."""
+    """The compiled models of a directory, by default the driver's directory, which need not exist."""
     if given is not None and not given.is_dir():
         raise ModelNotFoundError(f"expected a directory with models; there is none at {given}")
     directory = given or default_model_dir()

@@ -190,7 +190,7 @@ def _credits_before_and_after_a_program(link: UsbLink) -> tuple[int, int]:
 
 
 def _read_credits(link: UsbLink) -> int:
-    link.write_register(Register.omc0_00, 0xFFFFFFFF)  # comes first, by the vendor's register description
+    link.write_register(Register.omc0_00, 0xFFFFFFFF)  # required first by the vendor's register description
     return link.read_register(Register.ep_status_credit)
 
 

@@ -91,7 +91,11 @@ def _files(report: Path) -> tuple[Path, Path]:
 
 
 def text(report: Mapping[str, Any], options: str = "") -> str:
-    """The report as text; options: of the command that continues it, which may name what is not sent in."""
+    """The report as text.
+
+    options: of the command that continues it. Leave them out of a file: it is sent in, and options may hold
+    private names.
+    """
     stick = report["stick"]
     facts = {
         "suite": report["suite"],

@@ -26,9 +26,9 @@ class Course:
 
     outcomes: tuple[Outcome, ...]
     resume_from: str = ""
-    """The step to continue with, after a replug unless it was interrupted; empty if there is none."""
+    """The step to continue with, after a replug if the steps were not interrupted; empty if there is none."""
     interrupted: bool = False
-    """Whether the user ended it."""
+    """Whether the user interrupted the steps."""
 
 
 def run_steps(stick: TrialStick, steps: Sequence[Step], advance: Callable[[], None]) -> Course:
@@ -36,7 +36,7 @@ def run_steps(stick: TrialStick, steps: Sequence[Step], advance: Callable[[], No
 
     advance: called after each step. Raises errors that prevent opening any stick: DeviceNotFoundError,
     DeviceAccessError, DeviceBusyError, and FirmwareError for a missing firmware file. KeyboardInterrupt
-    passes before the first outcome; later it ends the course, so that what was found is kept.
+    passes before the first outcome; later it ends the course, which keeps the outcomes so far.
     """
     outcomes: list[Outcome] = []
     try:

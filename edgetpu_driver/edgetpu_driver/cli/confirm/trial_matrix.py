@@ -35,7 +35,7 @@ _TO_SIGNED = 128
 
 @dataclass(frozen=True, eq=False)
 class TrialMatrix:
-    """A matrix of weights from a seed. Zero points are those of uint8."""
+    """A matrix of weights from a seed. Zero points are for uint8 values."""
 
     rows: int
     columns: int
@@ -51,7 +51,7 @@ class TrialMatrix:
     """int8 outputs, without the QUANTIZE to uint8."""
     weight_scale: float = 1 / 127
     scale_spread: float = 1 / 128
-    """The weight scales of the rows go from weight_scale to 1 + this times it."""
+    """The weight scales of the rows rise evenly from weight_scale to (1 + scale_spread) * weight_scale."""
 
     @cached_property
     def weights(self) -> NDArray[np.int8]:
@@ -154,7 +154,7 @@ def google_matrix(seed: int = 0) -> TrialMatrix:
 
 
 class RetargetedMatrix(TrialMatrix):
-    """A matrix whose file is made from that of `google_matrix`."""
+    """A matrix whose file is retargeted from the file of `google_matrix`."""
 
     @cached_property
     def model(self) -> CompiledModel:

@@ -34,7 +34,7 @@ class Opening:
 
     @property
     def loaded_firmware(self) -> bool:
-        """Whether it was in boot mode."""
+        """Whether the stick was in boot mode."""
         return any(stick.boot_mode for stick in self.before) and not any(
             stick.bus_path == self.info.bus_path and not stick.boot_mode for stick in self.before
         )
@@ -80,12 +80,12 @@ class TrialStick:
 
     @property
     def first_opening(self) -> Opening | None:
-        """How it was first opened; None if it never was."""
+        """How the stick was first opened; None if it never was."""
         return self._opening
 
     @property
     def opening(self) -> Opening:
-        """How it was first opened; DeviceLostError if it is not open."""
+        """How the stick was first opened; DeviceLostError if it never was."""
         if self._opening is None:
             raise DeviceLostError("the stick is not open")
         return self._opening
@@ -98,7 +98,7 @@ class TrialStick:
         return new
 
     def on_the_bus(self) -> tuple[UsbStick, ...]:
-        """The sticks that are there now."""
+        """The sticks that are on the bus now."""
         return find_sticks(self.bus)
 
     def check_firmware(self) -> None:
@@ -108,7 +108,7 @@ class TrialStick:
             firmware_image(self.firmware, found[0].bus_path)
 
     def open(self) -> None:
-        """Open it; raises what EdgeTpu.open raises."""
+        """Open the stick; raises what EdgeTpu.open raises."""
         before = self.on_the_bus()
         start = self.clock.monotonic()
         self._tpu = EdgeTpu.open(
@@ -122,7 +122,7 @@ class TrialStick:
         self._opening = self._opening or Opening(before, self._tpu.info(), seconds)
 
     def close(self) -> None:
-        """Shut it down and release it, even if it does not answer."""
+        """Shut the stick down and release it, even if it does not answer."""
         tpu, self._tpu = self._tpu, None
         self._loaded.clear()
         self._repeated = 0
@@ -130,7 +130,7 @@ class TrialStick:
             tpu.close()
 
     def reopen(self) -> None:
-        """Reset it by closing and opening; raises as `open`."""
+        """Reset the stick by closing and opening it; raises what `open` raises."""
         self.close()
         self.open()
 

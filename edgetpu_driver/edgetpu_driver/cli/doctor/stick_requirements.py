@@ -24,7 +24,7 @@ RULE_DIRECTORIES = tuple(
 """Directories of udev rules."""
 
 APPLY_RULES = "sudo udevadm control --reload && sudo udevadm trigger"
-"""Makes udev read its rules again and apply them to what is plugged in."""
+"""Makes udev read its rules again and apply them to devices that are plugged in."""
 
 _IDENTITIES = (("1a6e", "089a"), ("18d1", "9302"))  # vendor and product, in boot mode and running
 _FIRMWARE_URL = "https://github.com/google-coral/libedgetpu/raw/master/driver/usb/apex_latest_single_ep.bin"
@@ -114,7 +114,7 @@ def rule_source() -> Path:
 
 
 def _user() -> str:
-    """The name of the user; in a container that was started for a number without a name, that number."""
+    """The name of the user, or the user's number if it has no name, as in some containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # OSError since Python 3.13

@@ -98,7 +98,7 @@ def _builds(family: GraphFamily, name: str) -> bytes | None:
 
 
 def _check_pair(plan: ModelPlan, graph: ModelPlan) -> None:
-    """Refuse a graph that is not a compiled model's source: inputs or outputs of the whole differ."""
+    """Refuse a graph that is not the compiled model's source: inputs or outputs of the whole model differ."""
     for ours, theirs in ((graph.inputs, plan.inputs), (graph.outputs, plan.outputs)):
         if [(spec.shape, spec.dtype) for spec in ours] != [(spec.shape, spec.dtype) for spec in theirs]:
             raise ModelFormatError(

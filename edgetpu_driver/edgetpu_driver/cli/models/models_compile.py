@@ -91,7 +91,7 @@ def _read_graphs(paths: Iterable[Path]) -> tuple[dict[Path, bytes], list[Path]]:
 def _is_compiled(data: bytes) -> bool:
     try:
         return bool(parse_model(data).subgraphs[0].edgetpu_operators)
-    except ModelFormatError:  # of this file alone; compiling it will tell
+    except ModelFormatError:  # concerns this file alone; compiling it reports the error
         return False
 
 

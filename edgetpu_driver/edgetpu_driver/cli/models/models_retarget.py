@@ -1,4 +1,4 @@
-"""`edgetpu models retarget`: changes a compiled file to that of another graph."""
+"""`edgetpu models retarget`: turns a compiled file into that of another graph."""
 
 from __future__ import annotations
 

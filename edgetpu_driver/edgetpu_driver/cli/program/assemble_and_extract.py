@@ -20,7 +20,7 @@ from edgetpu_driver.tflite.checks.file_checks import read_model_file
 from edgetpu_driver.toolchain.compiled_file_names import plain_stem
 
 LARGEST_TEXT = 1 << 26
-"""Maximum size of a text, bytes. A larger file is no program and would only fill the memory."""
+"""Maximum size of a text, bytes. A larger file is not a program and would only fill the memory."""
 _TEXTS = (".txt", ".asm")
 
 
@@ -54,7 +54,7 @@ def program_bytes(path: Path) -> bytes:
 
 
 def assembled(path: Path, frame: bool = False) -> bytes:
-    """The bitstream of a text; ModelFormatError, with the file and the line, for anything else.
+    """The bitstream of a text; ModelFormatError, with the file and the line, if it is not a program.
 
     frame: whether to put the frame of a program around it.
     """

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG
             events=options.events,
         )
         core = result.core
-        with contextlib.suppress(ProtocolError):  # it has done its work, and is reset next
+        with contextlib.suppress(ProtocolError):  # the program has run, and the stick is reset next
             core = runner.halt()
     if options.output is not None:
         write_output(options.output, result.output)
