@@ -206,7 +206,7 @@ class CpuEngine:
         return self._quantisers[tensor.name]
 
     def _with_bias_scales(self, data: bytes, tensor: WeightTensor, rescaled: WeightResult | None) -> bytes:
-        """The file with the scales of the bias updated to those of the rows."""
+        """The file with the scales of the bias adapted to the scales of the rows."""
         own = self._tensor(tensor.bias).quantization.scales
         if own.size != tensor.scales.size:
             return data

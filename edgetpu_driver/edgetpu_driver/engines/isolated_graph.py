@@ -17,7 +17,7 @@ from edgetpu_driver.engines.litert_process_pool import make_room
 from edgetpu_driver.errors import GraphProcessError
 
 _STABLE_SECONDS = 60.0
-"""Minimum lifetime after which a process is restarted at once, regardless of earlier crashes, s. Chosen: the
+"""A process that has lived this long, s, is restarted at once, regardless of earlier crashes. Chosen: the
 longest pause."""
 _LONGEST_PAUSE = 60.0
 """Maximum restart delay, s: acceptable to a user who has just fixed the cause."""

@@ -22,7 +22,7 @@ class _Launcher:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        """The process that has the thread; one that was forked from it has not."""
+        """The process in which the thread runs; a process forked from it lacks the thread."""
         self._queue: SimpleQueue[tuple[_Start, Future[subprocess.Popen[bytes]]]] = SimpleQueue()
         threading.Thread(target=self._serve, name="process launcher", daemon=True).start()
 

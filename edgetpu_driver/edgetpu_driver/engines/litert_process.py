@@ -32,8 +32,8 @@ from edgetpu_driver.errors import (
 from edgetpu_driver.files.memory_file import memory_file
 
 START_SECONDS = 60.0
-"""Limit for Python and LiteRT to start, which does not depend on the graph, s. It takes 0.2 s of processor
-time (`make bench`); only a start that hangs takes as long."""
+"""Time limit, s, for Python and LiteRT to start, which does not depend on the graph. A start takes 0.2 s of
+processor time (`make bench`); only one that hangs reaches the limit."""
 _MAIN = "import sys,json;sys.path[:]=json.loads(sys.argv[1]);from {} import main;main(*map(int,sys.argv[2:]))"
 _LOGGED = ("INFO:", "WARNING:")  # lines of LiteRT that do not explain a crash
 _LONGEST_REASON = 200

@@ -48,7 +48,7 @@ def main(descriptor: int, parent: int, memory: int) -> None:
         _limit(memory)
         send(connection, Kind.DONE)
         _Graph(connection).serve()
-    os._exit(0)  # destructors of a damaged heap would only crash
+    os._exit(0)  # destructors would only crash if the heap is damaged
 
 
 def _end_with(parent: int) -> None:

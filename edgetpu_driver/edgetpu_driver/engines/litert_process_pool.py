@@ -12,7 +12,7 @@ MOST_PROCESSES = 16
 
 
 class ProcessOwner(Protocol):
-    """Whoever starts and ends one process."""
+    """An object that starts and ends one process."""
 
     last_used: float
     """Time of its last request, s."""
@@ -23,7 +23,7 @@ class ProcessOwner(Protocol):
         ...
 
     def end_if_idle(self) -> None:
-        """End its process unless that works on a request."""
+        """End its process unless the process works on a request."""
         ...
 
 

@@ -7,9 +7,9 @@ import threading
 
 
 class ProcessLock:
-    """A lock that is free in a forked process: a thread that does not exist there may have held it.
+    """A lock that is free in a forked process, even if a thread held it that does not exist there.
 
-    Make it at module level: what renews it after a fork keeps it for ever.
+    Create it at module level: the function that renews it after a fork refers to it for ever.
     """
 
     def __init__(self) -> None:

@@ -67,7 +67,7 @@ class StickEngine:
 
     @property
     def uploads(self) -> int:
-        """Uploads of the parameters so far, those of new weights included."""
+        """Uploads of the parameters so far, including uploads of new weights."""
         return self._loaded.uploads
 
     @property

@@ -160,7 +160,7 @@ class _Rewriting:
         *numbers: Sequence[int] | Sequence[Sequence[int]],
         last: bool = False,
     ) -> int:
-        """Add an operator on a tensor and constants; the index of its result, quantised like another."""
+        """Add an operator on a tensor and constants; returns the index of its result, quantised as `like`."""
         operands = [index, *(self._constant(np.array(each, np.int32)) for each in numbers)]
         result = self._operator.outputs[0] if last else self._tensor(like, shape)
         self._steps.append(OperatorRecord(name, OPERATORS[name][0], tuple(operands), (result,)))

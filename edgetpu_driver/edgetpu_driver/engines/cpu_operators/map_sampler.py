@@ -46,7 +46,7 @@ class MapSampler:
     def displaced(self, position: Position, channel: int, gap: int, steps: int = 1) -> Position:
         """Move a position by the offset found there, several times, within the map.
 
-        channel: of the offset's y; that of its x is channel + gap.
+        channel: the channel of the offset's y; its x is in channel + gap.
         """
         y, x = position
         flat, width, channels = self._flat, self._width, self._channels

@@ -1,4 +1,4 @@
-"""The protocol of custom operators: those of .tflite files that LiteRT does not implement."""
+"""The protocol of custom operators: operators of .tflite files that LiteRT does not implement."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class GraphSteps:
         )
 
     def _cut(self) -> Iterator[Step]:
-        """Yield the steps: an operator for another engine once it can run, else all that LiteRT can run."""
+        """Yield the steps: an operator for another engine if it can run, else all that LiteRT can run."""
         graph = self._graph
         waiting = list(range(len(graph.operators)))
         copied = 0

@@ -47,7 +47,7 @@ class Model:
         isolated: bool | None = False,
         limits: ProcessLimits | None = None,
     ) -> None:
-        """Create the engines of a plan; attach creates those of parts for the Edge TPU. See `load`."""
+        """Create the engines of a plan. attach: creates an engine for a part for the Edge TPU. See `load`."""
         fed_back = feedback_of(feedback or {}, plan.inputs, plan.outputs)
         self.plan = plan
         self._state = State(fed_back, longest_gap)

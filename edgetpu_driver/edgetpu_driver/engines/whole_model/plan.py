@@ -22,7 +22,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 
 @dataclass(frozen=True)
 class Operand:
-    """An input or output of a step, and the plan's value that it is."""
+    """An input or output of a step, and its value in the plan."""
 
     value: int
     """Number of the value; two operands with the same number are the same array."""
@@ -127,7 +127,7 @@ class StepValues:
     """
 
     def __init__(self, plan: ModelPlan, inputs: Mapping[str, NDArray[Any]]) -> None:
-        """inputs: those of the plan by name, checked; see tensor.check_inputs."""
+        """inputs: the inputs of the plan by name, checked; see tensor.check_inputs."""
         self._plan = plan
         self._values: dict[int, NDArray[Any]] = dict(plan.constants)
         for spec, value in zip(plan.inputs, plan.input_values, strict=True):
