@@ -147,13 +147,13 @@ OPTIONS: dict[str, tuple[OptionField, ...]] = {
 
 
 def option_table(operator: str) -> Fields:
-    """The fields of an operator's options; none for operators that OPTIONS leaves out."""
+    """The fields of an operator's options; empty for operators that are not in OPTIONS."""
     return table_fields(*(field.name for field in OPTIONS.get(operator, ())))
 
 
 def read_model_table(data: bytes | bytearray) -> Table:
     """Read the root table of a .tflite file; ModelFormatError if there is none.
 
-    Through one root a file may be read a few times. A graph of many small operators needs one for each pass.
+    One root allows a file to be read a few times. A graph of many small operators needs a root for each pass.
     """
     return read_root(memoryview(data), IDENTIFIER, "model", MODEL)

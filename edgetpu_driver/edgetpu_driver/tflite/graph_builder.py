@@ -40,10 +40,10 @@ _INT8 = np.dtype(np.int8)
 class GraphBuilder(Graph):
     """A graph under construction; each method adds an operator and returns its output tensor.
 
-    `scale` and `zero_point` are those of the output; `name` is the output's name, by default that of the
-    operator. Weights are int8 with zero point 0; `weight_scale` is one number or one per output channel. A
-    bias is int32 in units of input scale * weight scale. Invalid arguments raise GraphError, which names the
-    operator's output.
+    `scale`, `zero_point` and `name` belong to the output; the name is by default the operator's name. Weights
+    are int8 with zero point 0; `weight_scale` is one number or one per output channel. A bias is int32 in
+    units of input scale * weight scale. Invalid arguments raise GraphError, which names the operator's
+    output.
     """
 
     def quantize(

@@ -173,7 +173,7 @@ class Graph:
         return self._index[f"{prefix}{tensor.name}"]
 
     def _same(self, operator: OperatorRecord, inputs: tuple[int, ...], result: Tensor) -> int | None:
-        """The existing tensor that this operator of a head would compute from these inputs; None if none."""
+        """The existing tensor that equals a head's result from these inputs; None if there is none."""
         for each in self._operators:
             made = each.outputs[0]
             spec = self._tensors[made].spec

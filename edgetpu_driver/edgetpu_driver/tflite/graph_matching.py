@@ -1,4 +1,4 @@
-"""Matches tensors of a graph with those of a graph derived from it, where operators were merged into one."""
+"""Matches tensors of a graph with tensors of a graph derived from it by merging operators into one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _OperatorForm = tuple[object, ...]
 def match_tensors(made: Subgraph, graph: Subgraph) -> dict[int, int]:
     """The index in `graph` of each tensor of `made` that can be identified.
 
-    Operators of `made` that are compiled for the Edge TPU replace several of `graph`; the others are the same
-    in both. Tensors match by name if the name is unique in both graphs. Others match by their adjacent
-    operators, starting from inputs, outputs, named tensors and operators whose form is unique; finally by
-    shape, dtype and quantisation if these are unique. Ambiguous or contradictory tensors are left out.
+    An operator of `made` that is compiled for the Edge TPU replaces several of `graph`; the others are the
+    same in both. Tensors match by name if the name is unique in both graphs. Other tensors match by their
+    adjacent operators, starting from inputs, outputs, named tensors and operators whose form is unique;
+    finally by shape, dtype and quantisation if these are unique. Ambiguous or contradictory tensors are left
+    out.
     """
     return _Matching(made, graph).run()
 
@@ -62,8 +63,8 @@ class _Matching:
     def _match_ends(self, ours: Sequence[int], theirs: Sequence[int]) -> None:
         """Match inputs or outputs by position.
 
-        Their quantisation may differ unless it is that of another tensor: a segment's ends are inside the
-        graph.
+        Their quantisation may differ unless it is that of another tensor of the graph: the ends of a segment
+        are inside the graph.
         """
         if len(ours) != len(theirs):
             return
@@ -103,7 +104,7 @@ class _Matching:
                     self._match(*pair)
 
     def _around(self, ours: int, theirs: int) -> Iterator[tuple[int, int]]:
-        """Pairs of operators that produce the tensors, or alone of their form use them as the same input."""
+        """Pairs of operators that produce the tensors, or of unique form that use them as the same input."""
         makers = [self._made.makers.get(ours, ()), self._graph.makers.get(theirs, ())]
         if all(len(each) == 1 for each in makers):
             yield makers[0][0], makers[1][0]

@@ -141,12 +141,12 @@ class Subgraph:
 
     @cached_property
     def users(self) -> Mapping[int, Sequence[int]]:
-        """The indices of the operators that take a tensor as an input, by tensor; others are left out."""
+        """The indices of the operators that have a tensor as an input, by tensor; unused ones are absent."""
         return _operators_of(operator.inputs for operator in self.operators)
 
     @cached_property
     def makers(self) -> Mapping[int, Sequence[int]]:
-        """The indices of the operators that compute a tensor, by tensor; others are left out."""
+        """The indices of the operators that compute a tensor, by tensor; other tensors are left out."""
         return _operators_of(operator.outputs for operator in self.operators)
 
 
@@ -160,7 +160,7 @@ class Model:
 
 
 def _operators_of(operands: Iterable[Sequence[int]]) -> Mapping[int, Sequence[int]]:
-    """The indices of the operators that have a tensor among these operands of each, by tensor."""
+    """The indices of the operators that have a tensor among their operands, by tensor."""
     found: dict[int, list[int]] = defaultdict(list)
     for index, tensors in enumerate(operands):
         for tensor in dict.fromkeys(tensors):
@@ -188,7 +188,7 @@ _PARSED: ContextVar[dict[bytes, Model] | None] = ContextVar("_PARSED", default=N
 
 @contextmanager
 def each_parsed_once() -> Iterator[None]:
-    """Parse equal files once within the context, in this thread; what is parsed must not be changed."""
+    """Parse equal files once within the context, in this thread; the results must not be changed."""
     token = _PARSED.set({})
     try:
         yield
@@ -209,8 +209,8 @@ def parse_model(data: bytes) -> Model:
 def operand_specs(data: bytes, most: int) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
     """The inputs and outputs of the graph that runs, without reading its other tensors.
 
-    Inputs or outputs of which there are more than `most` are left out. Raises ModelFormatError if what is
-    read is malformed.
+    If there are more than `most` inputs, or outputs, they are left out. Raises ModelFormatError if the part
+    that is read is malformed.
     """
     graph = read_model_table(data).table_at("subgraphs", 0, SUBGRAPH)
 

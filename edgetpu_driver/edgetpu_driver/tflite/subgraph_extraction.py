@@ -22,15 +22,15 @@ def extract(data: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> bytes
 
 
 def extract_between(data: bytes, graph: Subgraph, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
-    """As `extract`, with tensors given by their index in `graph`, which was read from the file."""
+    """Like `extract`, with tensors given by their index in `graph`, which was read from the file."""
     return cut(data, _needed(graph, inputs, outputs), inputs, outputs)
 
 
 def cut(data: bytes, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
     """Return a file whose subgraph 0 has only these operators, inputs and outputs, given by index.
 
-    data: a file that `parse_model` has accepted, which checks every offset used here. The operators must be
-    in the order of the file. Tensors, constants and other subgraphs stay. GraphError for a graph without
+    data: a file that `parse_model` has accepted, since that checks every offset used here. The operators must
+    be in the order of the file. Tensors, constants and other subgraphs stay. GraphError for a graph without
     operators, inputs or outputs.
     """
     copy = bytearray(data)

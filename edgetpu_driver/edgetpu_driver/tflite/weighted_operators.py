@@ -24,7 +24,7 @@ def weights_and_biases(graph: Subgraph) -> Iterator[Tensor]:
 
 
 def constant_bias(graph: Subgraph, operator: Operator, channels: int) -> NDArray[np.int32] | None:
-    """The bias of a weighted operator, int32[channels], or None; ModelUnsupportedError for any other one."""
+    """The bias of an operator, int32[channels]; None if absent, ModelUnsupportedError if of another form."""
     index = operator.inputs[2] if len(operator.inputs) > 2 else ABSENT
     if index == ABSENT:
         return None

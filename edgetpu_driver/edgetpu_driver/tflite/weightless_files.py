@@ -12,7 +12,7 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.model_reader import parse_model
 
 _LARGEST_KEPT = 1024
-"""Maximum size of a constant to keep, bytes. Uncritical: shapes are smaller, weights that matter larger."""
+"""Maximum size of a constant to keep, bytes. Uncritical: shapes are smaller, all but tiny weights larger."""
 _LARGEST_SENT = 2**21
 """Maximum size of the result, bytes; anchors and labels take up to some 100 kB."""
 _LARGEST_FILES = 2**28

@@ -25,7 +25,7 @@ from edgetpu_driver.tflite.file_tables import (
 )
 
 LARGEST_FILE = LARGEST_MODEL
-"""Bytes."""
+"""Maximum size of a file, bytes."""
 
 _ANY_OPTIONS = table_fields("first", "second", "third", "fourth", "fifth", "sixth")
 

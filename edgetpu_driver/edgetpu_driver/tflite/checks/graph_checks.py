@@ -1,7 +1,7 @@
 """Checks of untrusted graphs before LiteRT sees them.
 
 LiteRT relies on the guarantees of a converter: values are computed before they are used, operators have their
-operands, strides are not zero, shapes are consistent. Files that break them have crashed its process.
+operands, strides are not zero, shapes are consistent. Files that break these have crashed its process.
 """
 
 from __future__ import annotations

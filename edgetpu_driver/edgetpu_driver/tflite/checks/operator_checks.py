@@ -217,7 +217,7 @@ class OperatorCheck:
             self._refuse("inputs", f"{scales.scales.size} scales along axis {scales.axis} of the weights")
 
     def _check_multiplier(self) -> None:
-        """Check the factor from sums of products to 8-bit results: a larger one only saturates."""
+        """Check the factor from sums of products to 8-bit results; one above the limit only saturates."""
         source, weights, result = self._inputs[0], self._inputs[1], self._outputs[0]
         assert source is not None
         assert weights is not None
