@@ -29,7 +29,7 @@ from edgetpu_driver.weights.dense_program_plan import plan_dense_program
 from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout, Part
 
 _GRAPH_INPUT = -1
-"""Stands for the producer of a graph's input, in place of an operator's index."""
+"""Marks a graph's input, in place of the index of the operator that produces a tensor."""
 _STREAMED_SIDE = 128  # smallest image side whose coordinate rows are sent with every inference
 
 
@@ -49,7 +49,7 @@ def parameter_layout(model: Model) -> ParameterLayout:
 def layout_in(compiled: CompiledModel, graph: Model) -> ParameterLayout:
     """The layout of a compiled model's parameters, with the weights of the graph it was compiled from.
 
-    Raises ModelUnsupportedError as `parameter_layout`.
+    Raises ModelUnsupportedError like `parameter_layout`.
     """
     if compiled.compiler == DENSE_COMPILER:
         return plan_dense_program(graph).layout
@@ -57,14 +57,14 @@ def layout_in(compiled: CompiledModel, graph: Model) -> ParameterLayout:
 
 
 def encode_parameters(model: Model) -> Parameters:
-    """The parameter bytes that edgetpu_compiler 16 writes for a graph; raises as `parameter_layout`."""
+    """The parameter bytes that edgetpu_compiler 16 writes for a graph; raises like `parameter_layout`."""
     return parameter_layout(model).encode()
 
 
 def decode_parameters(model: Model, parameters: Parameters) -> ParameterLayout:
     """The weights in the parameters of a model compiled from a graph of this structure and size.
 
-    ModelUnsupportedError as `parameter_layout`; ModelFormatError if the bytes are not of that layout.
+    Raises ModelUnsupportedError like `parameter_layout`; ModelFormatError if the bytes do not fit the layout.
     """
     return parameter_layout(model).decode(parameters)
 
@@ -143,7 +143,7 @@ def _gabor(graph: Subgraph) -> ParameterLayout:
 
 
 def _coordinate_rows(graph: Subgraph, operators: tuple[Operator, ...], side: int) -> tuple[Part, ...]:
-    """The x and y rows over an image of that side."""
+    """The rows of x and y coordinates over an image of `side` x `side` px."""
     layout = matrix_layout((1, side * side))
     rows = []
     for operator in operators:
@@ -174,7 +174,7 @@ def _layer(
 
 
 def _weights(graph: Subgraph, operator: Operator) -> Tensor:
-    """The constant, symmetric int8 weights of an operator that has no bias, or one of zeros."""
+    """The constant, symmetric int8 weights of an operator whose bias is absent or all zeros."""
     if len(operator.inputs) < 2 or operator.inputs[1] == ABSENT:
         raise ModelUnsupportedError(f"expected {operator.name} to have weights")
     weights = graph.tensors[operator.inputs[1]]

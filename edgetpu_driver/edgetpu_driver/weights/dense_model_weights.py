@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LARGEST_OUTPUT = 255
 """Largest uint8, the type of the chip's outputs."""
 _ONE_STEP = 1.0
-"""Tolerance, in output steps, for the rounding of clamps. A clamp further inside is an activation."""
+"""Tolerance, in output steps, for the rounding of clamps. Clamps further inside are an activation."""
 
 
 def is_pure_matmul(graph: Subgraph, operator: Operator) -> bool:
@@ -63,7 +63,7 @@ def clamps_outputs(model: CompiledModel) -> bool:
 
 
 def _layout(rows: int, columns: int, blob: NDArray[np.uint8]) -> DenseLayout:
-    """The layout of a matrix, or of one in a corner of a larger one; EdgeTpuError if it is neither."""
+    """The layout of a matrix, alone or in a corner of a larger one; EdgeTpuError for other bytes."""
     size = next((size for size in SIZES if DenseLayout.bytes_of(size, size) == blob.size), 0)
     if max(rows, columns) > size or (rows, columns) == (size, size):
         return DenseLayout(rows, columns)

@@ -1,9 +1,9 @@
-"""A FULLY_CONNECTED graph as what a Dense program computes: a matrix, multipliers, zero points and clamps.
+"""Converts a FULLY_CONNECTED graph to a Dense program: a matrix, multipliers, zero points and clamps.
 
 Programs exist for matrices of 256, 512, 768 and 1024 rows and columns. A smaller matrix is padded with zeros
-to the next of these. The chip's Dense program has no bias: it is stored in inputs that the layer lacks.
-For most the host sends zero bytes, each worth minus the zero point of the input, or 255 where that is worth
-more; for one more, if a bias is no multiple of that, it sends a byte that is worth one step.
+to the next size. The chip's Dense program has no bias, so the bias is stored as weights of unused inputs, to
+which the host sends constant bytes: 0 or 255, whichever is further from the input's zero point. If a bias is
+not a multiple of that distance, one more input gets a byte one step from the zero point.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _TO_UNSIGNED = 128
 _LARGEST_BYTE = 255
 """Largest value of uint8."""
 _SAME_SCALE = 1e-6
-"""Relative difference of scales up to which a QUANTIZE is taken to change only the sign."""
+"""Largest relative difference of scales at which a QUANTIZE counts as changing only the sign."""
 _WORST_BIAS_ERROR = 0.5
-"""Largest error of a bias, in output steps; a bias with more is refused."""
+"""Largest accepted error of a bias, in output steps; a larger one is refused."""
 _COMPARED = (256, 512, 1024)
 """Sizes whose programs were compared with the compiler's, byte by byte."""
 
@@ -54,11 +54,11 @@ class DenseProgramPlan:
     bias_columns: int
     """Number of inputs that hold the bias."""
     input_padding: bytes
-    """Bytes that are sent for these inputs."""
+    """Bytes that are sent to these inputs."""
     bias_error: float
     """Largest rounding error of the bias, in output steps."""
     evidence: str
-    """The compiler's programs that this one was compared with."""
+    """The compiler's programs with which this one was compared."""
 
     @property
     def rows(self) -> int:
@@ -87,7 +87,7 @@ class DenseProgramPlan:
 
 
 def _held_text(padding: bytes) -> str:
-    """The values that the host has to send to inputs that hold a bias, for the remark."""
+    """What the host sends to the inputs that hold a bias, for the remark."""
     if not any(padding):
         return ""
     return ", which the host keeps constant" if padding[0] else ", one of which the host keeps at one step"
@@ -113,10 +113,10 @@ class _Layer:
 
 
 def plan_dense_program(model: Model) -> DenseProgramPlan:
-    """Plan the program of a graph; ModelUnsupportedError, with the reason, for one that is not Dense.
+    """Plan the program of a graph; ModelUnsupportedError, with the reason, if the graph is not Dense.
 
-    A Dense graph is a FULLY_CONNECTED, int8, without or with RELU or RELU6, between a QUANTIZE from uint8
-    and one to uint8, both optional, which keep the scale.
+    A Dense graph is an int8 FULLY_CONNECTED, with or without RELU or RELU6, between a QUANTIZE from uint8 and
+    a QUANTIZE to uint8; both are optional and keep the scale.
     """
     graph = model.subgraphs[0]
     layer = _layer(graph)
@@ -155,7 +155,7 @@ def plan_dense_program(model: Model) -> DenseProgramPlan:
 
 
 def _evidence(size: int, *, usual: bool, converts_output: bool) -> str:
-    """The evidence that the program is right. usual: for a uint8 input and a scale for each row."""
+    """The evidence that the program is right. usual: the input is uint8 and each row has a scale."""
     if usual and size in _COMPARED and converts_output:
         return "the program equals Google's for this size"
     if usual and size not in _COMPARED:
@@ -205,7 +205,7 @@ def _dense_operator(graph: Subgraph) -> Operator:
 
 
 def _dense_weights(graph: Subgraph, operator: Operator) -> Tensor:
-    """Its weights, int8[rows, columns]; raises ModelUnsupportedError for others."""
+    """The weights of the operator, int8[rows, columns]; raises ModelUnsupportedError for other weights."""
     weights = graph.tensors[operator.inputs[1]] if len(operator.inputs) > 1 else None
     if weights is None or weights.dtype != np.int8 or not weights.data or len(weights.shape) != 2:
         got = "none" if weights is None else weights.spec if weights.data else f"{weights.spec}, not constant"
@@ -249,7 +249,7 @@ def _check_activations(*tensors: Tensor) -> None:
 
 
 def _unsigned(outer: TensorSpec, inner: TensorSpec, kind: str) -> TensorSpec:
-    """The int8 tensor next to the layer as the chip sees it; the graph's own must be the same numbers."""
+    """The int8 tensor next to the layer as uint8; ModelUnsupportedError unless the graph's end equals it."""
     unsigned = replace(inner, dtype=np.dtype(np.uint8), zero_point=inner.zero_point + _TO_UNSIGNED)
     shift = 0 if outer.dtype == np.uint8 else _TO_UNSIGNED
     same_scale = abs(outer.scale - inner.scale) <= _SAME_SCALE * inner.scale
@@ -274,7 +274,7 @@ class _BiasColumns:
     columns: NDArray[np.int8]
     """Weights of these inputs, [rows, inputs]."""
     inputs: bytes
-    """Bytes that are sent for these inputs."""
+    """Bytes that are sent to these inputs."""
     error: float
     """Largest rounding error, in output steps."""
 
@@ -300,9 +300,9 @@ def _size_of(rows: int, columns: int) -> int:
 def _bias_columns(
     bias: NDArray[np.int32], zero_point: int, of_rows: NDArray[np.float32], columns: int
 ) -> _BiasColumns:
-    """The bias as weights of inputs held at the end of their range that is worth most, and of one of a step.
+    """The bias as weights of inputs held at 0 or 255, and of one input held a step from its zero point.
 
-    That one is left out where the program would have to be larger for it and rounding does not matter.
+    The latter corrects rounding. It is left out if it needs a larger program and the rounding is acceptable.
     """
     if not bias.any():
         return _BiasColumns(np.zeros((len(bias), 0), np.int8), b"", 0.0)

@@ -1,4 +1,4 @@
-"""The layers of a graph that edgetpu_compiler gives a section of the parameters, and the bytes of each."""
+"""The layers of a graph for which edgetpu_compiler writes a section of parameters, and the bytes of each."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _FACTORS_IN_ROW = 4
 """Factors in a row of a constant that multiplies every channel by its own factor."""
 
 _MOST_BYTES = 1 << 28
-"""Bytes of all sections, far more than a stick can be sent: operators may share constants, and small files
-then describe sections without end."""
+"""Most bytes of all sections, far more than can be sent to a stick: operators may share constants, so that a
+small file could describe any number of sections."""
 _MOST_SOFTMAX_VALUES = 1 << 16
-"""Beyond these it is one over the pixels of an image, which has no section."""
+"""Most values of a SOFTMAX with a section: a larger one is over the pixels of an image and has none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class LayerSection:
     layout: LayerLayout | SoftmaxLayout | None
     """None for a constant that an operator adds or multiplies by."""
     data: NDArray[np.uint8]
-    """The bytes that the graph's values give."""
+    """The bytes of the section with the graph's values."""
     tensor: int = ABSENT
     """Index of the weight tensor; -1 for a SOFTMAX or a constant."""
     bias: int = ABSENT
@@ -75,14 +75,14 @@ class UnknownLayer:
 def encode_network(graph: Subgraph) -> tuple[list[LayerSection], list[UnknownLayer]]:
     """The sections of a graph's operators in the parameters, and the layers without a known layout.
 
-    They are those of every CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED and SOFTMAX, in the order of the
-    graph; then the constants of ADD, SUB and MUL with a value for every pixel of one channel, and of MUL for
-    every channel.
+    Sections belong to every CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED and SOFTMAX, in the order of the
+    graph; then to constants of ADD, SUB and MUL with a value for every pixel of one channel, and of MUL with
+    a value for every channel.
 
     Sections are complete: header rows, weights, padding; the byte values are those of edgetpu_compiler 16.
-    Their order in a blob is not promised (at branches it differs from the graph's), nor is it known whether
-    a SOFTMAX or a constant has a section, or whether the CPU runs an operator: `locate_sections` finds out
-    from a compiled file. Nothing is raised for layers without a known layout: each has its reason.
+    Their order in a blob is not promised; at branches it differs from the graph's. Only a compiled file shows
+    whether a SOFTMAX or a constant has a section, or whether the CPU runs an operator, see `locate_sections`.
+    Layers without a known layout do not raise: each is returned with the reason.
     """
     sections: list[LayerSection] = []
     unknown: list[UnknownLayer] = []
@@ -103,7 +103,7 @@ def encode_network(graph: Subgraph) -> tuple[list[LayerSection], list[UnknownLay
 
 
 def _section(graph: Subgraph, index: int, room: int) -> LayerSection | None:
-    """The section of an operator; None if it has none. ModelUnsupportedError if it is not known.
+    """The section of an operator; None if it has none. ModelUnsupportedError if its layout is not known.
 
     room: bytes that are left for sections.
     """
@@ -125,7 +125,7 @@ def without_last_row(graph: Subgraph, section: LayerSection) -> LayerSection:
 
 
 def with_inputs_first(section: LayerSection) -> LayerSection | None:
-    """The section of a convolution in the other order of cells; None if it has but one order."""
+    """The section of a convolution in the other order of cells; None if it has only one order."""
     layout = section.layout.with_inputs_first() if isinstance(section.layout, GroupedLayout) else None
     if layout is None:
         return None
@@ -142,8 +142,9 @@ def encode_layer(
 ) -> NDArray[np.uint8]:
     """The bytes of a layer with other values.
 
-    weights: of the layout's shape and dtype. bias: int32[channels], and of_channels: the multipliers
-    float32[channels]; None for rows that the layout does not have. InputError for anything else.
+    weights: of the layout's shape and dtype. bias: int32[channels]. of_channels: the multipliers,
+    float32[channels]. bias and of_channels are None if the layout has no row for them. InputError for
+    anything else.
     """
     layout = section.weight_layout
     data = np.zeros(layout.size, np.uint8)
@@ -176,7 +177,7 @@ def _constant(graph: Subgraph, index: int) -> LayerSection | None:
 
 
 def _of_pixels(constant: Tensor) -> NDArray[np.uint8] | None:
-    """The bytes of a value for every pixel of one channel."""
+    """The bytes of a constant with a value for every pixel of one channel; None for other constants."""
     if constant.shape[-1:] != (1,) or len(constant.data) < ALIGNMENT:
         return None
     data = np.zeros(aligned(len(constant.data)), np.uint8)
@@ -194,7 +195,7 @@ def multiplies_channels(graph: Subgraph, operator: Operator) -> bool:
 
 
 def _of_channels(graph: Subgraph, operator: Operator) -> NDArray[np.uint8] | None:
-    """The bytes of a factor for every channel, as in a PReLU: the multipliers of four in each row."""
+    """The bytes of a factor for every channel, as in a PReLU: each row holds the multipliers of four."""
     if not multiplies_channels(graph, operator):
         return None
     source, factors, result = (graph.tensors[each] for each in (*operator.inputs, *operator.outputs))
@@ -232,7 +233,7 @@ def with_channel_blocks(graph: Subgraph, section: LayerSection) -> LayerSection 
 
 
 def with_zero_bias(graph: Subgraph, section: LayerSection) -> LayerSection | None:
-    """The section of a layer with a row for its bias, though that is all zeros; None if it has no bias."""
+    """The section of a layer with a row for its bias even though the bias is zero; None if it has no bias."""
     if section.tensor == ABSENT or section.bias != ABSENT:
         return None
     other = _weighted(graph, section.operator, keep_zero_bias=True)

@@ -1,4 +1,4 @@
-"""A graph with the weights that the parameters of its compiled file hold."""
+"""Writes the weights in the parameters of a compiled file into its graph."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ class NetworkWeights:
     """Reads the weights and biases of every layer whose section is found."""
 
     def __init__(self, compiled: CompiledModel, graph: bytes) -> None:
-        """graph: the part that the chip runs, of the file that `compiled` was compiled from."""
+        """graph: a file with the part of the source graph that the chip runs."""
         self._graph = graph
         self._own = compiled.parameters.arrays
         self._sections = locate_sections(compiled, graph)
 
     def graph_with(self, parameters: Parameters) -> bytes | None:
-        """The graph with the weights and biases in other parameters of the same model.
+        """The graph with the weights and biases from other parameters of the same model.
 
-        None if anything but these differs from the file's own parameters, or a constant that tensors share.
+        None if anything but weights and biases differs from the file's own parameters, or if a constant
+        differs that tensors share.
         """
         blobs = parameters.arrays
         if [blob.size for blob in blobs] != [blob.size for blob in self._own]:
@@ -58,7 +59,7 @@ class NetworkWeights:
         return graph
 
     def _values(self, placed: PlacedSection, data: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-        """The weights and the bias in one section, by tensor; EdgeTpuError for anything else in it."""
+        """The weights and the bias in one section, by tensor; EdgeTpuError if it holds anything else."""
         section = placed.section
         layout, tensors = section.weight_layout, self._sections.graph.tensors
         weights = layout.decode(data)
@@ -67,7 +68,7 @@ class NetworkWeights:
         if not np.array_equal(encode_layer(section, weights, bias, of_channels), data):
             raise EdgeTpuError(f"the section of '{section.name}' has other values than weights and a bias")
         values = {tensors[section.tensor].name: weights}
-        # Layers with equal biases may share their bytes, which cannot be replaced but need not be, either.
+        # Layers with equal biases may share their bytes; these cannot be replaced, but here they need not be.
         if bias is not None and bias.tobytes() != tensors[section.bias].data:
             values[tensors[section.bias].name] = bias
         return values
@@ -75,7 +76,7 @@ class NetworkWeights:
     def _scales(
         self, placed: PlacedSection, own: NDArray[np.uint8], new: NDArray[np.uint8]
     ) -> dict[str, NDArray[Any]]:
-        """The scales of the weights and the bias, by tensor, if the multipliers in a section are others."""
+        """The scales of the weights and the bias, by tensor, if the multipliers in a section have changed."""
         layout, tensors = placed.section.weight_layout, self._sections.graph.tensors
         if not layout.header.multipliers:
             return {}

@@ -31,7 +31,7 @@ def parameters_of(graph: bytes) -> bytes:
 
 
 def with_parameters(graph: bytes, parameters: bytes) -> bytes:
-    """The graph with these weights; InputError unless they are as many bytes as `parameters_of` gives."""
+    """The graph with these weights; InputError unless their size is that of `parameters_of`."""
     expected = len(parameters_of(graph))
     if len(parameters) != expected:
         raise InputError(f"expected {expected} parameter bytes, got {len(parameters)}")

@@ -1,4 +1,4 @@
-"""How the weights of a model's layers follow each other in its parameter bytes."""
+"""The order of the weights of a model's layers in its parameter bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LayerWeights:
 
     @property
     def size(self) -> int:
-        """Bytes of its section."""
+        """Bytes of the section."""
         return self.layout.size
 
     def encode(self, out: NDArray[np.uint8]) -> None:
@@ -37,7 +37,7 @@ class LayerWeights:
         self.layout.encode(self.weights, out)
 
     def decode(self, data: NDArray[np.uint8]) -> LayerWeights:
-        """The layer with the weights in uint8[size]; ModelFormatError if the bytes do not fit it."""
+        """The layer with the weights in uint8[size]; ModelFormatError if the bytes do not fit the layout."""
         multipliers = None
         weights = self.layout.decode(data)
         if self.layout.header.multipliers:
@@ -74,7 +74,7 @@ class ParameterLayout:
         return Parameters(_encode(self.cached), _encode(self.streamed))
 
     def decode(self, parameters: Parameters) -> ParameterLayout:
-        """The layout with the weights in the parameter bytes; ModelFormatError if they do not fit it."""
+        """The layout with the weights in the parameter bytes; ModelFormatError if the bytes do not fit."""
         return ParameterLayout(
             _decode(self.cached, parameters.cached, "cached"),
             _decode(self.streamed, parameters.streamed, "streamed"),

@@ -1,4 +1,4 @@
-"""Quantising real weights to the 8-bit values of a model's weight tensor, with the error that this causes."""
+"""Quantises real weights to the 8-bit values of a model's weight tensor, and measures the error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BLOCK_VALUES = 1 << 16  # values quantised at a time, so that they fit into the
 _INT32 = np.iinfo(np.int32)
 _LARGEST_RESCALED_BIAS = 2.0**30  # leaves room for the products in sums of 32 bits
 _SMALLEST_SCALE = 1e-30
-"""Rows whose largest weight is smaller count as zeros and keep their scale: quotients could overflow."""
+"""A row whose scale would be smaller counts as zeros and keeps its scale: quotients could overflow."""
 _LARGE_ERROR = 1e15  # beyond it squares, and values in steps, may overflow float32
 
 
@@ -25,10 +25,10 @@ class WeightQuantiser:
     """Quantises real weights to the 8-bit values of one tensor, repeatedly. Not thread-safe."""
 
     def __init__(self, tensor: WeightTensor, bias: NDArray[np.int32] | None = None) -> None:
-        """bias: int32[all rows], the layer's own, if its steps change with the scales of its rows."""
+        """bias: the layer's own, int32[all rows], if its steps change with the scales of the rows."""
         self.tensor = tensor
         self._kept_bias: NDArray[np.float64] | None = None
-        """The real bias in effect, for requests without one; None to leave it alone."""
+        """The real bias in effect, for requests without a bias; None to leave the bias unchanged."""
         if bias is not None and tensor.bias_scales is not None:
             self._kept_bias = bias * tensor.bias_scales
         rows = tensor.scales.size
@@ -46,7 +46,7 @@ class WeightQuantiser:
 
     @property
     def real_bias(self) -> NDArray[np.float64] | None:
-        """The bias before it was quantised, float64[all rows] in the unit of weights times inputs."""
+        """`bias` before it was quantised, float64[all rows] in the unit of weights times inputs."""
         return self._real_bias
 
     @property
@@ -57,7 +57,7 @@ class WeightQuantiser:
         return self._values.reshape(self.tensor.shape)
 
     def keep_bias(self, real: NDArray[np.float64] | None) -> None:
-        """Note that a `real_bias` is in effect: rows that are rescaled later have it in other steps."""
+        """Note that a `real_bias` is in effect, so that it can be quantised again when rows are rescaled."""
         if self._kept_bias is not None:
             self._kept_bias = real
 
@@ -65,7 +65,7 @@ class WeightQuantiser:
         """Quantise to `values`: round to the nearest step, half to even; clip to the tensor's limits.
 
         The result has version 0: the caller counts versions. Raises InputError for weights that do not fit
-        the tensor, ClippingError if values would be clipped and the request does not accept that.
+        the tensor, ClippingError if values would be clipped and the request does not accept clipping.
         """
         real = self._rows(request.weights)
         rows, columns = real.shape
@@ -75,7 +75,7 @@ class WeightQuantiser:
             self._values[:] = self.tensor.zero_point
             self._filled = rows, columns
         clipped, worst, squares = 0, 0.0, 0.0
-        # Not kept: with it, the quantisers of many models would take more memory than their weights.
+        # Not kept: the buffers of many models' quantisers would take more memory than their weights.
         scratch = np.empty((3, min(self._block, rows) * columns), np.float32)
         for start in range(0, rows, self._block):
             part = slice(start, min(start + self._block, rows))
@@ -106,7 +106,7 @@ class WeightQuantiser:
         real: NDArray[np.floating[Any]],
         real_bias: NDArray[np.float64] | None,
     ) -> NDArray[np.float32]:
-        """The scale of each row of the weights, as the request has it: fitted, with gains, or the model's."""
+        """The scale of each row of the weights: fitted, with gains, or the model's, as requested."""
         rows = len(real)
         scales = self.tensor.scales[:rows].copy()
         if request.rescale_rows:
@@ -175,7 +175,7 @@ class WeightQuantiser:
         return clipped, float(np.abs(lost).max()), float(np.sum(lost**2))
 
     def _bias_of(self, request: WeightRequest, rows: int) -> NDArray[np.float64] | None:
-        """The real bias of all rows; InputError and ModelUnsupportedError for one that cannot be."""
+        """The real bias of all rows; InputError and ModelUnsupportedError if it cannot be set."""
         if request.bias is None:
             return self._kept_bias
         if self.tensor.bias_scales is None:
@@ -192,7 +192,7 @@ class WeightQuantiser:
         return bias
 
     def _scales_that_hold(self, bias: NDArray[np.float64]) -> NDArray[np.float32]:
-        """The finest scales of rows in whose steps a bias has no more than 31 bits."""
+        """The finest scales of rows at which the bias, in steps, stays within _LARGEST_RESCALED_BIAS."""
         assert self.tensor.bias_scales is not None
         of_inputs = self.tensor.bias_scales[: bias.size] / self.tensor.scales[: bias.size]
         with np.errstate(over="ignore"):
@@ -238,7 +238,7 @@ def clipping_error(
 ) -> ClippingError:
     """The error for `clipped` of `size` weights that exceed the range of rows with these scales.
 
-    worst: by how much they exceed it at most. steps: the least and the largest.
+    worst: the largest excess. steps: the least and the largest representable step.
     """
     if -steps[0] != steps[1]:
         least, most = (float(scales[0]) * end for end in steps)
@@ -261,8 +261,8 @@ def rescaled_rows(
 ) -> NDArray[np.float32]:
     """float32[all rows]: the scales to store after weights were quantised with `rescale_rows`.
 
-    They include the row gains. Rows beyond those of the weights keep the tensor's scale. InputError for gains
-    that are not positive or not one for each row of the weights, or if float32 cannot hold the scales.
+    The scales include the row gains. Rows beyond those of the weights keep the tensor's scale. InputError
+    unless there is one positive gain for each row of the weights, or if float32 cannot hold the scales.
     """
     rows = result.row_scales
     if row_gains is not None:
@@ -297,7 +297,7 @@ def _check_scales(
 def _with_gains(
     scales: NDArray[np.float32], row_gains: NDArray[np.floating[Any]], rows: int
 ) -> NDArray[np.float32]:
-    """The scales divided by the gains; InputError if float32 cannot hold that."""
+    """The scales divided by the gains; InputError if float32 cannot hold the result."""
     with np.errstate(over="ignore", under="ignore"):
         divided = np.asarray(scales / _checked_gains(row_gains, rows))
     _check_scales(divided, scales, row_gains)
@@ -306,7 +306,7 @@ def _with_gains(
 
 def _fitting_scales(real: NDArray[np.floating[Any]], present: NDArray[np.float32]) -> NDArray[np.float32]:
     largest = np.maximum(real.max(axis=1), -real.min(axis=1)) / INT8_MAX
-    # Just above, so that rounding to float32 clips nothing.
+    # The next larger float32, so that rounding clips nothing.
     scales = np.nextafter(largest.astype(np.float32), np.float32(np.inf))
     return np.where(largest > _SMALLEST_SCALE, scales, present).astype(np.float32)
 

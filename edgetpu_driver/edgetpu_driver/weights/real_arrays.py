@@ -19,7 +19,7 @@ def array_of(values: ArrayLike, what: str) -> NDArray[Any]:
 
 
 def real_array(values: ArrayLike, what: str) -> NDArray[Any]:
-    """The values as an array of real numbers; otherwise InputError."""
+    """The values as an array of real numbers; InputError for other values. what: for the message."""
     array = array_of(values, what)
     if array.dtype.kind not in "fiub":
         raise InputError(f"expected {what} of real numbers; got {array.dtype.name}")

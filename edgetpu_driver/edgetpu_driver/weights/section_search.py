@@ -1,8 +1,8 @@
 """Finds the sections of a graph's layers in the parameters of its compiled file, by their content.
 
 The compiler writes sections one after another, mostly in the order of the graph; at branches the order
-differs, and some sections are sent with every inference instead of being cached. What is between the
-sections found are rows that route values between tiles, or bytes that are not understood.
+differs, and some sections are sent with every inference instead of being cached. Between the sections found
+there are rows that route values between tiles, or bytes that are not understood.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SAME_FACTOR = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class PlacedSection:
-    """A section and where it is."""
+    """A section and its place in the parameters."""
 
     section: LayerSection
     offset: int
@@ -42,9 +42,9 @@ class PlacedSection:
     streamed: bool
     """Whether it is in the streamed parameters (EXECUTION_ONLY) instead of the cached ones."""
     own_scales: bool = False
-    """Whether the file's multipliers differ from the graph's: it was compiled with other scales there."""
+    """Whether the file's multipliers differ from the graph's, because it was compiled with other scales."""
     ambiguous: bool = False
-    """Whether the same bytes are elsewhere too, so that it is not known which place is this layer's."""
+    """Whether the same bytes are found elsewhere too, so that the layer's own place is not certain."""
 
     @property
     def size(self) -> int:
@@ -71,12 +71,12 @@ class NetworkSections:
 def locate_sections(compiled: CompiledModel, graph: bytes) -> NetworkSections:
     """Find the section of every layer of a graph in the parameters of a file compiled from it.
 
-    graph: the .tflite file that `compiled` was compiled from, whole; layers outside the part that the chip
-    runs are left out. A section counts as found where all its bytes are equal; next, for layers with a scale
-    for every channel, where all but the multipliers are. Promised: placed sections do not overlap; each is
-    64-aligned and, unless `own_scales`, equal to `section.data` at its place; with `own_scales`,
-    `section.data` has the file's multipliers. Layers that are not found are in `missing`; a SOFTMAX that is
-    not found is left out, as most programs of it have no section. ModelFormatError for a malformed graph.
+    graph: the whole .tflite file that `compiled` was compiled from; layers outside the part that the chip
+    runs are left out. A section is found where all its bytes are equal; failing that, for layers with a scale
+    for every channel, where all bytes but the multipliers are equal (`own_scales`). Promised: placed sections
+    do not overlap; each is 64-aligned, and its place holds `section.data`, which with `own_scales` has the
+    file's multipliers. Layers that are not found are in `missing`; a SOFTMAX that is not found is left out,
+    as most programs of a SOFTMAX have no section. ModelFormatError for a malformed graph.
     """
     part = parse_model(compiled.source_part(graph)).subgraphs[0]
     return _Search(compiled, part).run()
@@ -135,7 +135,7 @@ class _Search:
                 yield other
 
     def _with_other_multipliers(self, section: LayerSection) -> PlacedSection | None:
-        """Where all but the multipliers is equal; they must be the graph's times one factor."""
+        """The section where all but the multipliers is equal; these must be the graph's times one factor."""
         layout = section.layout
         if not isinstance(layout, LayerLayout) or not layout.header.multipliers:
             return None
@@ -160,7 +160,7 @@ class _Search:
         return self._take(found[0]) if len(found) == 1 else None
 
     def _free(self, streamed: int, offset: int, size: int) -> NDArray[np.uint8] | None:
-        """The bytes there, unless they are another section's or past the end."""
+        """The bytes at a place; None if another section has them or they are past the end."""
         if offset < 0 or offset + size > self._blobs[streamed].size:
             return None
         if self._taken[streamed][offset // ALIGNMENT : (offset + size) // ALIGNMENT].any():
@@ -173,7 +173,7 @@ class _Search:
         return placed
 
     def _marked(self, placed: tuple[PlacedSection, ...]) -> tuple[PlacedSection, ...]:
-        """The sections, with those marked whose bytes are also another's, or in what belongs to none."""
+        """The sections, marked as ambiguous if their bytes are also another section's or in no section."""
         counts = Counter(each.section.data.tobytes() for each in placed)
         return tuple(
             replace(each, ambiguous=counts[each.section.data.tobytes()] > 1 or self._is_elsewhere(each))
@@ -183,7 +183,7 @@ class _Search:
         )
 
     def _is_elsewhere(self, placed: PlacedSection) -> bool:
-        """Whether bytes that belong to no section are equal to these."""
+        """Whether bytes that belong to no section equal those of this section."""
         data = placed.section.data
         places = (
             self._free(streamed, offset, data.size)

@@ -1,4 +1,4 @@
-"""The files next to a compiled model that tell where it keeps its weights."""
+"""The files next to a compiled model that give the location of its weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REQUANTISED = "_requantised"
 
 
 def requantised_graph_path(compiled: Path) -> Path:
-    """Where the graph of a retargeted file is that differs from the one asked for: x_requantised.tflite."""
+    """The path of a retargeted file's graph if it differs from the requested one: x_requantised.tflite."""
     return compiled.with_name(f"{compiled.stem.removesuffix('_edgetpu')}{_REQUANTISED}.tflite")
 
 
@@ -44,7 +44,10 @@ class SidecarFiles:
 
     @classmethod
     def next_to(cls, path: Path | None) -> SidecarFiles:
-        """Read those of x_edgetpu.tflite, x.tflite and x_edgetpu.json; ModelFormatError if that fails."""
+        """Read x.tflite, or the requantised graph, and x_edgetpu.json next to x_edgetpu.tflite.
+
+        Raises ModelFormatError if a file cannot be read.
+        """
         if path is None:
             return cls()
         graph = path.with_name(f"{path.stem.removesuffix('_edgetpu')}.tflite")

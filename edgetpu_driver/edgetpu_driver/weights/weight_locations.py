@@ -1,9 +1,9 @@
-"""Where a compiled model keeps the weights whose values can be replaced.
+"""Finds the weights of a compiled model whose values can be replaced.
 
 A location counts as known if it follows from one of these:
 
-- the plain graph the model was compiled from, for each layer whose section, as edgetpu_compiler or the
-  virtual packer lays it out, is byte for byte in the model's parameters;
+- the plain graph the model was compiled from, for each layer whose section, in the layout of
+  edgetpu_compiler or of the virtual packer, is byte for byte in the model's parameters;
 - the model alone, if it is Dense: its parameters have the size and form of one matrix, and their headers
   give the scales;
 - a sidecar file with the byte offsets of a convolution's weights, or the scale of a colour filter.
@@ -39,7 +39,7 @@ from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
 
 NOT_IN_PART = "the part of the model that the Edge TPU runs has no such tensor"
-"""Why a tensor of the graph is refused that another part has, or the CPU."""
+"""The reason for refusing a tensor of the graph that belongs to another part or to the CPU."""
 _BIAS_BYTES = 4
 """Length of an int32."""
 _COLOUR_ROUTING = RoutingLayout(16)
@@ -49,7 +49,7 @@ _COLOUR_BYTES = {64: 132_416, 128: 1_344}
 
 @dataclass(frozen=True, eq=False)
 class WeightLocation:
-    """One weight tensor of a compiled model and where its parameters keep it."""
+    """One weight tensor of a compiled model and its place in the parameters."""
 
     tensor: WeightTensor
     layout: WeightLayout
@@ -75,17 +75,17 @@ class WeightLocation:
 
 
 class WeightLocations:
-    """The weight tensors of a model and where they are, looked for once, when that is needed.
+    """The weight tensors of a model and their locations, searched once, when they are first needed.
 
-    The engines of one model share them: there may be hundreds, one for each tile of a matrix. All but
-    `holds_for` raise ModelUnsupportedError if no location is known. Errors are not kept: a file that was
-    missing may be there later.
+    The engines of one model share an object: there may be hundreds, one for each tile of a matrix. All
+    members but `holds_for` raise ModelUnsupportedError if no location is known. Errors are not kept: a
+    missing file may be there later.
     """
 
     def __init__(
         self, model: CompiledModel, sidecars: SidecarFiles | Callable[[], SidecarFiles] | None = None
     ) -> None:
-        """sidecars, or what reads them when they are needed; by default, the files next to the model."""
+        """sidecars: or a function that reads them when needed; by default, the files next to the model."""
         self._model = model
         self._sidecars = sidecars or partial(SidecarFiles.next_to, model.path)
 
@@ -100,7 +100,7 @@ class WeightLocations:
         return self._found[1]
 
     def select(self, tensor: str, model: str) -> WeightLocation:
-        """The location of the tensor of that name; of "" as `select_tensor`.
+        """The location of the tensor of that name; for "" see `select_tensor`.
 
         model: its name, for messages. Raises ModelUnsupportedError, with the reason, for a tensor that is
         refused, and what `select_tensor` raises.
@@ -111,7 +111,7 @@ class WeightLocations:
         return next(each for each in self.known if each.tensor is chosen)
 
     def holds_for(self, model: CompiledModel) -> bool:
-        """Whether another model, as a copy that was compiled with this one, has the same parameters."""
+        """Whether another model, such as a co-compiled copy, has the same parameters."""
         return model.parameters == self._model.parameters
 
     @cached_property
@@ -136,7 +136,7 @@ def search(
 
 
 def _from_graph(model: CompiledModel, data: bytes, refused: dict[str, str]) -> tuple[WeightLocation, ...]:
-    """The locations known from a graph; also sets why others are refused."""
+    """The locations known from a graph; adds the reasons for refusing others to `refused`."""
     if model.compiler == DENSE_COMPILER:
         return _of_dense_program(model, parse_model(data))
     part = model.source_part(data)
@@ -156,7 +156,7 @@ def _from_graph(model: CompiledModel, data: bytes, refused: dict[str, str]) -> t
 def _packed(
     model: CompiledModel, graph: bytes, tensors: Mapping[str, WeightTensor]
 ) -> tuple[WeightLocation, ...]:
-    """Where the virtual packer puts weights and biases."""
+    """The locations to which the virtual packer writes weights and biases."""
     parameters = model.parameters
     size = len(parameters.cached or parameters.streamed)
     offsets = weight_offsets(graph)
@@ -178,7 +178,7 @@ def _packed(
 def _compiled(
     model: CompiledModel, graph: bytes, tensors: Mapping[str, WeightTensor], refused: dict[str, str]
 ) -> tuple[WeightLocation, ...]:
-    """Where edgetpu_compiler put weights and biases."""
+    """The locations to which edgetpu_compiler wrote weights and biases."""
     sections = locate_sections(model, graph)
     locations = []
     for placed in sections.placed:
@@ -249,12 +249,12 @@ def _layers(
 
 
 def _has_bias_columns(layout: WeightLayout) -> bool:
-    """Whether a matrix has a bias in the unit of its rows, which other scales would change."""
+    """Whether a matrix has a bias in steps of its rows, which other scales would change."""
     return isinstance(layout, PaddedDenseLayout) and layout.has_bias_columns
 
 
 def _dense(model: CompiledModel) -> tuple[WeightLocation, ...]:
-    """The matrix of a Dense model, with the scales that its headers hold."""
+    """The matrix of a Dense model, with the scales from its headers."""
     layout = dense_layout(model)
     if layout is None:
         return ()
@@ -304,7 +304,7 @@ def _listed(model: CompiledModel, sidecar: Mapping[str, Any]) -> WeightLocation:
 
 
 def _check_form(shape: tuple[int, ...], offsets: NDArray[np.intp], data: NDArray[np.uint8]) -> None:
-    """InputError if the offsets are those of a known layout and the parameters are not of its form."""
+    """Raise InputError if the offsets are those of a known layout but the parameters do not have its form."""
     try:
         known = convolution_layout(shape)
     except ModelUnsupportedError:

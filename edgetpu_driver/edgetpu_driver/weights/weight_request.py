@@ -1,4 +1,4 @@
-"""Replacing the values of a weight tensor: the request, from the message to the engine, and its result."""
+"""The request to replace the values of a weight tensor, and its result."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class WeightRequest:
     [out, height, width, in], DEPTHWISE_CONV_2D [1, height, width, out]. A smaller matrix is padded with
     zeros."""
     tensor: str = ""
-    """Name of the tensor; empty for that of the model's only convolution, else of its only matrix, else of
-    its only depthwise convolution."""
+    """Name of the tensor; empty for the model's only convolution or, if it has none, for its only matrix or,
+    if it has neither, for its only depthwise convolution."""
     accept_clipping: bool = False
     """Clip values that the tensor's scales cannot represent, instead of refusing them."""
     rescale_rows: bool = False
-    """Give every row the finest scale that clips nothing, its bias included, instead of the model's own.
+    """Give every row the finest scale that clips neither its weights nor its bias, instead of the model's.
 
     For layers that have a scale for every row."""
     row_gains: NDArray[np.floating] | None = None
-    """float[rows], positive: the outputs come multiplied by these. They are applied to the requantisation
-    multipliers with `rescale_rows`, otherwise to the weights, not to a bias. None: nothing is scaled."""
+    """float[rows], positive factors of the outputs. They are applied to the requantisation multipliers with
+    `rescale_rows`, otherwise to the weights, not to a bias. None: nothing is scaled."""
     bias: NDArray[np.floating] | None = None
-    """float[rows of the weights]: what is added to the sums of products, before the activation, in the unit
-    of weights times inputs. Other rows of a larger matrix get none. None: the bias stays as it is."""
+    """float[rows of the weights]: added to the sums of products before the activation, in the unit of weights
+    times inputs. The other rows of a larger matrix get 0. None: the bias stays as it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class WeightResult:
     """float32[rows]: real value of one step, for the rows of the given weights. A row holds the weights of
     one output channel."""
     clipped: int
-    """Number of values that were clipped, those of the bias included."""
+    """Number of values that were clipped, including values of the bias."""
     worst_error: float
     """Largest quantisation error, in the unit of the weights."""
     rms_error: float
@@ -53,4 +53,4 @@ class WeightResult:
     is_pure_matmul: bool = False
     """See WeightTensor."""
     worst_bias_error: float = 0.0
-    """Largest error of the bias by rounding, in its unit; 0 if none was given."""
+    """Largest rounding error of the bias, in its unit; 0 if no bias was given."""

@@ -19,8 +19,8 @@ INT8_MAX = 127
 
 _INT8, _UINT8_MAX = np.dtype(np.int8), 255
 _KINDS = ("CONV_2D", "FULLY_CONNECTED", "DEPTHWISE_CONV_2D")
-"""Operators whose weights can be replaced. Without a name the first kind is meant that the graph has exactly
-once."""
+"""Operators whose weights can be replaced. A request without a name means the first kind that the graph has,
+and is refused if the graph has it more than once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class WeightTensor:
     scales: NDArray[np.float32]
     """float32[rows]: real value of one step."""
     has_row_scales: bool = False
-    """Whether every row can have its own scale. Compiled files store one alone for a layer of one row."""
+    """Whether every row can have its own scale, which compiled files do not store for a layer of one row."""
     is_pure_matmul: bool = False
     """Whether the model only multiplies by this matrix: no bias, no activation, no other layer."""
     dtype: np.dtype[Any] = _INT8
@@ -42,9 +42,9 @@ class WeightTensor:
     zero_point: int = 0
     """Stored value of the weight 0."""
     bias: str = ""
-    """Name of the tensor of the layer's bias; empty if it has none that could be set."""
+    """Name of the layer's bias tensor; empty if it has no bias that can be set."""
     bias_scales: NDArray[np.float64] | None = None
-    """float64[rows]: real value of one step of the bias; None if it has none that could be set."""
+    """float64[rows]: real value of one step of the bias; None if there is no bias that can be set."""
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -81,10 +81,10 @@ def weight_tensors(model: Model) -> tuple[WeightTensor, ...]:
 
 
 def select_tensor(tensors: Sequence[WeightTensor], name: str) -> WeightTensor:
-    """The tensor of that name; for "" that of the only convolution, else matrix, else depthwise convolution.
+    """The tensor of that name; for "" see WeightRequest.
 
-    Raises InputError for an unknown name and where "" is ambiguous; ModelUnsupportedError if there are no
-    tensors.
+    Raises InputError for an unknown name, and for "" if it is ambiguous; ModelUnsupportedError if there are
+    no tensors.
     """
     if not tensors:
         raise ModelUnsupportedError("the model has no weights whose values can be replaced")
