@@ -16,11 +16,11 @@ _LEFT_BY = {
     _CLEAR_STATUS: (DfuState.ERROR,),
     _ABORT: (DfuState.IDLE, DfuState.DOWNLOAD_IDLE, DfuState.UPLOAD_IDLE),
 }
-"""The states that a request returns to IDLE from (USB DFU 1.1, A.2)."""
+"""The states from which a request returns to IDLE (USB DFU 1.1, A.2)."""
 
 
 class BootLoader:
-    """Accepts blocks in order, the last one empty, a GETSTATUS after each; a reset then starts it."""
+    """Accepts blocks in order, a GETSTATUS after each, the last one empty; a reset starts the firmware."""
 
     def __init__(self) -> None:
         self.image = b""

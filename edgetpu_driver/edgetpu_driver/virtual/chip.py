@@ -19,13 +19,13 @@ _VENDOR_OUT, _VENDOR_IN = 0x40, 0xC0
 _HIGH_SPEED_CHUNK = 256
 """Largest chunk of an output at high speed, bytes: the vendor's driver works around an erratum with it."""
 _SHOW_CREDITS = 0xFFFFFFFF
-"""What the host writes to omc0_00 before it reads ep_status_credit, by the vendor's register description."""
+"""The value to write to omc0_00 before reading ep_status_credit, by the vendor's register description."""
 _REGISTER_BYTES = 8
-"""Distance between two scalar registers in the address space, bytes: that of all 64-bit registers."""
+"""Distance between two scalar registers in the address space, bytes: the size of a 64-bit register."""
 
 
 class Chip:
-    """The device behind the endpoints; TimeoutError: it does not answer, OverflowError: it sends too much."""
+    """The device behind the endpoints. TimeoutError: it does not answer; OverflowError: it sends too much."""
 
     def __init__(self, library: ProgramLibrary, super_speed: bool, boot_mode: bool, celsius: float) -> None:
         self._registers = RegisterFile(celsius)
@@ -40,7 +40,7 @@ class Chip:
         self.boot_mode = boot_mode
         self._interrupt_words: deque[int] = deque()
         self._shows_credits = False
-        """Whether the next read of ep_status_credit shows them."""
+        """Whether the next read of ep_status_credit shows the credits."""
         self._registers.reset()
         self._processor.reset()
 
@@ -88,7 +88,7 @@ class Chip:
         return self._read(address).to_bytes(width, "little")
 
     def _write(self, address: int, value: int) -> None:
-        """Write a register, with what that does to the chip; TimeoutError if it does not answer."""
+        """Write a register and apply the effects on the chip; TimeoutError if it does not answer."""
         if not self._registers.write(address, value):
             raise TimeoutError
         if self._registers.asleep:
@@ -110,7 +110,7 @@ class Chip:
         return self._core_value(address, content)
 
     def _core_value(self, address: int, otherwise: int) -> int:
-        """The value of a register of the scalar core at an address; for other addresses the value given."""
+        """The value of the scalar core's register at an address; `otherwise` for other addresses."""
         core = self._processor.core
         if address == Register.currentPc and not self._registers[Register.hib_error_status]:
             return self._processor.word

@@ -50,7 +50,7 @@ _WIRE_WORD_BYTES = 8
 """Transfers are padded to whole words of this length."""
 _CACHING_INSTRUCTIONS = 67  # as in real parameter caching programs of small models
 _BASE_INSTRUCTIONS, _INSTRUCTIONS_PER_OPERATOR = 180, 64
-"""Instructions of a packed program: they determine the bytes on the wire, not what is computed."""
+"""Numbers of instructions of a packed program: they determine the bytes on the wire, not the results."""
 _DONE = InterruptHint(0)
 
 MEMORY_ROWS = PARAMETER_MEMORY_BYTES // BYTES_OF_ALL_TILES
@@ -72,7 +72,7 @@ def pack(graph: bytes, *, name: str, token: int | None = None, first_row: int = 
     (weights.compiler_layout), otherwise the packed layout (weights.packed_layout). token: the caching token
     shared with other models. first_row: where cached parameters begin in the chip's memory; models of one
     token that are to be resident together must not overlap, see `pack_together`. Raises ModelFormatError for
-    a malformed graph and ModelUnsupportedError for one whose inputs and outputs the chip cannot have.
+    a malformed graph and ModelUnsupportedError for one with inputs or outputs that the chip does not support.
     """
     subgraph = parse_model(graph).subgraphs[0]
     _check(subgraph)
@@ -85,7 +85,7 @@ def pack(graph: bytes, *, name: str, token: int | None = None, first_row: int = 
 def pack_together(graphs: Mapping[str, bytes], others: Mapping[str, bytes]) -> dict[str, bytes]:
     """Pack graphs, by name, so that they can be resident together, as long as there is memory for them.
 
-    others: graphs that other calls pack, with the same arguments the other way round. Raises as `pack`.
+    others: graphs that other calls pack, for which `graphs` are the others. Raises what `pack` raises.
     """
     both = dict(sorted({**others, **graphs}.items()))
     token = caching_token(b"".join(both.values()))
@@ -96,7 +96,7 @@ def pack_together(graphs: Mapping[str, bytes], others: Mapping[str, bytes]) -> d
         except EdgeTpuError:
             if name in graphs:
                 raise
-            continue  # the call that packs it will tell
+            continue  # the call that packs this graph raises the error
         if row + rows > MEMORY_ROWS:
             row = 0  # displaces others
         if name in graphs:
@@ -106,7 +106,7 @@ def pack_together(graphs: Mapping[str, bytes], others: Mapping[str, bytes]) -> d
 
 
 def memory_rows(graph: bytes) -> int:
-    """Rows of the chip's memory for the cached parameters of a graph; raises as `pack`."""
+    """Rows of the chip's memory for the cached parameters of a graph; raises what `pack` raises."""
     return rows_for(len(_parameters(graph).cached))
 
 

@@ -29,7 +29,8 @@ def bitstream(
 ) -> InstructionBitstream:
     """A program of `length` instructions that depends only on the digest.
 
-    inputs, outputs: names of the layers whose addresses it loads, besides those of parameters and scratch.
+    inputs, outputs: names of the layers whose addresses it loads, besides the addresses of parameters and
+    scratch.
     operation: words that are inserted unchanged.
     """
     builder = ProgramBuilder()

@@ -61,9 +61,9 @@ class Program:
         """Digest of the caching program of this program's parameters; empty if it needs none."""
         caches = executable.type is ExecutableType.PARAMETER_CACHING
         self.region: Region = region_of(executable) if caches else 0
-        """The rows of memory that it fills, if it is a caching program."""
+        """The rows of memory that a caching program fills."""
         self.upload: MatrixUpload | None = _upload(executable) if caches else None
-        """The destinations of parameters, if it uploads those of a matrix."""
+        """The destinations of the parameters, if the program uploads those of a matrix."""
         self.models: list[Computation] = []
         """Models of these instructions; they may differ in their parameters."""
 
@@ -129,8 +129,8 @@ class ProgramLibrary:
     def register_model(self, compiled: CompiledModel, source_graph: bytes) -> Callable[[], None]:
         """Add the programs of a compiled model, which compute what source_graph, a .tflite file, defines.
 
-        Returns what releases the model: when that has been called once for each time that the model was
-        registered, the next model takes its place. A finaliser may call it, in any thread.
+        Returns a function that releases the model, to be called once for each registration; a finaliser may
+        call it, in any thread. A released model is dropped when the next one is registered.
         ModelUnsupportedError if the two do not belong together.
         """
         model = ReferenceModel(compiled, source_graph, self._make_engine)
@@ -144,7 +144,7 @@ class ProgramLibrary:
         return partial(self._released.append, known)
 
     def _add_model(self, compiled: CompiledModel) -> Program:
-        """Add the programs of a model; the one that is executed."""
+        """Add the programs of a model; returns the one that is executed."""
         caching = compiled.caching
         if caching is not None:
             self._add(caching, b"")
@@ -174,7 +174,7 @@ class ProgramLibrary:
             forms: dict[int, set[_Fields]] = {}
             for each in programs.values():
                 _note_form(forms, each.executable)
-            self._programs, self._forms = programs, forms  # complete: a stick may be looking for a program
+            self._programs, self._forms = programs, forms  # as a whole: a stick may be looking for a program
 
     def rest(self, compiled: CompiledModel) -> None:
         """End the process that computes a model, which stays registered; the next run starts another."""
@@ -186,8 +186,8 @@ class ProgramLibrary:
     def find(self, instructions: bytes) -> Program | CodeProgram | None:
         """The program with this first bitstream, ignoring addresses inserted by the host.
 
-        One of no registered model is read from its bytes: that of a matrix, or of the scalar core alone.
-        Raises ProgramFaultError for one that no chip would run to its end.
+        A program of no registered model is read from its bytes, if it is that of a matrix or uses the scalar
+        core alone. Raises ProgramFaultError for a program that no chip would run to its end.
         """
         program = self._found.get(instructions)
         if program is None:

@@ -39,8 +39,8 @@ class ReferenceModel:
 
     If the layout of the parameters is known (weights.packed_layout, weights.compiler_layout, the sections of
     weights.section_search, or locations listed in a sidecar), the weights are those that crossed the bus.
-    Otherwise the graph's weights represent the file's own parameters. Where the graph has another calibration
-    than the compiled file (a public graph of BodyPix has), it is computed in the file's steps.
+    Otherwise the graph's weights represent the file's own parameters. A graph with another calibration than
+    the compiled file, such as a public one of BodyPix, is computed in the file's steps.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class _Dense:
     """
 
     weights: NDArray[np.float64]
-    """Sums of float64 stay exact."""
+    """In float64, so that sums stay exact."""
     multipliers: NDArray[np.float32]
     bias: NDArray[np.int32]
     limits: tuple[float, float]

@@ -36,7 +36,7 @@ _INTERRUPTS = {
 }
 _INTERRUPT_STATUS = frozenset(status for _, status in _INTERRUPTS.values())
 _FATAL_HIB_ERROR, _STOPPED_AT = 0x2, 0x40
-"""Values that the registers have after a simulated fatal error: an arbitrary error and address."""
+"""Values of registers after a simulated fatal error: an arbitrary error and address."""
 _READ_ONLY = frozenset(
     (
         Register.scalarCoreRunStatus,

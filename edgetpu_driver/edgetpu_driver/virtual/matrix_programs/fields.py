@@ -1,8 +1,8 @@
 """The fields of the two programs of a matrix that differ between sizes, tiles and scales, by role and name.
 
 A role is the position of an operation in its program, as in darwinn/programs/dense_256.txt. All other bits
-are the same in every such program. Names say what a field is inferred to be; a number in a name distinguishes
-fields that hold the same. All arithmetic of fields is modulo what they hold.
+are the same in every such program. A name gives the inferred meaning of a field; a number in it distinguishes
+fields with the same content. Arithmetic on fields is modulo their range.
 """
 
 from __future__ import annotations

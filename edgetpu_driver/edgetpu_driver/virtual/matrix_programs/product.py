@@ -1,8 +1,9 @@
-"""The program that multiplies: how the input is spread over the tiles, what they compute, who sends what.
+"""The program that multiplies: how the input is spread over the tiles, and what each tile computes and sends.
 
-The input arrives in units of 8 bytes. Rows of the grid of tiles pop 256 bytes each, of which every column
-keeps 64. Then each tile sends its 64 to all, into one slot after the other, so that all hold the whole input.
-Each multiplies it by its own 64 rows of the matrix, and they send their outputs one after the other.
+The input arrives in units of 8 bytes. Each row of tiles pops 256 bytes, of which every column of tiles keeps
+64. Then the tiles take turns to send their 64 bytes to all, each into a slot of its own, so that every tile
+holds the whole input. Each tile multiplies it by its own 64 rows of the matrix, and they send their outputs
+one after the other.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _PRODUCTS_AT_ONCE = TILES * CELLS * INPUTS_PER_CELL
 
 @dataclass(frozen=True)
 class MatrixProduct:
-    """A matrix times a vector, in the chip's arithmetic as it is documented.
+    """A matrix times a vector, in the documented arithmetic of the chip.
 
     output[r] = clip(round(clip(m[r] * sum_c((w[r, c] - z[r]) * (x[c] - zero point of x)))) + zero point)
     """

@@ -26,7 +26,7 @@ class RoleOperation:
 
     role: str
     copy: int
-    """Index of the operation among those of its role."""
+    """Index of the operation among the operations of its role."""
     operation: Operation
     fields: Fields
 
@@ -70,14 +70,14 @@ class Roles:
 def upload_roles(operations: list[Operation]) -> Roles | None:
     """The roles in a program that uploads the parameters of a matrix; None for a program of another form.
 
-    Raises ProgramFaultError for one of that form that differs in the bits that all of them share, or has a
-    wrong length or number.
+    Raises ProgramFaultError for a program of that form with a wrong length or number, or with a difference in
+    the bits that all such programs share.
     """
     return _roles(operations, known_operations()["PARAMETER_CACHING"], _UPLOAD_GROUPS, UPLOAD)
 
 
 def execution_roles(operations: list[Operation]) -> Roles | None:
-    """The roles in a program that multiplies; see the function for uploads."""
+    """The roles in a program that multiplies; see `upload_roles`."""
     return _roles(operations, known_operations()["EXECUTION_ONLY"], _EXECUTION_GROUPS, EXECUTION)
 
 

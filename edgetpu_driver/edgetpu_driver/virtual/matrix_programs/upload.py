@@ -1,8 +1,8 @@
 """The program that uploads a matrix: which bytes of the parameters go to which rows of which tiles.
 
-Parameters arrive in units of 64 bytes, in a ring of 2048 units. Each pop takes the next ones and sends them
-to the consumers of its tiles. Those fill rows of 256 bytes with weights. Multipliers and zero points, which
-come first, are taken to lie in the two rows before: no field names them, and weights begin in row 2.
+Parameters arrive in units of 64 bytes, in a ring of 2048 units. Each pop takes the next units and sends them
+to the consumers of its tiles, which fill rows of 256 bytes with weights. Multipliers and zero points come
+first. They are assumed to fill the two rows before: no field names these rows, and weights begin in row 2.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _UNIT = 64
 """Number of bytes that many fields count as one."""
 _HEADER_ROWS = HEADER_BYTES // ROW_BYTES
 _RING_UNITS = 2048
-"""Units of the ring through which parameters arrive; a field stays there where a program uploads more."""
+"""Units of the ring through which parameters arrive; a field saturates at this value for larger uploads."""
 _LOOP = 1024
-"""Most units that one loop counts; an outer loop counts these."""
+"""Most units that one loop counts; an outer loop repeats it."""
 
 
 class _Piece(NamedTuple):

@@ -1,7 +1,7 @@
 """Programs that a virtual Edge TPU runs from their bytes, operation by operation, on its scalar core.
 
-The core executes its own words. The operations for tiles are known only as they occur in programs of
-matrices; in any other program they make it hang, as do words whose meaning is not established.
+The core executes its own words. The operations for tiles are known only in the form that they have in
+programs of matrices; in any other program they make it hang, as do words whose meaning is not established.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class CodeProgram:
 
     operations: tuple[Operation, ...]
     upload: MatrixUpload | None = None
-    """Where it puts the parameters of a matrix; None if it uploads none."""
+    """The destinations of a matrix's parameters; None if the program uploads none."""
     product: MatrixProduct | None = None
-    """The product that it computes; None if it does not multiply by a matrix."""
+    """The product that the program computes; None if it does not multiply by a matrix."""
 
     @property
     def scalar(self) -> bool:
@@ -43,9 +43,9 @@ class CodeProgram:
 
 
 def read_program(instructions: bytes) -> CodeProgram | None:
-    """A program that can be run from its bytes; None for any other.
+    """A program that can be run from its bytes; None for any other program.
 
-    Raises ProgramFaultError for one that a chip would not run to its end.
+    Raises ProgramFaultError for a program that a chip would not run to its end.
     """
     matrix = read_matrix_program(instructions)
     if matrix is not None:
@@ -64,7 +64,7 @@ def read_program(instructions: bytes) -> CodeProgram | None:
 
 
 def read_matrix_program(instructions: bytes) -> CodeProgram | None:
-    """The program if it is one of a matrix, else None; errors as of `read_program`."""
+    """The program if it is that of a matrix, otherwise None; raises what `read_program` raises."""
     try:
         operations = cut_by_length(instructions)
     except ModelFormatError:
@@ -83,11 +83,11 @@ class CoreExecution:
         self.program = program
         self.halted = False
         self.wanted: Transfer | None = None
-        """The transfer to the chip that it waits for."""
+        """The transfer to the chip for which the program waits."""
         self.received: deque[tuple[int, bytes]] = deque()
-        """Frames that it has not taken yet, by their tag: inputs and parameters."""
+        """Frames of inputs and parameters that the program has not taken yet: tag and payload."""
         self.streamed = b""
-        """The inputs or the parameters that it took last."""
+        """The inputs or the parameters that the program took last."""
         self._core = core
         self._descriptor = [0] * DESCRIPTOR_WORDS
         self._next = 0

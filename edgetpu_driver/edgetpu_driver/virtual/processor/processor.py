@@ -33,7 +33,7 @@ _CREDIT_BYTES = 8
 """Length of the words that credits count, bytes."""
 
 UNKNOWN_KEPT = 16
-"""Unknown instructions that are recognised when they come again. Chosen: the host repeats them at once."""
+"""Number of unknown programs that are recognised when sent again. Chosen: the host repeats them at once."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Processor:
         """The present program if it is run from its bytes."""
 
     def _abort(self) -> None:
-        """Stop the running program, because the computation of its results failed, as on no real chip."""
+        """Stop the running program because computing its results failed, which no real chip does."""
         self.outputs.clear()
         self.events.clear()
         self._stream.clear()
@@ -247,7 +247,7 @@ class Processor:
             self._end(execution)
 
     def _answer(self, execution: CoreExecution, transfer: Transfer, event_tags: int) -> None:
-        """A transfer to the host that a program on the scalar core requests."""
+        """Carry out a transfer to the host that a program on the scalar core requests."""
         product = execution.program.product
         if transfer.tag != Tag.OUTPUT_ACTIVATIONS:
             ends = transfer.tag == Tag.INTERRUPT_0 and product is not None

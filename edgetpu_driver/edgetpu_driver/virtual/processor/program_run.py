@@ -55,7 +55,7 @@ class ProgramRun:
         self.results = self.program.evaluate(self._inputs, cached, bytes(self.parameters))
 
     def outgoing(self, step: DmaHint) -> bytes:
-        """What it sends in a step: scratch data, or part of a computed output layer."""
+        """The bytes sent in a step: scratch data, or part of a computed output layer."""
         end = step.offset + step.size
         if step.description is Description.SCRATCH:
             return bytes(self._scratch[step.offset : end])

@@ -10,7 +10,7 @@ from edgetpu_driver.virtual.program_library import Program
 
 
 class ParameterMemory:
-    """The parameters that programs have uploaded. Those of one caching token are resident together."""
+    """The parameters that programs have uploaded. Parameters of one caching token are resident together."""
 
     def __init__(self) -> None:
         self.tiles = TileMemory()
@@ -27,12 +27,12 @@ class ParameterMemory:
         return None if uploaded is None else uploaded[1]
 
     def store(self, upload: MatrixUpload, parameters: bytes) -> None:
-        """Store what a program that is run from its bytes uploads."""
+        """Store the parameters uploaded by a program that is run from its bytes."""
         self._uploaded.clear()
         upload.store(parameters, self.tiles)
 
     def keep(self, program: Program, parameters: bytearray) -> None:
-        """Take what has been received for a program that is known by its transfers."""
+        """Take the parameters received for a program that is known by its transfers."""
         if program.type is ExecutableType.PARAMETER_CACHING:
             self._cache(program, bytes(parameters))
         elif program.stand_alone and parameters:
