@@ -14,14 +14,14 @@ from edgetpu_driver.toolchain.graph_family import build_graph
 
 _SIZES = re.compile(r"\d{1,4}(x\d{1,4})?")
 _LARGEST_SIZE = 2048
-"""In the name of a graph that is built for a comparison; larger ones do not fit on a chip."""
+"""Largest size in the name of a graph that is built for a comparison; larger graphs do not fit on a chip."""
 
 
 def is_of_catalogue(data: bytes) -> bool:
     """Whether a .tflite file is a graph of the catalogue, with any weights, biases and their scales.
 
-    The graph is built again by the name in its description, and everything but those must be the same byte
-    for byte. The file's own name does not matter. Raises ModelFormatError.
+    The graph is built again by the name in its description, and all other bytes must be equal. The file's own
+    name does not matter. Raises ModelFormatError.
     """
     model = parse_model(data)
     reference = _reference(model.description)

@@ -29,7 +29,7 @@ def common_name(names: Sequence[str]) -> str:
 
 
 def source_graphs(path: Path) -> tuple[Path, ...]:
-    """Where the graph of a compiled model may be, next to it, in order.
+    """The paths next to a compiled model at which its graph may be, in order of preference.
 
     x.tflite for x_edgetpu.tflite, for the segment x_segment_0_of_2_edgetpu.tflite of a pipeline, and for
     x_cocompiled_with_y_edgetpu.tflite: names that edgetpu_compiler gives. x_y.tflite for x_edgetpu_y.tflite.

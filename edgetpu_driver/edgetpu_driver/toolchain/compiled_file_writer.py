@@ -29,8 +29,7 @@ def write_compiled_file(
 ) -> bytes:
     """The file, always the same bytes for the same arguments.
 
-    compiler: what is named as the compiler. remark, input_padding: what those of
-    CompiledModel are to be.
+    compiler: the name of the compiler. remark, input_padding: see CompiledModel.
     """
     package = Package(
         executables=executables,

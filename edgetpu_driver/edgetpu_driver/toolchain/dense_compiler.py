@@ -1,7 +1,7 @@
 """Compiles Dense graphs, a matrix times a vector, for a real Edge TPU without the vendor's compiler.
 
-The program is the one that edgetpu_compiler writes, see `darwinn.programs.dense_program`. None has run on a
-stick.
+The program is the one that edgetpu_compiler writes, see `darwinn.programs.dense_program`. No program from
+here has run on a stick.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def compile_dense(graph: bytes, name: str = "") -> WrittenModel:
 
 
 def dense_model(size: int) -> CompiledModel:
-    """The suite's own matrix of `size` rows and columns, compiled; to be loaded on a stick for MatMul.
+    """The suite's own matrix of `size` rows and columns, compiled, to load onto a stick for MatMul.
 
-    Raises GraphError for a size that there is no graph for, ModelUnsupportedError above 1024.
+    Raises GraphError for a size of which there is no graph, ModelUnsupportedError above 1024.
     """
     name = dense_graph.name(size)
     return CompiledModel.parse(compile_dense(dense_graph.build(size), name).file, name)
@@ -157,7 +157,7 @@ def _layer(spec: TensorSpec, size: int, zero_point: int, layout: OutputLayout | 
 
 
 def _sidecar(plan: DenseProgramPlan) -> bytes:
-    """The sidecar file: the keys of those of other compiled matrices, and what generated the program."""
+    """The sidecar file: the same keys as for other compiled matrices, and the generator of the program."""
     (layer,) = plan.layout.layers
     content: dict[str, Any] = {
         "matrix_size": plan.columns,

@@ -24,7 +24,7 @@ LARGEST = 2048
 OUTPUT_DEVIATIONS = 4.6
 """Range of the outputs in standard deviations; 1 in 240 000 Gaussian outputs exceeds it.
 
-It is part of every dense_<size> file. How outputs use the range is up to the plan, see matrix.scaling.
+It is part of every dense_<size> file. How outputs use the range depends on the plan, see matrix.scaling.
 """
 
 _SPREAD = 1 / 128  # spread of the row scales: if all are equal, the compiler stores no multiplier per row
@@ -40,8 +40,8 @@ def build(size: int) -> bytes:
 
     Input "x": uint8 [1, size], -1 to 1, zero point 128. Weights "y_steps/weights": int8 [size, size] with a
     scale for each row: -1 to 1 in the first row, 1/128 more in the last. Output "y": uint8 [1, size], zero
-    point 128, of a range that suits Gaussian inputs and weights the largest of which are 1, and never more
-    than size to either side. Raises GraphError for any other size.
+    point 128; its range suits Gaussian inputs and weights whose largest values are 1, and is at most `size`
+    to either side. Raises GraphError for any other size.
     """
     if not 1 <= size <= LARGEST:
         raise GraphError(f"expected a matrix of 1 to {LARGEST} rows; got {size}")

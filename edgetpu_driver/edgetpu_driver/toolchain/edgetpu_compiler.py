@@ -21,7 +21,7 @@ from edgetpu_driver.errors import CompilerError
 PROGRAM = "edgetpu_compiler"
 
 RunCompiler = Callable[[Sequence[Path], Path, float], str]
-"""Compiles graphs together into a directory, within a number of seconds, and returns what was printed."""
+"""Compiles graphs together into a directory, within a number of seconds, and returns the printed output."""
 
 _MAPPED = "Mapped to Edge TPU"
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -77,7 +77,7 @@ class Compilation:
     log: Path | None
     report: CompilationReport
     last_lines: str
-    """The last lines that the compiler printed, on all graphs."""
+    """The last lines that the compiler printed, about all graphs."""
 
 
 def find_compiler(program: str | None = None) -> str | None:
@@ -96,9 +96,9 @@ def compile_graphs(
 ) -> tuple[Compilation, ...]:
     """Compile graphs together into an existing directory.
 
-    compiler: a program here, or what runs one elsewhere. timeout: seconds. Raises CompilerError, with the
-    compiler's message, if it fails (then for all graphs) or times out; its processes have ended then, as
-    after an interruption.
+    compiler: a local program, or a function that runs one elsewhere. timeout: seconds. Raises CompilerError,
+    with the compiler's message, if it times out or fails, even if only for one graph; its processes have
+    ended then, as after an interruption.
     """
     stems = [graph.stem for graph in graphs]
     if len(set(stems)) != len(stems):

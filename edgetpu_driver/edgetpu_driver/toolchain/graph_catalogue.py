@@ -54,8 +54,8 @@ def catalogue() -> Catalogue:
 
 
 GRAPHS_KEPT = 16
-"""Graphs that are kept in memory after they were built. Chosen: a model is usually read soon after it was
-looked for; clients can name any number of graphs, and the largest have megabytes."""
+"""Most graphs that are kept in memory after they were built. Chosen: a model is usually read soon after it
+was searched for; clients can name any number of graphs, and the largest take megabytes."""
 
 
 @lru_cache(maxsize=GRAPHS_KEPT)

@@ -1,6 +1,6 @@
 """Families of graphs that are fully described by their names, and building a graph by name.
 
-A joint graph has one input and the graphs of several names, which take it, as heads. It is called after them,
+A joint graph feeds one input to the graphs of several names, its heads. It is named after them, such as
 "looming_64x64_and_spot_bright_64x64".
 """
 
@@ -34,8 +34,7 @@ class GraphFamily:
     standard: tuple[str, ...]
     """Names of the suite's default graphs."""
     draft: Callable[..., Graph] | None = None
-    """Builds the same graph as `build`, as a draft to be a head of a joint graph; raises GraphError
-    likewise."""
+    """Builds the same graph as `build`, but as a draft for a head of a joint graph; raises GraphError too."""
 
 
 def joint_name(heads: Sequence[str]) -> str:

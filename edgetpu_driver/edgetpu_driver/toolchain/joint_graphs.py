@@ -23,10 +23,10 @@ _SIGN_BIT = np.uint8(0x80)
 
 
 def head_name(path: Path, data: bytes, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str:
-    """Name of the catalogue's graph that a model file is, or was compiled from; "" if it can be no head.
+    """Name of the catalogue's graph that a model file is, or was compiled from; "" if it cannot be a head.
 
-    A graph must be that of the catalogue byte for byte. A compiled one is known by its file's name, and must
-    have the same inputs and outputs. inputs, outputs: of the model.
+    A graph must equal the catalogue's byte for byte. A compiled model is recognised by its file name, and
+    must have the same inputs and outputs. inputs, outputs: of the model.
     """
     if not _takes_image(inputs):
         return ""

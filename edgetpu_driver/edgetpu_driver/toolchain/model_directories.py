@@ -43,15 +43,15 @@ _LARGEST_DENSE_FILE = 4 << 20
 """Largest file, bytes, that is examined; a file of a 1024 x 1024 matrix has 1.1 MB."""
 
 _LONGEST_PATH = 4096
-"""Characters of a path at most. Given by Linux, PATH_MAX."""
+"""Most characters of a path. Given by Linux, PATH_MAX."""
 
 _MOST_COMPARED = 100
-"""Names with which one that was not found is compared, those that begin like it, and files that are examined
-for the error: each takes 0.6 ms."""
+"""For the error about a name that was not found: most names, those that begin like it, with which it is
+compared, and most files that are examined. Each takes 0.6 ms."""
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""Errors of the operating system that say nothing of a directory."""
+"""Errors of the operating system that are not caused by a directory."""
 _MOST_KNOWN_FILES = 10_000
-"""Number of files whose kind is cached: to examine one takes half a millisecond, at every listing."""
+"""Number of files whose kind is cached: examining one takes half a millisecond, at every listing."""
 
 
 def _is_text(path: str) -> bool:
@@ -72,7 +72,7 @@ def _real(path: Path) -> Path:
 
 
 def _expanded(directories: Sequence[str | Path]) -> tuple[Path, ...]:
-    """Expand ~ and variables; an entry that is empty then names no directory, not even the working one."""
+    """Expand ~ and variables; ignore an entry that is then empty, as it would mean the working directory."""
     found = []
     for entry in directories:
         name = os.path.expandvars(entry)
@@ -98,10 +98,10 @@ def _likeliest(name: str, stems: Sequence[str]) -> list[str]:
 
 
 def _model_names(directory: Path) -> list[str]:
-    """The names of the regular files of a directory that are called .tflite; empty if it cannot be read.
+    """The names of the .tflite files in a directory; empty if it cannot be read.
 
-    Without those whose path is not UTF-8. As text, since there may be thousands: paths take four times as
-    long. Raises BusyError if it is this process that cannot read any directory at present.
+    Files whose path is not UTF-8 are left out. Names are text, since there may be thousands: paths take four
+    times as long. Raises BusyError if this process cannot read any directory at present.
     """
     if not _is_text(str(directory)):
         return []
@@ -139,7 +139,7 @@ def _is_dense_file(path: Path) -> bool:
 def _holds_dense(path: Path, *_version: int) -> bool:
     """Whether a file is a Dense graph. version: numbers that change with the file, for the cache.
 
-    Raises ModelNotFoundError, which is not cached, for one that cannot be read: later it may be.
+    Raises ModelNotFoundError, which is not cached, for a file that cannot be read: later it may be readable.
     """
     data = read_model_file(path)
     try:
@@ -156,10 +156,10 @@ def _is_made_here(path: Path) -> bool:
 class ModelDirectories:
     """The .tflite files in a list of directories that one backend can run.
 
-    compiled: compiled models (x_edgetpu.tflite) are looked for; uncompiled: graphs (x.tflite) are. With
-    both, a compiled model is preferred to its graph. Without `uncompiled`, of graphs that are not compiled
-    only those count whose program can be generated here, see `dense_compiler`, or made from a compiled file
-    of the same form next to them, see `retargeting`; such a graph needs no file if it is of the catalogue.
+    compiled: search for compiled models (x_edgetpu.tflite). uncompiled: search for graphs (x.tflite). With
+    both, a compiled model is preferred to its graph. Without `uncompiled`, a graph counts only if its program
+    can be generated here, see `dense_compiler`, or made from a compiled file of the same form next to it, see
+    `retargeting`. For the latter, a graph of the catalogue needs no file.
     """
 
     def __init__(self, directories: Sequence[str | Path], *, compiled: bool, uncompiled: bool) -> None:
@@ -171,8 +171,8 @@ class ModelDirectories:
         """Find a model by stem, file name or path; the path returned is absolute, without symbolic links.
 
         A name is searched for in the directories in their order, a relative path is relative to each. Raises
-        PathRefusedError for anything that, symbolic links followed, lies outside of all directories;
-        ModelNotFoundError; ModelUnsupportedError when there is only a graph that must be compiled first.
+        PathRefusedError for a path that leads outside of all directories, also by symbolic links;
+        ModelNotFoundError; ModelUnsupportedError if there is only a graph that must be compiled first.
         """
         if not model:
             raise ModelNotFoundError("expected a model's name, file name or path; got an empty string")
@@ -203,7 +203,7 @@ class ModelDirectories:
         return [path for name in sorted(_model_names(directory)) if is_usable(path := directory / name)]
 
     def _usability_in(self, directory: Path) -> Callable[[Path], bool]:
-        """Returns what says of a file in a directory whether this backend could load it."""
+        """A function that tells whether this backend could load a file of the directory."""
         graphs = functools.cache(lambda: graphs_by_form(directory))  # once for all graphs, if there are any
 
         def is_usable(path: Path) -> bool:
@@ -226,7 +226,7 @@ class ModelDirectories:
         return found
 
     def _meant(self, model: str, names: Sequence[str]) -> Iterator[Path]:
-        """The files that a name may mean, in the order in which they are preferred."""
+        """The files that a name may mean, in order of preference."""
         yield from self._files_inside(directory / name for directory in self.directories for name in names)
         graphs = [directory / f"{model}.tflite" for directory in self.directories]
         yield from filter(_is_made_here, self._files_inside(graphs))
@@ -235,7 +235,7 @@ class ModelDirectories:
             yield from filter(retargeting_sources, graphs)
 
     def _files_inside(self, paths: Iterable[Path]) -> Iterator[Path]:
-        """Those of the paths that are files, without symbolic links. Raises PathRefusedError."""
+        """The paths that are files, with symbolic links resolved. Raises PathRefusedError."""
         return (found for path in paths if (found := self._file_inside(path)) is not None)
 
     def _file_names(self, stem: str) -> tuple[str, ...]:
@@ -276,7 +276,7 @@ class ModelDirectories:
         return ModelNotFoundError(f"no {' or '.join(names)} in {self._described()}; {self._hint(model)}")
 
     def _hint(self, model: str) -> str:
-        """What the name may have been meant to be. Of thousands of files, a few are examined."""
+        """Similar names or, failing that, available ones. Only some of thousands of files are examined."""
         files: dict[str, list[tuple[Callable[[Path], bool], Path, str]]] = {}
         for directory in self.directories:
             is_usable = self._usability_in(directory)

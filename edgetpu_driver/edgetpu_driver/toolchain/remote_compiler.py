@@ -46,7 +46,7 @@ tar cf - -C out .
 
 @dataclass(frozen=True)
 class RemoteCompiler:
-    """edgetpu_compiler on a computer that ssh reaches; InputError for a name that no computer has."""
+    """edgetpu_compiler on a computer that ssh reaches; InputError for an invalid destination."""
 
     host: str
     """Destination for ssh: host, user@host, or a name in ~/.ssh/config."""
@@ -77,10 +77,10 @@ class RemoteCompiler:
         return self._unpacked(self._connected(script, _packed(graphs), timeout), directory, timeout)
 
     def _connected(self, script: str, sent: bytes, timeout: float) -> bytes:
-        _SSH_DIRECTORY.expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)  # ssh ends without it
+        _SSH_DIRECTORY.expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)  # ssh fails without it
         options = [part for option in _SHARED for part in ("-o", option)]
         try:
-            # In this session, whose terminal ssh may ask for a password.
+            # In this session, so that ssh can ask for a password on its terminal.
             result = subprocess.run(
                 ["ssh", *options, self.host, f"sh -c {shlex.quote(script)}"],
                 input=sent,

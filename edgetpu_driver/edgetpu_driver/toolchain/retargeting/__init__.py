@@ -1,1 +1,1 @@
-"""Converts the compiled file of one graph to that of another with the same operators and shapes."""
+"""Converts the compiled file of a graph for another graph with the same operators and shapes."""

@@ -24,7 +24,8 @@ def border_sides(graph: Subgraph, options: Options, index: int) -> int:
     """The number of sides, 0 to 4, on which an operator of a graph pads its input.
 
     options: the options of that operator. A resize pads all sides, except that a resize to the same size
-    needs no operation. Padded channels do not count. More than 4 if other axes are padded.
+    needs no operation. Padded channels do not count. More than 4 if other axes are padded, or if the file
+    does not tell the shape or the padding.
     """
     operator = graph.operators[index]
     if operator.name == RESIZING:
@@ -53,7 +54,7 @@ def border_sides(graph: Subgraph, options: Options, index: int) -> int:
 
 
 def padding_operator(graph: Subgraph, options: tuple[Options, ...], index: int) -> int | None:
-    """The operator that determines values beyond a layer's borders: the layer, a PAD before it or none."""
+    """The operator that determines values beyond a layer's borders: the layer, a PAD before it, or None."""
     if border_sides(graph, options[index], index):
         return index
     source = graph.operators[index].inputs[0]

@@ -32,7 +32,7 @@ RETARGETED_FROM = "retargeted_from"
 _WEIGHT_SCALES = ("color_weight_scale", "gabor_weight_scale", "conv_weight_scale", "weight_scale")
 _OUTDATED = ("param_overhead",)
 _MOST_KNOWN_FORMS = 10_000
-"""Number of graphs whose form is cached: to find one out takes milliseconds, at every listing."""
+"""Number of graphs whose form is cached: determining one takes milliseconds, at every listing."""
 _SIZE = re.compile(r"(_\d+x\d+)+$")
 
 
@@ -73,10 +73,10 @@ def retargeting_remark(compiled: Path, data: bytes) -> str:
 
 
 def retargeting_sources(graph: Path) -> tuple[Path, ...]:
-    """The compiled files next to a graph that it can be retargeted from: those whose graph has the same form.
+    """The compiled files next to a graph from which it can be retargeted: their graphs have the same form.
 
-    Neither graph has to be there as a file if the catalogue has one of its name. Empty for files that cannot
-    be read, and for graphs that no file next to it fits.
+    Neither graph needs a file if the catalogue has a graph of its name. Empty if the graph cannot be read, or
+    if no file next to it fits.
     """
     wanted = _form_of(graph)
     if not wanted:
@@ -101,7 +101,7 @@ def has_retargeting_source(graph: Path, graphs: Mapping[str, set[Path]]) -> bool
 def retarget_beside(path: Path, graph: bytes) -> RetargetedFiles:
     """Make the compiled file of a graph from the first suitable file next to it.
 
-    Raises ModelUnsupportedError that says why each file was refused.
+    Raises ModelUnsupportedError with the reason for which each file was refused.
     """
     reasons = []
     for each in retargeting_sources(path):
@@ -132,7 +132,7 @@ def _compiled_in(directory: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _own_graph(compiled: Path) -> Path | None:
-    """Path where the graph of a compiled file is, or where the catalogue's graph would be; else None."""
+    """The path of a compiled file's graph, or the path that the catalogue's graph would have; else None."""
     own = source_graph(compiled)
     if own is None and _form_of_name(plain_stem(compiled)):
         own = compiled.with_name(f"{plain_stem(compiled)}.tflite")
@@ -152,9 +152,9 @@ def _form_of(path: Path) -> str:
 
 @lru_cache(maxsize=_MOST_KNOWN_FORMS)
 def _known_form(path: Path, *_version: int) -> str:
-    """The form of a file; empty if it is no graph. version: numbers that change with the file, for the cache.
+    """The form of a file; empty unless it is a graph. version: changes with the file, for the cache.
 
-    Raises ModelNotFoundError, which is not cached, for a file that cannot be read: later it may be.
+    Raises ModelNotFoundError, which is not cached, for a file that cannot be read: later it may be readable.
     """
     data = read_model_file(path)
     try:

@@ -1,4 +1,4 @@
-"""Which operators of a graph a program can be running at a location, from operations that are known."""
+"""Tells which operators of a graph a program can be running at a location, from operations already known."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ExecutionOrder:
             self._last[operator] = location
 
     def allows(self, operator: int, location: Location) -> bool:
-        """Whether the operator can run there: after those it depends on, before those that depend on it."""
+        """Whether an operator can run at a location: after its sources, and before operators that need it."""
         if not self._in_one_go:
             return True
         before = self._before[operator]

@@ -1,9 +1,9 @@
-"""Requantises layers of a graph whose own zero point a compiled program cannot be given.
+"""Requantises layers of a graph whose zero points cannot be written into a compiled program.
 
-The zero point of a softmax's input, and that of what borders are padded with, have fields of their own in a
-program. If these are not found, and a graph has another zero point, the layer before gets the scale and zero
-point of the compiled file. Its multipliers follow from that, and the biases of the layers after it are
-converted to the new scale.
+A program has separate fields for the zero point of a softmax's input, and for the zero point with which
+borders are padded. If these are not found, and a graph has another zero point, the layer before gets the
+scale and zero point of the compiled file. Its multipliers follow from them, and the biases of the layers
+after it are converted to the new scale.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def _range(numerics: Quantised) -> tuple[float, float]:
 def adapt_graph(
     old: bytes, new: bytes, pair: GraphPair, operators: Iterable[int], found: Container[int] = ()
 ) -> tuple[bytes, tuple[Requantised, ...]]:
-    """The new graph with the zero points that a program compiled from the old one can have, and what changed.
+    """The new graph with zero points that a program of the old one can have, and the layers changed for it.
 
-    operators: those that the chip runs. found: those of them whose zero points are found in the program.
-    ModelUnsupportedError, which names the tensor, where no layer can be requantised because the graph itself
-    is given the tensor.
+    operators: the operators that the chip runs. found: the operators whose zero points are found in the
+    program. ModelUnsupportedError, which names the tensor or operator, if a layer cannot be requantised, for
+    example because the tensor is an input of the graph.
     """
     adaptation = _Adaptation(pair, tuple(operators), found)
     changes, layers = adaptation.run()
@@ -110,7 +110,7 @@ class _Adaptation:
         )
 
     def _fixed(self) -> Iterator[tuple[int, str]]:
-        """The tensors whose zero point the program cannot be given, each with the reason."""
+        """The tensors whose zero point cannot be written into the program, each with the reason."""
         for index in self._operators:
             operator = self._pair.old.operators[index]
             if index in self._found:
@@ -154,7 +154,7 @@ class _Adaptation:
         return Requantised(self._pair.operator_name(makers[0]), new, old)
 
     def _rescale_bias(self, index: int, pinned: dict[int, str]) -> None:
-        """Set the bias of a layer in steps of the new scale of its input."""
+        """Convert the bias of a layer to steps of the new scale of its input."""
         operator = self._pair.old.operators[index]
         if operator.name not in WEIGHTED or operator.inputs[0] not in pinned:
             return

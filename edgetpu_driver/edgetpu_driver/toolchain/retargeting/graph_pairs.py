@@ -21,7 +21,7 @@ _WEIGHT_OPERANDS = (1, 2)
 class GraphPair:
     """Two graphs of the same operators and shapes, with the same tensors, operators and options by position.
 
-    `old` is the one that a file was compiled from.
+    `old` is the graph that the compiled file was made from.
     """
 
     old: Subgraph
@@ -32,7 +32,7 @@ class GraphPair:
     """The options of each operator."""
 
     def operator_name(self, index: int) -> str:
-        """The name of an operator in messages: that of its result in the new graph."""
+        """The name of an operator in messages: its kind, and the name of its result in the new graph."""
         operator = self.new.operators[index]
         name = operator.custom_code or operator.name
         if not operator.outputs:  # it only writes to variables
@@ -55,7 +55,7 @@ class GraphPair:
 def pair_graphs(old: bytes, new: bytes) -> GraphPair:
     """Match two .tflite files; subgraph 0 of each.
 
-    Raises ModelFormatError for malformed ones; ModelUnsupportedError, which names the first difference, if
+    Raises ModelFormatError for malformed files; ModelUnsupportedError, which names the first difference, if
     they differ in more than weights, biases, quantisation and names, or in the kind of quantisation.
     """
     graphs = parse_model(old).subgraphs[0], parse_model(new).subgraphs[0]

@@ -1,7 +1,7 @@
-"""Converts the compiled file of one graph to that of another with the same operators and shapes.
+"""Converts the compiled file of a graph for another graph with the same operators and shapes.
 
 Weights, biases and multipliers go into the parameters, requantisation into the program, scales and names into
-the package. Everything else stays, byte for byte. What is not known well enough is refused by name.
+the package. Everything else stays, byte for byte. Layers that are not known well enough are refused by name.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ UNCONFIRMED = "retargeted from a compiled file; no such file has run on a stick 
 
 @dataclass(frozen=True)
 class RetargetedModel:
-    """A compiled file made from that of another graph."""
+    """A compiled file made from the compiled file of another graph."""
 
     file: bytes
     """The compiled .tflite file."""
     graph: bytes
-    """The graph that the file computes: the one asked for, unless layers were requantised."""
+    """The graph that the file computes: the requested one, unless layers were requantised."""
     requantised: tuple[Requantised, ...]
     """Layers that could not get their own scale and zero point."""
     changed_layers: tuple[str, ...]
@@ -62,11 +62,11 @@ class RetargetedModel:
 
 
 def retarget(compiled: bytes, old_graph: bytes, new_graph: bytes, name: str = "") -> RetargetedModel:
-    """Convert the compiled file of `old_graph` to that of `new_graph`; always the same bytes.
+    """Convert the compiled file of `old_graph` for `new_graph`; always the same bytes.
 
     compiled: a file of edgetpu_compiler, or of a matrix that was compiled here. name: of the model, for
-    messages. The same graph gives the file itself. Raises ModelFormatError for malformed files,
-    ModelUnsupportedError, with the name of the layer, for what cannot be made.
+    messages. An unchanged graph gives the file itself. Raises ModelFormatError for malformed files,
+    ModelUnsupportedError, with the name of the layer, if the graph cannot be retargeted.
     """
     with each_parsed_once():
         return _retarget(compiled, old_graph, new_graph, name)

@@ -1,9 +1,9 @@
 """The requantisation of a program's operations: the fields that each operator of a graph determines.
 
-The rules were found by computing them from graphs, and give every requantisation that depends on a graph in
-the golden models: those of layers with weights, of pooling, of products, of what is moved between tiles, and
-of the steps of a softmax. All follow one formula: input scale * factor * (1 / output scale), where the
-factor is the scale of the weights, or 1 for what is moved, or 1 / n for a mean of n.
+Computed from the graphs, the rules give every requantisation in the golden models that depends on a graph: of
+layers with weights, of pooling, of products, of values moved between tiles, and of the steps of a softmax.
+All follow one formula: input scale * factor * (1 / output scale), where the factor is the scale of the
+weights, 1 for moved values, or 1 / n for a mean of n.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from edgetpu_driver.weights.network_layers import multiplies_channels
 LAYER = "layer"
 """Role of the requantisation of the sum of products of a layer with weights."""
 LARGEST = "maximum"
-"""Role of the maximum in a softmax; the zero point is subtracted from it as an offset."""
+"""Role of the maximum in a softmax, from which the zero point is subtracted as an offset."""
 LARGEST_OF_WINDOW = "maximum_of_window"
 """Role of the maximum in a max pooling, from which the zero point is subtracted in the same way."""
 
@@ -90,8 +90,8 @@ def steps_of(
 ) -> tuple[Step, ...]:
     """The requantisation steps of one operator; operators of the same form have the same roles.
 
-    has_section: whether the parameters have a section for the operator; that of a softmax holds its scale.
-    own_multipliers: whether that of a layer holds multipliers even if all of them are equal.
+    has_section: whether the parameters have a section for the operator; the section of a softmax holds its
+    scale. own_multipliers: whether the section of a layer holds multipliers even if all of them are equal.
     Returns an empty tuple if the operator has no requantisation or its rules are not known.
     """
     with np.errstate(all="ignore"):
@@ -154,7 +154,7 @@ class _Rules:
             count = int(self._options["filter_w"] * self._options["filter_h"])
         share = float(np.float32(1) / np.float32(max(count, 1)))
         yield "mean", _step(source, share, result, activation)
-        # A pooling of the whole image has the zero point where a layer has that of its weights.
+        # A pooling of the whole image has the zero point of its input in the field for that of the weights.
         yield "mean_of_all", _step(Quantised(source.scale, 0), share, result, activation, source.zero_point)
 
     def _first_operands(self) -> tuple[int, int]:
@@ -171,10 +171,10 @@ class _Rules:
             yield "product", _step(source, other.scale, result, activation, other.zero_point)
 
     def larger(self, _: Quantised, result: Quantised, __: Activation) -> Iterator[tuple[str, Requantisation]]:
-        """Of two values of one quantisation: half their difference, where negative, and twice that added.
+        """The maximum of two values of one quantisation: half their difference, if negative, is added twice.
 
-        The middle of the difference's range is at 127.5; the compiler takes the one or the other zero point,
-        by what rounding leaves of its floats, and a program keeps its own.
+        The middle of the difference's range is at 127.5; the compiler takes 127 or 128 as its zero point,
+        depending on the rounding of floats, and a program keeps the one that it has.
         """
         scale = 2 * result.scale
         half = float(multipliers(result.scale, 1.0, scale))
@@ -187,7 +187,7 @@ class _Rules:
             yield f"larger_{middle}", Requantisation(one, low, high, 0, 2, result.zero_point)
 
     def _factors(self) -> Factors | None:
-        """Steps of an ADD of two tensors."""
+        """The factors of the inputs of an ADD of two tensors; None for other operators and for constants."""
         if self._operator.name != "ADD" or None in self._sources or len(self._sources) != 2:
             return None
         if any(self._graph.tensors[index].data for index in self._operator.inputs):
@@ -198,7 +198,7 @@ class _Rules:
     def sum(
         self, source: Quantised, result: Quantised, activation: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
-        """The quantisation without its zero point, which the offset contains."""
+        """The requantisation of the sum, without the zero points of the inputs, which are in the offset."""
         other = self._sources[1] if len(self._sources) > 1 else None
         if self.factors is not None and other is not None:
             step = scale_of_sum((source.scale, other.scale), self.factors)
@@ -219,7 +219,7 @@ class _Rules:
     def softmax(
         self, source: Quantised, _: Quantised, __: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
-        """The maximum, the difference to it, and the exponent: scaled here, or by its parameters."""
+        """The maximum, the difference from it, and the exponent, scaled here or by the parameters."""
         low, high = clamps(source.scale, source.zero_point, "NONE")
         one = float(multipliers(source.scale, 1.0, source.scale))
         self.offsets[LARGEST] = -source.zero_point

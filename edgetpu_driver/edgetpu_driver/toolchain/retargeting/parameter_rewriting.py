@@ -19,7 +19,7 @@ from edgetpu_driver.weights.section_search import NetworkSections, PlacedSection
 
 
 def rewrite_parameters(compiled: CompiledModel, located: NetworkSections, pair: GraphPair) -> Parameters:
-    """The parameter bytes with the sections of the new graph, where those of the old one are.
+    """The parameter bytes with the sections of the new graph in place of those of the old one.
 
     located: of the old graph. pair: of the parts of the graphs that the chip runs. ModelUnsupportedError,
     which names the layer, if the section of a layer that differs was not found or cannot hold the new values.

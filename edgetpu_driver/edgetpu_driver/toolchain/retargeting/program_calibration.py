@@ -1,7 +1,7 @@
 """Reads the scales and zero points of layers from a program that was compiled from another calibration.
 
-Those of its inputs and outputs are in the file itself (`CompiledModel.calibrated`). Those of inner layers
-are read from their operations: the zero point is stored as such, the scale is part of the multiplier.
+For its inputs and outputs they are in the file itself (`CompiledModel.calibrated`). For inner layers they are
+read from the operations: the zero point is stored as such, the scale is part of the multiplier.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def calibrated(compiled: CompiledModel, graph: bytes) -> bytes:
     """The whole graph with the scales and zero points that a part for the Edge TPU was compiled with.
 
     Looks into the program only if inputs or outputs differ from the graph's. Layers with a multiplier for
-    every channel keep the graph's. Raises as `CompiledModel.calibrated`.
+    every channel keep the graph's quantisation. Raises what `CompiledModel.calibrated` raises.
     """
     own_graph = compiled.calibrated(graph)
     if own_graph == graph:
@@ -49,7 +49,7 @@ def calibrated(compiled: CompiledModel, graph: bytes) -> bytes:
 def _first_layer(
     compiled: CompiledModel, graph: bytes, known: Container[int]
 ) -> tuple[int, Quantised] | None:
-    """The first layer whose operations differ from the graph, as its result and the quantisation it has.
+    """The first layer whose operations differ from the graph: its result, and the quantisation of that.
 
     known: tensors to leave out. None if there is no such layer.
     """

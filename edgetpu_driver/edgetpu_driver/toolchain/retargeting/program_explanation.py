@@ -85,7 +85,7 @@ class ProgramExplanation:
     def _requantisations(
         self, users: Mapping[TileRow, int]
     ) -> Iterator[tuple[Location, Operation, int | None]]:
-        """Every operation with a requantisation that depends on the graph, and whose parameters it gets."""
+        """Every operation whose requantisation depends on the graph, and the operator of its parameters."""
         for number, chunk in enumerate(self.chunks):
             owners = parameters_used(chunk.operations, dict(users))
             for position, operation in enumerate(chunk.operations):

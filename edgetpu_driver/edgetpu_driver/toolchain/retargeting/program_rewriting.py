@@ -37,9 +37,9 @@ class RewrittenProgram:
 def rewrite_program(program: ProgramExplanation, zero_points: ZeroPointOperations) -> RewrittenProgram:
     """Replace the requantisation of every operation that an operator of the graph explains.
 
-    zero_points: of that program. Where the steps of several operators explain an operation, only operators
-    count that can be under way between those around it. Raises ModelUnsupportedError, which names the
-    operators, if the operator of an operation remains ambiguous and the new graph distinguishes them.
+    zero_points: of that program. If the steps of several operators explain an operation, only operators count
+    that can run at this place of the program. Raises ModelUnsupportedError, which names the operators, if
+    several remain for an operation and their requantisation differs in the new graph.
     """
     return _Rewriter(program, zero_points).run()
 
@@ -64,7 +64,7 @@ class _Rewriter:
         return RewrittenProgram(bitstreams, frozenset(found), obstacle)
 
     def _decided(self) -> dict[Location, tuple[Step, Step]]:
-        """The step, in both graphs, that every explained operation belongs to."""
+        """The step of every explained operation, in both graphs."""
         order = ExecutionOrder(
             self._pair.old,
             [

@@ -2,7 +2,7 @@
 
 The program passes over the values three times: for the maximum, for the sum of the exponentials, and for the
 results. Each time it subtracts the zero point, an integer, converts to float and multiplies by the scale.
-Derived from seven files, which differ in no other constant there.
+Derived from seven files, in which no other constant of the softmax differs.
 """
 
 from __future__ import annotations

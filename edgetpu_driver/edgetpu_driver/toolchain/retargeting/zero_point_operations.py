@@ -1,7 +1,7 @@
 """The zero points that a program holds apart from requantisations: for borders and for softmaxes.
 
-Operations of the mesh bus before a layer write the values beyond its borders; operations of a 1x1
-convolution may stand between. A softmax subtracts its zero point where it finds the maximum.
+Operations of the mesh bus before a layer write the values beyond its borders; operations of a 1x1 convolution
+may come between them and the layer. A softmax subtracts its zero point where it finds the maximum.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ZeroPointOperations:
     def operators(self) -> frozenset[int]:
         """The operators whose zero points were found.
 
-        Borders are filled once for all layers that read a tensor, for the first of them.
+        If several layers read a tensor, its borders are filled once, for the first of them.
         """
         graph = self._pair.old
         sides = {
@@ -98,7 +98,8 @@ class ZeroPointOperations:
     def _padding_layers(self, location: Location) -> set[int | None]:
         """The operators that may determine the values beyond borders for the operation at a location.
 
-        Contains None for a layer without borders; empty if the operation is no layer, which ends the search.
+        Contains None for a layer without borders; empty if the operation is not of a layer, which ends the
+        search.
         """
         steps = self._program.steps[location]
         return {
@@ -108,7 +109,7 @@ class ZeroPointOperations:
         }
 
     def _claim_for_resize(self, resizes: deque[int], locations: list[Location]) -> None:
-        """Assign operations to the next resize of the graph; with more resizes than that none is known."""
+        """Assign operations to the next resize of the graph; if none is left, no resize counts as known."""
         if resizes:
             self._claim({resizes.popleft()}, locations)
         else:
