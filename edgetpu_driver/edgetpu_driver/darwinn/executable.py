@@ -113,7 +113,7 @@ class InterruptHint:
 
 @dataclass(frozen=True)
 class FenceHint:
-    """Everything before must be complete before anything after starts."""
+    """All hints before must be complete before any hint after starts."""
 
 
 Hint = InstructionHint | DmaHint | InterruptHint | FenceHint

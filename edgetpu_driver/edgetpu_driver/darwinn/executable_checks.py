@@ -22,9 +22,9 @@ INSTRUCTION_BYTES = 16
 """Size of an instruction word, bytes."""
 MAX_LAYER_BYTES = 1 << 25  # a 4K colour image; outputs are far smaller, since the chip has 8 MiB of memory
 _LARGEST_SCRATCH = 1 << 25
-"""Bytes of scratch memory on the host. Uncritical: the only golden model with any has 672."""
+"""Most bytes of scratch memory on the host. Uncritical: the only golden model with any has 672."""
 _MOST_MOVED = 1 << 29
-"""Bytes that all transfers of a run move. Uncritical: a stick takes seconds for as many."""
+"""Most bytes that all transfers of a run move. Uncritical: a stick takes seconds for them."""
 INPUT_OVERREAD_BYTES = 64  # hints may read past an input to fill the last word of the link
 _INTERRUPTS = 4
 """Number of scalar-core interrupts, counted from 0; each has a tag on the wire."""

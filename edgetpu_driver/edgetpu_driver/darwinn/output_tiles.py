@@ -21,7 +21,7 @@ from edgetpu_driver.errors import ModelFormatError
 _BLOCK_PIXELS = 65536
 """Pixels whose positions are computed at a time: 512 kB."""
 _MOST_KEPT = 1 << 18
-"""Largest number of rows whose list is kept, 2 MB; it is computed again for each inference if there are more.
+"""Largest number of rows whose list is kept, 2 MB; a longer list is computed again for each inference.
 Uncritical: published models have up to 2304."""
 
 
@@ -124,7 +124,7 @@ def _layout_starts(layer: Layer, layout: OutputLayout, rows: int) -> Iterator[ND
 
 @dataclass(frozen=True)
 class _Split:
-    """The wire split into rows of equal length; the output is the first part of each row of a list."""
+    """The wire split into rows of equal length; the output is the first part of each row in a list."""
 
     pitch: int
     """Elements of a row."""

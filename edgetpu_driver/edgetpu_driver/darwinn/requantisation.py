@@ -1,8 +1,8 @@
 """The compiler's requantisation arithmetic: from the scales of a layer to the values in its program.
 
 Every operation is rounded to float32, and quotients are products with the reciprocal of the output scale:
-this gives all 84 multipliers of three MobileNets, division only 43. Zero points are those of uint8; those of
-an int8 graph are 128 less.
+this gives all 84 multipliers of three MobileNets, division gives only 43. Zero points are those of uint8; in
+an int8 graph they are 128 less.
 """
 
 from __future__ import annotations

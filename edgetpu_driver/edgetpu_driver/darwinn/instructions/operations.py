@@ -1,7 +1,7 @@
 """Splits bitstreams into operations of 1 to 17 words, joins them, and reads and changes their bits.
 
 Lengths were found by aligning streams of edgetpu_compiler 16. Operations of the tiles (bit 11 is not set)
-carry consecutive numbers, which confirm that a stream is split correctly: all streams of the golden models
+carry consecutive numbers, which confirm that a stream is split correctly, as all streams of the golden models
 are, to their end. Splitting stops at an unknown opcode.
 """
 
@@ -87,9 +87,9 @@ FORMS: dict[Kind, Form] = {
 NUMBERS = 1 << 10
 """Operation numbers have 10 bits and wrap around."""
 WAIT_NUMBER, NUMBER = (28, 37), (46, 55)
-"""First and last bit of an operation's number: of a wait, and of the others. Inferred, see FORMS."""
+"""First and last bit of the number: in a wait, and in other operations. Inferred, see FORMS."""
 TILE_MASK, POP_TILE_MASK = (12, 27), (409, 424)
-"""First and last bit of the mask of tiles: of most operations, and of a pop. Also inferred."""
+"""First and last bit of the mask of tiles: in most operations, and in a pop. Also inferred."""
 
 
 class Operation(NamedTuple):

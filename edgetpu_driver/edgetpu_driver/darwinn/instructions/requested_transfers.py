@@ -1,8 +1,8 @@
 """The transfers that a program requests, read from its scalar code.
 
 A transfer is four loads of a descriptor word from a scalar register, then a trigger. The words are the lower
-and upper half of the address, the size in bytes, and the tag of the link (1 input, 2 parameters, 3 output,
-4 and up interrupts, whose size is 0). The published decoding calls the third word an offset and lists the
+and upper half of the address, the size in bytes, and the tag of the link (1 input, 2 parameters, 3 output, 4
+and above interrupts, whose size is 0). The published decoding calls the third word an offset and lists the
 tags 1, 3 and 4; in compiled programs it is the size that the DMA hints give, and parameters have the tag 2.
 """
 

@@ -6,7 +6,7 @@ group have the same length. Channels are padded to a multiple of four with weigh
 point of the bytes. Lanes beyond them are empty.
 
 Matrices and convolutions have groups of 64 channels. The cells of all inputs for one position of the kernel
-are contiguous; in some 3x3 convolutions of older compilers (2019), those of all positions for one cell are.
+are contiguous; in some 3x3 convolutions of older compilers (2019), the positions of one cell are contiguous.
 If a RESHAPE splits the channels of a result into blocks, as in heads of detectors, each block is padded to a
 multiple of four. Groups of depthwise convolutions are in `depthwise_layout`.
 
@@ -42,7 +42,7 @@ SIGN_BIT = 0x80
 CHANNELS_PER_CELL = 4
 """Channels are padded to a multiple of this."""
 _LARGEST_DENSE_KERNEL = 16
-"""Maximum side in px of a single kernel with contiguous cells; those of a 32 x 32 kernel are not."""
+"""Maximum side in px of a single kernel with contiguous cells; those of a 32 x 32 kernel are apart."""
 LEAST_CONVOLUTION_LANES, _LEAST_MATRIX_LANES = 4, 16
 """Lanes of layers of up to four channels."""
 

@@ -1,7 +1,7 @@
-"""The parameters of a SOFTMAX over n values: rows of four lanes in 16 of 64 bytes, sometimes with a last row.
+"""The parameters of a SOFTMAX over n values: rows of 64 bytes with four lanes in the first 16.
 
-Established for n = 1001, with the last row, and n = 10, without it; beta is 1. A SOFTMAX over the pixels of
-an image has no such section.
+The section sometimes has an additional last row. Established for n = 1001, with the last row, and n = 10,
+without it; beta is 1. A SOFTMAX over the pixels of an image has no such section.
 """
 
 from __future__ import annotations

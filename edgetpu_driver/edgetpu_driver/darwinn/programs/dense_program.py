@@ -50,7 +50,7 @@ _Fields = tuple[_Set, ...]
 
 @dataclass(frozen=True)
 class DenseProgram:
-    """The two programs of a matrix of `size` rows and columns; InputError for one that is not in SIZES."""
+    """The two programs of a matrix of `size` rows and columns; InputError for a size that is not in SIZES."""
 
     size: int
     requantisation: Requantisation
@@ -91,7 +91,7 @@ class DenseProgram:
         return _bitstream(list(self._caching()), addresses)
 
     def execution(self, input_name: str, output_name: str) -> InstructionBitstream:
-        """The program that multiplies. The names are those of the layers for its address fields."""
+        """The program that multiplies. Its address fields refer to the layers by these names."""
         lower, upper = Position.LOWER_32BIT, Position.UPPER_32BIT
         addresses = [
             ("pro-3", Description.PARAMETER, "", lower),
@@ -238,7 +238,7 @@ def _changed(operation: Operation, fields: _Fields) -> Operation:
 def _part(
     template: dict[str, Operation], name: str, changes: dict[int, _Fields]
 ) -> Iterator[tuple[str, Operation]]:
-    """The non-repeated operations of a part, with these changes by position in it."""
+    """The non-repeated operations of a part, with changes by position in the part."""
     for role, operation in template.items():
         part, _, position = role.partition("-")
         if part == name:
