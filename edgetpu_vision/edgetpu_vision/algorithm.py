@@ -53,7 +53,7 @@ class RunnableModel(Protocol):
 
 
 ModelLike = RunnableModel | str | Path | Sequence[str | Path]
-"""A model ready to run, or files that run on the CPU: of a plain graph, or its segments."""
+"""A model that is ready to run, or its file or the segments of a pipeline, to be run on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Frame:
     image_height: int
     """Size of the image, px."""
     placement: Placement
-    """Position of the image part that the model sees in the model's input."""
+    """Where the region of the image is in the model's input."""
     inputs: Mapping[str, NDArray[Any]]
     """The model's inputs by name; read-only."""
 
@@ -104,7 +104,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
     region: Region
     """Part of the image to look at. Positions in results are those of the whole image."""
     min_confidence: float
-    """Results, or parts of them, with less confidence than this, 0..1, are left out."""
+    """Results, or parts of them, with a lower confidence are left out; 0..1."""
 
     def __init__(
         self,
@@ -116,15 +116,15 @@ class VisionAlgorithm(ABC, Generic[Result]):
         normalisation: Normalisation | None = None,
         description: ModelDescription | None = None,
     ) -> None:
-        """Prepare for a model; a subclass calls this last, for it recognises the model.
+        """Prepare for a model. A subclass calls this last, because it calls `_recognise`.
 
         model: None if `bind` is called later. labels: names of the classes, see LabelTable; None for those
-        of the model's files. fit: how images get the size of the input, see Fit; None for the default.
-        normalisation: of the model's input; None for what its files say. description: what its files say;
-        None if `model` tells it.
+        in the model's files. fit: how images are resized to the input, see Fit; None for the default.
+        normalisation: that of the model's input; None for the one in its files. description: that of its
+        files; None to read them if `model` is a Model or files.
 
         Raises InputError for a min_confidence that is not from 0 to 1, LabelsError, ModelUnsupportedError for
-        a model that this algorithm is not for, and what Model.load raises for files.
+        a model that does not suit this algorithm, and what Model.load raises for files.
         """
         check_share("min_confidence", min_confidence)
         self.region = WHOLE
@@ -165,13 +165,13 @@ class VisionAlgorithm(ABC, Generic[Result]):
 
     @abstractmethod
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
-        """Prepare for a model with these outputs; ModelUnsupportedError if unsuitable.
+        """Prepare for a model with these outputs; ModelUnsupportedError if it is unsuitable.
 
-        image: its input, as [1, height, width, channels] for either order.
+        image: the model's input; its shape is [1, height, width, channels] whichever order the model has.
         """
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-        """Set the model that inference runs.
+        """Set the model by its inputs and outputs, before the first image or to change it.
 
         Raises ModelUnsupportedError if it does not suit this algorithm, LabelsError if the labels do not
         suit the model.
@@ -199,7 +199,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
     def preprocess(self, image: ImageLike, stamp: float = 0.0) -> Frame:
         """First half of `update`: make the model's input.
 
-        Raises ImageError as `update`, and ModelUnsupportedError before the first `bind`.
+        Raises ImageError like `update`, and ModelUnsupportedError before the first `bind`.
         """
         preprocessor = self.preprocessor
         camera_image = image if isinstance(image, CameraImage) else CameraImage(image)
@@ -213,15 +213,15 @@ class VisionAlgorithm(ABC, Generic[Result]):
         return Frame(stamp, width, height, placement, {preprocessor.spec.name: filled})
 
     def use_labels(self, classes: int | None) -> None:
-        """Set `labels` for a model with this number of `classes`, None if unknown; LabelsError if unfit."""
+        """Set `labels` for a model with this number of classes, None if unknown; LabelsError for a misfit."""
         self.labels = self._label_table.labels(classes, self.description.labels)
 
     def _usual_fit(self) -> Fit:
-        """How images get the size of the input by default; asked once the model is recognised."""
+        """How images are resized to the input by default; called once the model is recognised."""
         return self.default_fit
 
     def _normalisation_of(self, image: TensorSpec) -> Normalisation | None:
-        """The normalisation that the user set, else that of the metadata, else of the quantisation.
+        """The normalisation that the user set, else that in the metadata, else that of the quantisation.
 
         image: the model's input, as in `_recognise`.
         """
@@ -234,7 +234,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
 
 
 def _loaded(files: str | Path | Sequence[str | Path]) -> Model:
-    """The model in these files, on the CPU; outputs that are states are fed back to it."""
+    """Load a model from files, on the CPU; outputs that look like states are fed back to its inputs."""
     model = Model.load(files)
     feedback = likely_feedback(model.inputs, model.outputs) if len(model.inputs) > 1 else {}
     return Model.load(files, feedback=feedback) if feedback else model

@@ -1,4 +1,4 @@
-"""Selection of results: classes by name or number, how many, and from which score on."""
+"""Arguments that select results: classes by name or number, largest count and least score."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_share(name: str, value: float) -> None:
 def selected_classes(
     wanted: Sequence[str | int], labels: Labels | None, count: int | None
 ) -> NDArray[np.intp] | None:
-    """Numbers of the wanted classes, ascending, [n]; None if none are named: all. A str is one class.
+    """Numbers of the wanted classes, ascending, [n]; None for all if `wanted` is empty. A str is one class.
 
     count: number of classes of the model; None if unknown. Raises LabelsError for names that no label has
     and for numbers that the model does not have.

@@ -44,7 +44,7 @@ def color_of(class_id: int) -> tuple[int, int, int]:
 
 
 def detections_picture(image: Pixels, result: Detections, ids: Sequence[str] = ()) -> Pixels:
-    """Each box in the colour of its class, with label, score and identifier; masks are tinted with it."""
+    """Each box in the colour of its class, with label, score and identifier; masks are tinted alike."""
     picture = drawing.canvas(image)
     if result.instances is not None and result.detections:
         numbers = np.array([0, *(1 + each.class_id % 255 for each in result.detections)], np.uint16)
@@ -75,7 +75,7 @@ def classification_picture(image: Pixels, result: Classifications) -> Pixels:
 
 
 def segmentation_picture(image: Pixels, result: Segmentation) -> Pixels:
-    """Each pixel tinted with the colour of its class, and their names; class 0 stays unchanged."""
+    """Each pixel tinted with the colour of its class, and the classes' names; class 0 stays unchanged."""
     picture = drawing.canvas(image)
     labels = result.labels
     picture = _tinted(picture, labels)

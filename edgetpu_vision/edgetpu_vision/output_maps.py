@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _MOST_DISTORTED = 0.25
-"""Logarithm of the factor by which a map's aspect ratio may differ from the input's: rounding."""
+"""Logarithm of the factor by which a map's aspect ratio may differ from the input's, due to rounding."""
 
 
 def fits_aspect(rows: int, columns: int, aspect: float) -> bool:
@@ -20,7 +20,7 @@ def fits_aspect(rows: int, columns: int, aspect: float) -> bool:
 
 
 def channels_first(shape: tuple[int, ...], aspect: float) -> bool:
-    """Whether an output is [1, channels, rows, columns]: only so it fits the image's aspect ratio."""
+    """Whether an output is [1, channels, rows, columns]: only then does it fit the image's aspect ratio."""
     return (
         len(shape) == 4
         and shape[0] == 1
@@ -31,13 +31,13 @@ def channels_first(shape: tuple[int, ...], aspect: float) -> bool:
 
 
 def channels_last(spec: TensorSpec, aspect: float) -> TensorSpec:
-    """An output with the shape that it has once its channels are the last axis; see `with_channels_last`."""
+    """An output with its channels moved to the last axis of its shape; see `with_channels_last`."""
     if not channels_first(spec.shape, aspect):
         return spec
     return replace(spec, shape=(1, *spec.shape[2:], spec.shape[1]))
 
 
 def with_channels_last(values: NDArray[Any], spec: TensorSpec, wanted: TensorSpec) -> NDArray[Any]:
-    """The values of an output, of any shape, with the axes that `channels_last` gave it; a view."""
+    """The values of an output, in the shape `wanted` that `channels_last` returned; a view."""
     found = values.reshape(spec.shape)
     return found if spec.shape == wanted.shape else found.transpose(0, 2, 3, 1)

@@ -22,7 +22,7 @@ def is_quantised(spec: TensorSpec) -> bool:
 
 
 def scaled(outputs: Sequence[TensorSpec]) -> list[TensorSpec]:
-    """The outputs whose values are known: not integers of 8 bits without a scale."""
+    """The outputs whose values have a meaning: all but 8-bit integers without a scale."""
     return [spec for spec in outputs if spec.dtype.itemsize > 1 or spec.scale > 0]
 
 
@@ -48,7 +48,7 @@ def always_probabilities(spec: TensorSpec) -> bool | None:
 
 
 def within_0_and_1(values: NDArray[Any]) -> bool:
-    """Whether no value lies outside 0..1, as logits of many classes rarely do; NaN is ignored."""
+    """Whether all values are within 0..1, which logits of many classes rarely are; NaN is ignored."""
     return not np.any(values < 0) and not np.any(values > 1)
 
 
@@ -65,7 +65,7 @@ def log_sum_exp(values: NDArray[Any], spec: TensorSpec) -> float:
         values, counts = np.unique(values, return_counts=True)
     real = real_values(values, spec).astype(np.float64)
     greatest = float(real.max())
-    with np.errstate(invalid="ignore"):  # infinity less infinity
+    with np.errstate(invalid="ignore"):  # infinity minus infinity
         return greatest + float(np.log(np.sum(counts * np.exp(real - greatest))))
 
 
@@ -81,7 +81,8 @@ def single_output(
 ) -> TensorSpec:
     """The output of that name, or if it is "" the model's only one.
 
-    fits, expected: whether an output is what is expected, and what that is, for ModelUnsupportedError.
+    fits: whether an output is suitable. expected: description of a suitable one, for the message. Raises
+    ModelUnsupportedError if there is no such output.
     """
     chosen = [spec for spec in outputs if not name or spec.name == name]
     if len(chosen) == 1 and fits(chosen[0]):

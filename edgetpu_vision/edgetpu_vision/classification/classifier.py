@@ -27,8 +27,8 @@ from edgetpu_vision.output_values import (
 class Classifier(VisionAlgorithm[Classifications]):
     """Classifies an image, by a model whose output has a value for each class.
 
-    Values within 0..1 are taken as probabilities, others as logits, to which softmax is applied. A single
-    probability is that of class 1 of two.
+    Values within 0..1 are taken as probabilities, others as logits, to which softmax is applied. An output
+    with a single probability is that of class 1 of two classes.
     """
 
     max_results: int
@@ -45,8 +45,8 @@ class Classifier(VisionAlgorithm[Classifications]):
     ) -> None:
         """Prepare for a model; see VisionAlgorithm for the options and what is raised.
 
-        classes: labels or numbers of those to choose from, all by default. output: its name if the
-        model has several. InputError unless max_results is 1 or more.
+        classes: labels or numbers of the classes to choose from, all by default. output: name of the output
+        to read, if the model has several. Raises InputError unless max_results is 1 or more.
         """
         check_max_results(max_results)
         self.max_results = max_results

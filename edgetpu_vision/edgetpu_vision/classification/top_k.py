@@ -17,10 +17,10 @@ class GreatestValues:
         self._reversed = np.arange(size - 1, -1, -1)
 
     def of(self, values: NDArray[Any], count: int) -> list[int]:
-        """Indices of the `count` largest of values [n]; fewer if there are fewer values or NaN among them."""
+        """Indices of the `count` largest of values [n]; fewer if n is smaller or some are NaN."""
         if values.dtype.itemsize > 1:
             return _greatest(values, count)
-        # One integer for value and index, so that no two are equal and one partition finds all.
+        # Each key holds value and index, so that no two are equal and one partition finds the largest.
         size = self._size
         keys = np.multiply(values, size, dtype=np.int64)
         keys += self._reversed

@@ -15,7 +15,7 @@ from edgetpu_vision.labels.labels import MOST_CLASSES
 from edgetpu_vision.output_values import is_quantised, real_values, sigmoid
 
 LARGEST_PROBABILITY = 1.5
-"""Largest value of a probability: the range of a quantised output may exceed 1 as that of boxes does."""
+"""Largest value taken as a probability: a quantised output may exceed 1 if it also holds boxes."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Table:
     def of(self, outputs: Outputs) -> NDArray[Any]:
         """The values as the model gives them, a view [anchors, channels].
 
-        OutputsError if they are not so many.
+        Raises OutputsError if the output is missing or has another number of values.
         """
         values = output(outputs, self.spec.name)
         if values.size != self.anchors * self.channels:
@@ -80,14 +80,14 @@ def checked_scores(scores: NDArray[np.float32], name: str) -> NDArray[np.float32
 def scores_of(real: NDArray[np.float32], are_probabilities: bool) -> NDArray[np.float32]:
     """Scores, at most 1, from real values of any shape.
 
-    These are probabilities, whose range may exceed 1 by a step of 8 bits, or logits.
+    real: probabilities, whose range may exceed 1 by one 8-bit step, or logits.
     """
     return np.minimum(real, np.float32(1)) if are_probabilities else sigmoid(real)
 
 
 def class_numbers(values: NDArray[np.float32]) -> NDArray[np.intp]:
     """Numbers of classes from real values of any shape; -1 for NaN and numbers that no model has."""
-    senseless = ~(np.abs(values) <= MOST_CLASSES - 1)  # processors convert them to different integers
+    senseless = ~(np.abs(values) <= MOST_CLASSES - 1)  # conversion to integers depends on the processor
     numbers: NDArray[np.intp] = np.rint(np.where(senseless, -1, values)).astype(np.intp)
     return numbers
 

@@ -17,11 +17,12 @@ from edgetpu_vision.output_values import always_probabilities, real_range
 BOX = 4
 """Number of coordinates of a box."""
 _LOGISTIC_SCALE = 1 / 256
-"""Of the outputs of LOGISTIC in 8 bits, whose zero point is the least number: TFLite's specification."""
+"""Scale of 8-bit outputs of LOGISTIC, whose zero point is the least integer (TFLite's specification)."""
 _LEAST_PROBABILITY = -0.5
-"""Where the range of an output of classes alone begins below, it holds logits; 0 and a step are usual."""
+"""An output of classes alone whose range begins below this holds logits; for probabilities the range usually
+begins at 0 or one step below."""
 LARGEST_NORMALISED = 2.0
-"""Coordinates above are px: boxes as parts of the image end at 1, and hardly beyond."""
+"""Coordinates above this are px: boxes as parts of the image hardly exceed 1."""
 
 _BOX_WORDS = {"box", "boxes", "bbox", "bboxes", "xywh", "xyxy", "loc", "location", "locations", "encodings"}
 _CLASS_WORDS = {
@@ -44,7 +45,7 @@ class OutputRoles:
     """Names of the outputs in the metadata."""
 
     def ordered(self, first: Table, second: Table, encoded: bool) -> tuple[Table, Table]:
-        """The two tables as boxes and classes, one of which has four channels at least.
+        """The two tables in the order boxes, classes; at least one of them has four channels.
 
         encoded: whether boxes are relative to anchors, so that they may be negative. Raises
         ModelUnsupportedError if both have four channels and cannot be distinguished.
@@ -77,13 +78,13 @@ class OutputRoles:
 
 
 def are_logits(spec: TensorSpec) -> bool:
-    """Whether an output of classes holds logits by its range."""
+    """Whether the range of an output of classes is that of logits."""
     limits = real_range(spec)
     return limits is not None and limits[0] < _LEAST_PROBABILITY
 
 
 def _by_range(spec: TensorSpec) -> _Role | None:
-    """The role of an output by its range: logits may be negative, coordinates not; those in px are large."""
+    """The role of an output by its range: logits may be negative, and coordinates in px are large."""
     if are_logits(spec):
         return "classes"
     limits = real_range(spec)

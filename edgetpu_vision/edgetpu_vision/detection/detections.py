@@ -16,15 +16,15 @@ class OrientedBox:
     """A box that may be turned, in px of the image."""
 
     x: float
-    """Its centre, right positive, px."""
+    """x of the centre, right positive, px."""
     y: float
-    """Down positive, px."""
+    """y of the centre, down positive, px."""
     width: float
     """Extent along its own x axis, px."""
     height: float
     """Extent along its own y axis, px."""
     angle: float
-    """Angle from the image's x axis to its x axis, towards the image's y axis, rad."""
+    """Angle from the image's x axis to the box's x axis, positive towards the image's y axis, rad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class Detections:
     """Height of the image, px."""
     detections: tuple[Detection, ...]
     instances: InstanceMap | None = field(default=None, compare=False, repr=False)
-    """Of a model of instance segmentation, [image_height, image_width]: 1 where the first detection is, 2 for
-    the second .., 0 elsewhere. A pixel of several belongs to the one with the highest score."""
+    """Masks from instance segmentation, [image_height, image_width]: 1 where the first detection is, 2 where
+    the second is, and so on; 0 elsewhere. Where masks overlap, the highest score wins. None without masks."""
 
     @property
     def valid(self) -> bool:

@@ -46,12 +46,12 @@ class Detector(VisionAlgorithm[Detections]):
     ) -> None:
         """Prepare for a model; see VisionAlgorithm for the other options and what is raised.
 
-        classes: labels or numbers of those to find, all by default. head: the kind of the outputs, see
-        HeadName; "" to recognise it. boxes_output: name of the output with the boxes, where another one is
-        like it; "" to recognise it. anchors: those of an SSD, float32[n, 4]: y, x, height and
-        width as parts of the image; or of a YOLOv5, float32[grids, anchors of a cell, 2]: width and height in
-        px of the input; None for those that the files give, or that the published models have. InputError
-        unless max_results is 1 or more, iou_threshold from 0 to 1, and anchors are finite.
+        classes: labels or numbers of the classes to find, all by default. head: the kind of the outputs, see
+        HeadName; "" to recognise it. boxes_output: name of the output with the boxes, if another one looks
+        like it; "" to recognise it. anchors: those of an SSD, float32[n, 4]: y, x, height and width as parts
+        of the image; or of a YOLOv5, float32[grids, anchors of a cell, 2]: width and height in px of the
+        input; None for those in the files, or else those of the published models. Raises InputError for an
+        unknown head, and unless max_results is 1 or more, iou_threshold from 0 to 1 and anchors are finite.
         """
         check_max_results(max_results)
         if iou_threshold is not None:
@@ -103,7 +103,7 @@ class Detector(VisionAlgorithm[Detections]):
         return Detections(frame.stamp, frame.image_width, frame.image_height, detections, instances)
 
     def _in_image(self, found: Candidates, frame: Frame) -> dict[int, Detection]:
-        """The boxes in px of the image by their numbers; upright ones are clipped to the region."""
+        """The boxes in px of the image, by their index in `found`; upright ones are clipped to the region."""
         region, labels = frame.placement.region, self.labels
         left, top = region.x_offset, region.y_offset
         oriented, around = oriented_boxes(found, frame.placement)

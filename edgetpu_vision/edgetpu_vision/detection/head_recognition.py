@@ -23,8 +23,9 @@ from edgetpu_vision.model_description.graph_facts import PostProcess
 from edgetpu_vision.output_values import real_range, scaled, unscaled_hint
 
 HeadName = Literal["", "ssd", "yolov5", "yolov8", "yolov8_obb", "yolov8_pose"]
-"""Kind of a detector's outputs: an SSD, post-processed or raw; a YOLO with anchors and objectness, as YOLOv5;
-one without, as YOLOv8 and later, also of oriented boxes or poses; "": to be recognised."""
+"""Kind of a detector's outputs. "ssd": an SSD, post-processed or raw; "yolov5": a YOLO with anchors and
+objectness; "yolov8": one without, as YOLOv8 and later; "yolov8_obb", "yolov8_pose": the same with oriented
+boxes or poses; "": to be recognised."""
 HEAD_NAMES: tuple[HeadName, ...] = get_args(HeadName)
 
 _SCALES = (10.0, 10.0, 5.0, 5.0)
@@ -32,8 +33,8 @@ _SCALES = (10.0, 10.0, 5.0, 5.0)
 _IOU_THRESHOLD = 0.6
 """Overlap for suppression in the same models: the threshold of the published SSD configurations."""
 _NEGATIVE_SHARE = 1 / 8
-"""Of the range of encoded boxes, at least: offsets from anchors lie on both sides of 0. Coordinates may reach
-below it where a box exceeds the image."""
+"""Least negative part of the range of encoded boxes, relative to the positive part: offsets from anchors are
+on both sides of 0, whereas coordinates are below 0 only where a box exceeds the image."""
 _ANCHORS_UNKNOWN = (
     "; boxes and scores as those of an SSD need its anchors, which this file does not have: take a model "
     "that ends with TFLite_Detection_PostProcess, or give Detector(anchors=..)"
@@ -60,9 +61,9 @@ def recognise_head(
 ) -> Head:
     """The head for a detector's outputs.
 
-    size: height and width of its input, px. name: its kind if given. boxes_output: name of the output
-    with the boxes if given. anchors: those of an SSD or a YOLOv5 if its files do not have them.
-    labels: how many the user gave, if any.
+    size: height and width of the model's input, px. name: kind of the outputs, if given. boxes_output: name
+    of the output with the boxes, if given. anchors: those of an SSD or a YOLOv5 if its files do not have
+    them. labels: number of labels that the user gave, if any.
 
     Raises ModelUnsupportedError if the outputs are not those of such a detector.
     """
@@ -134,13 +135,13 @@ def _ssd_head(
 
 
 def _may_be_encoded(spec: TensorSpec) -> bool:
-    """Whether the range of quantised boxes is not that of coordinates, which are hardly ever negative."""
+    """Whether boxes may be offsets from anchors: quantised coordinates have hardly any negative range."""
     limits = real_range(spec)
     return limits is None or limits[0] < -_NEGATIVE_SHARE * limits[1]
 
 
 def _box_and_score_lists(outputs: Sequence[TensorSpec]) -> Iterator[tuple[Table, Table]]:
-    """Two outputs [1, n, 4] and [1, n, classes] for the same n, in any order, with any axes of extent 1."""
+    """Pairs of outputs [1, n, 4] and [1, n, classes], in any order; axes of extent 1 are ignored."""
     lists = []
     for spec in outputs:
         extents = [extent for extent in spec.shape[1:] if extent > 1]

@@ -1,7 +1,7 @@
 """Masks of objects, from the prototypes of a YOLO instance segmentation model.
 
-The mask of an object is where a sum of 32 prototypes, each with a weight of the object's own, is above 0
-within its box: "YOLACT: Real-time Instance Segmentation" (Bolya et al., 2019).
+The mask of an object is the part of its box in which a weighted sum of 32 prototypes is above 0; each object
+has its own weights: "YOLACT: Real-time Instance Segmentation" (Bolya et al., 2019).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from edgetpu_vision.output_values import real_values
 from edgetpu_vision.preprocessing.image_fit import Placement
 
 _MOST_IN_8_BITS = 255
-"""Largest number of instances in uint8, as 0 is the background; with more the picture is uint16."""
+"""Largest number of instances in a uint8 map, where 0 is the background; with more the map is uint16."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Prototypes:
 
     @classmethod
     def among(cls, outputs: Sequence[TensorSpec]) -> Prototypes | None:
-        """The first such output; None if there is none."""
+        """The first output with the shape of prototypes; None if there is none."""
         for spec in outputs:
             if len(spec.shape) == 4 and spec.shape[0] == 1 and MASKS in (spec.shape[1], spec.shape[3]):
                 return cls(spec)
@@ -46,10 +46,10 @@ class Prototypes:
         detections: Sequence[Detection],
         frame: Frame,
     ) -> InstanceMap:
-        """See Detections.instances.
+        """The map of instances, see Detections.instances.
 
-        weights: float32[n, 32], of each detection; or None. Raises OutputsError if the
-        output is not as specified.
+        weights: float32[n, 32], a row for each detection; None: the map is empty. Raises OutputsError if the
+        output is missing or has another number of values.
         """
         values = whole_output(outputs, self.spec).reshape(self.spec.shape)[0]
         values = values if self.spec.shape[3] == MASKS else values.transpose(1, 2, 0)
@@ -59,7 +59,7 @@ class Prototypes:
         if weights is None:
             return result
         grid = _Grid.of(frame.placement, *values.shape[:2])
-        for index in reversed(range(len(detections))):  # the one with the highest score last, over all others
+        for index in reversed(range(len(detections))):  # the highest score is written last, over all others
             each = detections[index]
             columns = _pixels(each.x_min, each.x_max, frame.image_width)
             rows = _pixels(each.y_min, each.y_max, frame.image_height)
@@ -79,7 +79,7 @@ class _Window:
     rows: slice
     columns: slice
     to_window: NDArray[np.float64]
-    """Affine matrix, [2, 3], from pixels of the part of the image."""
+    """Affine matrix [2, 3] from pixels of a part of the image to cells of the window."""
 
     def sampled(self, field: NDArray[np.float32], rows: slice, columns: slice) -> NDArray[np.float32]:
         """The values of this part, [rows, columns], at the pixels, interpolated linearly."""
@@ -93,7 +93,7 @@ class _Window:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Positions of the centres of an image's pixels in the cells of the prototypes."""
+    """Maps the centres of an image's pixels to cells of the prototypes."""
 
     height: int
     width: int
@@ -106,7 +106,7 @@ class _Grid:
 
     @classmethod
     def of(cls, placement: Placement, height: int, width: int) -> _Grid:
-        """The positions for prototypes of this many rows and columns."""
+        """The grid of prototypes with this many rows and columns."""
         region = placement.region
         x_cell, y_cell = width / placement.input_width, height / placement.input_height
         x_step = placement.width / region.width * x_cell
@@ -116,7 +116,7 @@ class _Grid:
         return cls(height, width, x_step, y_step, x_start, y_start)
 
     def window(self, rows: slice, columns: slice) -> _Window:
-        """The cells around some pixels of the image."""
+        """The cells that are needed for some pixels of the image."""
         x, y = self.x_start + self.x_step * columns.start, self.y_start + self.y_step * rows.start
         right = self.x_start + self.x_step * (columns.stop - 1)
         lower = self.y_start + self.y_step * (rows.stop - 1)

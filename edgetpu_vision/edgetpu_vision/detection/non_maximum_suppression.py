@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_CANDIDATES = 4000
-"""Most boxes, those of the highest scores, that suppression looks at. Limits the time of a frame in which the
-model finds objects everywhere; usual frames have fewer than 200."""
+"""Largest number of boxes that suppression looks at, those with the highest scores. It limits the time for a
+frame in which the model finds objects everywhere; usual frames have fewer than 200."""
 _AT_FIRST = 2
-"""Boxes that suppression examines first, per wanted box. Uncritical: if too few are left it continues."""
+"""Boxes that suppression examines first, per wanted box. Uncritical: if too few remain, it continues."""
 _MORE = 4
-"""Factor by which it increases the number of boxes then. Uncritical, as its time grows faster than that."""
+"""Factor by which that number is then increased. Uncritical: the time grows faster than the number."""
 FAR = 1e7
-"""Boxes with a coordinate (px) or angle (rad) beyond are left out. Uncritical: it keeps areas exact enough to
-compare."""
+"""Boxes with a coordinate (px) or an angle (rad) beyond this are left out. Uncritical: it keeps areas exact
+enough to compare."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +33,9 @@ class Candidates:
     scores: NDArray[np.float32]
     """Scores, float32[n], 0..1."""
     angles: NDArray[np.float32] | None = None
-    """float32[n]: rad by which each box is turned about its centre, from x to y; None: none is turned."""
+    """Angle of each box about its centre, from x to y, rad, float32[n]; None: all are upright."""
     mask_weights: NDArray[np.float32] | None = None
-    """float32[n, 32]: of the prototypes of masks; None: the model has none."""
+    """Weights of the mask prototypes, float32[n, 32]; None: the model has no masks."""
 
     def __len__(self) -> int:
         """Number of boxes."""
@@ -48,7 +48,7 @@ class Candidates:
         return Candidates(self.boxes[indices], self.classes[indices], self.scores[indices], angles, weights)
 
     def usable(self) -> Candidates:
-        """The boxes whose class, score and coordinates can be an object's; float models may give others."""
+        """The boxes with a possible class, score and coordinates; float models may give impossible ones."""
         usable = (np.abs(self.boxes) < FAR).all(axis=1) & (self.classes >= 0) & np.isfinite(self.scores)
         if self.angles is not None:
             usable &= np.abs(self.angles) < FAR
@@ -62,11 +62,11 @@ class Candidates:
         """The boxes that overlap with no better one by more than a threshold, the highest score first.
 
         iou_threshold: intersection over union, 0..1. per_class: whether only boxes of one class compete.
-        wanted: how many are enough; there may be more, or fewer if fewer are left.
+        wanted: number of boxes that is enough; there may be more, or fewer if not enough remain.
         """
         best = self.highest(MOST_CANDIDATES)
         count = _AT_FIRST * wanted
-        # Whether a box is left depends on better ones alone, so that examining these is enough.
+        # Whether a box remains depends only on boxes with higher scores, so that examining these is enough.
         while True:
             kept = best.highest(count)._apart(iou_threshold, per_class)
             if len(kept) >= wanted or count >= len(best):
@@ -98,7 +98,10 @@ class Candidates:
         return np.asarray(kept, np.intp).ravel()
 
     def _turned_kept(self, iou_threshold: float) -> NDArray[np.intp]:
-        """All boxes compete: OpenCV takes these in float32, which is too coarse to move classes apart."""
+        """Indices of the boxes that remain if all compete.
+
+        OpenCV takes turned boxes in float32, which is too coarse to keep classes apart by shifting them.
+        """
         assert self.angles is not None
         centres, sizes = (self.boxes[:, :2] + self.boxes[:, 2:]) / 2, self.boxes[:, 2:] - self.boxes[:, :2]
         degrees = np.rad2deg(self.angles)
@@ -112,7 +115,8 @@ def highest_of(
 ) -> NDArray[np.intp]:
     """The `count` indices with the highest scores, or all if there are fewer, in their order.
 
-    scores: [indices], of any numbers; none is NaN. Of equal ones at the limit the first are taken.
+    scores: those of the indices, [n], of any dtype, without NaN. Of equal scores at the limit, the first are
+    taken.
     """
     if indices.size <= count:
         return indices
@@ -127,7 +131,7 @@ NONE = Candidates(np.empty((0, 4), np.float32), np.empty(0, np.intp), np.empty(0
 
 
 def joined(parts: Sequence[Candidates]) -> Candidates:
-    """The boxes of several parts together."""
+    """The boxes of several parts together, all upright and without mask weights."""
     return Candidates(
         np.concatenate([NONE.boxes, *(part.boxes for part in parts)]),
         np.concatenate([NONE.classes, *(part.classes for part in parts)]),

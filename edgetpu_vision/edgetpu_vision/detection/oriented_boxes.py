@@ -15,10 +15,10 @@ from edgetpu_vision.preprocessing.image_fit import Placement
 def oriented_boxes(
     found: Candidates, placement: Placement
 ) -> tuple[Sequence[OrientedBox | None], NDArray[np.float64]]:
-    """The turned boxes, and upright boxes around all, float64[n, 4]; both in px of the image.
+    """The oriented boxes, and upright boxes around all, float64[n, 4]; both in px of the image.
 
-    Upright ones are None among the turned ones. A stretched image makes a turned rectangle oblique: its axes
-    are scaled and turned each by itself, and the angle is that of the x axis.
+    The oriented boxes are None if all boxes are upright. A stretched image makes a rotated rectangle oblique:
+    each of its axes is scaled and turned by itself, and the angle is that of the x axis.
     """
     boxes = found.boxes.astype(np.float64)
     x, y = placement.image_x(boxes[:, 0::2]), placement.image_y(boxes[:, 1::2])

@@ -23,7 +23,8 @@ _OPERATOR_OUTPUT = re.compile(r"TFLite_Detection_PostProcess(?::([0-3]))?")
 _BOXES, _CLASSES, _SCORES, _COUNT = range(4)
 """Indices of the operator's outputs (TFLite_Detection_PostProcess)."""
 _FARTHEST = 8.0
-"""Greatest coordinate of boxes as parts of the image. Uncritical: real ones hardly exceed 1, px are above."""
+"""Greatest coordinate of a box as part of the image. Uncritical: such coordinates hardly exceed 1, while
+coordinates in px are far above."""
 _METADATA_NAMES = {
     "location": _BOXES,
     "category": _CLASSES,
@@ -34,7 +35,7 @@ _METADATA_NAMES = {
 
 
 class PostProcessHead(Head):
-    """Boxes [1, n, 4], classes [1, n], scores [1, n] and, unless all n count, how many there are [1]."""
+    """Boxes [1, n, 4], classes [1, n], scores [1, n] and, unless all n are detections, their count [1]."""
 
     suppressed = True
 
@@ -45,9 +46,9 @@ class PostProcessHead(Head):
         classes: int | None,
         size: tuple[int, int],
     ) -> None:
-        """Prepare for outputs, those of the roles only.
+        """Prepare for outputs; if a role is unknown, `outputs` are those of the post-processing only.
 
-        roles: their names by role, as far as they are known. size: input height and width, px.
+        roles: names of the outputs by role, as far as known. size: input height and width, px.
         """
         self._specs = {spec.name: spec for spec in outputs}
         self._roles = dict(roles)
@@ -61,7 +62,7 @@ class PostProcessHead(Head):
     ) -> PostProcessHead | None:
         """The head for these outputs; None if they are not those of a post-processing.
 
-        Classes and their count may be integers without a scale.
+        The classes and the count of detections may be integers without a scale.
         """
         names = {spec.name for spec in outputs}
         known_values = {spec.name for spec in scaled(outputs)}
@@ -102,7 +103,7 @@ class PostProcessHead(Head):
         return Candidates(found, class_numbers(classes[chosen]), likely)
 
     def _check_boxes(self, boxes: NDArray[np.float32]) -> None:
-        """Raise OutputsError for coordinates [n, 4] in px: far outside the image if they were parts of it."""
+        """Raise OutputsError if boxes [n, 4] seem to be in px, because all are far outside the image."""
         farthest = np.abs(boxes).max(axis=1, initial=0.0)
         if farthest.size and farthest.min() > _FARTHEST and np.isfinite(farthest).all():
             raise OutputsError(
@@ -115,7 +116,7 @@ class PostProcessHead(Head):
         return real_values(output(outputs, name), self._specs[name])
 
     def _classes_and_scores(self, outputs: Outputs) -> list[NDArray[np.float32]]:
-        """Classes and scores [n], distinguished by their values if neither graph nor metadata do so."""
+        """Classes and scores [n], distinguished by their values if neither graph nor metadata tell."""
         names = [self._roles.get(role) for role in (_CLASSES, _SCORES)]
         if None in names:
             names = [name for name in self._specs if name not in self._roles.values()]
@@ -153,7 +154,7 @@ class _Parts:
     lists: tuple[TensorSpec, TensorSpec]
     """Classes and scores, in any order."""
     count: TensorSpec | None
-    """The number of detections; None if all in the lists are."""
+    """The number of detections; None if every entry of the lists is one."""
 
     @classmethod
     def among(cls, outputs: Sequence[TensorSpec]) -> _Parts | None:
@@ -168,7 +169,7 @@ class _Parts:
         detections = prod(boxes.shape[:-1])
         lists, counts = [], []
         for spec in outputs:
-            # Of a single detection, the lists have as many axes as the boxes but for the coordinates.
+            # With a single detection the count is as long: the lists have one axis fewer than the boxes.
             as_long = prod(spec.shape) == detections
             if as_long and (detections > 1 or len(spec.shape) == len(boxes.shape) - 1):
                 lists.append(spec)
@@ -180,7 +181,7 @@ class _Parts:
 
     @property
     def all(self) -> tuple[TensorSpec, ...]:
-        """All of them."""
+        """All outputs of the post-processing."""
         return self.boxes, *self.lists, *([self.count] if self.count else [])
 
     def roles(self) -> dict[int, str]:
@@ -197,5 +198,5 @@ class _Parts:
 
 
 def _is_boxes(shape: tuple[int, ...]) -> bool:
-    """Whether a shape is that of coordinates of a list of boxes, [n, 4], but for axes of extent 1."""
+    """Whether a shape is that of a list of boxes, [n, 4], apart from axes of extent 1."""
     return len(shape) in (2, 3, 4) and shape[-1] == 4 and prod(shape[:-1]) == max(shape[:-1])

@@ -18,17 +18,17 @@ _LOWEST_ASPECT_RATIOS = (2.0, 1 / 2)
 _STRIDE = 16
 """Px of the input per cell of the first feature map; each further map has half as many cells per axis."""
 
-# Those of multiscale_anchor_generator, which the published SSDs with a feature pyramid use (FPN, FPNLite).
+# Defaults of multiscale_anchor_generator, which the published SSDs with a feature pyramid (FPN, FPNLite) use.
 _PYRAMID_STRIDES = (8, 16, 32, 64, 128)
 _PYRAMID_SCALE = 4.0
 """Size of an anchor, in cells."""
 _OCTAVE = (1.0, sqrt(2.0))
-"""Scales of that size, for each aspect ratio."""
+"""Factors of that size, for each aspect ratio."""
 _PYRAMID_ASPECT_RATIOS = (1.0, 2.0, 1 / 2)
 
 
 def published_anchors(input_height: int, input_width: int, count: int) -> NDArray[np.float32] | None:
-    """The anchors of the published SSD with this many; see ssd_anchors. None if there is none."""
+    """The anchors of the published SSD that has `count` of them, as in ssd_anchors; None if there is none."""
     if count == ssd_anchor_count(input_height, input_width):
         return ssd_anchors(input_height, input_width, count)
     anchors = _pyramid_anchors(input_height, input_width)
@@ -36,9 +36,10 @@ def published_anchors(input_height: int, input_width: int, count: int) -> NDArra
 
 
 def ssd_anchors(input_height: int, input_width: int, count: int) -> NDArray[np.float32]:
-    """The anchors of an SSD with six feature maps, float32[count, 4]: y, x, height and width, as parts of 1.
+    """The anchors of an SSD with six feature maps.
 
-    Raises ModelUnsupportedError if such an SSD has another number.
+    float32[count, 4]: y, x, height and width as parts of the image. Raises ModelUnsupportedError if such an
+    SSD has another number of anchors.
     """
     scales = [*np.linspace(_MIN_SCALE, _MAX_SCALE, _LAYERS).tolist(), 1.0]
     maps = []
@@ -67,8 +68,8 @@ def ssd_anchor_count(input_height: int, input_width: int) -> int:
 def _pyramid_anchors(input_height: int, input_width: int) -> NDArray[np.float32]:
     """The anchors of an SSD with a feature pyramid, float32[n, 4] as in ssd_anchors.
 
-    The generator centres anchors in their cells where cells divide the input; elsewhere they are at the
-    upper or left edge of their cells.
+    Along an axis that the stride divides, the generator centres anchors in their cells; otherwise it puts
+    them at the upper or left edge.
     """
     image = np.array((input_height, input_width), np.float64)
     shapes = [

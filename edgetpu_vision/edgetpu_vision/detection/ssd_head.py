@@ -28,7 +28,7 @@ class SsdHead(Head):
     def __init__(
         self, encodings: Table, scores: Table, options: PostProcess, input_height: int, input_width: int
     ) -> None:
-        """options: anchors and options; with `classes` 0 the first of several scores is the background's.
+        """options: if its `classes` is 0, the first of several scores is that of the background.
 
         Raises ModelUnsupportedError for more classes than scores.
         """
@@ -48,9 +48,9 @@ class SsdHead(Head):
         self._are_probabilities = always_probabilities(scores.spec)
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
-        """The boxes with at least this score: of each anchor the best class, or all if classes are apart.
+        """The boxes with at least this score: for each anchor the best class, or all classes `per_class`.
 
-        Those of the highest scores only if there are more than suppression looks at.
+        In the latter case they are the MOST_CANDIDATES with the highest scores if there are more.
         """
         scores, encodings = self._scores.of(outputs), self._encodings.of(outputs)
         probabilities = self._are_probabilities
@@ -75,7 +75,7 @@ class SsdHead(Head):
         return anchors, classes[anchors].argmax(axis=1)
 
     def _all_classes(self, scores: NDArray[Any], least: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Anchors and classes of the highest scores that are at least this one, of wanted classes."""
+        """Anchors and classes of the wanted classes' scores from `least`; the highest if there are many."""
         mask = scores >= least
         mask[:, : self._first] = False
         if self.wanted is not None:

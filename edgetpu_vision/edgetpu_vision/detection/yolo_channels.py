@@ -19,13 +19,13 @@ MASKS = 32
 KEYPOINTS = 17
 """Number of keypoints of a person in COCO."""
 KEYPOINT_CHANNELS = 3 * KEYPOINTS
-"""Values of each keypoint: x, y and visibility (COCO)."""
+"""Number of channels for a person's keypoints: x, y and visibility of each (COCO)."""
 _YOLOX_CHANNELS = 1 + 80
 """Channels after the box of the published YOLOX models: objectness and the classes of COCO."""
 _LARGEST_STEP = 1 / 32
 """Greatest step of quantised scores. Published 8-bit models have 1/256 to 1/100."""
 _LEAST_SCORE = -0.3
-"""No score is below: not even that of a quantised output whose range is that of boxes, too."""
+"""Least value in the range of a quantised output with scores, even if it also holds boxes."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ClassChannels:
     """The channels after the box, and after the objectness if there is one."""
 
     classes: int
-    """How many of them, from the first on, are classes."""
+    """Number of channels that are classes; they come first."""
     angle: bool = False
     """Whether the last one is the angle of the box."""
 
@@ -65,9 +65,9 @@ class ClassChannels:
 def class_channels(
     channels: int, spec: TensorSpec, outputs: Sequence[TensorSpec], hints: YoloHints
 ) -> ClassChannels:
-    """The meaning of a number of channels after the box. Raises ModelUnsupportedError if it is ambiguous.
+    """The meaning of this many channels after the box. Raises ModelUnsupportedError if it is ambiguous.
 
-    spec: of their output. outputs: all of the model.
+    spec: the output with these channels. outputs: all outputs of the model.
     """
     if hints.task == "obb":
         return ClassChannels(channels - 1, angle=True)
@@ -110,7 +110,7 @@ def check_not_yolox(channels: int, spec: TensorSpec, hints: YoloHints) -> None:
 
 
 def check_steps(spec: TensorSpec) -> None:
-    """Raise ModelUnsupportedError for a quantised output with scores whose steps are too coarse for them."""
+    """Raise ModelUnsupportedError if the steps of a quantised output are too coarse for scores."""
     if is_quantised(spec) and spec.scale > _LARGEST_STEP:
         raise ModelUnsupportedError(
             f"expected steps of at most 1/{1 / _LARGEST_STEP:.0f} in an output with scores; got steps of "
@@ -120,5 +120,5 @@ def check_steps(spec: TensorSpec) -> None:
 
 
 def has_masks(outputs: Sequence[TensorSpec]) -> bool:
-    """Whether an output has the masks of instance segmentation, [1, h, w, 32] or [1, 32, h, w]."""
+    """Whether an output has the mask prototypes of instance segmentation, [1, h, w, 32] or [1, 32, h, w]."""
     return any(len(spec.shape) == 4 and MASKS in (spec.shape[1], spec.shape[3]) for spec in outputs)

@@ -1,8 +1,8 @@
 """YOLO outputs whose boxes and probabilities the graph has computed: one row, or column, for each anchor.
 
 YOLOv5's rows are x, y, width, height, objectness, probability of each class; those of YOLOv8 and later have
-no objectness. End-to-end models give the corners, score and class of a few hundred boxes. Those of oriented
-boxes have the angle in the last channel, and centre and size instead of corners.
+no objectness. End-to-end models give the corners, score and class of a few hundred boxes. Models of oriented
+boxes have the angle in the last channel, and always give centre and size instead of corners.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from edgetpu_vision.output_values import is_quantised, real_range, sigmoid
 _LARGEST_QUANTISED = 8.0
 """Like LARGEST_NORMALISED, for the range of a quantised output, which may also hold a few class numbers."""
 _LEAST_APART = 0.5
-"""Share of boxes whose corners differ. Uncritical: it only excludes an output of zeros."""
+"""Least share of boxes whose two corners differ. Uncritical: it only excludes an output of zeros."""
 
 _LEAST_PROBABILITY = -0.1
 """Smaller values are not probabilities, but angles, weights of masks or logits."""
 
 
 class DecodedHead(Head):
-    """Centre and size of boxes with probabilities of classes, each in the same or in an output of its own."""
+    """Boxes and the probabilities of their classes, in one output or in an output each."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class DecodedHead(Head):
 
         boxes: its first four channels are the boxes. scores: `classes` of its channels from `first` on are
         probabilities, and channel `objectness` their common factor. size: input height and width, px.
-        are_logits: whether those of `scores` are logits instead. angle: channel of `boxes` with the angle.
-        prototypes: of masks. weights: its last channels are the weights of these; None for `boxes`.
+        are_logits: whether `scores` has logits instead. angle: channel of `boxes` with the angle.
+        prototypes: those of masks. weights: its last channels are mask weights; None for those of `boxes`.
         """
         self._boxes = boxes
         self._scores = scores
@@ -72,7 +72,7 @@ class DecodedHead(Head):
         self.prototypes = prototypes
         self._weights = weights or boxes
         self._are_corners: bool | None = None if scores is not boxes else False
-        """Whether the boxes are corners, as YOLO-NAS has in an output of their own; None: unknown yet."""
+        """Whether boxes are given as corners, as by YOLO-NAS in a separate output; None: not known yet."""
         self._checked = is_quantised(scores.spec)
         self._size = np.array((size[1], size[0], size[1], size[0]), np.float32)
 
@@ -100,13 +100,13 @@ class DecodedHead(Head):
     def _reaching(self, table: NDArray[Any], min_score: float) -> NDArray[np.intp]:
         """The anchors that may have a score of at least `min_score`."""
         least = self._scores.least(logit(min_score) if self._are_logits else min_score)
-        if self._objectness is not None:  # no score exceeds it
+        if self._objectness is not None:  # no score exceeds the objectness
             return np.flatnonzero(table[:, self._objectness] >= least)
         found, _ = reaching(table[:, self._probabilities], least)
         return np.unique(found)
 
     def _best_classes(self, rows: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """The most probable class of each row, and its score, at most 1; OutputsError if that is none."""
+        """The most probable class of each row, and its score, at most 1; OutputsError for a larger score."""
         if self._are_logits:
             rows = sigmoid(rows)
         probabilities = rows[:, self._probabilities]
@@ -124,7 +124,7 @@ class DecodedHead(Head):
         return corners(boxes * px_of(boxes, self._boxes, self._size))
 
     def _check(self, probabilities: NDArray[Any]) -> None:
-        """Raise OutputsError if values of the first image are not probabilities."""
+        """Raise OutputsError if values of the first image are too negative for probabilities."""
         least = float(np.fmin.reduce(probabilities, axis=None, initial=0.0))
         if least < _LEAST_PROBABILITY and not self._are_logits:
             raise self._no_probability(least)
@@ -185,8 +185,9 @@ def centres(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _are_corners(boxes: NDArray[Any]) -> bool:
-    """Whether boxes of all cells, [n, 4], are corners: sizes exceed few of the centres, which are everywhere.
+    """Whether boxes of all cells, [n, 4], are corners: the second one is never left of or above the first.
 
+    If they were centres and sizes, many sizes would be less than the centres, which cover the whole image.
     The corners of small boxes may be equal in 8 bits.
     """
     ordered, apart = boxes[:, 2:] >= boxes[:, :2], boxes[:, 2:] > boxes[:, :2]
@@ -194,10 +195,10 @@ def _are_corners(boxes: NDArray[Any]) -> bool:
 
 
 def px_of(positions: NDArray[np.float32], table: Table, size: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What coordinates [n, 4] are to be multiplied by to be px of the input: 1, or its size.
+    """Factors, float32[4], that convert boxes to px of the input: 1, or the size of the input.
 
-    positions: of the boxes' centres, [n, 2 or more], x and y first: these are in the image, unlike edges of
-    large boxes. The range of a quantised output decides, of another one the usual position.
+    positions: centres of the boxes, [n, 2 or more], x and y first; unlike edges of large boxes they are in
+    the image. For a quantised output the range decides, otherwise the median position. size: of the input.
     """
     limits = real_range(table.spec)
     if limits is not None:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 STRIDES = ((8, 16, 32), (8, 16, 32, 64), (16, 32), (4, 8, 16, 32))
-"""Px of the input to a cell, of the grids that YOLO models have: usual ones, with a coarser one, tiny ones,
-with a finer one."""
+"""Px of the input per cell, of the grids of YOLO models: usual ones, with a coarser grid, tiny ones, and with
+a finer grid."""
 
 
 @dataclass(frozen=True)

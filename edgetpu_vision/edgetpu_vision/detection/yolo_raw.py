@@ -20,20 +20,21 @@ from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import always_probabilities, real_values, sigmoid, within_0_and_1
 
 _OBJECTNESS = 4
-"""First channel after the four of the box."""
+"""Channel of the objectness, after the four of the box."""
 
 YOLOV5_ANCHORS = (
     ((10, 13), (16, 30), (33, 23)),
     ((30, 61), (62, 45), (59, 119)),
     ((116, 90), (156, 198), (373, 326)),
 )
-"""Width and height in px of the anchors of each grid, of the published models for 640x640 px."""
+"""Width and height of the anchors of each grid, px, in the published models for 640x640 px."""
 
 
 class DistributionHead(Head):
-    """Boxes as distributions of the distances from a cell to its four edges, and logits of classes.
+    """Boxes as distributions of the distances from a cell to the box's four edges, and logits of classes.
 
-    YOLOv8 and later without their last step. The distances are in cells, from the centre of the cell.
+    These are the outputs of YOLOv8 and later without their last step. The distances are in cells, from the
+    centre of the cell.
     """
 
     def __init__(
@@ -47,8 +48,8 @@ class DistributionHead(Head):
     ) -> None:
         """Prepare for outputs of these layouts.
 
-        boxes, scores: one for all grids, or one for each. first: channel of the first class in `scores`.
-        bins: how many bins the distribution of a distance has; 1: it is the distance itself.
+        boxes, scores: a table for all grids, or one for each. first: channel of the first class in `scores`.
+        bins: number of bins in the distribution of a distance; 1: the value is the distance itself.
         """
         self._boxes = boxes
         self._scores = scores
@@ -88,7 +89,7 @@ class DistributionHead(Head):
         return Candidates(corners, classes, scores_of(best, probabilities))
 
     def _distances(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """To the left, upper, right and lower edge, in cells, [n, 4]: the means of the distributions."""
+        """Distances to the left, upper, right and lower edge, cells, [n, 4]: means of the distributions."""
         if self._bins == 1:
             return values
         bins = values.reshape(-1, 4, self._bins)
@@ -108,12 +109,12 @@ class AnchorMap:
     """Number of anchors of each cell."""
     channels: int
     order: tuple[int, int, int]
-    """Axes of the cells, anchors and channels, once rows and columns are one axis."""
+    """Axes of the cells, anchors and channels, with rows and columns merged into one axis."""
 
     def of(self, outputs: Outputs) -> NDArray[Any]:
         """The values as the model gives them, a view [cells, anchors, channels].
 
-        OutputsError if they are not so many.
+        Raises OutputsError if the output is missing or has another number of values.
         """
         values = output(outputs, self.spec.name)
         extents = self.cells, self.anchors, self.channels
@@ -128,7 +129,7 @@ class AnchorMap:
 class AnchorMapsHead(Head):
     """A map for each grid with logits of x, y, width, height, objectness and classes for each of its anchors.
 
-    YOLOv5 without its last step.
+    These are the outputs of YOLOv5 without its last step.
     """
 
     def __init__(self, maps: Sequence[AnchorMap], grids: Grids, anchors: NDArray[np.float32]) -> None:
@@ -146,7 +147,7 @@ class AnchorMapsHead(Head):
         values = self._maps[number].of(outputs)
         spec = self._maps[number].spec
         least = least_value(spec, logit(min_score))
-        cells, shapes = np.nonzero(values[:, :, _OBJECTNESS] >= least)  # no score exceeds it
+        cells, shapes = np.nonzero(values[:, :, _OBJECTNESS] >= least)  # which no score exceeds
         rows = sigmoid(real_values(values[cells, shapes], spec))
         classes = rows[:, _OBJECTNESS + 1 :].argmax(axis=1)
         scores = rows[:, _OBJECTNESS] * rows[np.arange(len(rows)), _OBJECTNESS + 1 + classes]

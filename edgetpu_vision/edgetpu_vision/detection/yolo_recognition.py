@@ -48,7 +48,7 @@ def yolo_head(
 ) -> Head | None:
     """The head for these outputs; None if they are not those of a YOLO model.
 
-    size: height and width of the input, px. Raises ModelUnsupportedError if they are, but ambiguous.
+    size: height and width of the input, px. Raises ModelUnsupportedError if the outputs are ambiguous.
     """
     for grids in possible_grids(*size):
         head: Head | None = None
@@ -77,7 +77,7 @@ def _lists(outputs: Sequence[TensorSpec], count: int) -> Iterator[Table]:
 
 
 def _list_with_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
-    """Boxes, objectness and probabilities in one output, and weights of masks."""
+    """Boxes, objectness, probabilities and any mask weights in one output."""
     for table in _lists(outputs, _ANCHORS * grids.cells):
         if table.channels > BOX + 1:
             check_steps(table.spec)
@@ -95,7 +95,7 @@ def _list_with_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: Yo
 
 
 def _list_without_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
-    """Boxes and probabilities in one output, and weights of masks; or distributions and logits."""
+    """Boxes, probabilities and any mask weights in one output; or distributions and logits."""
     for table in _lists(outputs, grids.cells):
         if not has_masks(outputs) and _is_raw(table, hints):
             classes = table.channels - _DISTRIBUTIONS
@@ -143,7 +143,7 @@ def _is_raw(table: Table, hints: YoloHints) -> bool:
 def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids, roles: OutputRoles) -> Head | None:
     """Boxes in one output, classes in another; boxes of 4 channels are decoded, those of 64 are not.
 
-    Weights of masks may be in a third one.
+    Mask weights may be in a third output.
     """
     tables = list(_lists(outputs, grids.cells))
     prototypes, weights = Prototypes.among(outputs), None
@@ -173,7 +173,7 @@ def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids, roles: OutputRo
 
 
 def _distribution_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
-    """For each grid a map with distributions and classes, or a map of each."""
+    """For each grid, one map with distributions and classes, or two maps."""
     maps = _maps(outputs, grids)
     count = len(maps[0])
     if any(len(tables) != count for tables in maps):
@@ -186,7 +186,7 @@ def _distribution_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloH
             return None
         return DistributionHead(tables, tables, grids, _DISTRIBUTIONS, classes, _BINS)
     if count == 2:
-        # Of two with as many channels the first has the boxes.
+        # If both maps of a grid have 64 channels, the first has the boxes.
         pairs = [sorted(tables, key=lambda table: table.channels != _DISTRIBUTIONS) for tables in maps]
         boxes, scores = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         channels = {table.channels for table in scores}
@@ -220,7 +220,7 @@ def _maps_of_grid(
 
 
 def _anchor_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
-    """For each grid a map with the channels of its anchors one after the other, or along an axis."""
+    """For each grid, a map with the channels of its anchors one after the other, or anchors as an axis."""
     anchors = np.array(YOLOV5_ANCHORS if hints.anchors is None else hints.anchors, np.float32)
     if len(anchors) != len(grids.strides) or anchors.ndim != 3 or anchors.shape[2] != 2:
         return None

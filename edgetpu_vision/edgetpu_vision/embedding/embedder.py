@@ -18,14 +18,14 @@ from edgetpu_vision.output_values import is_quantised, real_values, single_outpu
 _FEWEST_VALUES = 2
 """A vector of one value has no direction."""
 _FEWEST_CHANNELS = 8
-"""Maps with fewer are not features, but coordinates or classes. Uncritical: feature maps have 16 and more."""
+"""Maps with fewer channels hold coordinates or classes. Uncritical: feature maps have 16 and more."""
 
 
 class Embedder(VisionAlgorithm[Embedding]):
     """Computes the embedding of an image, by a model whose output is a feature vector or a feature map."""
 
     def __init__(self, model: ModelLike | None = None, *, output: str = "", **options: Any) -> None:
-        """Prepare for a model; see VisionAlgorithm. output: its name if the model has several."""
+        """Prepare for a model; see VisionAlgorithm. output: name of the one to read, if it has several."""
         self._output_name = output
         super().__init__(model, **options)
 
@@ -61,7 +61,7 @@ class Embedder(VisionAlgorithm[Embedding]):
 
 
 def _has_features(spec: TensorSpec) -> bool:
-    """Whether it is a vector, or a map [1, rows, columns, n], of real values."""
+    """Whether an output is a vector, or a map [1, rows, columns, n], of real values."""
     shape = spec.shape
     real = spec.dtype.kind == "f" or is_quantised(spec)
     if _is_vector(spec):

@@ -23,7 +23,7 @@ horse, motorbike, person, pottedplant, sheep, sofa, train, tvmonitor
 
 
 def coco(count: int | None) -> Labels:
-    """The 80 classes of COCO: without gaps for a model of 80 classes, else by their numbers less 1."""
+    """The 80 classes of COCO: without gaps for a model of 80 classes, otherwise by COCO's number less 1."""
     names = _names(_COCO)
     if count == len(names):
         return Labels(dict(enumerate(names)), "COCO", numbered=True)
@@ -37,7 +37,7 @@ def pascal_voc(_count: int | None) -> Labels:
 
 
 KNOWN_SETS = {"coco": coco, "pascal_voc": pascal_voc}
-"""From the name to a function that gives the labels for a number of classes, None if that is unknown."""
+"""By name, functions that return the labels for a model's number of classes, which is None if unknown."""
 
 
 def _names(text: str) -> list[str]:

@@ -20,23 +20,23 @@ _LARGEST_FILE = 2**22
 
 
 class LabelTable:
-    """The labels that a user named, for models with any number of classes."""
+    """The labels that the user gave, for models with any number of classes."""
 
     def __init__(self, source: LabelSource | None) -> None:
-        """Read the labels; None for those of the model. Raises LabelsError."""
+        """Read the labels; `source` is None for those of the model. Raises LabelsError."""
         self._known = KNOWN_SETS.get(source) if isinstance(source, str) else None
         self._own = None if source is None or self._known else _read(source)
 
     @property
     def count(self) -> int | None:
-        """Number of labels; None if none are named, or as many as the model has classes."""
+        """Number of labels; None without labels, and for a known set, which adapts to the model."""
         return len(self._own.names) if self._own is not None else None
 
     def labels(self, count: int | None, of_model: Labels | None) -> Labels | None:
         """The labels for a model.
 
-        count: its number of classes; None if unknown. of_model: labels that its files have; if they do not
-        fit they are ignored. Raises LabelsError if what the user named does not fit.
+        count: its number of classes; None if unknown. of_model: labels in its files, which are ignored if
+        they do not fit. Raises LabelsError if the user's labels do not fit.
         """
         chosen = self._known(count) if self._known else self._own
         if chosen is not None:

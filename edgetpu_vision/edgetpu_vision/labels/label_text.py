@@ -57,8 +57,8 @@ def parse_labels(data: bytes, source: str) -> Labels:
 def _numbered_lines(lines: list[str]) -> list[tuple[int, str]]:
     """Class number and label of each line, "" for a number alone; empty unless lines are numbered.
 
-    Lines that are mostly numbers alone are labels themselves, as are lines that merely begin with numbers:
-    these repeat (7 up, 7 down), while of class numbers, which begin with 0 or 1, hardly any does.
+    The lines are labels, numbers included, if most are numbers alone or if the numbers at their beginning
+    repeat (7 up, 7 down). Class numbers start at 0 or 1, and hardly any repeats.
     """
     named = [match for line in lines if (match := _NUMBERED.fullmatch(line))]
     alone = [match for line in lines if (match := _NUMBER.fullmatch(line))]
@@ -71,7 +71,7 @@ def _numbered_lines(lines: list[str]) -> list[tuple[int, str]]:
 
 
 def _by_number(numbered: Iterable[tuple[int, str]], source: str) -> dict[int, str]:
-    """Labels by class number; LabelsError for a number with two."""
+    """Labels by class number; LabelsError for a number with two labels."""
     names: dict[int, str] = {}
     for number, name in numbered:
         if number in names:
@@ -126,7 +126,7 @@ def _json_labels(text: str, source: str) -> Labels:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The keys and values of a JSON object, whose keys may be there twice."""
+    """The keys and values of a JSON object, in which a key may occur twice."""
 
 
 def _yaml_labels(text: str, source: str) -> Labels:
@@ -150,7 +150,7 @@ def _yaml_labels(text: str, source: str) -> Labels:
 
 
 def _label_map(items: list[str], source: str) -> Labels:
-    """Class numbers as models count them, from 0; label maps count from 1, for 0 is the background."""
+    """Labels by class number as models count, from 0; most label maps count from 1, with 0 as background."""
     numbered = []
     for item in items:
         number = _ITEM_ID.search(item)

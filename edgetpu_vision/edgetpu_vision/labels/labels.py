@@ -18,8 +18,8 @@ class Labels:
     def __init__(self, names: Mapping[int, str], source: str = "the model", numbered: bool = False) -> None:
         """Take names by class number.
 
-        source: where they come from, for messages. numbered: whether the source gives the numbers, so that
-        gaps are meant. Raises LabelsError if there are none, or numbers that no model has.
+        source: where the names come from, for messages. numbered: whether the source gives the numbers, so
+        that gaps are intended. Raises LabelsError if there are no names, or numbers that no model has.
         """
         if not names:
             raise LabelsError(f"expected at least one label; got none from {source}")
@@ -34,7 +34,7 @@ class Labels:
         """The labels by class number; "" for numbers without one."""
 
     def name(self, class_id: int) -> str:
-        """The name of a class; LabelsError for a number beyond all labels."""
+        """The name of a class; LabelsError for a number beyond the last label."""
         if 0 <= class_id < len(self.names):
             return self.names[class_id]
         raise LabelsError(
@@ -65,11 +65,11 @@ class Labels:
     def for_classes(self, count: int) -> Labels:
         """The labels for a model with `count` classes.
 
-        Blank lines count as labels only if the model has as many classes. A first label for the background is
-        dropped if there is one label too many, as is a missing first one: such labels are numbered from 1.
-        With numbers of their own they may have gaps (names are ""), and if they do may end early: few labels
-        much earlier, many by no more than the gaps. Raises LabelsError for another number of labels: they are
-        those of another model.
+        Blank lines count as labels only if the model has as many classes. If there is one label too many, a
+        first label for the background is dropped, or the missing first one of labels numbered from 1.
+        Numbered labels may have gaps (names are ""). With gaps they may also end early: by any number of
+        classes if at least half of the labels are gaps, otherwise by no more than the number of gaps. Raises
+        LabelsError for another number of labels: they belong to another model.
         """
         labels = self if len(self.names) <= count else self._without_blank_lines()
         fitting = labels._without_first() if len(labels.names) == count + 1 else labels

@@ -13,18 +13,20 @@ from edgetpu_vision.learning.layer_training import LinearLayer
 from edgetpu_vision.learning.taught_examples import ExampleSet
 
 HEADROOM = ALWAYS
-"""Headroom of the matrix, see `matrix.scaling`: an embedding of a class is nearly parallel to its row."""
+"""Headroom of the matrix, see `matrix.scaling`. An embedding is nearly parallel to the row of its class, so
+that products come close to the largest possible one."""
 
 SIZES = (256, 512, 768, 1024)
-"""Sizes of Dense models whose program is generated here."""
+"""Sizes of Dense models whose program the suite generates."""
 
 _MOST_BIAS_INPUTS = 8
-"""More would make the weights of a bias no finer than the input's eight bits are."""
+"""Largest number of constant inputs. With more, the eight bits of the inputs would limit the precision of a
+bias."""
 
 
 @dataclass(frozen=True, eq=False)
 class DenseHead:
-    """A layer as a matrix: its bias is stored in inputs that are kept constant, if the model has any free.
+    """A layer as a matrix, with its bias as the weights of constant inputs if the model has free inputs.
 
     The host then adds nothing; otherwise it adds the whole bias.
     """
@@ -34,7 +36,7 @@ class DenseHead:
     constant: float
     """Value of the constant inputs."""
     host_bias: NDArray[np.float64]
-    """The part of the bias that the host adds, [classes]."""
+    """The bias that the host adds, [classes]; zeros if it is in the matrix."""
 
     def inputs(self, vector: NDArray[np.floating]) -> NDArray[np.float64]:
         """The embedding, [dimension], followed by the constant inputs."""
@@ -48,15 +50,16 @@ class DenseHead:
 
 
 def head_size(dimension: int) -> int:
-    """Rows and columns of the smallest Dense model that holds embedding and bias; else of the largest."""
+    """Rows and columns of the smallest Dense model that holds embedding and bias, or of the largest one."""
     return next((size for size in SIZES if size > dimension), SIZES[-1])
 
 
 def dense_head(layer: LinearLayer, examples: ExampleSet, columns: int) -> DenseHead:
     """Put a layer onto Dense models of `columns` columns.
 
-    The constant is as large as the largest value of a typical example, so that it makes no input scale
-    coarser. There are as many such inputs as it takes for no row to be rounded more coarsely for its bias.
+    The constant is the largest value of a typical example, so that it does not make the input scale coarser.
+    The bias is divided among enough constant inputs, up to the limit, that it makes the scale of no row
+    coarser.
     """
     bias, weights = layer.bias, layer.weights
     free = -weights.shape[1] % columns

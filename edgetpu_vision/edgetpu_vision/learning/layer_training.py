@@ -16,7 +16,8 @@ Array = NDArray[np.float64]
 PENALTY = 1e-3
 """Weight of the squared length of the rows in the loss of `regress`.
 
-`make accuracy` is flat from 1e-4 to 1e-2 (area learner); more makes the probabilities of taught classes low.
+The accuracy is the same from 1e-4 to 1e-2 (`make accuracy`, area learner); larger values make the
+probabilities of taught classes low.
 """
 
 _MEMORY = 10
@@ -24,12 +25,13 @@ _MEMORY = 10
 _MOST_STEPS = 200
 """Largest number of steps; five classes need 20."""
 _SMALL_GRADIENT = 1e-6
-"""Gradient, relative to that at the start, at which the minimum is considered found."""
+"""Largest component of the gradient below which the minimum is considered found."""
 _SHARPNESS = 2.0 ** np.arange(0, 5.5, 0.5)
-"""The largest factor on cosines before the softmax. Examples that are separated without an error would admit
-any; with 32 a class whose cosine is 0.1 less than the best has 4 % of its probability."""
+"""Candidates for the factor on cosines before the softmax. Examples that are separated without an error would
+favour ever larger ones; with 32 a class whose cosine is 0.1 less than the best has 4 % of its probability."""
 _USUAL_SHARPNESS = 16.0
-"""Sharpness if no class has two examples: 20 % at 0.1 less than the best. Does not change the best class."""
+"""Sharpness if no class has two examples, or there is only one class: a cosine that is 0.1 less than the best
+has 20 % of its probability. Does not change the best class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,14 +45,14 @@ class LinearLayer:
     sharpness: float = 1.0
 
     def outputs(self, vectors: Array) -> Array:
-        """Weights times vectors, plus bias, in float64: [.., classes] of [.., dimension]."""
+        """Weights times vectors plus bias, float64 [.., classes]. vectors: [.., dimension]."""
         return np.asarray(vectors @ self.weights.T + self.bias)
 
 
 def imprint(examples: ExampleSet) -> LinearLayer:
     """The layer whose rows are the normalised mean embeddings of the classes, without a bias.
 
-    The sharpness makes each example most probable to a layer that was imprinted without it.
+    The sharpness makes the examples most likely if each is left out of the mean of its class.
     """
     sums = np.zeros((len(examples.labels), examples.vectors.shape[1]))
     np.add.at(sums, examples.numbers, examples.vectors)
@@ -71,7 +73,7 @@ def regress(examples: ExampleSet) -> LinearLayer:
     """The layer of softmax regression: least cross-entropy, with `PENALTY` on the rows.
 
     Every class counts the same, whatever the number of its examples, so that a class with one example can
-    compete with one that has many. Converges to the one minimum, in float64.
+    compete with one that has many. Converges to the global minimum, in float64.
     """
     basis, coordinates = _span(examples.vectors)
     count, width = len(examples.labels), coordinates.shape[1]
@@ -95,7 +97,7 @@ def regress(examples: ExampleSet) -> LinearLayer:
 def _span(vectors: Array) -> tuple[Array, Array]:
     """Orthonormal rows that span the vectors, and the coordinates of each vector.
 
-    The rows of the layer lie in that span, and there are fewer examples than dimensions as a rule.
+    The rows of the layer are in that span, and there are usually fewer examples than dimensions.
     """
     if len(vectors) >= vectors.shape[1]:
         return np.eye(vectors.shape[1]), vectors
@@ -129,7 +131,7 @@ def _minimum(loss: Callable[[Array], tuple[float, Array]], start: Array) -> Arra
 
 
 def _direction(gradient: Array, memory: deque[tuple[Array, Array, float]]) -> Array:
-    """A descent direction, with the curvature along the last steps."""
+    """The descent direction of L-BFGS, from the curvature along the last steps."""
     direction: Array = -gradient
     shares: list[float] = []
     for step, change, curvature in reversed(memory):

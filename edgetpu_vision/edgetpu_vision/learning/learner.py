@@ -49,9 +49,10 @@ class Learner:
     ) -> None:
         """Prepare a learner without any class.
 
-        model: computes embeddings of images; the options are those of Embedder. head: an engine of a Dense
-        model, whose weights it sets; None: the suite's own, on the CPU. method: "regression" or
-        "imprinting". max_results, min_confidence: of the classes in a result. capacity: most examples.
+        model: computes embeddings of images; the options are those of Embedder. head: an engine with a Dense
+        model, whose weights the learner sets; None: the suite's own, on the CPU. method: "regression" or
+        "imprinting". max_results: largest number of classes in a result. min_confidence: their least score,
+        0..1. capacity: largest number of examples.
 
         Raises InputError for another method and a min_confidence that is not from 0 to 1, and what Embedder
         and DenseModel.of_engine raise.
@@ -86,10 +87,10 @@ class Learner:
         return embedding.vector
 
     def learn(self, label: str, images: Sequence[ImageLike], *, replace: bool = False) -> None:
-        """Take images, uint8 [H, W] or [H, W, 3] RGB, as examples of a class; it is usable from then on.
+        """Take images, uint8 [H, W] or [H, W, 3] RGB, as examples of a class, which `update` then recognises.
 
-        replace: forget what the class was taught before. Raises as TaughtExamples.add, `embed` and `train`;
-        nothing has changed then, unless the device has failed.
+        replace: forget the earlier examples of the class. Raises InputError for a single image, and what
+        TaughtExamples.add, `embed` and `train` raise; nothing has changed then, unless the device has failed.
         """
         if isinstance(images, np.ndarray) and (images.ndim < 3 or images.shape[2:] == (3,)):
             raise InputError(f"expected a list of images; got one of shape {list(images.shape)}")
@@ -98,8 +99,8 @@ class Learner:
     def learn_folder(self, label: str, folder: str | Path, *, replace: bool = False) -> int:
         """Take all pictures in a folder as examples of a class, and return how many there were.
 
-        Raises InputError for a folder without any, for more than `capacity` and for a picture that cannot be
-        read, ImageError for a damaged one, and what `learn` raises.
+        Raises InputError for a folder without pictures or with more than `capacity`, and for a picture that
+        cannot be read, ImageError for a damaged one, and what `learn` raises.
         """
         paths = pictures_in(folder, self.examples.capacity)
         self._learn(label, [self.embed(read_picture(path)) for path in paths], replace)
@@ -112,7 +113,7 @@ class Learner:
         return forgotten
 
     def train(self) -> None:
-        """Learn from the examples, and set the layer on its engine. Raises DeviceError."""
+        """Learn from the examples, and load the layer into its engine. Raises DeviceError."""
         if not len(self.examples):
             self._classifier = self._plan = None
             return

@@ -33,8 +33,8 @@ class TaughtClassifier:
     def of(cls, examples: ExampleSet, method: str, columns: int) -> TaughtClassifier:
         """Learn from one or more examples.
 
-        method: one of METHODS. columns: of the Dense model that multiplies by the layer. Raises InputError
-        without examples and for another method.
+        method: one of METHODS. columns: number of columns of the Dense model that multiplies by the layer.
+        Raises InputError without examples and for another method.
         """
         if not examples.labels:
             raise InputError("expected at least one example; nothing has been taught yet")
@@ -53,8 +53,8 @@ class TaughtClassifier:
     ) -> Classifications:
         """Classes of an embedding, the most probable first, UNKNOWN among them.
 
-        product: of the head's matrix and its inputs. The probabilities of all classes and of UNKNOWN sum to
-        1. Those below `min_confidence` are left out.
+        vector: the embedding, [dimension], of length 1. product: the head's matrix times its inputs. The
+        probabilities of all classes and of UNKNOWN sum to 1; those below `min_confidence` are left out.
         """
         similarity = float((self.examples.vectors @ vector.astype(np.float64)).max())
         known = self.familiarity.probability(similarity)

@@ -41,7 +41,7 @@ class ExampleSet:
 class TaughtExamples:
     """Embeddings, normalised to length 1, each under the label of its class.
 
-    All have the dimension of the first one, until the last is forgotten.
+    All have the dimension of the first one; once all are forgotten, it may be another.
     """
 
     def __init__(self, capacity: int = 1000) -> None:
@@ -68,8 +68,8 @@ class TaughtExamples:
     def add(self, label: str, embeddings: Sequence[ArrayLike], *, replace: bool = False) -> None:
         """Add embeddings, float [dimension] each, to the class of that label, which may be new.
 
-        replace: forget the examples that the class has had. After an error nothing has changed. Raises
-        InputError for an invalid label or embedding, for none, and where there would be more than `capacity`.
+        replace: forget the earlier examples of the class. Raises InputError for an invalid label or
+        embedding, without embeddings, and for more than `capacity` examples; nothing has changed then.
         """
         check_class(label)
         if not len(embeddings):
@@ -99,7 +99,7 @@ class TaughtExamples:
         return forgotten
 
     def at_present(self) -> ExampleSet:
-        """The present examples."""
+        """A copy of the present examples."""
         labels = tuple(self.classes)
         numbers = np.array([labels.index(label) for label in self._labels], np.intp)
         vectors = np.array(self._vectors, np.float64).reshape(len(self), self.dimension)

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from edgetpu_vision.learning.taught_examples import ExampleSet
 
 _ASSUMED_KNOWN, _ASSUMED_UNKNOWN = 0.85, 0.57
-"""Similarities assumed besides the measured ones: medians of MobileNet's, with 26 photographs."""
+"""Similarities assumed besides the measured ones: medians of those of MobileNet, with 26 photographs."""
 _ASSUMED_SPREAD = 0.1
 """Standard deviation of the same similarities."""
 _ASSUMED_COUNT = 2.0
 """Weight of an assumed similarity, in measured ones: small, so that a dozen examples outweigh it."""
 _LEAST_GAP = 0.02
-"""Least difference of known and unknown, so that more similar images are never less probably known."""
+"""Least difference of the means of known and unknown, so that a more similar image is never less likely to be
+known."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,9 @@ class Familiarity:
     slope: float
     """Increase of the log-odds per unit of the cosine."""
     known: int
-    """Number of similarities that were measured for taught classes; 0: one was assumed."""
+    """Number of similarities that were measured within classes; 0: only the assumed one counts."""
     unknown: int
-    """Number of similarities that were measured between different classes; 0: one was assumed."""
+    """Number of similarities that were measured between classes; 0: only the assumed one counts."""
 
     def probability(self, similarity: float) -> float:
         """Probability, 0..1, that an image with this cosine is known."""
@@ -42,9 +43,9 @@ class Familiarity:
 def calibrate(examples: ExampleSet) -> Familiarity:
     """Measure on the examples how similar known and unknown images are.
 
-    Known: each example, to the most similar other one, if its class has another. Unknown: each example to
-    the most similar one of all other classes, as if its own had not been taught. Both are assumed normal
-    with one standard deviation; known and unknown are equally probable beforehand.
+    Known: the similarity of each example to the most similar other one, if its class has another. Unknown:
+    that to the most similar one of all other classes, as if its own class had not been taught. Both are
+    assumed to be normally distributed with the same standard deviation, and equally probable a priori.
     """
     cosines = examples.vectors @ examples.vectors.T
     np.fill_diagonal(cosines, -1.0)

@@ -32,7 +32,7 @@ class ModelDescription:
     post_process: PostProcess | None = None
     """Anchors and options of an SSD."""
     class_counts: Mapping[str, int] = field(default_factory=dict)
-    """Number of values whose argmax an output is, for outputs that are one."""
+    """For outputs that are an argmax, the number of values that it was taken of."""
     probabilities: frozenset[str] = frozenset()
     """Outputs that SOFTMAX or LOGISTIC computed."""
 
@@ -43,8 +43,8 @@ UNKNOWN = ModelDescription()
 def describe(files: Sequence[bytes]) -> ModelDescription:
     """Read the contents of a .tflite file, or of the segments of a pipeline in their order.
 
-    What is absent or damaged is left out: a model runs without it. Raises ModelFormatError for files that
-    are no models.
+    Absent and damaged parts are left out, as a model runs without them. Raises ModelFormatError for a file
+    that is not a model.
     """
     result = UNKNOWN
     for data in files:

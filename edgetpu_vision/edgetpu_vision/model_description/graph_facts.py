@@ -47,7 +47,7 @@ class GraphFacts:
 
     post_process: PostProcess | None = None
     class_counts: Mapping[str, int] = field(default_factory=dict)
-    """Number of values whose argmax an output is, by its name."""
+    """For outputs that are an argmax, the number of values that it was taken of, by name."""
     probabilities: frozenset[str] = frozenset()
     """Names of outputs that SOFTMAX or LOGISTIC computed."""
     quantised_inputs: Mapping[str, Normalisation] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def graph_facts(graph: Subgraph) -> GraphFacts:
 
 
 def _source(tensor: int, made_by: Mapping[int, Operator]) -> Operator | None:
-    """The operator that computed a tensor, before others that only passed its values on."""
+    """The operator that computed the values of a tensor; those that only pass values on are skipped."""
     seen: set[int] = set()
     while tensor in made_by and tensor not in seen:
         seen.add(tensor)

@@ -1,8 +1,9 @@
 """The metadata that a .tflite file may carry: normalisation of the image, names of outputs, labels.
 
-Two kinds are read. TFLite metadata: a FlatBuffer named TFLITE_METADATA in the model, after the published
-metadata_schema.fbs, whose associated files are a zip archive appended to the file. And the description that
-exporters of YOLO models append as a text file in such an archive, a dict with the key "names".
+Two kinds are read: TFLite metadata, which is a FlatBuffer named TFLITE_METADATA in the model, according to
+the published metadata_schema.fbs, with associated files in a zip archive that is appended to the model; and
+the description by exporters of YOLO models, a text file in such an archive with a dict that has the key
+"names".
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _Value = TypeVar("_Value")
 _NAME = "TFLITE_METADATA"
 _IDENTIFIER = b"M001"
 
-# Tables of metadata_schema.fbs: their fields in order. A union takes two.
+# Tables of metadata_schema.fbs: their fields in order. A union counts as two.
 _ROOT = table_fields("name", "description", "version", "subgraphs")
 _SUBGRAPH = table_fields("name", "description", "inputs", "outputs")
 _TENSOR = table_fields(
@@ -49,7 +50,7 @@ _LABEL_FILES = (2, 3)
 _LARGEST_FILE = 2**22
 """Largest associated file that is read, bytes. Uncritical: the labels of ImageNet take 22 kB."""
 _LARGEST_TOTAL = 2 * _LARGEST_FILE
-"""Bytes of all associated files that are read. A few kB can hold any number of them when compressed."""
+"""Largest size of all associated files that are read, bytes: a few compressed kB can expand to any size."""
 _MOST_FILES = 64
 """Largest number of associated files of a model. Uncritical: a model has one or two files of labels."""
 _LONGEST_DESCRIPTION = 2**17
@@ -84,7 +85,7 @@ def read_metadata(data: bytes) -> TfliteMetadata:
 
 
 def _readable(read: Callable[[], _Value], absent: _Value) -> _Value:
-    """What a function reads, or `absent` if that is damaged: a model runs without it."""
+    """The result of a function that reads the file, or `absent` if the file is damaged there."""
     try:
         return read()
     except EdgeTpuError:
@@ -120,7 +121,7 @@ def _normalisation(tensor: Table) -> Normalisation | None:
 
 
 def _labels(outputs: list[Table], files: Mapping[str, bytes]) -> Labels | None:
-    """The first file of labels that an output has, the one without a locale if there are several."""
+    """The labels in the first label file of the outputs; further ones, for other locales, are ignored."""
     for output in outputs:
         for each in output.tables("associated_files", _FILE):
             name = each.string("name")
@@ -130,7 +131,7 @@ def _labels(outputs: list[Table], files: Mapping[str, bytes]) -> Labels | None:
 
 
 def _associated_files(data: bytes) -> dict[str, bytes]:
-    """The files in the archive at the end, which is left out from the first damaged one on."""
+    """The files in the archive at the end of the model, up to the first damaged one."""
     if count_members(data) > _MOST_FILES:
         return {}
     return dict(_readable_files(data))

@@ -29,7 +29,7 @@ Taught = Callable[[Sequence[NDArray[np.float32]] | EdgeTpuError], None]
 
 
 class FolderLesson:
-    """Embeds the pictures of a folder; `done` gets the vectors or the error, once."""
+    """Embeds the pictures of a folder; `done` is called once, with the vectors or the error."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class FolderLesson:
         make_embedder: Callable[[], Embedder],
         done: Taught,
     ) -> None:
-        """most: number of pictures. make_embedder: makes one bound to the model; EdgeTpuError if that fails.
+        """most: largest number of pictures. make_embedder: makes one bound to the model, or EdgeTpuError.
 
-        Raises InputError for a folder without pictures, or with more.
+        Raises InputError for a folder without pictures, or with more than `most`.
         """
         self._node, self._make_embedder, self._done = node, make_embedder, done
         self._paths = pictures_in(folder, most)
@@ -61,7 +61,7 @@ class FolderLesson:
             self._end(UnavailableError(f"picture {len(self._vectors) + 1} of {len(self._paths)}: {reason}"))
 
     def close(self) -> None:
-        """End the lesson with an error, because the node has another model, or reads another output."""
+        """End the lesson with an error, because the model or its output was changed, or the node stops."""
         self._end(UnavailableError("the model or its output was changed, or the node is stopping"))
 
     def _next(self) -> None:

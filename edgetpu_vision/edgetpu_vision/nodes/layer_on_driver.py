@@ -1,4 +1,4 @@
-"""The layer of the learner on a driver: trained in a separate thread, then set on a Dense model."""
+"""The layer of the learner on a driver: trained in a separate thread, then loaded into a Dense model."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Question:
 class LayerOnDriver:
     """The learned layer, on a driver.
 
-    All calls and callbacks belong to the executor's thread; learning is computed in a separate thread. Until
-    it is done and the weights are set, the previous layer is used.
+    All calls and callbacks are in the executor's thread; the layer is trained in a separate thread. Until it
+    is trained and its weights are set, the previous layer is used.
     """
 
     def __init__(self, node: BaseNode, driver: str | Sequence[str], model_dir: str) -> None:
-        """model_dir: where the graph of the Dense model is written to."""
+        """model_dir: directory to which the graph of the Dense model is written."""
         self._node, self._driver, self._model_dir = node, driver, model_dir
         self._thread = BackgroundThread(f"{node.get_name()} learning")
         self._latest = 0
@@ -66,13 +66,13 @@ class LayerOnDriver:
 
     @property
     def problem(self) -> str:
-        """Why nothing can be classified, one line; empty if nothing is known to prevent it."""
+        """Why nothing can be classified, one line; empty if no problem is known."""
         if self.classifier is None or self._client is None:
             return self._trouble
         return self._client.problem
 
     def learn(self, examples: ExampleSet, method: str, usable: Callable[[], None]) -> None:
-        """Replace the examples; `usable` is called once the result, or that of a later call, can be used."""
+        """Replace the examples; `usable` is called once the layer of this or a later call can be used."""
         self._latest += 1
         self._when_usable.append(usable)
         if not examples.labels:
@@ -93,7 +93,7 @@ class LayerOnDriver:
             self._client.close()
 
     def _learn(self, number: int, examples: ExampleSet, method: str, size: int) -> None:
-        """Learn, in the thread for that, unless there are newer examples already."""
+        """Train the layer, in the separate thread, unless there are newer examples already."""
         if number == self._latest:
             classifier = TaughtClassifier.of(examples, method, size)
             executor_calls(self._node).add(partial(self._use, number, classifier, size))

@@ -82,7 +82,7 @@ class _Lesson:
     request: Learn.Request
     respond: Respond
     until: float
-    """Steady time at which it ends without another image, also one for a lesson before it."""
+    """Steady time at which it ends unless an image arrives, for this lesson or for one before it."""
     vectors: list[NDArray[np.float32]] = field(default_factory=list)
 
 
@@ -95,7 +95,7 @@ class LearnerNode(VisionNode):
     results = ResultTopic("classification", Classification, (), row=taught_row)
     rebuilt_by = ("fit", "input_range", "feedback", "output")
     has_labels = False
-    changes_model = True  # that of the layer, whose client is made once something is taught
+    changes_model = True  # the layer's model, whose client is made once something is taught
 
     def __init__(self, **options: Any) -> None:
         super().__init__("learner", **options)
@@ -137,7 +137,7 @@ class LearnerNode(VisionNode):
         return (Embedder(output=values["output"], **common),)
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-        """Set the model, and check whether the examples are embeddings of it."""
+        """Set the model, and check whether the examples are its embeddings."""
         super().bind(inputs, outputs)
         self._check_model()
 
@@ -150,7 +150,7 @@ class LearnerNode(VisionNode):
         super().on_parameter(name, value)
         if name == "method":
             self._train()
-        elif name in ("model", "output"):  # embeddings of both would be taught together
+        elif name in ("model", "output"):  # one class would get embeddings of both
             changed = UnavailableError(f"the {name} was changed meanwhile")
             while self._lessons:
                 self._answer_learn(self._lessons.popleft().respond, 0, changed)
@@ -158,7 +158,7 @@ class LearnerNode(VisionNode):
                 folder.close()
 
     def deliver(self, header: Header, image: CameraImage, frame: Frame, result: Any) -> None:
-        """Take an embedding as an example if one is wanted; then classify it."""
+        """Take an embedding as an example if a lesson waits for one; then classify it."""
         embedding: Embedding = result
         if self._lessons and embedding.valid:
             self._show(embedding.vector)
@@ -256,7 +256,7 @@ class LearnerNode(VisionNode):
         return embedder
 
     def _show(self, vector: NDArray[np.float32]) -> None:
-        """Give the embedding of an image to the lesson that waits for one."""
+        """Give the embedding of an image to the first lesson that waits."""
         lesson = self._lessons[0]
         lesson.vectors.append(vector)
         for each in self._lessons:  # also those whose turn has not come
@@ -277,7 +277,7 @@ class LearnerNode(VisionNode):
             self._answer_learn(respond, 0, error)
             return
         assert self._client is not None
-        # Empty after a restart of the driver, if a folder's client was faster than this one.
+        # The hash is empty after a restart of the driver if a folder's client was faster than this one.
         self._examples.model = self._client.loaded.sha256 or self._examples.model
         self._kept.save(self._examples)
         answer = partial(self._answer_learn, respond, len(vectors))

@@ -108,7 +108,7 @@ class ObjectDetectorNode(VisionNode):
         )
 
     def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
-        """Return why a value is refused: there is no tracker, or see VisionNode."""
+        """Return why a value is refused: the tracker is not installed, or as in VisionNode."""
         if name == "track" and values["track"]:
             try:
                 ObjectTracker()

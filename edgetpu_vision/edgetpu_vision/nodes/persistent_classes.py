@@ -15,8 +15,9 @@ from edgetpu_vision.learning.taught_examples import TaughtExamples
 class PersistentClasses:
     """The examples of one node, in a file named after its full name and the parameter `classes`.
 
-    With another value of that parameter the node starts as it says. With `keep_state: false` nothing is read
-    or written. What cannot be read or written is logged as a warning; the node works without.
+    After a change of that parameter the node therefore starts with the classes that it names. With
+    `keep_state: false` nothing is read or written. If the file cannot be read or written, the node logs a
+    warning and continues.
     """
 
     def __init__(self, node: BaseNode) -> None:

@@ -23,7 +23,7 @@ from edgetpu_vision.pose_estimation.pose_estimator import PoseEstimator
 from edgetpu_vision.pose_estimation.poses import PART_NAMES, BodySegmentation, Poses
 
 SOMEBODY = 255
-"""Value in ~/people of a person whom the model does not distinguish from others."""
+"""Value in ~/people of pixels of a person that belong to none of the poses."""
 
 
 class PoseEstimatorNode(VisionNode):

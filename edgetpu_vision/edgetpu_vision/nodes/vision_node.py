@@ -1,4 +1,4 @@
-"""The base of all vision nodes: an image node that runs a model of the user."""
+"""The base of all vision nodes: an image node that runs a model that the user chooses."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _MOST_LABELS = 2**16 - 1
 class VisionNode(ImageNode):
     """A node for one kind of vision model; see ImageNode for what a subclass does.
 
-    It makes its algorithm in `make_algorithms`, again for every model and whenever one of the parameters of
-    `rebuilt_by` changes, and calls `start_vision` instead of `start`.
+    A subclass makes its algorithms in `make_algorithms`, which is called again for every model and whenever a
+    parameter in `rebuilt_by` changes, and calls `start_vision` instead of `start`.
     """
 
     algorithm: VisionAlgorithm[Any]
@@ -61,7 +61,7 @@ class VisionNode(ImageNode):
     def make_algorithms(self, values: Mapping[str, Any], **common: Any) -> Sequence[VisionAlgorithm[Any]]:
         """Make the algorithms for these values of the parameters; the first that suits the model runs.
 
-        common: for their constructors. Raises EdgeTpuError for values that cannot be.
+        common: further arguments of their constructors. Raises EdgeTpuError for impossible values.
         """
 
     def class_names(self) -> Sequence[str]:
@@ -71,7 +71,7 @@ class VisionNode(ImageNode):
     def start_vision(self) -> None:
         """Make the algorithm, load its model on the driver and subscribe to the images.
 
-        FatalError if the parameters make no algorithm.
+        Raises FatalError if the algorithm cannot be made with these parameters.
         """
         with self.destroyed_on_error():
             try:
@@ -91,7 +91,7 @@ class VisionNode(ImageNode):
         return files if len(files) > 1 else files[0]
 
     def inputs_of(self, frame: PreparedFrame, stamp: float) -> Mapping[str, NDArray[Any]]:
-        """Return all inputs of the model for a frame, those that outputs are fed back to included."""
+        """Return all inputs of the model for a frame, including those that are fed back from outputs."""
         if self._state.jumps(stamp):
             self.begins_anew = True
             self._state.reset()
@@ -117,13 +117,13 @@ class VisionNode(ImageNode):
             self._publish_labels()
 
     def refuse_parameter(self, name: str, values: Mapping[str, Any]) -> str | None:
-        """Return why a value is refused: the algorithm cannot be made, or does not suit the model with it."""
+        """Return why a value is refused: with it the algorithm cannot be made or does not suit the model."""
         reason = super().refuse_parameter(name, values)
         if reason is not None or name not in self.rebuilt_by:
             return reason
         try:
             if self._bound is None or values["model"] != self.values["model"]:
-                self._made(values)  # the model that it is for is not known yet
+                self._made(values)  # its model is not known yet
             else:
                 self._fitting(values, *self._bound)
         except EdgeTpuError as error:
@@ -132,11 +132,11 @@ class VisionNode(ImageNode):
 
     @property
     def _model_changes(self) -> bool:
-        """Whether another model is set that the driver has not been asked for: `on_parameter` is about to."""
+        """Whether `model` has a new value that `on_parameter` has not passed to the client yet."""
         return self._client is not None and self._client.model != self.model_to_load()
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-        """Set the model of the algorithm, without the inputs that outputs are fed back to."""
+        """Set the model of the algorithm, without the inputs that are fed back from outputs."""
         self.algorithm, state = self._fitting(self.values, inputs, outputs)
         self._state = state
         for each in state.feedback:
@@ -185,12 +185,12 @@ class VisionNode(ImageNode):
         self.begins_anew = True
         if self._describe():
             self._bound = None
-        # The base class resumes with the image that waits.
+        # The base class resumes with the waiting image.
         super()._on_model()
         self._publish_labels()
 
     def _describe(self) -> bool:
-        """Read the description of the model's files; returns whether they are others than before."""
+        """Read the description of the model's files; returns whether the files have changed."""
         assert self._client is not None
         loaded = self._client.loaded
         identity = (*loaded.files, loaded.sha256)

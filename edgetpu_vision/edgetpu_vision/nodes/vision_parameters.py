@@ -111,7 +111,7 @@ def min_confidence(default: float) -> Setting:
 
 
 def feedback_pairs(values: list[str]) -> dict[str, str]:
-    """The outputs of a value of the parameter `feedback`, and the input that each of them is."""
+    """Parse a value of the parameter `feedback`: the input that each output is fed back to, by output."""
     pairs = (value.partition("=") for value in values)
     return {output.strip(): target.strip() for output, _, target in pairs}
 

@@ -21,15 +21,15 @@ from edgetpu_vision.pose_estimation.poses import PART_NAMES
 from edgetpu_vision.preprocessing.image_fit import Placement
 
 _PARTS = len(PART_NAMES) - 1
-"""Channels of the map of parts: every part but the background."""
+"""Number of channels of the map of parts: one for every part, none for the background."""
 
 _SAMPLES = 4
 """Positions in a cell, along each axis, at which the most probable part of a body is determined."""
 
 _FARTHEST = 0.25
-"""Distance of a cell from a pose, in the size of its person, beyond which the cell is not part of it.
+"""Distance of a cell from a pose, relative to the size of the person, beyond which it is not that person's.
 
-Matters for people whose pose was not found. Chosen so that a neighbour is not part of the person.
+Matters next to people whose own pose was not found. Chosen so that they are not added to a neighbour.
 """
 
 KNOWN = "logits of people [1, h, w, 1], if there are any also of parts of bodies [1, h, w, 24] (BodyPix)"
@@ -37,7 +37,7 @@ KNOWN = "logits of people [1, h, w, 1], if there are any also of parts of bodies
 
 
 class Masks(NamedTuple):
-    """Masks of a region of an image, each [height, width] of it."""
+    """Masks of a region of an image, each [height, width] of the region."""
 
     people: NDArray[np.bool_]
     instances: NDArray[np.uint8]
@@ -48,7 +48,7 @@ class Masks(NamedTuple):
 
 @dataclass(frozen=True)
 class BodyMaps:
-    """The outputs of a BodyPix model that masks are made from; None for those that it does not have."""
+    """The outputs of a BodyPix model that masks are made from; None for missing ones."""
 
     segment: TensorSpec
     """Logits of people, [1, h, w, 1]."""
@@ -59,11 +59,11 @@ class BodyMaps:
     long_offsets: TensorSpec | None
     """Long offsets, [1, h, w, 34], px."""
     stride: float
-    """Distance of the cells of the maps, px of the model's input."""
+    """Distance between cells of the maps, px of the model's input."""
 
     @classmethod
     def among(cls, image: TensorSpec, outputs: Sequence[TensorSpec]) -> BodyMaps | None:
-        """These outputs in any order; None if there are no logits of people.
+        """Find these outputs, in any order; None if there are no logits of people.
 
         image: the model's input, [1, height, width, channels].
         """
@@ -88,8 +88,8 @@ class BodyMaps:
     ) -> Masks:
         """Masks of the region of an image that the model saw.
 
-        poses: whose instances to mark. min_confidence: least probability of a person, more than 0 and less
-        than 1. Raises OutputsError.
+        poses: those to mark in `instances`. min_confidence: least probability of a person, more than 0 and
+        less than 1. Raises OutputsError.
         """
         region = placement.region
         logits = self._sampled(read_real(outputs, self.segment)[0], placement, region.width, region.height)
@@ -97,7 +97,7 @@ class BodyMaps:
         instances, parts = np.zeros(people.shape, np.uint8), np.zeros(people.shape, np.uint8)
         of_poses = self._instance_masks(outputs, poses)
         if len(of_poses):
-            # Cells at the border of a person are in no mask, though parts of them are people.
+            # Cells at the border of a person may be in no mask, although a part of them is the person's.
             labels = self._greatest(np.ascontiguousarray(of_poses.transpose(1, 2, 0)), placement, 0.0)
             instances[people] = labels[people]
         if self.parts is not None:
@@ -124,7 +124,7 @@ class BodyMaps:
     def _greatest(self, field: NDArray[np.float32], placement: Placement, above: float) -> NDArray[np.uint8]:
         """The channel with the greatest value at each pixel of a region, from 1; 0 unless that is `above`.
 
-        It is found at a few positions in each cell: between two of them, borders are straight enough.
+        It is determined at a few positions in each cell; between two of them, borders are straight enough.
         """
         region = placement.region
         height, width = field.shape[0] * _SAMPLES, field.shape[1] * _SAMPLES
@@ -138,9 +138,9 @@ class BodyMaps:
     def _sampled(
         self, field: NDArray[np.float32], placement: Placement, width: int, height: int
     ) -> NDArray[np.float32]:
-        """A map at the centres of equal parts of a region, interpolated linearly.
+        """A map at the centres of `height` x `width` equal parts of a region, interpolated linearly.
 
-        Cell (y, x) lies at px (y, x) * stride of the model's input.
+        Cell (y, x) is at px (y, x) * stride of the model's input.
         """
         x_step = placement.width / width / self.stride  # cells
         y_step = placement.height / height / self.stride

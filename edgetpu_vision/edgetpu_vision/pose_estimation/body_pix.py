@@ -22,7 +22,7 @@ class BodyPix(PoseAlgorithm[BodySegmentation]):
     """
 
     min_mask_confidence: ClassVar[float] = 0.5
-    """Least probability of a pixel to be a person's."""
+    """Least probability that a pixel belongs to a person."""
 
     _maps: BodyMaps | None = None
 

@@ -18,11 +18,11 @@ _KEYPOINTS = len(KEYPOINT_NAMES)
 _MULTIPOSE = 3 * _KEYPOINTS + 5
 """Number of values of a person: y, x and score of each keypoint, a box and its score."""
 FLOAT_RANGE = (0.0, 255.0)
-"""Default normalisation of a model whose input is not quantised."""
+"""Values of black and white in a float input, unless the normalisation is known."""
 
 
 class MoveNetOutputs:
-    """The output of MoveNet SinglePose: y, x and score of each keypoint. The pose's score is their mean."""
+    """The output of MoveNet SinglePose: y, x and score of each keypoint. The pose has their mean score."""
 
     float_range = FLOAT_RANGE
     fit: Fit = "stretch"

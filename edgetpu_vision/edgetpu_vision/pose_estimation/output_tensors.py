@@ -15,7 +15,7 @@ from edgetpu_vision.output_values import real_values
 
 
 def of_shape(outputs: Sequence[TensorSpec], matches: Callable[[tuple[int, ...]], bool]) -> TensorSpec | None:
-    """The first output with such a shape."""
+    """The first output whose shape matches; None if there is none."""
     return next((spec for spec in outputs if matches(spec.shape)), None)
 
 

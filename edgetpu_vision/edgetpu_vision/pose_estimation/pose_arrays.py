@@ -33,7 +33,7 @@ class PoseArrays(NamedTuple):
         return cls(positions[..., 1], positions[..., 0], keypoint_scores[order], scores[order], order)
 
     def best(self, most: int, min_confidence: float) -> PoseArrays:
-        """At most this many poses, those with at least this score."""
+        """The poses with at least this score, at most the first `most`."""
         count = min(most, int(np.count_nonzero(self.scores >= min_confidence)))
         return PoseArrays(
             self.x[:count],

@@ -21,8 +21,7 @@ from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 MAX_POSES = 20
 """Default of the largest number of poses in a result."""
 MIN_CONFIDENCE = 0.2
-"""Score of a pose that is reported, unless another is asked for. A higher one loses people, a lower one adds
-chance finds."""
+"""Default of the least score of a pose. A higher one misses people, a lower one adds false detections."""
 
 
 class PoseAlgorithm(VisionAlgorithm[Result]):
@@ -31,7 +30,7 @@ class PoseAlgorithm(VisionAlgorithm[Result]):
     truncates: ClassVar[bool] = True  # as for the vendor's reference poses: scores depend on it by up to 0.05
 
     max_poses: int
-    """The poses with the highest scores, at most this many."""
+    """Largest number of poses in a result; those with the highest scores are kept."""
 
     def __init__(
         self,
@@ -87,7 +86,7 @@ class PoseEstimator(PoseAlgorithm[Poses]):
     poses = PoseEstimator(Model.load("posenet_edgetpu.tflite", tpu)).update(image, stamp)
     poses.poses[0]["left_wrist"].x    # px of the image
 
-    Of PoseNet it takes the poses of the model's own decoder, or the maps of a model without one.
+    From a PoseNet it takes the poses of the model's own decoder, or decodes the maps of a model without one.
     """
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Poses:

@@ -27,7 +27,7 @@ class PoseOutputs(Protocol):
 
     @property
     def float_range(self) -> tuple[float, float]:
-        """Default normalisation of such a model if its input is not quantised."""
+        """Values of black and white in such a model's float input, unless the normalisation is known."""
         ...
 
     @property
@@ -44,7 +44,7 @@ class PoseOutputs(Protocol):
 
 
 def recognise(image: TensorSpec, outputs: Sequence[TensorSpec]) -> PoseOutputs | None:
-    """Where the poses are in a model's outputs; None if none of them are known.
+    """The decoder for a model's outputs; None if they are of no known kind.
 
     image: the model's input, [1, height, width, channels].
     """

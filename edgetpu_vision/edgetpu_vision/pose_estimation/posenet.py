@@ -28,11 +28,11 @@ _NMS_RADIUS = 0.625
 _MOST_POSES = 20
 """Largest number of poses that the decoder gives."""
 FLOAT_RANGE = (-1.0, 1.0)
-"""Default normalisation of a model whose input is not quantised."""
+"""Values of black and white in a float input, unless the normalisation is known."""
 _LEAST_SCORE = 0.01
-"""Least score of a root; without a limit every cell would be one."""
+"""Least score of a keypoint from which a pose is built (a root); without a limit every cell would be one."""
 _STRIDES = (1, 2, 4, 8, 16, 32, 64)
-"""Px of the input per cell after none to six layers that halve the size."""
+"""Px of the input per cell after 0 to 6 layers that halve the size."""
 
 
 class DecodedPoseOutputs:
@@ -48,7 +48,7 @@ class DecodedPoseOutputs:
 
     @classmethod
     def among(cls, _: TensorSpec, outputs: Sequence[TensorSpec]) -> DecodedPoseOutputs | None:
-        """These outputs, in any order."""
+        """Find these outputs, in any order; None if some are missing."""
         poses = of_shape(outputs, lambda shape: len(shape) == 4 and shape[2:] == (KEYPOINTS, 2))
         if poses is None:
             return None
@@ -83,10 +83,10 @@ class PoseMaps:
 
     @classmethod
     def among(cls, image: TensorSpec, outputs: Sequence[TensorSpec]) -> PoseMaps | None:
-        """These outputs, in any order.
+        """Find these outputs, in any order; None if some are missing.
 
-        Names distinguish short from long offsets and forward from backward ones; without names they have that
-        order.
+        Names distinguish short from long offsets and forward from backward ones; if names do not tell, they
+        are in that order.
         """
         heatmaps, short = maps(outputs, HEATMAP_CHANNELS), short_and_long(outputs)
         halves = _named_first(maps(outputs, MID_CHANNELS // 2), "fwd", "bwd")
@@ -120,11 +120,11 @@ class PoseMaps:
 
 
 def stride_of(image: TensorSpec, field: TensorSpec) -> float:
-    """Distance of a map's cells, px of the model's input.
+    """Distance between a map's cells, px of the model's input.
 
-    Networks halve the size several times and round up: 481 px give 31 cells of 16 px, 480 px give 30. A map
-    of another size is assumed to be one whose first and last cells lie at the edges of the input.
-    ModelUnsupportedError for a map that cannot have square cells of 1 px or more from edge to edge.
+    Networks halve the size several times and round up: 481 px give 31 cells of 16 px, 480 px give 30. In a
+    map of another size, the first and last cells are assumed to be at the edges of the input. Raises
+    ModelUnsupportedError if cells from edge to edge would not be square, or smaller than 1 px.
     """
     size, cells = image.shape[1:3], field.shape[1:3]
     for stride in _STRIDES:

@@ -21,19 +21,19 @@ from edgetpu_vision.preprocessing.image_fit import Fit
 _BOX, _SCORE = 4, 1
 """Number of channels of a person before the keypoints."""
 _IOU_THRESHOLD = 0.7
-"""Intersection over union of two boxes, above which they are the same person; as its authors use it."""
+"""Intersection over union above which two boxes are the same person; the value that YOLO's authors use."""
 _FAR = 1e6
-"""Rows with a value beyond, px or parts of the image, or NaN are left out. Uncritical: it keeps products
-finite."""
+"""Rows with NaN, or with a value (px or parts of the image) beyond this, are left out. Uncritical: it keeps
+products finite."""
 _MOST_PEOPLE = 1000
 """Largest number of people: more than an image shows, and the largest max_results of the node."""
 
 
 class YoloPoseOutputs:
-    """Rows of box, score and keypoints, each x, y and visibility; one for each cell of the grids.
+    """Rows of box, score and keypoints (x, y and visibility of each), a row for each cell of the grids.
 
-    End-to-end models give corners instead of centre and size, a class after the score, and each person once,
-    so that nothing is suppressed. Coordinates are px of the input or parts of it.
+    End-to-end models give corners instead of centre and size, a class after the score, and each person only
+    once, so that no suppression is needed. Coordinates are px of the input or parts of it.
     """
 
     float_range = (0.0, 1.0)
@@ -49,7 +49,7 @@ class YoloPoseOutputs:
     def among(cls, image: TensorSpec, outputs: Sequence[TensorSpec]) -> YoloPoseOutputs | None:
         """The output [1, 56, n] or [1, n, 56] for the n cells of the grids, or [1, n, 57] of any n.
 
-        Raises ModelUnsupportedError if it is quantised too coarsely.
+        Raises ModelUnsupportedError if the output is quantised too coarsely.
         """
         channels = _BOX + _SCORE + KEYPOINT_CHANNELS
         counts = [grids.cells for grids in possible_grids(*image.shape[1:3])]

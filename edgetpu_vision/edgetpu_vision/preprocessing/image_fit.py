@@ -12,8 +12,8 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.images.region import Region
 
 Fit = Literal["letterbox", "stretch"]
-"""How an image gets the size of a model's input: "letterbox" keeps its aspect ratio, centres it and fills the
-rest with grey; "stretch" does not."""
+"""How an image is resized to a model's input: "letterbox" keeps its aspect ratio, centres it and fills the
+rest with grey; "stretch" fills the whole input with it."""
 FITS: tuple[Fit, ...] = get_args(Fit)
 
 Coordinates = TypeVar("Coordinates", float, NDArray[np.float32], NDArray[np.float64])
@@ -42,9 +42,9 @@ class Placement:
     top: int
     """First row of the input that the region fills, px of the input."""
     width: int
-    """Number of columns that it fills."""
+    """Number of columns that the region fills."""
     height: int
-    """Number of rows that it fills."""
+    """Number of rows that the region fills."""
     input_width: int
     """Size of the whole input, px."""
     input_height: int

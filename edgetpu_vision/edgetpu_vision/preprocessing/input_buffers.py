@@ -1,4 +1,4 @@
-"""Reused memory for the inputs of a model, with its padding, into which images are written."""
+"""Reused buffers for the input of a model, padding included, into which images are written."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ class InputBuffer:
         top, left = placement.top, placement.left
         bottom, right = top + placement.height, left + placement.width
         self.numbers = self._memory[0, top : bottom + spare, left:right]
-        """The input where the image is, and the `spare_rows` below: [rows, columns, channels]."""
-        # Pixels are written where they belong at once if their dtype allows it.
+        """The part of the input with the image, and the `spare_rows` below: [rows, columns, channels]."""
+        # If the dtype allows it, pixels are written directly into the input.
         pixels = self.numbers.view(np.uint8) if scaling.in_place else np.empty(self.numbers.shape, np.uint8)
         self.pixels = pixels
-        """Grey levels for `numbers`, of the same shape: uint8; the same memory if `in_place`."""
+        """Grey levels for `numbers`, uint8 of the same shape; the same memory if `in_place`."""
         self.target = pixels if scaling.flips else self.numbers
-        """What `PixelScaling.apply` writes to: `numbers`, as uint8 if it `flips`."""
+        """The array that `PixelScaling.apply` writes to: `numbers`, as uint8 if the scaling `flips`."""
         self.image = pixels[: placement.height]
         """The part of `pixels` that belongs to the image, without spare rows."""
         self._spoilt = self._memory[0, bottom : bottom + spare] if spare and bottom < height else None
-        """Padding to be restored where the spare rows lie."""
+        """Padding that the spare rows overwrite, and that `input` restores."""
         self._padding = None if self._spoilt is None else self._spoilt.copy()
-        # No local name may refer to the memory here: it would be counted.
+        # No local variable may refer to the memory here, because it would be counted.
         self._own_references = self._references()
 
     @property
     def free(self) -> bool:
-        """Whether no one else holds an array of this memory."""
+        """Whether no array outside this object uses its memory."""
         return self._references() == self._own_references
 
     def input(self) -> NDArray[Any]:
-        """The whole input, a new array of the memory of this buffer: while it lives, `free` is false."""
+        """The whole input, a new view of this buffer's memory; while it exists, `free` is false."""
         if self._spoilt is not None:
             self._spoilt[:] = self._padding
         return self._memory[:, : self._height]
@@ -72,7 +72,7 @@ class InputBuffers:
         self._kept: tuple[Placement | None, deque[InputBuffer]] = None, deque()
 
     def take(self, placement: Placement) -> InputBuffer:
-        """A free buffer, which the caller owns until it gives it back."""
+        """A free buffer, which the caller owns until `give_back`."""
         kept_for, kept = self._kept
         if kept_for is not placement:
             kept = deque(maxlen=_KEPT)
@@ -88,7 +88,7 @@ class InputBuffers:
         return InputBuffer(self._spec, placement, self._scaling, self._padding)
 
     def give_back(self, placement: Placement, buffer: InputBuffer) -> None:
-        """Keep a buffer for later images; one whose input is still in use is kept until that ends."""
+        """Keep a buffer for later images; it is not taken again while its input is in use."""
         kept_for, kept = self._kept
         if kept_for is placement:
             kept.append(buffer)

@@ -27,8 +27,8 @@ _DEPTHS = {
 """OpenCV's type numbers for the dtypes of inputs."""
 
 _TIE = 1e-3
-"""Distance to the middle between two integers within which float32 may round otherwise than float64. Twenty
-times the error of a product and a sum of levels."""
+"""Distance from the middle between two integers within which float32 may round differently from float64:
+twenty times the error of a product and a sum of levels."""
 
 _MOST_CLIPPED = 1 / 8
 """Share of the grey levels at either end that a quantised input may clip."""
@@ -93,9 +93,9 @@ class PixelScaling:
         self._line = None if levels is None or table is None else _line(spec, levels)
         self._table = table if self._line is None else None
         self.spare_rows = 2 if self._line is not None else 0
-        """Rows that `apply` needs at the end of both arrays, which it fills with anything."""
+        """Rows that `apply` needs at the end of both arrays; it overwrites them."""
         self.in_place = self._table is None and spec.dtype.itemsize == 1
-        """Whether pixels are converted where they are: to uint8 or int8, without a table."""
+        """Whether pixels are converted in place: to uint8 or int8, without a table."""
         self.flips = self.in_place and self.dtype == np.int8 and self._line is None
         """Whether an int8 input takes the grey levels less 128: `apply` then writes them as uint8."""
         self.reads_anywhere = self._table is not None or self.flips
@@ -104,13 +104,13 @@ class PixelScaling:
     def apply(self, pixels: NDArray[np.uint8], result: NDArray[Any]) -> None:
         """Convert pixels, uint8 [rows, columns, channels], the `spare_rows` included.
 
-        result: where to, of the same shape and in the input's dtype, but uint8 if this `flips`; if `in_place`
-        the same memory, unless this `reads_anywhere`.
+        result: the array to write to, of the same shape, in the input's dtype, or uint8 if `flips`. If
+        `in_place`, it must be the same memory, unless `reads_anywhere`.
         """
         if self._line is not None:
-            # OpenCV's only function that converts in one pass. It takes the line from the least and greatest
-            # level, so that black and white have to be there; from the greatest alone, which takes less time,
-            # if black is 0.
+            # OpenCV's only function that converts in one pass. It computes the line from the least and the
+            # greatest level, so black and white must be among the pixels. If black is 0, the greatest level
+            # is enough, which takes less time.
             pixels[-2], pixels[-1] = 0, _LEVELS - 1
             black, white = self._line
             if black == 0:
@@ -134,7 +134,7 @@ class PixelScaling:
 
 
 def covers(spec: TensorSpec, normalisation: Normalisation) -> bool:
-    """Whether an input [1, height, width, channels] can hold what a normalisation makes of most grey levels.
+    """Whether an input [1, height, width, channels] can hold most grey levels after a normalisation.
 
     Metadata of quantised models often give a normalisation that is meant for the same model in float.
     """
@@ -158,7 +158,7 @@ def _real_levels(normalisation: Normalisation, channels: int) -> NDArray[np.floa
 
 
 def _table(spec: TensorSpec, real: NDArray[np.float64]) -> NDArray[Any] | None:
-    """The number for each grey level, [1, 256, channels or 1]; None if the grey levels themselves are it."""
+    """The number for each grey level, [1, 256, channels or 1]; None if the input takes the grey levels."""
     if (real == real[:, :1]).all():
         real = real[:, :1]
     if spec.dtype == np.float32:
@@ -169,15 +169,15 @@ def _table(spec: TensorSpec, real: NDArray[np.float64]) -> NDArray[Any] | None:
         return None  # not quantised: it takes integers unchanged
     table = spec.quantise(real)
     plain = np.arange(_LEVELS) + np.iinfo(spec.dtype).min
-    # A table made of other constants may differ by a level here and there from the plain one.
+    # A table made from slightly different constants may differ from the plain one by a level here and there.
     return None if np.abs(table - plain[:, None]).max() <= 1 else np.ascontiguousarray(table[None])
 
 
 def _line(spec: TensorSpec, real: NDArray[np.float64]) -> tuple[float, float] | None:
-    """The values of black and white before rounding, if a line through them gives the values of the table.
+    """The values of black and white before rounding, if the line through them gives the values of the table.
 
-    None unless it is the same for all channels and black is less, and where float32 might round a level to
-    another integer.
+    None if channels differ, if black is not less than white, and if float32 might round a level to another
+    integer.
     """
     if spec.dtype == np.int32:
         return None

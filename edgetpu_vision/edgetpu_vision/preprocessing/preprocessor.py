@@ -26,10 +26,10 @@ PADDING = 114
 """Grey level around a letterboxed image: near the mean of photographs; YOLO models are trained with it."""
 
 _ROUNDING_ERROR = np.float32(2e-5)
-"""Grey levels by which interpolation in float32 may miss a whole level; its steps there are 1.5e-5."""
+"""Grey levels by which interpolation in float32 may miss a whole level; float32 has steps of 1.5e-5 there."""
 
 _KINDS: defaultdict[Hashable, int] = defaultdict(itertools.count().__next__)
-"""Numbers for kinds of inputs, by which images cache the inputs made of them."""
+"""Numbers of kinds of inputs, as keys under which an image caches the inputs made from it."""
 
 
 class Preprocessor:
@@ -45,7 +45,7 @@ class Preprocessor:
     ) -> None:
         """Prepare for a model's input, see `image_input`.
 
-        normalisation: as the model was trained; None if unknown, see PixelScaling. truncates: whether
+        normalisation: that of the training; None if unknown, see PixelScaling. truncates: whether
         interpolated grey levels are rounded down instead of to the nearest. Raises ModelUnsupportedError
         unless the input takes an image of uint8, int8, int32 or float32.
         """
@@ -54,7 +54,7 @@ class Preprocessor:
         self._truncates = truncates
         rows = by_rows(spec)
         self._layout = _layout(spec) if rows.shape != spec.shape else None
-        """The order of the input's axes, unless it is [1, height, width, channels]."""
+        """The order of the input's axes; None if it is [1, height, width, channels]."""
         _, self.height, self.width, self.channels = rows.shape
         self._scaling = PixelScaling(rows, normalisation)
         padding = self._scaling.of_level(PADDING, self.channels)
@@ -69,9 +69,9 @@ class Preprocessor:
     def fill(self, image: CameraImage, placement: Placement) -> NDArray[Any]:
         """The input for an image, in the model's shape and dtype; read-only.
 
-        Another model with the same input gets the same array, unless the region is another one. The memory is
-        reused once no array refers to it. Placements are compared by identity: keep the one of
-        `place` while images and region are the same.
+        Models with the same kind of input get the same array for the same region. The memory is reused once
+        no array refers to it. Placements are compared by identity: call `place` only if the region or the
+        size of the images has changed.
         """
 
         def make() -> NDArray[Any]:
@@ -134,7 +134,7 @@ def image_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
 
 
 def by_rows(spec: TensorSpec) -> TensorSpec:
-    """An image input with the shape that the image has in the usual order, [1, height, width, channels]."""
+    """An image input with its shape in the usual order, [1, height, width, channels]."""
     return replace(spec, shape=_layout(spec).by_rows)
 
 

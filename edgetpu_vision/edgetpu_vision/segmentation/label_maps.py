@@ -21,10 +21,11 @@ off by a pixel or two of the input at most."""
 
 
 def label_map_of_values(values: NDArray[Any], spec: TensorSpec, input_size: tuple[int, ...]) -> LabelMap:
-    """The class with the greatest of its values [rows, columns, classes] at each pixel.
+    """The class with the greatest value at each pixel.
 
-    spec: of the output. input_size: rows and columns of the model's input; the values of a coarser map are
-    interpolated linearly to that size first, as models do that have the step in their graph.
+    values: [rows, columns, classes]; those of a single class are compared with a threshold. spec: of the
+    output. input_size: rows and columns of the model's input. The values of a coarser map are interpolated
+    linearly to that size first, as in models with this step in their graph.
     """
     rows, columns, classes = values.shape
     coarse = rows * _FINE < input_size[0] or columns * _FINE < input_size[1]
@@ -45,7 +46,7 @@ def label_map_of_values(values: NDArray[Any], spec: TensorSpec, input_size: tupl
 
 
 Part = tuple[float, float]
-"""Where a part of an axis of a map begins, and its extent, in cells."""
+"""Start and extent of a part of a map's axis, in cells."""
 
 
 def resized_labels(
@@ -53,7 +54,7 @@ def resized_labels(
 ) -> LabelMap:
     """A label map, or a part of it, in another size, as cv2.resize with INTER_NEAREST makes it.
 
-    Copying whole rows, of the map and of its transpose, takes less time than OpenCV's pixel by pixel.
+    Copying whole rows of the map and of its transpose takes less time than copying by pixels, as OpenCV does.
     """
     vertical = _sources(labels.shape[0], height, *(rows or (0, labels.shape[0])))
     horizontal = _sources(labels.shape[1], width, *(columns or (0, labels.shape[1])))

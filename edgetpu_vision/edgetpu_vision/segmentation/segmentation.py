@@ -22,10 +22,10 @@ class Segmentation:
 
     @property
     def valid(self) -> bool:
-        """Whether there is a label for every pixel; always so."""
+        """Always true: every pixel has a label."""
         return True
 
     @property
     def confidence(self) -> float:
-        """1: a label map has no score."""
+        """Always 1: a label map has no score."""
         return 1.0

@@ -27,12 +27,12 @@ _MOST_UINT16 = 2**16
 class Segmenter(VisionAlgorithm[Segmentation]):
     """Labels the pixels of an image, by a model with one output: a map of labels, or of values of each class.
 
-    A map with a single value a pixel is one of two classes, 1 where the value is at least 0.5, or as a logit
-    at least 0.
+    A map with a single value per pixel has two classes: 1 where a probability is at least 0.5 or a logit at
+    least 0, and 0 elsewhere.
     """
 
     def __init__(self, model: ModelLike | None = None, *, output: str = "", **options: Any) -> None:
-        """Prepare for a model; see VisionAlgorithm. output: its name if the model has several."""
+        """Prepare for a model; see VisionAlgorithm. output: name of the one to read, if it has several."""
         self._output_name = output
         super().__init__(model, **options)
 
@@ -60,7 +60,7 @@ class Segmenter(VisionAlgorithm[Segmentation]):
         self._input_size = image.shape[1:3]
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Segmentation:
-        """The label of every pixel; OutputsError if that is missing, of another size, out of range or NaN."""
+        """The label of every pixel; OutputsError if the output is missing, misshapen, out of range or NaN."""
         values = with_channels_last(whole_output(outputs, self._output), self._output, self._spec)
         if self._has_labels:
             labels = self._narrow(values.reshape(self._spec.shape[1:3]))
@@ -93,10 +93,10 @@ class Segmenter(VisionAlgorithm[Segmentation]):
         )
 
     def _holds_labels(self, spec: TensorSpec) -> bool:
-        """Whether its values are labels themselves.
+        """Whether the values of an output are labels.
 
-        They are if the graph compares classes, or if they are integers without a scale, or with the scale of
-        integers.
+        They are if the graph takes the argmax of the classes, or if they are integers without a scale, or
+        with a scale of 1 and a zero point of 0.
         """
         if len(spec.shape) != 3 and spec.shape[3:] != (1,):
             return False

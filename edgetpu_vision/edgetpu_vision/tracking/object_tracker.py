@@ -14,17 +14,17 @@ MEMORY = 1.0
 """Seconds for which an object that is out of sight keeps its identifier."""
 
 MIN_OVERLAP = 0.25
-"""Intersection over union of a box and the predicted box of its object."""
+"""Least intersection over union of a box and the predicted box of its object."""
 
 START_CONFIDENCE = 0.5
-"""Score from which a new object is tracked; known ones are followed at any score."""
+"""Least score of a new object to be tracked; known objects are followed at any score."""
 
 
 class ObjectTracker:
     """Tracks detected objects by the overlap of their boxes, each class separately."""
 
     def __init__(self, start_confidence: float = START_CONFIDENCE, memory: float = MEMORY) -> None:
-        """Start without objects; see the constants for defaults. DependencyMissingError without ByteTrack."""
+        """Start without objects; see the constants. Raises DependencyMissingError without ByteTrack."""
         self._options = {
             "high_conf": start_confidence,
             "iou": MIN_OVERLAP,
@@ -59,7 +59,7 @@ class ObjectTracker:
         return tuple(found)
 
     def _matched(self, tracker: Any, image: Detections, detections: Sequence[Detection]) -> Iterable[str]:
-        """The library's identifier of each detection of one class; "" if it begins no track."""
+        """The library's identifier of each detection of one class; "" for one without a track."""
         size = max(image.image_width, image.image_height, 1)  # the library expects about 0..1
         boxes = [(each.x_min, each.y_min, each.x_max, each.y_max) for each in detections]
         tracks = tracker.update(
