@@ -11,9 +11,9 @@ from edgetpu_driver.files.file_access import read_file, user_path
 from edgetpu_driver.files.plain_yaml import parse_yaml
 
 _LARGEST = 1 << 16
-"""Bytes; such files have less than 2 kB, and more than that takes seconds to read."""
+"""Largest file, bytes: calibrations have less than 2 kB, and larger files would take seconds to read."""
 _LARGEST_SIDE = 2**31 - 1
-"""px; more than any camera has, and within the range that every reader of CameraInfo accepts."""
+"""Largest width and height, px: more than any camera has, and accepted by every reader of CameraInfo."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ SOURCES = ("webcam", "file", "scene", *PATTERNS)
 """The sources of pictures."""
 
 RETRY = 1.0
-"""Seconds until a source that failed is opened again."""
+"""Seconds after which a source that failed is opened again."""
 
 
 def open_source(settings: CameraSettings, horizontal_fov: float = math.radians(60.0)) -> Source:
@@ -44,7 +44,7 @@ class CaptureThread:
         *,
         paused: bool = False,
     ) -> None:
-        """show: gets each picture, in this thread. paused: whether the first is taken by `step`."""
+        """show: called with each picture, in this thread. paused: whether pictures wait for `step`."""
         self.problem = ""
         """Why there are no pictures; empty if there are."""
         self._settings = settings
@@ -59,7 +59,7 @@ class CaptureThread:
 
     @property
     def settings(self) -> CameraSettings:
-        """The settings of the source; new ones open it again."""
+        """The settings of the source, which is opened again if they are set."""
         return self._settings
 
     @settings.setter
@@ -80,13 +80,13 @@ class CaptureThread:
             self._changed.notify()
 
     def step(self) -> None:
-        """Take one picture while paused; its time is one period after that of the last one."""
+        """Take one picture while paused; its time is one period after that of the last picture."""
         with self._changed:
             self._steps += 1
             self._changed.notify()
 
     def close(self, seconds: float = 2.0) -> None:
-        """Stop; wait for the thread, but not for a device that hangs."""
+        """Stop, and wait for the thread at most this long, in case the device hangs."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -111,7 +111,7 @@ class CaptureThread:
         while self._wait(due):
             period = 1.0 / self._settings.frame_rate
             now = time.monotonic()
-            # A pause does not count; neither do the pictures that were missed while the machine was busy.
+            # Time stands still in a pause, and pictures missed while the machine was busy are not caught up.
             self._seconds += period if self._paused else now - last
             due, last = max(due + period, now - period), now
             picture = source.read(self._seconds)
@@ -123,7 +123,7 @@ class CaptureThread:
                 due = time.monotonic()
 
     def _wait(self, due: float) -> bool:
-        """Wait until it is time for a picture; False: the source is to be closed."""
+        """Wait until it is time for a picture; False if the source is to be closed instead."""
         with self._changed:
             while not (self._closed or self._reopen):
                 if self._paused and self._steps:

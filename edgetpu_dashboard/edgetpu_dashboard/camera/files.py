@@ -25,7 +25,7 @@ class FileSource:
     waits = False
 
     def __init__(self, path: str, size: tuple[int, int], *, loop: bool = True) -> None:
-        """size: of the pictures, px; others are resized; 0: their own. Raises NoPictureError."""
+        """size: width and height that pictures are resized to, px; 0: their own. Raises NoPictureError."""
         if not path:
             raise NoPictureError(
                 "no file: path is empty; expected a picture, a folder of pictures or a video"
@@ -38,9 +38,9 @@ class FileSource:
         self._last: Pixels | None = None
 
     def read(self, seconds: float) -> Pixels:  # noqa: ARG002 - one after another, whatever the time
-        """Return the next picture; after the last one the first, or the last again.
+        """Return the next picture; after the last one, the first if `loop`, otherwise the last again.
 
-        NoPictureError if none can be read.
+        Raises NoPictureError if none can be read.
         """
         picture = next(self._pictures, None)
         if picture is None and self._loop:
@@ -96,7 +96,7 @@ class FileSource:
             yield self._resized(frame)
 
     def _resized(self, picture: Pixels) -> Pixels:
-        """RGB of the wanted size from BGR."""
+        """An RGB picture of the wanted size, from BGR."""
         height, width = picture.shape[:2]
         wanted = self._size[0] or width, self._size[1] or height
         if wanted != (width, height):

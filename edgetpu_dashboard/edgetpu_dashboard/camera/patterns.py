@@ -13,16 +13,16 @@ import numpy.typing as npt
 from edgetpu_dashboard.camera.source import Pixels
 
 PANNING_SPEED = 600.0
-"""Speed of the stripes to the left, px/s in pictures 640 px wide, proportional in others: 2 px at 64 px and
-30 Hz."""
+"""Speed of the stripes to the left, px/s in pictures 640 px wide, proportional to the width in others: 2 px
+per picture at 64 px and 30 Hz."""
 CHECKER_SPEED = (60.0, 30.0)
 """Speed of the checkerboard to the right and down, px/s in pictures 640 px wide."""
 SQUARES = 16
-"""Squares of the checkerboard along the width."""
+"""Number of squares of the checkerboard along the width."""
 ROTATION = math.radians(45.0)
 """Angular velocity of the radial lines, rad/s, clockwise in the picture."""
 RAYS = 12
-"""Bright lines around the centre."""
+"""Number of bright lines around the centre."""
 DOT_PERIODS = (8.0, 5.0)
 """Periods of the dot along x and y, s."""
 DOT_REACH = 0.35
@@ -120,7 +120,7 @@ def _edges(phase: npt.NDArray[np.floating], square: float) -> npt.NDArray[np.flo
     return np.asarray(np.where(within < 1.0, 1.0, -1.0) * np.minimum(distance * 2.0, 1.0), np.float64)
 
 
-@lru_cache(maxsize=1)  # of one size, which parameters can change
+@lru_cache(maxsize=1)  # pictures have one size, which parameters can change
 def _angles(width: int, height: int) -> npt.NDArray[np.float32]:
     x = np.arange(width, dtype=np.float32) - np.float32((width - 1) / 2)
     y = np.arange(height, dtype=np.float32) - np.float32((height - 1) / 2)

@@ -1,4 +1,4 @@
-"""The rendered scene as a repeated source of pictures."""
+"""The rendered scene as a source of pictures, repeated without end."""
 
 from __future__ import annotations
 

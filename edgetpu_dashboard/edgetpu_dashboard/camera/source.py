@@ -37,18 +37,18 @@ class CameraSettings:
     source: str = "wandering_dot"
     """`webcam`, `file`, `scene` or the name of a pattern."""
     device: str = "/dev/video0"
-    """Of the webcam: a path or a number."""
+    """Path or number of the webcam."""
     path: str = ""
-    """Of the picture, the folder of pictures or the video."""
+    """Path of the picture, the folder of pictures or the video."""
     width: int = 0
     height: int = 0
-    """Of the pictures, px; 0: the source's own."""
+    """Size of the pictures, px; 0: the source's own."""
     frame_rate: float = 30.0
     """Pictures per second."""
     exposure: float = 0.0
-    """Of the webcam, s; 0: automatic."""
+    """Exposure time of the webcam, s; 0: automatic."""
     gain: int = -1
-    """Of the webcam, in its units; -1: unchanged."""
+    """Gain of the webcam, in its units; -1: unchanged."""
     pixel_format: str = ""
     """Pixel format of the webcam, a code of four characters; empty: unchanged."""
     loop: bool = True

@@ -1,4 +1,4 @@
-"""A webcam by V4L2, the video interface of Linux."""
+"""A webcam, through V4L2, the video interface of Linux."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from edgetpu_dashboard.camera.source import CameraSettings, NoPictureError, Pixels
 
 EXPOSURE_UNIT = 1e-4
-"""Seconds; that of V4L2_CID_EXPOSURE_ABSOLUTE."""
+"""Unit of V4L2_CID_EXPOSURE_ABSOLUTE, s."""
 EXPOSURE_MANUAL, EXPOSURE_APERTURE_PRIORITY = 1, 3
-"""V4L2_EXPOSURE_MANUAL, and the automatic exposure that UVC cameras have, of enum v4l2_exposure_auto_type."""
+"""Values of enum v4l2_exposure_auto_type; the second one is the automatic exposure of UVC cameras."""
 
 
 def _v4l2(device: str) -> cv2.VideoCapture:
@@ -53,7 +53,7 @@ class Webcam:
         self._capture.release()
 
     def _set_up(self, settings: CameraSettings) -> None:
-        """Set format, size and rate, in this order; a camera takes the nearest it has."""
+        """Set format, size and rate, in this order; a camera takes the nearest values that it has."""
         if settings.pixel_format:
             code = cv2.VideoWriter.fourcc(*settings.pixel_format)
             self._capture.set(cv2.CAP_PROP_FOURCC, code)

@@ -16,13 +16,13 @@ from edgetpu_driver.errors import EdgeTpuError
 
 MISSING = "saving a bag needs the Python package rosbags: `pip install rosbags`"
 MOST_WAITING = 64 * 2**20
-"""Bytes that wait for the disk at most: two seconds of 640x480 RGB at 30 Hz. Further messages are lost."""
+"""Most bytes that wait for the disk: two seconds of 640x480 RGB at 30 Hz. Further messages are lost."""
 LEAST_FREE = 2**30
 """Bytes of the disk that a bag leaves free, so that logs, models and the state of nodes can still be written.
-The messages that wait, and the index that completes the bag, need less than a tenth of it."""
+The waiting messages, and the index that completes the bag, need less than a tenth of it."""
 
 Definition = Callable[[str], tuple[str, str]]
-"""Returns the text of a message type, with all types it refers to, and its RIHS01 hash."""
+"""Returns the text of a message type, with all types that it refers to, and its RIHS01 hash."""
 
 
 class BagError(EdgeTpuError):
@@ -55,7 +55,7 @@ class BagRecording:
     def __init__(self, path: Path, definition: Definition, largest: int) -> None:
         """Start a bag. Raises BagError.
 
-        path: directory to write; must not exist. largest: bytes of messages that the bag takes.
+        path: directory to write; must not exist. largest: most bytes of messages in the bag.
         """
         try:
             from rosbags.rosbag2 import StoragePlugin, Writer
@@ -112,15 +112,15 @@ class BagRecording:
             )
 
     def end(self, seconds: float = math.inf) -> None:
-        """Complete the bag after the waiting messages, without waiting for it here.
+        """Have the bag completed after the waiting messages; return at once.
 
-        seconds: after which those that still wait are lost, so that the bag is completed in time.
+        seconds: time after which messages that still wait are lost, so that the bag is completed in time.
         """
         self._deadline = min(self._deadline, time.monotonic() + seconds)
         self._queue.put(None)
 
     def join(self, seconds: float) -> None:
-        """Wait until the bag is complete."""
+        """Wait until the bag is complete, at most this long."""
         self._thread.join(seconds)
 
     def _write_all(self) -> None:
@@ -142,7 +142,7 @@ class BagRecording:
         try:
             connection = self._connection(topic, kind)
             if lack := _lack_of_space(self.path):
-                self._give_up(lack)  # of further messages; those that wait are written
+                self._give_up(lack)  # no further messages; those that wait are written
             if connection is not None:
                 self._writer.write(connection, time_ns, message)
                 written = 1

@@ -10,12 +10,12 @@ from edgetpu_dashboard.live.result_curves import Curve
 LEVELS = ("ok", "warning", "error", "stale")
 """Levels of a diagnostic, by the numbers of diagnostic_msgs/DiagnosticStatus."""
 SEVERITY = ("ok", "stale", "warning", "error")
-"""The same, the most serious one last."""
+"""The same levels, the most serious one last."""
 
 MOST_WORDS = 8
-"""Different ones of a value that is shown as a curve."""
+"""Largest number of different words of a value that is shown as a curve."""
 LONGEST_WORD = 40
-"""Characters of one."""
+"""Longest of these words, characters."""
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan"
 _VALUE = re.compile(rf"({_NUMBER})(?: (?:\+-|±) ({_NUMBER}))?", re.ASCII | re.IGNORECASE)
@@ -26,15 +26,15 @@ class Reading:
     """One value of a diagnostic."""
 
     def __init__(self, key: str) -> None:
-        """key: its name, with a unit as in `distance, m` or `temperature (degC)`."""
+        """key: the name of the value, with a unit as in `distance, m` or `temperature (degC)`."""
         match = _KEY.fullmatch(key)
         self.name, self.unit = (match[1], match[2] or match[3]) if match else (key, "")
         self.text = ""
-        """The last value as it came."""
+        """The last value as it was received."""
         self.words: list[str] = []
-        """What a value of the curve stands for, by number; empty: it is a number."""
+        """The words that values of the curve stand for, by number; empty if values are numbers."""
         self.value = self.sigma = math.nan
-        """The last value; the number of a word."""
+        """The last value, or the number of its word."""
         self._is_number = self._is_too_much = False
         self._curve = Curve()
 
@@ -52,7 +52,7 @@ class Reading:
 
     @property
     def curve(self) -> Curve | None:
-        """Its course; None if there are too many different words, or too long ones."""
+        """The values over time; None if there are too many different words, or too long ones."""
         return self._curve if self._is_number or not self._is_too_much else None
 
     def _add_word(self, text: str) -> None:

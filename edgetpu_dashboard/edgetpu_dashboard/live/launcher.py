@@ -13,7 +13,7 @@ from edgetpu_driver.node_kit.installed_nodes.installed_executables import instal
 from edgetpu_driver.node_kit.process.process_end import starter_environment
 
 STOP_SECONDS = 5.0
-"""Seconds until an interrupted node is killed, as with `ros2 launch`."""
+"""Seconds after which an interrupted node is killed, as with `ros2 launch`."""
 
 
 class LaunchError(EdgeTpuError):
@@ -27,7 +27,7 @@ class Launcher:
     """
 
     def __init__(self, ros_arguments: Sequence[str] = ()) -> None:
-        """ros_arguments: for each process, as after --ros-args."""
+        """ros_arguments: arguments of every process, as after --ros-args."""
         self._ros_arguments = list(ros_arguments)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class Launcher:
     ) -> None:
         """Start a node. Raises LaunchError.
 
-        parameters: by name, in YAML. ros_arguments: besides those that all nodes get.
+        parameters: values by name, in YAML. ros_arguments: in addition to those of every process.
         """
         path = installed_executable(package, executable)
         if path is None:
@@ -83,7 +83,7 @@ class Launcher:
             )
 
     def stop(self, name: str) -> None:
-        """Stop a node that was started here, at most STOP_SECONDS later. Raises LaunchError."""
+        """Stop a node that was started here; it is killed after STOP_SECONDS. Raises LaunchError."""
         with self._lock:
             if not self.started(name):
                 raise LaunchError(f"{name} was not started from here: stop it where it was started")

@@ -9,13 +9,13 @@ from edgetpu_driver.errors import ArchiveError, InputError
 from edgetpu_driver.files.npz_archive import array_of
 
 LARGEST_MATRIX = 128 * 2**20 + 1024
-"""Bytes of a file: 4096 x 4096 in float64, as NumPy makes them, and the header."""
+"""Largest file, bytes: 4096 x 4096 in float64, NumPy's default, and the header."""
 
 
 def read_matrix(data: bytes) -> NDArray[np.float32]:
-    """Read the bytes of a .npy file, float32 [rows, columns]; InputError for anything else.
+    """Read a matrix from the bytes of a .npy file, as float32 [rows, columns].
 
-    Finite numbers within the range of float32.
+    Raises InputError for anything else, and for numbers that are not finite in float32.
     """
     try:
         weights = array_of("the file", data)

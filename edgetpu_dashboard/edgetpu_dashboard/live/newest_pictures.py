@@ -1,6 +1,6 @@
-"""The newest picture of the camera, of a node's debug images, or of a node's results drawn on the camera's.
+"""The newest picture of the camera, of a node's debug images, or of a node's results on the camera's images.
 
-The executor's thread adds what arrives; pictures are made in the thread that asks for one.
+The executor's thread adds messages; pictures are made in the thread that asks for one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from edgetpu_driver.images.region import Region
 KEPT_BYTES = 32 * 2**20
 """Most bytes of camera images that wait for results: half a second of 640x480 RGB at 60 Hz."""
 MOST_WAITING = 64
-"""Results that wait for their image, which may come after them."""
+"""Most results that wait for their image, which may arrive after them."""
 MOST_UNMATCHED = 20
-"""Results in a row without their image, from which the node is taken to use another camera."""
+"""Most results in a row without their image; with more the node is assumed to use another camera."""
 
 BARE_AFTER = 2.0
-"""Seconds without a result until images are shown without results; a node that measures is faster."""
+"""Seconds without a result after which images are shown without one; a node that measures is faster."""
 
 Stamp = tuple[int, int]
 """Seconds and nanoseconds."""
@@ -35,18 +35,18 @@ class LivePicture:
     drawn: Pixels
     """[H, W] or [H, W, 3] RGB."""
     image: Pixels
-    """The camera's, of the same size; for a debug image, the debug image itself."""
+    """The camera's image, of the same size; for a debug image, the debug image itself."""
 
 
 class ImageTap:
     """The newest image of a topic."""
 
     def __init__(self, decode: Callable[[Any], Pixels]) -> None:
-        """decode: makes pixels of an image as `put` gets it."""
+        """decode: converts an image, as `put` gets it, to pixels."""
         self._decode = decode
         self._newest: Any = None
         self.number = 0
-        """Of the newest picture."""
+        """Number of the newest picture."""
 
     def put(self, image: Any) -> None:
         """Add an image."""
@@ -68,20 +68,20 @@ class OverlayTap:
         """draw: draws a result message on a copy of its image."""
         self._decode, self._draw = decode, draw
         self._images: dict[Stamp, tuple[Any, int]] = {}
-        """With their bytes, the oldest first."""
+        """Images with their sizes in bytes, the oldest first."""
         self._results: dict[Stamp, Any] = {}
         self._newest: tuple[Any, Any] | None = None
         self.region: Sequence[int] = (0, 0, 0, 0)
-        """The part of the image that the node looks at, as its parameter `roi`."""
+        """The part of the image that the node looks at, the value of its parameter `roi`."""
         self.number = 0
-        """Of the newest picture."""
+        """Number of the newest picture."""
         self.unmatched = 0
-        """Results since the last one whose image was there."""
+        """Number of results since the last one that was matched with its image."""
         self._bare_since: float | None = None
         """Stamp of the first image after the last result, s."""
 
     def put_image(self, stamp: Stamp, image: Any, size: int) -> None:
-        """Add an image of the camera, of so many bytes."""
+        """Add an image of the camera. size: its size in bytes."""
         self._images.pop(stamp, None)
         self._images[stamp] = image, size
         kept = sum(each for _, each in self._images.values())
@@ -110,7 +110,7 @@ class OverlayTap:
     def picture(self) -> LivePicture:
         """Return the newest result drawn on its image; InputError if there is none.
 
-        Without results for a while it is the newest image alone, and so it is if the result cannot be drawn.
+        It is an image without a result if there has been none for a while, or if it cannot be drawn.
         """
         if self._newest is None:
             raise InputError("there is no picture yet")
@@ -120,13 +120,13 @@ class OverlayTap:
             return LivePicture(image, image)
         try:
             drawn = self._draw(image, result)
-        except Exception:  # of numbers that cannot be drawn, as of a node of another program
+        except Exception:  # for numbers that cannot be drawn, perhaps of another program's node
             return LivePicture(image, image)
         return LivePicture(drawing.with_region(drawn, Region(*self.region)), image)
 
     def _join(self, stamp: Stamp) -> None:
         self._newest = self._images[stamp][0], self._results.pop(stamp)
-        # Results come in the order of their images: none is needed for an earlier one any more.
+        # Results come in the order of their images, so that earlier images are no longer needed.
         while (oldest := next(iter(self._images))) != stamp:
             del self._images[oldest]
         del self._images[stamp]

@@ -23,10 +23,10 @@ def text_of(value: Value | None) -> str:
 
 
 def value_of(text: str, like: Value, *, any_type: bool = False) -> Value:
-    """Read a value of the type of another one; InputError says what was expected.
+    """Read a value of the same type as `like`; InputError says what was expected.
 
-    Numbers are decimal; lists are JSON, bytes in them numbers; a string is taken as it is. any_type: whether
-    a list may have items of another type than the list `like`: an empty one does not tell the type.
+    Numbers are decimal; lists are JSON, with bytes as numbers; a string is taken as it is. any_type: whether
+    a list may have items of another type than `like`, for example because that is empty.
     """
     if any_type and isinstance(like, list):
         return _list_of_any(text)
@@ -79,7 +79,7 @@ def _number(value: float) -> float:
 
 
 def _integer(value: int) -> int:
-    """Check that the 64 bits of a parameter hold it."""
+    """Return the value if the 64 bits of a parameter can hold it; otherwise raise ValueError."""
     if not -(2**63) <= value < 2**63:
         raise ValueError
     return value

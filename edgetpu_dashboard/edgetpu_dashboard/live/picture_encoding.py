@@ -12,7 +12,7 @@ from edgetpu_driver.weights.weight_tensors import INT8_MAX
 Pixels = npt.NDArray[np.uint8]
 
 CAMERA_VIEW = "camera image"
-"""In place of a node's name: the camera's images."""
+"""Name of the view of the camera's images, in place of a node's name."""
 
 JPEG_QUALITY = 80
 """JPEG quality at which block edges are hard to see; OpenCV's default, 95, needs three times the bytes."""
@@ -44,8 +44,9 @@ def error_picture(
 ) -> Pixels:
     """Draw the rounding of each weight: white none, blue down, red up by half a step, black out of range.
 
-    weights: [rows, columns]. row_scales: the step of each row, and has_clipped: whether weights were clipped,
-    as the driver answers. The range is taken for that of int8; uint8 weights reach further on one side.
+    weights: float32 [rows, columns]. row_scales: step of each row, and has_clipped: whether weights were
+    clipped, both from the driver's answer. The range is assumed to be int8's; that of uint8 weights reaches
+    further on one side.
     """
     row_steps = np.where(row_scales > 0, row_scales, 1.0).astype(np.float32)[:, None]
     with np.errstate(over="ignore"):

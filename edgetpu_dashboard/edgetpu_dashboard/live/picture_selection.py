@@ -48,7 +48,7 @@ def is_grey(rgb: tuple[int, int, int]) -> bool:
 def spot_weights(rgb: tuple[int, int, int]) -> list[float]:
     """Return a spot tracker's weights for a colour: its difference from grey, so that grey pixels cancel.
 
-    Those for a grey are equal: only its brightness distinguishes it.
+    For grey all weights are equal, because only its brightness distinguishes it.
     """
     if is_grey(rgb):
         return [1.0, 1.0, 1.0]

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 WINDOW = 60.0
-"""Seconds of a curve."""
+"""Length of a curve, s."""
 MOST_POINTS = 300
-"""Points of a curve on the page, about one for each of its pixels."""
+"""Largest number of points of a curve on the page, about one per pixel of its width."""
 RATE_WINDOW = 5.0
-"""Seconds over which rate and latency are taken."""
+"""Time over which rate and latency are measured, s."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Point:
     """One of the equal parts of a curve: the mean of its values and their largest standard deviation."""
 
     number: int
-    """Of the part, so that a point that has changed replaces the earlier one."""
+    """Number of the part, so that a point that has changed replaces the earlier one."""
     time: float
-    """Of its last value, s, to a millisecond."""
+    """Time of its last value, s, rounded to 1 ms."""
     value: float | None
     """None where nothing was measured."""
     sigma: float
@@ -40,7 +40,7 @@ class _Part:
     measured: int = 0
     sigma: float = 0.0
     changed: int = 0
-    """The number of values of the curve after the last one here."""
+    """`Curve.count` when the last value was added to this part."""
 
     def add(self, now: float, value: float, sigma: float) -> None:
         self.time = now
@@ -58,11 +58,11 @@ class Curve:
     """One number of a result over the last minute, with its standard deviation."""
 
     def __init__(self, window: float = WINDOW, most: int = MOST_POINTS) -> None:
-        """window: s; most: points that it is divided into."""
+        """window: s. most: number of points that the window is divided into."""
         self._window, self._width = window, window / most
         self._parts: deque[_Part] = deque()
         self.count = 0
-        """Values since the start."""
+        """Number of values since the start."""
 
     def add(self, now: float, value: float, sigma: float = 0.0) -> None:
         """Add a value that was received at a time, s; NaN: nothing was measured."""
@@ -78,7 +78,7 @@ class Curve:
     def points(self, now: float, after: int = 0) -> list[Point]:
         """Return the points of the window before a time, s, the oldest first; a gap stays a gap.
 
-        after: only those that have changed since there were so many values.
+        after: return only points that have changed since `count` had this value.
         """
         begin = now - self._window
         return [part.point() for part in self._parts if part.changed > after and part.time >= begin]
@@ -102,7 +102,7 @@ class ResultCurves:
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         """values: fields to keep, each with the field of its standard deviation or an empty name.
 
-        None: all that come.
+        None: all fields that are received.
         """
         self._values = dict(values or {})
         self._keeps_all = values is None
@@ -111,10 +111,10 @@ class ResultCurves:
         self.last: dict[str, float] = {}
         """The last row, by field."""
         self.count = 0
-        """Results since the start."""
+        """Number of results since the start."""
 
     def add(self, now: float, row: Mapping[str, float], latency: float) -> None:
-        """Add a result that was received at a time, s, so long after the stamp of its image."""
+        """Add a result that was received at a time, s. latency: time since the stamp of its image, s."""
         self.count += 1
         self.last = dict(row)
         self._arrivals.append((now, latency))
@@ -148,9 +148,9 @@ class ResultCurves:
         )
 
     def _forget(self, now: float) -> None:
-        """Keep the results of the window and the one before, so that results after a stall are no burst.
+        """Keep the results of the window and the last one before it, so that a stall lowers the rate.
 
-        One that is much older is of a node that has been started again.
+        If that last one is much older, the node has been started again, and it is dropped as well.
         """
         while len(self._arrivals) > 1 and self._arrivals[1][0] < now - RATE_WINDOW:
             self._arrivals.popleft()

@@ -11,7 +11,7 @@ from typing import Any
 from edgetpu_dashboard.live.result_curves import ResultCurves
 
 MOST_NUMBERS = 8
-"""Of an array that become curves, the first ones."""
+"""Number of values of an array that become curves, the first ones."""
 
 _NUMBERS: Mapping[str, tuple[str, ...]] = {
     "geometry_msgs/msg/Twist": ("linear.x", "angular.z"),
@@ -28,7 +28,7 @@ _MEANINGS = {"linear.x": ("speed", "m/s"), "angular.z": ("turn rate, left positi
 """Meanings and units of fields whose message says what they are."""
 
 SIGNAL_TYPES = tuple(_NUMBERS)
-"""Types of messages that are shown, whichever node publishes or takes them."""
+"""Types of messages that are shown, whichever node publishes or receives them."""
 
 
 def new_curves(kind: str) -> ResultCurves:

@@ -20,11 +20,11 @@ _COUNTS = tuple(each.name for each in fields(ImageCounters))
 _DIGITS = 15
 """Digits of the largest integers that a browser represents exactly."""
 _COUNTED = 5.5
-"""Seconds over which a counter gives a rate; its values come once a second, later on a busy machine."""
+"""Time over which the rate of a counter is measured, s: its values come once a second, or later if busy."""
 _SHORTEST_COUNT = 0.5
-"""Seconds between two values of a counter from which a rate is taken; closer ones have come late."""
+"""Least time between two values of a counter that give a rate, s; closer ones have arrived late."""
 _LONGEST_GAP = 1.0
-"""Seconds between two points of a curve that are joined."""
+"""Longest time between two points of a curve that are joined, s."""
 _LONGEST_GAP_OF_READINGS = 3.0
 """The same for diagnostics, which come once a second."""
 
@@ -34,14 +34,14 @@ NewPoints = Callable[[Curve], dict[str, Any]]
 
 
 class SentPoints:
-    """The points of curves that a browser has got, so that each is sent once."""
+    """The points of curves that a browser has received, so that each is sent once."""
 
     def __init__(self) -> None:
         self._counts: WeakKeyDictionary[Curve, int] = WeakKeyDictionary()
         """Number of values at the last message."""
 
     def new_points(self, curve: Curve, now: float) -> dict[str, Any]:
-        """Return the points that are new or have changed, and whether they are all there are."""
+        """Return the points that are new or have changed, and whether these are all points."""
         sent = self._counts.get(curve)
         self._counts[curve] = curve.count
         points = curve.points(now, sent or 0)
@@ -54,7 +54,7 @@ class SentPoints:
 def snapshot(view: Any, name: str, sent: SentPoints | None = None) -> dict[str, Any]:
     """Return what the page shows of the graph and of one node, as JSON values.
 
-    sent: points to leave out; those that are returned are added. None: none.
+    sent: points to leave out, to which the returned ones are added. None: no points are left out.
     """
     now = time.monotonic()
     sent = sent or SentPoints()
@@ -73,7 +73,7 @@ def snapshot(view: Any, name: str, sent: SentPoints | None = None) -> dict[str, 
             "facts": {},
         }
         if shown is not None:
-            # A node may take a curve twice, under two names.
+            # Cached, because a node may have a curve twice, under two names.
             found["curves"] = _all_curves(view, shown, cache(lambda curve: sent.new_points(curve, now)))
             found["facts"] = {
                 entry: {each.name: _fact(each) for each in readings.values()}
@@ -144,7 +144,7 @@ def _count(values: Mapping[str, str], key: str) -> int:
 
 
 def _all_curves(view: Any, viewed: Any, new: NewPoints) -> list[dict[str, Any]]:
-    """Curves of its results, of results that it receives, of other numbers, and of diagnostics."""
+    """Curves of a node's results, of results that it receives, of other numbers, and of diagnostics."""
     found = _curves_of_results(viewed, new) if viewed.curves is not None else []
     for name in viewed.takes:
         other = view.nodes.get(name)

@@ -28,7 +28,7 @@ _DEFAULTS = CameraSettings()
 _QOS = QoSProfile(depth=5)
 """Reliable, which is compatible with every subscription."""
 _LARGEST_SIDE = 8192
-"""Of pictures, px."""
+"""Largest width and height of pictures, px."""
 
 
 def _four_characters(text: str) -> str | None:
@@ -173,7 +173,7 @@ class CameraNode(BaseNode):
         return [text for text in (self._capture.problem, "paused" if self.values["paused"] else "") if text]
 
     def diagnostic(self) -> DiagnosticStatus:
-        """Add the size of the pictures to the node's entry of /diagnostics."""
+        """Add the source and the size of the pictures to the node's entry of /diagnostics."""
         status = super().diagnostic()
         width, height = self._size
         status.values = [

@@ -26,9 +26,9 @@ from edgetpu_driver.node_kit.parameters import Setting
 _START_DELAY = 0.5
 """Seconds until the page is served and nodes are started, so that others have discovered this node."""
 _REFRESH = 1.0
-"""Seconds between two checks which nodes run."""
+"""Seconds between two checks of which nodes run."""
 _STOP_SECONDS = 1.5
-"""Seconds until nodes started from here are killed when the dashboard ends."""
+"""Seconds after which nodes started from here are killed when the dashboard ends."""
 
 MISSING = (
     "no page: NiceGUI is not installed; `make live` installs it, elsewhere "
@@ -130,7 +130,7 @@ class DashboardNode(BaseNode):
         return [self._problem] if self._problem else []
 
     def start_node(self, name: str, **parameters: str) -> None:
-        """Start a node of the table with parameters in YAML; LaunchError."""
+        """Start a node of the table with parameters in YAML. Raises LaunchError."""
         entry = all_nodes().get(name)
         if entry is None:
             raise LaunchError(f"no installed package offers a node {name}")
@@ -138,7 +138,7 @@ class DashboardNode(BaseNode):
         self.launcher.start(name, entry.package, entry.executable, parameters, arguments)
 
     def restart_node(self, name: str, **parameters: str) -> None:
-        """Start a node as `start_node` does, in place of one that runs; LaunchError if that is not ours."""
+        """Start a node, in place of a running one; LaunchError if that was not started from here."""
         with self.view.lock:
             viewed = self.view.nodes.get(name)
         if (viewed is not None and viewed.running) or self.launcher.started(name):
@@ -195,7 +195,7 @@ def _type_name(kind: Any, group: str) -> str:
 def ros_arguments(arguments: list[str]) -> list[str]:
     """Return the ROS arguments of a command line that also apply to other nodes of the graph.
 
-    All but names, parameters given with -p, and the enclave, which apply to this node alone.
+    Names, parameters given with -p, and the enclave apply to this node alone, and are left out.
     """
     found: list[str] = []
     if "--ros-args" not in arguments:

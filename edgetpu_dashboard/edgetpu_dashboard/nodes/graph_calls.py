@@ -74,7 +74,7 @@ _ITEMS: dict[int, Value] = {
     ParameterType.PARAMETER_DOUBLE_ARRAY: [0.0],
     ParameterType.PARAMETER_STRING_ARRAY: [""],
 }
-"""A list with an item, by the type of a parameter."""
+"""A list with one item, by the type of a parameter that is an array."""
 
 _OF_ROS = {"use_sim_time": "Take the time from /clock, for example that of a simulator or a bag."}
 """Descriptions of parameters that rclpy declares without one."""
@@ -98,9 +98,9 @@ class ShownParameter:
     choices: tuple[str, ...]
     read_only: bool
     like: Value | None = None
-    """A value of its type, also for an empty list."""
+    """A value of the same type, not empty if it is a list."""
     any_type: bool = False
-    """Whether the node takes values of other types than that of the present one."""
+    """Whether the node takes values of other types than the present value's."""
 
 
 class GraphCalls:
@@ -114,7 +114,7 @@ class GraphCalls:
     async def in_executor(self, work: Callable[[], _T]) -> _T:
         """Run a function in the thread of the node's executor and return what it returns.
 
-        UnavailableError when the dashboard is stopping, or too busy.
+        Raises UnavailableError if the dashboard is stopping or too busy, and what the function raises.
         """
         done: Future[_T] = Future()
 
@@ -136,7 +136,7 @@ class GraphCalls:
             raise UnavailableError(f"the dashboard did not answer within {ANSWER:g} s") from None
 
     async def ask(self, kind: Any, node: str, service: str, seconds: float = ANSWER, **fields: Any) -> Any:
-        """Call a service of a node of the table; EdgeTpuError without an answer, or with a refusal."""
+        """Call a service of a node of the table; UnavailableError without an answer, or RefusedError."""
         name = f"{self._full_name(node)}/{service}"
         client = await self._ready_client(kind, node, name)
         done: Future[Any] = Future()
@@ -173,7 +173,7 @@ class GraphCalls:
         return answer
 
     async def _ready_client(self, kind: Any, node: str, name: str) -> Any:
-        """Return a client of a node's service once that is there; UnavailableError if it does not come."""
+        """Return a client of a node's service once it is found; UnavailableError after DISCOVERY seconds."""
         client = await self.in_executor(lambda: self._client(kind, name))
         for _ in range(round(DISCOVERY / _POLL)):
             if client.service_is_ready():

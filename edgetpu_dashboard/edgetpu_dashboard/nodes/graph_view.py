@@ -36,9 +36,9 @@ _TRIGGER = "std_srvs/srv/Trigger"
 _CAMERA = "camera"
 """Name of the suite's camera node."""
 MOST_DIAGNOSTICS = 50
-"""Most entries kept of a node; a driver has one for each stick, and other programs may add more."""
+"""Largest number of entries of a node; a driver has one for each stick, and other programs may add more."""
 MOST_READINGS = 50
-"""Most values kept of an entry."""
+"""Largest number of values of an entry."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ViewedNode:
     word: str = ""
     """What the last result has found, in words."""
     region: tuple[int, ...] = (0, 0, 0, 0)
-    """The value of its parameter `roi`, as far as known."""
+    """The value of its parameter `roi`; zeros if unknown."""
     diagnostics: dict[str, Diagnostic] = field(default_factory=dict)
     """By name, the newest last."""
     readings: dict[str, dict[str, Reading]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class ViewedNode:
 
 
 class GraphView:
-    """The nodes of this one's namespace."""
+    """The nodes in the namespace of the dashboard."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -108,7 +108,7 @@ class GraphView:
         self.nodes: dict[str, ViewedNode] = {}
         self.status: DeviceStatus | None = None
         self.received = 0
-        """Results, states of the driver and diagnostics since the start."""
+        """Messages since the start: results, other numbers, states of the driver and diagnostics."""
         self.pictures = PictureSubscriptions(node)
         self._signals = SignalSubscriptions(node, self._on_numbers)
         self._subscriptions: dict[str, Any] = {}
@@ -139,7 +139,7 @@ class GraphView:
         self._listen(running)
 
     def pictured(self) -> dict[str, str]:
-        """Return the views of the running nodes that have pictures, by their names."""
+        """Return the views of the running nodes that have pictures, by the names of the nodes."""
         with self.lock:
             return {
                 name: CAMERA_VIEW if name == _CAMERA else name
@@ -150,7 +150,7 @@ class GraphView:
     def look(self, view: str) -> Tap:
         """Start to receive the pictures of a node, or the camera's; in the executor's thread.
 
-        InputError for any other view.
+        Raises InputError for any other view.
         """
         if view != CAMERA_VIEW and view not in self.nodes:
             raise InputError(f"expected a node or {CAMERA_VIEW}; got {one_line(view)!r}")
@@ -217,7 +217,7 @@ class GraphView:
             for name, viewed in self.nodes.items()
             if viewed.result is not None
         }
-        # What only the dashboard receives, nobody uses any more.
+        # A topic that only the dashboard subscribes to is no longer used.
         others = [viewed for viewed in running if viewed.entry.name != self._node.get_name()]
         topics = {viewed.entry.name: self._topics_of(viewed.entry.name) for viewed in others}
         used = {each for ways in topics.values() for way in ways for each in way.items()}

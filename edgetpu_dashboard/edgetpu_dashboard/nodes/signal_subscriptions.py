@@ -22,14 +22,14 @@ class SignalSubscriptions:
     def __init__(
         self, node: Node, add: Callable[[ResultCurves, float, Mapping[str, float], float], None]
     ) -> None:
-        """add: adds to curves, at a time, s, a row that came so long after its stamp, s."""
+        """add: called with curves, the time now, s, the row to add to them, and its age by its stamp, s."""
         self._node, self._add = node, add
         self._curves: dict[tuple[str, str], ResultCurves] = {}
-        """By topic and type: nodes may disagree, and one that is started again may use another type."""
+        """By topic and type: nodes may disagree about the type, and may change it when they restart."""
         self._subscriptions: dict[tuple[str, str], Any] = {}
 
     def curves(self, topic: str, kind: str) -> ResultCurves:
-        """Return what was received on a topic of one of SIGNAL_TYPES; from now on it is received.
+        """Return the curves of a topic, of one of SIGNAL_TYPES; the first call subscribes to it.
 
         A topic that is used with two types is received with the one that came first.
         """

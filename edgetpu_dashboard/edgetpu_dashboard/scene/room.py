@@ -76,7 +76,7 @@ class Room:
 
 
 def pixel_rays(width: int, height: int, focal_length: float) -> Floats:
-    """Directions through the parts of all pixels, [3, rows, columns], in the optical frame, for `render`."""
+    """Directions through the subpixels, [3, rows, columns], in the optical frame, for `render`."""
     columns = (np.arange(width * _OVERSAMPLING) + 0.5) / _OVERSAMPLING - width / 2
     rows = (np.arange(height * _OVERSAMPLING) + 0.5) / _OVERSAMPLING - height / 2
     x, y = np.meshgrid(columns / focal_length, rows / focal_length)

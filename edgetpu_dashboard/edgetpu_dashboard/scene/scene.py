@@ -1,7 +1,7 @@
 """A rendered camera in a room of known geometry, which gives each perception node something to measure.
 
-It looks around (a lamp for the spot tracker, a poster for the pattern tracker), turns once about itself (for
-the visual compass and optical flow) and, after a pause, drives towards a wall (for looming).
+The camera looks around (a lamp for the spot tracker, a poster for the pattern tracker), turns once about
+itself (for the visual compass and optical flow) and, after a pause, drives towards a wall (for looming).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edgetpu_dashboard.scene.room import LAMP, LAMP_RADIUS, POSTER, Room, on_wal
 Array = npt.NDArray[np.float64]
 
 RAMP = 0.6
-"""Seconds in which turn and drive speed up, and in which the turn slows down."""
+"""Time in which the turn and the drive speed up, and in which the turn slows down, s."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Scene:
     """Frames per second."""
     frames: int = 345
     start_ns: int = 1_700_000_000_000_000_000
-    """Stamp of the first frame."""
+    """Stamp of the first frame, ns."""
     dark: tuple[float, float] = (2.1, 2.4)
     """Interval in which the lamp is off, s."""
     turn: tuple[float, float] = (3.0, 7.5)
@@ -61,12 +61,12 @@ class Scene:
     speed: float = 0.85
     """Speed of the drive, m/s."""
     noise: float = 2.0
-    """Standard deviation of the sensor, grey levels."""
+    """Standard deviation of the sensor's noise, grey levels."""
     seed: int = 7
 
     @property
     def focal_length(self) -> float:
-        """In px, the same for x and y."""
+        """Focal length, px, the same for x and y."""
         return (self.width / 2) / math.tan(self.field_of_view / 2)
 
     @property
@@ -120,18 +120,18 @@ class Scene:
         return round(found[0] - (width - 1) / 2), round(found[1] - (height - 1) / 2), width, height
 
     def pattern_point(self) -> Array:
-        """The point of the world at the centre of that box."""
+        """The point of the world at the centre of `pattern_box`, [3], m."""
         left, top, width, height = self.pattern_box()
         cx, cy = self.centre
         depth = on_wall_ahead(0.0, 0.0)[2] / self.focal_length
         return on_wall_ahead((left + (width - 1) / 2 - cx) * depth, (top + (height - 1) / 2 - cy) * depth)
 
     def lamp_point(self) -> Array:
-        """The centre of the lamp in the world."""
+        """The centre of the lamp in the world, [3], m."""
         return on_wall_ahead(*LAMP)
 
     def lamp_radius(self, pose: Pose) -> float:
-        """Its radius in the picture, px."""
+        """Radius of the lamp in the picture, px."""
         depth = float((pose.camera_from_world @ (self.lamp_point() - pose.position))[2])
         return self.focal_length * LAMP_RADIUS / max(depth, 0.1)
 
@@ -145,7 +145,7 @@ def _ramped(time: float, length: float) -> float:
 
 
 def camera_from_world(yaw: float, tilt: float) -> Array:
-    """The 3x3 rotation into the optical frame (x right, y down, z forward) of a camera that turned.
+    """The 3x3 rotation into the optical frame (x right, y down, z forward) of a turned camera; angles in rad.
 
     At rest both frames are the same; the camera yaws about the vertical, then tilts about its own x axis.
     """

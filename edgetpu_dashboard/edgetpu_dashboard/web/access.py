@@ -9,14 +9,14 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 COOKIE = "edgetpu_token"
-"""Followed by the port, as browsers send the cookies of a host to all its ports."""
+"""Name of the cookie, before the port, as browsers send the cookies of a host to all its ports."""
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 _MOST_FIELDS = 100
-"""Fields of a query at most. Uncritical: the page has about ten."""
+"""Largest number of fields of a query. Uncritical: the page has about ten."""
 
 _NO_FRAME = b"content-security-policy", b"frame-ancestors 'none'"
 
@@ -30,18 +30,18 @@ def is_local(address: str) -> bool:
 
 
 class Access:
-    """An ASGI application that passes on requests with the token to another one, which does not see it.
+    """An ASGI application that passes requests with the token to another one, which does not see the token.
 
     A browser sends cookies, and requests to 127.0.0.1, for any page that asks it to. So the host name must be
-    one of this server, and the origin of a WebSocket must be the page itself. No other page may show this one
-    in a frame, where a click meant for that page would press a button of this one.
+    one of this server, and the origin of a request, such as a WebSocket's, must be the page itself. No other
+    page may show this one in a frame, where a click meant for that page would press a button of this one.
 
-    A browser that opens the page with the token gets a cookie and is sent to the address without the token,
-    which others could see there, or copy with it.
+    A browser that opens the page with the token gets a cookie and is redirected to the address without the
+    token, so that others neither see the token there nor get it with a copy of the address.
     """
 
     def __init__(self, app: App, token: str, *, local: bool) -> None:
-        """local: whether only this computer reaches the server."""
+        """local: whether only this computer can reach the server."""
         self._app = app
         self._token = token
         self._local = local
@@ -102,7 +102,7 @@ def _with_header(send: Any, header: Header) -> Any:
 
 
 def _fields(query: str) -> dict[str, list[str]]:
-    """The fields of a query; none if there are more than any page asks with."""
+    """The fields of a query; none if there are too many."""
     try:
         return parse_qs(query, max_num_fields=_MOST_FIELDS)
     except ValueError:

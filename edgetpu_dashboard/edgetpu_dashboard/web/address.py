@@ -6,7 +6,7 @@ import socket
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a TCP socket of this address, ready to listen; OSError if the port is in use.
+    """Return a TCP socket that is bound to this address; OSError if the port is in use.
 
     host: an address of IPv4 or IPv6, or localhost.
     """
@@ -21,5 +21,5 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def bracketed(host: str) -> str:
-    """Return the host as in front of a port, in a URL for example: an address of IPv6 in brackets."""
+    """Return the host as it is written before a port, for example in a URL: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host

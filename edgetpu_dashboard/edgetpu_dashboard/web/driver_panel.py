@@ -216,7 +216,7 @@ def _weights(page: Any) -> None:
 
 
 def _upload(label: str, suffix: str, largest: int, take: Callable[[Any], Awaitable[None]]) -> ui.upload:
-    """Offer to send files with a suffix, of at most `largest` bytes, and say what the browser refuses."""
+    """Offer to upload files with a suffix, of at most `largest` bytes; a notice tells of refused ones."""
 
     def notify() -> None:
         ui.notify(f"expected a {suffix} file of at most {largest >> 20} MiB", type="negative")
@@ -229,7 +229,7 @@ def _upload(label: str, suffix: str, largest: int, take: Callable[[Any], Awaitab
         max_files=1000,
         max_file_size=largest,
     )
-    # The browser sends no file again that is still in its list.
+    # The browser does not send a file again that is still in its list.
     upload.on("finish", js_handler=f"() => getElement({upload.id}).$refs.qRef.reset()")
     return upload.props(f"accept={suffix} flat bordered").classes("w-full")
 
@@ -293,5 +293,5 @@ async def _everything_typed() -> None:
 
 
 def _quoted(text: str) -> str:
-    """A string as YAML has it."""
+    """A string, quoted for YAML."""
     return "'" + text.replace("'", "''") + "'"

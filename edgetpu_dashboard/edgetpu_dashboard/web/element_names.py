@@ -12,7 +12,8 @@ _Element = TypeVar("_Element", bound=Element)
 def name_element(element: _Element, data_id: str, label: str = "") -> _Element:
     """Set `data-id`, and a label for screen readers, to text of any origin; return the element.
 
-    In the text that `props` reads, a name such as that of a model could add properties, such as innerHTML.
+    If a name, such as that of a model, were in the text that `props` reads, it could add properties, such as
+    innerHTML.
     """
     element.props["data-id"] = data_id
     if label:

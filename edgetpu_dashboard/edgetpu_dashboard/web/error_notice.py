@@ -13,10 +13,10 @@ from edgetpu_driver.errors import EdgeTpuError, reason_of
 
 @asynccontextmanager
 async def errors_shown(button: Any = None) -> AsyncIterator[None]:
-    """Show an error of the block as a notice and continue; exceptions from outside the suite pass.
+    """Show an EdgeTpuError of the block as a notice and continue; other exceptions are passed on.
 
-    button: the one that was pressed; it turns, and takes no other click, until the block ends.
-    Notices belong to the page, because the button may be gone by then.
+    button: the one that was pressed; it shows a spinner and takes no clicks until the block ends. Notices
+    belong to the page, because the button may be gone by then.
     """
     with ui.context.client:
         if button is not None:

@@ -27,9 +27,9 @@ _NODE_TABS, _GRAPH_TAB = ("parameters", "actions"), "driver"
 _NODE_TAB = "actions"
 """The panel that is opened with a node."""
 _START_WATCHED, _START_PERIOD = 10.0, 0.2
-"""Seconds in which a started node may end for reasons of its start, and between two checks."""
+"""Seconds for which a started node is watched, as its start may fail, and between two checks."""
 _FOLLOW_PERIOD = 0.5
-"""Seconds between two checks whether the node runs and has a picture."""
+"""Seconds between two checks of whether the node runs and has a picture."""
 
 
 class Page:
@@ -49,8 +49,8 @@ class Page:
         self._shown_state: tuple[bool, tuple[str, ...]] = False, ()
         self.drag_does = "region"
         self.tabs: Any = None
-        """Of the panels."""
-        # Of its own: refreshing a function that all pages share would draw this page in every browser.
+        """The tabs of the panels."""
+        # One for each page: refreshing one that all pages share would draw this page in every browser.
         self.stage = ui.refreshable(stage)
         self.parameters = ui.refreshable(parameters_panel)
         self.actions = ui.refreshable(actions_panel)
@@ -103,7 +103,7 @@ class Page:
         ui.run_javascript(f"edgetpuLive.show({json.dumps(shown)})")
 
     def follow_node(self) -> None:
-        """Show that the node has started or stopped, has got its first picture or lost the last."""
+        """Show that the node has started or stopped, or has begun or ceased to have pictures."""
         if self.picture_view != self._shown_view:
             self.show_live()
         if self._state() != self._shown_state:
@@ -121,7 +121,7 @@ class Page:
             self.dashboard.launcher.check(node)
 
     def has_region(self) -> bool:
-        """Whether the node can process a part of the image only."""
+        """Whether the node can process only a part of the image."""
         viewed = self.view.nodes.get(self.node)
         return viewed is not None and "roi" in viewed.settings
 
@@ -132,7 +132,7 @@ class Page:
         await self.note_region(node, box)
 
     async def note_region(self, node: str, box: Sequence[int]) -> None:
-        """Outline the part of the image that a node processes in its picture."""
+        """Outline, in the picture of a node, the part of the image that it processes."""
         await self.calls.in_executor(lambda: self.view.set_region(node, box))
 
     async def on_click(self, column: float, row: float) -> None:
@@ -204,7 +204,7 @@ _PICTURE = """
 _TAKES = "takes"
 """Class of a picture in which something can be clicked or dragged; others scroll with the page."""
 _POSITIVE = "#2a7d52"
-"""Ground of notices of success, on which white text can be read; NiceGUI's is lighter."""
+"""Background of notices of success, dark enough for white text; NiceGUI's is lighter."""
 
 
 def _header() -> None:

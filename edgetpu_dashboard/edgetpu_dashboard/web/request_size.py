@@ -1,4 +1,4 @@
-"""Refuses requests that are larger than any of the page, before anything of them is kept."""
+"""Refuses requests that are larger than any of the page's, before the excess is stored."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class TooLargeError(Exception):
 class RequestSize:
     """An ASGI application that passes on requests of a limited size to another one.
 
-    The page sees how large a file is only when all of it is on the disk, which anyone could fill that way.
+    The page learns the size of a file only when all of it is on the disk, which anyone could fill that way.
     """
 
     def __init__(self, app: App, largest: int) -> None:
-        """largest: bytes of the body."""
+        """largest: largest size of the body, bytes."""
         self._app, self._largest = app, largest
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
@@ -48,7 +48,7 @@ class RequestSize:
 
 
 class _Exchange:
-    """A request, which may not tell its length, and its answer."""
+    """A request, which may not state its length, and its answer."""
 
     def __init__(self, receive: Any, send: Any, largest: int) -> None:
         self._receive, self._send = receive, send
@@ -69,7 +69,7 @@ class _Exchange:
         return message
 
     async def send(self, message: Any) -> None:
-        """Send a part of the answer, unless it is an error that only says that the request was cut."""
+        """Send a part of the answer, unless it only reports that the request, too large, was cut off."""
         if self.answered or not self.too_large:
             self.answered = True
             await self._send(message)

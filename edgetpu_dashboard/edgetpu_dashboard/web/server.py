@@ -24,13 +24,13 @@ from edgetpu_dashboard.web.stream import stream
 
 _STATIC = Path(__file__).parent / "static"
 _LARGEST_REQUEST = max(LARGEST, LARGEST_MATRIX) + 2**16
-"""Bytes: the largest file that the page takes, in a form, which adds a boundary and the name of the file."""
+"""Largest request, bytes: the largest file that the page takes, with the boundary and file name of a form."""
 _RECONNECT = 30.0
-"""Seconds that a page without a connection is kept, with its panels and what was typed. Chosen: longer than
-a gap of a radio network or a glance at another app of a phone. NiceGUI also derives from it that a browser
-may be silent for 12 s, since one on a busy computer takes more than the 2 s that it has otherwise."""
+"""Seconds for which a page without a connection is kept, with its panels and the typed text. Chosen: longer
+than a gap in a wireless network or a look at another app on a phone. NiceGUI also derives from it how long a
+browser may be silent: 12 s, as the default of 2 s is too short for a browser on a busy computer."""
 _CLOSING = 1.0
-"""Seconds for connections to end."""
+"""Seconds within which connections may end."""
 
 
 class Server:

@@ -24,17 +24,17 @@ from edgetpu_dashboard.live.snapshot import SentPoints, snapshot
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 
 OVERVIEW = "overview"
-"""In place of the name of a view: the pictures of all running nodes, small ones."""
+"""In place of the name of a view: small pictures of all running nodes."""
 _SMALL_RATE, _SMALL_WIDTH = 2.0, 320
 """Most pictures of each node per second, and their width, px, in the overview."""
 _NUMBERS_PERIOD = 0.5
 """Seconds between two messages of numbers and curves."""
 _VIEWS_PERIOD = 1.0
-"""Seconds between two checks which nodes have pictures."""
+"""Seconds between two checks of which nodes have pictures."""
 _POLICY_VIOLATION, _TRY_AGAIN_LATER = 1008, 1013
 """Given by RFC 6455 and the registry that it sets up."""
 _LONGEST_REASON = 123
-"""Bytes. Given by RFC 6455, 5.5: a control frame has at most 125, of which two are the status."""
+"""Longest reason, bytes. Given by RFC 6455, 5.5: a control frame has at most 125, two of them the status."""
 _POLL = 0.01
 """Seconds between two checks for a new picture."""
 
@@ -121,7 +121,7 @@ class _PictureFeed:
     async def look_at(self, views: Mapping[str, str]) -> None:
         """Receive the pictures of these views, by the names they are sent with, and of no others.
 
-        InputError for a view that does not exist.
+        Raises InputError for a view that does not exist.
         """
         # Completed even if the browser leaves meanwhile, so that every start is followed by its stop.
         await asyncio.shield(self._change(views))
@@ -188,7 +188,7 @@ class _PictureFeed:
 
 
 async def _follow_nodes(dashboard: Any, feed: _PictureFeed) -> None:
-    """Update the overview to the running nodes."""
+    """Keep the overview up to date with the running nodes."""
     while True:
         await asyncio.sleep(_VIEWS_PERIOD)
         with suppress(InputError, UnavailableError):  # a node that has just ended, or a busy executor
@@ -196,7 +196,7 @@ async def _follow_nodes(dashboard: Any, feed: _PictureFeed) -> None:
 
 
 async def _learn_region(dashboard: Any, view: str) -> None:
-    """Ask a node once which part of the image it processes; the panel of its parameters sees changes."""
+    """Ask a node once which part of the image it processes; the parameters panel notices later changes."""
     viewed = dashboard.view.nodes.get(view)
     if viewed is None or "roi" not in viewed.settings:
         return

@@ -9,7 +9,7 @@ const edgetpuCurves = (() => {
     known = new Map();
   }
 
-  // The curves with all their points: a message has those that are new or have changed.
+  // Adds the earlier points to curves: a message has only those that are new or have changed.
   function whole(curves, now) {
     const before = known;
     forget();
@@ -33,7 +33,7 @@ const edgetpuCurves = (() => {
       if (!element) {
         element = document.createElement("div");
         element.dataset.curve = curve.id;
-        element.id = `curve_${curve.id.replace(/\W+/g, "_")}`; // may be that of another one
+        element.id = `curve_${curve.id.replace(/\W+/g, "_")}`; // perhaps not unique
         element.className = "curve";
         element.innerHTML = '<div class="caption"><b></b> <span class="meaning"></span><span class="value"></span></div><canvas></canvas>';
         element.querySelector("b").textContent = curve.field;
@@ -133,14 +133,15 @@ const edgetpuCurves = (() => {
     }
   }
 
-  // A value of an axis, in steps of a hundredth to a thousandth of its range: in the middle of -0.7 to 0.7 is 0.
+  // The label of a value on an axis, in steps of a hundredth to a thousandth of the range, so that the middle of
+  // -0.7 to 0.7 is 0.
   function label(value, range) {
     const exponent = Math.floor(Math.log10(range)) - 2;
     const step = 10 ** exponent;
     return Number((Math.round(value / step) * step).toFixed(Math.min(Math.max(0, -exponent), 100))).toString();
   }
 
-  // A point alone as two, so that it is seen: a canvas draws nothing of a line without a length.
+  // A single point as a short line, because a canvas does not draw a line without a length.
   function widened([time, ...rest], width) {
     return [[time - width, ...rest], [time + width, ...rest]];
   }

@@ -11,8 +11,8 @@ const edgetpuLive = (() => {
   let wanted = { page: "", node: "", view: "" };
   let paused = false;
   let tabbed = false; // whether the focus was moved by the keyboard last
-  let asks = false; // for a picture although the page is paused: of the node that has just been chosen
-  let drawn = null; // the element with the curves: while the page is paused they are drawn once for each node
+  let asks = false; // whether to ask for a picture although the page is paused, as another node was just chosen
+  let drawn = null; // the element in which curves were drawn last: a paused page draws them once for each node
   const urls = new Map(); // object URLs of the pictures that are shown, by the id of the element
 
   const find = (id) => document.getElementById(id);
@@ -126,7 +126,7 @@ const edgetpuLive = (() => {
     image.src = url;
   }
 
-  // The picture that an element shows; null: none.
+  // Stores the URL of the picture that an element shows, and frees the one before; null: none.
   function keep(id, url) {
     if (urls.has(id)) URL.revokeObjectURL(urls.get(id));
     if (url) urls.set(id, url);
@@ -240,7 +240,7 @@ const edgetpuLive = (() => {
   }
 
   function drawTiles(nodes) {
-    find("tiles")?.classList.add("known"); // so that it may say that there are none
+    find("tiles")?.classList.add("known"); // so that it says if there are none
     for (const [name, node] of Object.entries(nodes)) {
       if (!node.pictured) find(`tile_${name}`)?.remove();
       else {
@@ -307,7 +307,7 @@ const edgetpuLive = (() => {
     return tabbed && event.target.closest("button, summary, [role=button], [role=tab], [role=switch], [role=checkbox], [role=radio]");
   }
 
-  // Not the button that was clicked last, and no scrolling.
+  // Keeps the key from pressing the button that was clicked last, and from scrolling the page.
   function claim(event) {
     event.preventDefault();
     event.stopPropagation();
@@ -346,7 +346,7 @@ const edgetpuLive = (() => {
   document.addEventListener("pointerdown", (event) => {
     tabbed = false;
     if (event.target.id !== "live" || event.button || !event.target.closest(".takes")) return;
-    if (start) { // a second finger: no box is meant
+    if (start) { // a second finger: the user does not draw a box
       endDrag();
       return;
     }
