@@ -1,7 +1,7 @@
 """Bring the suite up: the driver and the nodes asked for.
 
-One process each by default; `single_process:=true` puts all of them into one, where images are decoded and
-models are called without crossing DDS. A process that ends is started again unless `respawn:=false`. Nodes
+By default each node is a process; `single_process:=true` puts all of them into one, where images are decoded
+once and models are called without DDS. A process that ends is started again unless `respawn:=false`. Nodes
 are discovered on this computer only, unless `dds_scope:=subnet` or the environment says otherwise.
 """
 
@@ -114,7 +114,7 @@ def _camera_info_beside(image_topic: str) -> str:
 
 
 def _nodes(text: str) -> list[str]:
-    """The nodes asked for; RuntimeError for a name there is not, before anything has started."""
+    """The nodes asked for; RuntimeError for an unknown or repeated name, before anything has started."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == ["none"]:
         return []
@@ -128,8 +128,8 @@ def _nodes(text: str) -> list[str]:
 def _parameters_by_name(parameters: dict[str, dict[str, bool | str]]) -> str:
     """Path of a new parameter file with a section for each node.
 
-    One process has several nodes. launch_ros would write one section for all of them, and sections with the
-    name of a node in params_file would take precedence over it.
+    launch_ros would write one section for all nodes of the process, and a section of params_file with the
+    name of a node would take precedence over it.
     """
     sections = {f"/**/{name}": {"ros__parameters": values} for name, values in parameters.items() if values}
     with tempfile.NamedTemporaryFile("w", prefix="edgetpu_", suffix=".yaml", delete=False) as file:
@@ -162,7 +162,7 @@ def _params_file(context: LaunchContext) -> str:
 
 
 def _with_camera(names: list[str], source: str) -> list[str]:
-    """The nodes asked for, and the camera if it has a source; RuntimeError for one that there is not."""
+    """The nodes asked for, and the camera if it has a source; RuntimeError for an unknown source."""
     if not source:
         return names
     (setting,) = (each for each in node_table()["camera"].load().settings if each.name == "source")
@@ -174,7 +174,7 @@ def _with_camera(names: list[str], source: str) -> list[str]:
 
 
 def _parameters(context: LaunchContext, names: list[str]) -> dict[str, dict[str, bool | str]]:
-    """Parameters from the command line of the driver and of these nodes, by node."""
+    """Parameters of the driver and of these nodes that the command line sets, by node."""
     texts = {name: _value(context, name) for name in ("image_transport", "qos_reliability")}
     overrides: dict[str, bool | str] = {name: text for name, text in texts.items() if text}
     if _value(context, "use_sim_time"):
@@ -188,7 +188,7 @@ def _parameters(context: LaunchContext, names: list[str]) -> dict[str, dict[str,
 
 
 def _remappings(context: LaunchContext) -> list[tuple[str, str]]:
-    """What the nodes call their topics, and the topics of these names."""
+    """Names of topics in the nodes, and the topics that they stand for."""
     image_topic = _value(context, "image_topic")
     return [
         ("image", image_topic),
@@ -217,7 +217,7 @@ def _process(context: LaunchContext, enclave: str, environment: Mapping[str, str
 def _options_of_one_process(
     params_file: str, parameters: dict[str, dict[str, bool | str]], names: list[str]
 ) -> dict[str, dict[str, object]]:
-    """Options of the process of all nodes, by its name."""
+    """Options of the single process, by its name."""
     merged = [_parameters_by_name(parameters)] if any(parameters.values()) else []
     options = {
         "package": "edgetpu_perception",
@@ -231,7 +231,7 @@ def _options_of_one_process(
 def _options_of_each_node(
     params_file: str, parameters: dict[str, dict[str, bool | str]]
 ) -> dict[str, dict[str, object]]:
-    """Options of a process for each node, by its name."""
+    """Options of the process of each node, by the node's name."""
     return {
         name: {
             "package": all_nodes()[name].package,

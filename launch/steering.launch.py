@@ -1,9 +1,9 @@
 """Example: steer a robot by what its camera measures.
 
-visual_servo, or a learned controller with `source`, says where to drive. twist_mux chooses among sources of
-velocities, heading_hold keeps the robot straight, and contact_guard comes last. Start the suite as well, in
-another terminal: bringup.launch.py nodes:=spot_tracker,looming,visual_compass. As there, a process that ends
-is started again unless `respawn:=false`, and nodes are discovered on this computer only, unless
+visual_servo, or the learned controller that `source` names, says where to drive. twist_mux chooses among
+sources of velocities, heading_hold keeps the robot straight, and contact_guard comes last. Start the suite as
+well, in another terminal: bringup.launch.py nodes:=spot_tracker,looming,visual_compass. As there, a process
+that ends is started again unless `respawn:=false`, and nodes are discovered on this computer only, unless
 `dds_scope:=subnet` or the environment says otherwise.
 """
 
@@ -34,7 +34,7 @@ from edgetpu_driver.node_kit.process.launch_handlers import (
 CONFIG = Path(get_package_share_directory("edgetpu_ros")) / "config"
 
 NETWORK_PARAMETERS = {"policy": "policy", "batch_mpc": "dynamics"}
-"""Of learned controllers, the parameter that names the file of the network."""
+"""For each learned controller, the parameter that names the file of its network."""
 SOURCES = ("visual_servo", *NETWORK_PARAMETERS)
 
 CHOSEN = "twist_mux/cmd_vel"
@@ -101,9 +101,9 @@ def _node(context: LaunchContext, package: str, name: str, **options: object) ->
 def _controller(
     context: LaunchContext, name: str, own: dict[str, bool | str], remappings: list[tuple[str, str]]
 ) -> Node:
-    """A control node with parameters of its own.
+    """A control node. own: parameters that only this node has.
 
-    RuntimeError without the parameter file, which launch_ros would leave out with a warning.
+    Raises RuntimeError if the parameter file is missing, for which launch_ros would only warn.
     """
     params_file = _value(context, "params_file")
     if not Path(params_file).is_file():
@@ -114,7 +114,7 @@ def _controller(
 
 
 def _source(context: LaunchContext) -> Node:
-    """The node that says where to drive; RuntimeError for a network that it has no use for."""
+    """The node that says where to drive; RuntimeError for a network if the node has none."""
     name, network = _value(context, "source"), _value(context, "network")
     own: dict[str, bool | str] = {}
     if name in NETWORK_PARAMETERS:
