@@ -104,7 +104,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
     region: Region
     """Part of the image to look at. Positions in results are those of the whole image."""
     min_confidence: float
-    """Results, or parts of them, with a lower confidence are left out; 0..1."""
+    """Least confidence, 0..1; results, or parts of results, below it are left out."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
         return Frame(stamp, width, height, placement, {preprocessor.spec.name: filled})
 
     def use_labels(self, classes: int | None) -> None:
-        """Set `labels` for a model with this number of classes, None if unknown; LabelsError for a misfit."""
+        """Set `labels` for a model with this many classes (None: unknown); LabelsError if they do not fit."""
         self.labels = self._label_table.labels(classes, self.description.labels)
 
     def _usual_fit(self) -> Fit:

@@ -44,7 +44,7 @@ def color_of(class_id: int) -> tuple[int, int, int]:
 
 
 def detections_picture(image: Pixels, result: Detections, ids: Sequence[str] = ()) -> Pixels:
-    """Each box in the colour of its class, with label, score and identifier; masks are tinted alike."""
+    """Each box in the colour of its class, with label, score and identifier; masks have the same colour."""
     picture = drawing.canvas(image)
     if result.instances is not None and result.detections:
         numbers = np.array([0, *(1 + each.class_id % 255 for each in result.detections)], np.uint16)

@@ -111,7 +111,7 @@ class CaptureThread:
         while self._wait(due):
             period = 1.0 / self._settings.frame_rate
             now = time.monotonic()
-            # Time stands still in a pause, and pictures missed while the machine was busy are not caught up.
+            # A pause does not count as time, and pictures missed while the machine was busy are left out.
             self._seconds += period if self._paused else now - last
             due, last = max(due + period, now - period), now
             picture = source.read(self._seconds)

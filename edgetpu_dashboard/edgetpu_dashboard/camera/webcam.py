@@ -14,7 +14,8 @@ from edgetpu_dashboard.camera.source import CameraSettings, NoPictureError, Pixe
 EXPOSURE_UNIT = 1e-4
 """Unit of V4L2_CID_EXPOSURE_ABSOLUTE, s."""
 EXPOSURE_MANUAL, EXPOSURE_APERTURE_PRIORITY = 1, 3
-"""Values of enum v4l2_exposure_auto_type; the second one is the automatic exposure of UVC cameras."""
+"""V4L2_EXPOSURE_MANUAL and, as the automatic exposure of UVC cameras, V4L2_EXPOSURE_APERTURE_PRIORITY of enum
+v4l2_exposure_auto_type."""
 
 
 def _v4l2(device: str) -> cv2.VideoCapture:

@@ -17,8 +17,8 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,120}\.tflite", re.ASCII | re.IGNORECASE
 def save_model(data: bytes, name: str, folder: Path) -> Path:
     """Write a model under its name into a folder, replacing one of the same name, and return its path.
 
-    The suffix is written in lower case, as the driver looks for it. Raises InputError for a file that is not
-    a model, a name with other than letters, digits and _.-, and if the file cannot be written.
+    The suffix is written in lower case, in which the driver looks for it. Raises InputError for a file that
+    is not a model, a name with unusual characters, and if the file cannot be written.
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"expected a name such as model.tflite; got '{name}'")

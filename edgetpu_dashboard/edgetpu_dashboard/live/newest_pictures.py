@@ -110,7 +110,7 @@ class OverlayTap:
     def picture(self) -> LivePicture:
         """Return the newest result drawn on its image; InputError if there is none.
 
-        It is an image without a result if there has been none for a while, or if it cannot be drawn.
+        It is the image alone if there has been no result for a while, or if the result cannot be drawn.
         """
         if self._newest is None:
             raise InputError("there is no picture yet")
@@ -120,7 +120,7 @@ class OverlayTap:
             return LivePicture(image, image)
         try:
             drawn = self._draw(image, result)
-        except Exception:  # for numbers that cannot be drawn, perhaps of another program's node
+        except Exception:  # numbers that cannot be drawn, perhaps from another program's node
             return LivePicture(image, image)
         return LivePicture(drawing.with_region(drawn, Region(*self.region)), image)
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 COOKIE = "edgetpu_token"
-"""Name of the cookie, before the port, as browsers send the cookies of a host to all its ports."""
+"""Name of the cookie; the port is added, because browsers send the cookies of a host to all its ports."""
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]

@@ -27,8 +27,8 @@ from edgetpu_vision.output_values import (
 class Classifier(VisionAlgorithm[Classifications]):
     """Classifies an image, by a model whose output has a value for each class.
 
-    Values within 0..1 are taken as probabilities, others as logits, to which softmax is applied. An output
-    with a single probability is that of class 1 of two classes.
+    Values within 0..1 are taken as probabilities, others as logits, to which softmax is applied. A single
+    probability is that of class 1 of two classes.
     """
 
     max_results: int

@@ -48,9 +48,9 @@ class SsdHead(Head):
         self._are_probabilities = always_probabilities(scores.spec)
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
-        """The boxes with at least this score: for each anchor the best class, or all classes `per_class`.
+        """The boxes with at least this score, for the best class of each anchor or, `per_class`, for all.
 
-        In the latter case they are the MOST_CANDIDATES with the highest scores if there are more.
+        If `per_class`, at most MOST_CANDIDATES boxes, those with the highest scores.
         """
         scores, encodings = self._scores.of(outputs), self._encodings.of(outputs)
         probabilities = self._are_probabilities
@@ -75,7 +75,7 @@ class SsdHead(Head):
         return anchors, classes[anchors].argmax(axis=1)
 
     def _all_classes(self, scores: NDArray[Any], least: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Anchors and classes of the wanted classes' scores from `least`; the highest if there are many."""
+        """Anchors and classes of the highest scores of wanted classes that are at least `least`."""
         mask = scores >= least
         mask[:, : self._first] = False
         if self.wanted is not None:

@@ -39,7 +39,7 @@ _LEAST_PROBABILITY = -0.1
 
 
 class DecodedHead(Head):
-    """Boxes and the probabilities of their classes, in one output or in an output each."""
+    """Boxes as centre and size, or corners, and the probabilities of their classes, in one output or two."""
 
     def __init__(
         self,

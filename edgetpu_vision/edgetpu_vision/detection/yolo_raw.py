@@ -147,7 +147,7 @@ class AnchorMapsHead(Head):
         values = self._maps[number].of(outputs)
         spec = self._maps[number].spec
         least = least_value(spec, logit(min_score))
-        cells, shapes = np.nonzero(values[:, :, _OBJECTNESS] >= least)  # which no score exceeds
+        cells, shapes = np.nonzero(values[:, :, _OBJECTNESS] >= least)  # no score exceeds the objectness
         rows = sigmoid(real_values(values[cells, shapes], spec))
         classes = rows[:, _OBJECTNESS + 1 :].argmax(axis=1)
         scores = rows[:, _OBJECTNESS] * rows[np.arange(len(rows)), _OBJECTNESS + 1 + classes]

@@ -58,8 +58,8 @@ def dense_head(layer: LinearLayer, examples: ExampleSet, columns: int) -> DenseH
     """Put a layer onto Dense models of `columns` columns.
 
     The constant is the largest value of a typical example, so that it does not make the input scale coarser.
-    The bias is divided among enough constant inputs, up to the limit, that it makes the scale of no row
-    coarser.
+    The bias is divided among as many constant inputs as needed, if there are enough, so that it does not make
+    the scale of its row coarser.
     """
     bias, weights = layer.bias, layer.weights
     free = -weights.shape[1] % columns

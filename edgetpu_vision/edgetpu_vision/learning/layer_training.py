@@ -30,8 +30,8 @@ _SHARPNESS = 2.0 ** np.arange(0, 5.5, 0.5)
 """Candidates for the factor on cosines before the softmax. Examples that are separated without an error would
 favour ever larger ones; with 32 a class whose cosine is 0.1 less than the best has 4 % of its probability."""
 _USUAL_SHARPNESS = 16.0
-"""Sharpness if no class has two examples, or there is only one class: a cosine that is 0.1 less than the best
-has 20 % of its probability. Does not change the best class."""
+"""Sharpness if no class has two examples, or there is only one class: a class whose cosine is 0.1 less than
+the best has 20 % of its probability. Does not change the best class."""
 
 
 @dataclass(frozen=True, eq=False)

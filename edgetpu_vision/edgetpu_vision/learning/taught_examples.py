@@ -41,7 +41,7 @@ class ExampleSet:
 class TaughtExamples:
     """Embeddings, normalised to length 1, each under the label of its class.
 
-    All have the dimension of the first one; once all are forgotten, it may be another.
+    All have the dimension of the first one; once all are forgotten, another dimension is possible.
     """
 
     def __init__(self, capacity: int = 1000) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgetpu_vision.learning.taught_examples import ExampleSet
 
 _ASSUMED_KNOWN, _ASSUMED_UNKNOWN = 0.85, 0.57
-"""Similarities assumed besides the measured ones: medians of those of MobileNet, with 26 photographs."""
+"""Similarities assumed besides the measured ones: medians of MobileNet embeddings of 26 photographs."""
 _ASSUMED_SPREAD = 0.1
 """Standard deviation of the same similarities."""
 _ASSUMED_COUNT = 2.0

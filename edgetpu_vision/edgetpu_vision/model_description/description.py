@@ -32,7 +32,7 @@ class ModelDescription:
     post_process: PostProcess | None = None
     """Anchors and options of an SSD."""
     class_counts: Mapping[str, int] = field(default_factory=dict)
-    """For outputs that are an argmax, the number of values that it was taken of."""
+    """For outputs that are an argmax, the number of values that it was taken over."""
     probabilities: frozenset[str] = frozenset()
     """Outputs that SOFTMAX or LOGISTIC computed."""
 

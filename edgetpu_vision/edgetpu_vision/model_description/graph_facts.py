@@ -47,7 +47,7 @@ class GraphFacts:
 
     post_process: PostProcess | None = None
     class_counts: Mapping[str, int] = field(default_factory=dict)
-    """For outputs that are an argmax, the number of values that it was taken of, by name."""
+    """For outputs that are an argmax, the number of values that it was taken over, by name."""
     probabilities: frozenset[str] = frozenset()
     """Names of outputs that SOFTMAX or LOGISTIC computed."""
     quantised_inputs: Mapping[str, Normalisation] = field(default_factory=dict)

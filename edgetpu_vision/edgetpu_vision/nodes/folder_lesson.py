@@ -41,9 +41,10 @@ class FolderLesson:
         make_embedder: Callable[[], Embedder],
         done: Taught,
     ) -> None:
-        """most: largest number of pictures. make_embedder: makes one bound to the model, or EdgeTpuError.
+        """most: largest number of pictures. make_embedder: makes one that is bound to the model.
 
-        Raises InputError for a folder without pictures, or with more than `most`.
+        `make_embedder` may raise EdgeTpuError. Raises InputError for a folder without pictures, or with more
+        than `most`.
         """
         self._node, self._make_embedder, self._done = node, make_embedder, done
         self._paths = pictures_in(folder, most)

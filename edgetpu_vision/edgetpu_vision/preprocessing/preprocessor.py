@@ -45,9 +45,9 @@ class Preprocessor:
     ) -> None:
         """Prepare for a model's input, see `image_input`.
 
-        normalisation: that of the training; None if unknown, see PixelScaling. truncates: whether
-        interpolated grey levels are rounded down instead of to the nearest. Raises ModelUnsupportedError
-        unless the input takes an image of uint8, int8, int32 or float32.
+        normalisation: the one that the model was trained with; None if unknown, see PixelScaling. truncates:
+        whether interpolated grey levels are rounded down instead of to the nearest. Raises
+        ModelUnsupportedError unless the input takes an image of uint8, int8, int32 or float32.
         """
         self.spec = spec
         self.fit: Fit = fit

@@ -32,7 +32,7 @@ class Segmenter(VisionAlgorithm[Segmentation]):
     """
 
     def __init__(self, model: ModelLike | None = None, *, output: str = "", **options: Any) -> None:
-        """Prepare for a model; see VisionAlgorithm. output: name of the one to read, if it has several."""
+        """Prepare for a model; see VisionAlgorithm. output: name of the output, if the model has several."""
         self._output_name = output
         super().__init__(model, **options)
 
