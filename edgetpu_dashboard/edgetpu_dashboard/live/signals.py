@@ -57,7 +57,7 @@ def numbers_of(kind: str, message: Any) -> dict[str, float]:
 
 
 def _field(path: str) -> str:
-    """Return what the number at a path is called, whichever message it is in."""
+    """Return the name of the number at a path, the same for all types of messages."""
     return path.rpartition("twist.")[2]
 
 

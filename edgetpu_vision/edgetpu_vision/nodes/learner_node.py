@@ -87,7 +87,7 @@ class _Lesson:
 
 
 class LearnerNode(VisionNode):
-    """Publishes the class of each image, among those that it was taught, or "unknown"."""
+    """Publishes the most probable of the taught classes for each image, "unknown" among them."""
 
     algorithm: Embedder
 
