@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from accuracy.scenes.panoramas import pinhole
+from accuracy.scenes.panorama_turns import pinhole
 from accuracy.scenes.textured_hall import Hall, Pose
 from edgetpu_perception.visual_compass.rotations import to_matrix
 

@@ -33,7 +33,7 @@ from accuracy.conditions.heading_errors import Floats
 from accuracy.engines import open_engine
 from accuracy.exact_features import ExactFeatures
 from accuracy.scenes.compass_scenes import SETTLED
-from accuracy.scenes.panoramas import (
+from accuracy.scenes.panorama_turns import (
     PANORAMAS,
     PHOTOGRAPHS,
     available,

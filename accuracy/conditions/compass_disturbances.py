@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from accuracy.baseline_compass import lucas_kanade
 from accuracy.scenes import photographs
 from accuracy.scenes.compass_scenes import Clip, Crossing, HardTurn, OwnParts, static_camera
-from accuracy.scenes.panoramas import PHOTOGRAPHS, available
+from accuracy.scenes.panorama_turns import PHOTOGRAPHS, available
 from accuracy.scenes.photographs import TEXTURED
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass

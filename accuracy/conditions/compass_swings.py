@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accuracy.scenes.compass_scenes import SETTLED
-from accuracy.scenes.panoramas import PANORAMAS, Turntable, load, nodding, orientation, pinhole
+from accuracy.scenes.panorama_turns import PANORAMAS, Turntable, load, nodding, orientation, pinhole
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from measured_figures.row import Row

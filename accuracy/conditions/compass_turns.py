@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from accuracy.baseline_compass import lucas_kanade
 from accuracy.conditions.heading_errors import Floats
 from accuracy.scenes.compass_scenes import SETTLED
-from accuracy.scenes.panoramas import (
+from accuracy.scenes.panorama_turns import (
     SAMPLES,
     Turntable,
     load,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accuracy.scenes import photographs
-from accuracy.scenes.panoramas import SAMPLES, Turntable, load, orientation, pinhole
+from accuracy.scenes.panorama_turns import SAMPLES, Turntable, load, orientation, pinhole
 from accuracy.scenes.photographs import as_pixels
 from edgetpu_perception.camera_intrinsics import Pinhole
 

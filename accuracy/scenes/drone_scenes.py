@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.scenes.panoramas import orientation, pinhole
+from accuracy.scenes.panorama_turns import orientation, pinhole
 from accuracy.scenes.photographs import as_pixels
 from accuracy.scenes.textured_hall import Hall, directions
 from edgetpu_perception.camera_intrinsics import Pinhole

@@ -13,7 +13,7 @@ import numpy as np
 
 from accuracy.scenes import drone_scenes, room_scenes
 from accuracy.scenes.flow_scenes import Pair
-from accuracy.scenes.panoramas import PHOTOGRAPHS, Turntable, load, orientation, pinhole
+from accuracy.scenes.panorama_turns import PHOTOGRAPHS, Turntable, load, orientation, pinhole
 from accuracy.scenes.photographs import as_pixels
 from accuracy.scenes.textured_hall import Floats, Hall, Pose, directions
 from edgetpu_perception.camera_intrinsics import Pinhole

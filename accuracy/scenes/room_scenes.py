@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accuracy.scenes.compass_scenes import Clip
-from accuracy.scenes.panoramas import orientation, pinhole
+from accuracy.scenes.panorama_turns import orientation, pinhole
 from accuracy.scenes.photographs import as_pixels
 from accuracy.scenes.textured_hall import Hall, Pose
 

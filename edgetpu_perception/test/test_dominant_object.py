@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edgetpu_perception.visual_compass.alignment_records import Alignment
-from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
 from edgetpu_perception.visual_compass.moving_objects.dominant_object import SteadyCourse
+from edgetpu_perception.visual_compass.orientation_tracker import OrientationTracker
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Vector, to_matrix
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
@@ -29,7 +29,7 @@ def moved_by_itself(course: SteadyCourse, velocities: list[Vector], kept: bool) 
     for index in range(2):
         compass.update(image, index * FRAME)
     heading = compass._filter
-    assert isinstance(heading, HeadingFilter)
+    assert isinstance(heading, OrientationTracker)
     last = heading._last
     assert last is not None
     alignment = last.alignment
@@ -89,7 +89,7 @@ def test_the_area_that_an_alignment_explains_is_that_of_its_motion() -> None:
     turned[48:] = scene.image(0)[48:]
     compass.update(turned, FRAME)
     heading = compass._filter
-    assert isinstance(heading, HeadingFilter)
+    assert isinstance(heading, OrientationTracker)
     assert heading._last is not None
     key, view = heading._keyframes.first.key, heading._last.view
     aligner = heading._aligner

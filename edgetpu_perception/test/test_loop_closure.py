@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.visual_compass.alignment_records import Growth, View
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
-from edgetpu_perception.visual_compass.heading_filter_state import Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes
 from edgetpu_perception.visual_compass.loop_closure import LoopClosure
 from edgetpu_perception.visual_compass.moving_objects.undetected_object import NO_PULL, AddedPull
 from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
+from edgetpu_perception.visual_compass.orientation_tracker_state import Pose
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import to_matrix, to_vector

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edgetpu_perception.visual_compass.alignment_records import Alignment
-from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
 from edgetpu_perception.visual_compass.moving_objects.mixed_motions import LEAST_NOISE, separated
+from edgetpu_perception.visual_compass.orientation_tracker import OrientationTracker
 from edgetpu_perception.visual_compass.rotations import to_vector
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from testdata.pictures.passer_by import PasserBy
@@ -28,7 +28,7 @@ def before_and_after(seed: int, left: float | None) -> tuple[Alignment, Alignmen
     compass.update(scene.image(0.0, left), 0.0)
     compass.update(scene.image(TURN, left), FRAME)
     heading = compass._filter
-    assert isinstance(heading, HeadingFilter)
+    assert isinstance(heading, OrientationTracker)
     key = heading._keyframes.first.key
     assert heading._last is not None
     view = heading._last.view

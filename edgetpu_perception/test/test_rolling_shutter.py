@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
-from edgetpu_perception.visual_compass.heading_filter_state import TrackedPose
+from edgetpu_perception.visual_compass.orientation_tracker import OrientationTracker
+from edgetpu_perception.visual_compass.orientation_tracker_state import TrackedPose
 from edgetpu_perception.visual_compass.rolling_shutter import (
     LONGEST_INTERVAL_S,
     SHORTEST_INTERVAL_S,
@@ -52,12 +52,12 @@ class Ground(World):
 
 
 @cache
-def followed(readout: float) -> tuple[HeadingFilter, list[HeadingResult]]:
+def followed(readout: float) -> tuple[OrientationTracker, list[HeadingResult]]:
     """The filter after the swings, and its results."""
     world, compass = Ground(), VisualCompass(camera=CAMERA)
     results = [compass.update(world.exposed(time, readout), time) for time in TIMES.tolist()]
     heading = compass._filter
-    assert isinstance(heading, HeadingFilter)
+    assert isinstance(heading, OrientationTracker)
     return heading, results
 
 
@@ -76,7 +76,7 @@ def test_the_readout_time_is_learned_from_rows_that_disagree(readout: float) -> 
     assert heading._shutter.readout == pytest.approx(readout, abs=0.005 if readout else 0.0)
 
 
-def last_view(heading: HeadingFilter) -> TrackedPose:
+def last_view(heading: OrientationTracker) -> TrackedPose:
     assert heading._last is not None
     return heading._last
 

@@ -9,8 +9,8 @@ import pytest
 from edgetpu_perception.camera_intrinsics import Pinhole
 from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
-from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
+from edgetpu_perception.visual_compass.orientation_tracker_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotation_between_frames import (

@@ -9,9 +9,9 @@ import numpy as np
 
 from edgetpu_perception.visual_compass import view_recognition_limits as limits
 from edgetpu_perception.visual_compass.alignment_records import Alignment, View
-from edgetpu_perception.visual_compass.heading_filter_state import Loss, Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes, has_moved_on
 from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
+from edgetpu_perception.visual_compass.orientation_tracker_state import Loss, Pose
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
 from edgetpu_perception.visual_compass.rotation_between_frames import better, initial_similarity

@@ -9,13 +9,13 @@ import numpy as np
 from edgetpu_perception.confidence_ramp import ramp
 from edgetpu_perception.visual_compass import view_recognition_limits as limits
 from edgetpu_perception.visual_compass.alignment_records import Alignment
-from edgetpu_perception.visual_compass.heading_filter_state import Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.moving_objects.undetected_object import (
     DISAGREEMENT_CELLS,
     FIXED_PULL_SHARE,
     ForegroundPull,
 )
+from edgetpu_perception.visual_compass.orientation_tracker_state import Pose
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.visual_compass.alignment_records import Alignment, Key
-from edgetpu_perception.visual_compass.heading_filter_state import TrackedPose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.moving_objects.point_agreement import PointAgreement
+from edgetpu_perception.visual_compass.orientation_tracker_state import TrackedPose
 from edgetpu_perception.visual_compass.robust_residuals import OUTLIER_DEVIATIONS
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from edgetpu_perception.algorithm import MAX_REPEATED_S
 from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import ACCELERATION_SIGMAS
-from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.keyframes import MIN_SIMILARITY_SHARE, Keyframe
+from edgetpu_perception.visual_compass.orientation_tracker_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.robust_residuals import TAIL_RANGE
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner

@@ -1,4 +1,4 @@
-"""Limits that the heading filter applies: recognition of views, losses, and their uncertainty."""
+"""Limits that the orientation tracker applies: recognition of views, losses, and their uncertainty."""
 
 from __future__ import annotations
 

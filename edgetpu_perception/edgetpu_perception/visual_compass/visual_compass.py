@@ -17,8 +17,8 @@ from edgetpu_perception.camera_intrinsics import CameraError, Pinhole
 from edgetpu_perception.graphs import flow_and_compass_features as features
 from edgetpu_perception.visual_compass.alignment_records import View
 from edgetpu_perception.visual_compass.compass_features import CompassFeatures, compass_features
-from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
-from edgetpu_perception.visual_compass.heading_filter_state import Heading
+from edgetpu_perception.visual_compass.orientation_tracker import OrientationTracker
+from edgetpu_perception.visual_compass.orientation_tracker_state import Heading
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 
 _NO_VECTOR = (math.nan,) * 3
@@ -100,7 +100,7 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
         self._features: CompassFeatures | None = None
         self._aligner: RotationAligner | None = None
         self._aligned_camera: Pinhole | None = None
-        self._filter: HeadingFilter | None = None
+        self._filter: OrientationTracker | None = None
         self._use_engine(engine)
 
     @property
@@ -140,7 +140,7 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
         assert self._features is not None
         view = View(self._features.read(outputs))
         if self._filter is None:
-            self._filter = HeadingFilter(aligner, self._up, self._looks_ahead)
+            self._filter = OrientationTracker(aligner, self._up, self._looks_ahead)
         heading = self._filter.update(view, frame.stamp)
         reference = self._filter.reference_stamp
         if heading is None or heading.confidence < self.min_confidence:

@@ -15,10 +15,10 @@ from itertools import pairwise
 import numpy as np
 
 from edgetpu_perception.visual_compass.alignment_records import Alignment, View
-from edgetpu_perception.visual_compass.heading_filter_state import Pose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.moving_objects.other_motion import OtherMotion
 from edgetpu_perception.visual_compass.moving_objects.point_agreement import ALL_FOLLOW
+from edgetpu_perception.visual_compass.orientation_tracker_state import Pose
 from edgetpu_perception.visual_compass.rotation_alignment import MAX_GUESS_ERROR_CELLS, RotationAligner
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, angle_between, to_matrix
 from edgetpu_perception.visual_compass.view_recognition_limits import (

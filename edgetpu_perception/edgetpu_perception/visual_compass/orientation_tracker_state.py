@@ -1,4 +1,4 @@
-"""Records of the heading filter: its state between views, and its result."""
+"""Records of the orientation tracker: its state between views, and its result."""
 
 from __future__ import annotations
 

@@ -14,19 +14,19 @@ from edgetpu_perception.visual_compass import view_recognition_limits as limits
 from edgetpu_perception.visual_compass.alignment_records import Alignment, View
 from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.fixed_parts import FixedParts
-from edgetpu_perception.visual_compass.heading_filter_state import (
-    Heading,
-    LateViews,
-    Loss,
-    Pose,
-    TrackedPose,
-)
 from edgetpu_perception.visual_compass.keyframes import Keyframe, KeyframeRule, Keyframes
 from edgetpu_perception.visual_compass.loop_closure import LoopClosure
 from edgetpu_perception.visual_compass.moving_objects.dominant_object import SteadyCourse
 from edgetpu_perception.visual_compass.moving_objects.mixed_motions import separated
 from edgetpu_perception.visual_compass.moving_objects.point_agreement import ALL_FOLLOW
 from edgetpu_perception.visual_compass.orientation_estimator import OrientationEstimator
+from edgetpu_perception.visual_compass.orientation_tracker_state import (
+    Heading,
+    LateViews,
+    Loss,
+    Pose,
+    TrackedPose,
+)
 from edgetpu_perception.visual_compass.rolling_shutter import RollingShutter
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.rotation_between_frames import (
@@ -48,7 +48,7 @@ from edgetpu_perception.visual_compass.rotations import (
 from edgetpu_perception.visual_compass.sideways_motion import SidewaysMotion
 
 
-class HeadingFilter:
+class OrientationTracker:
     """Orientation of a camera relative to its first view with texture."""
 
     def __init__(self, aligner: RotationAligner, up: Vector, looks_ahead: bool = False) -> None:
