@@ -29,9 +29,9 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.network_layers import encode_network
+from edgetpu_driver.weights.replaceable_weights import INT8_MAX, weight_tensors
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_request import WeightRequest
-from edgetpu_driver.weights.weight_tensors import INT8_MAX, weight_tensors
 from measured_figures.row import Row
 from testdata import GOLDEN
 

@@ -26,10 +26,10 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.replaceable_weights import select_tensor, weight_tensors
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocations
 from edgetpu_driver.weights.weight_request import WeightRequest
-from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
 from testdata import ModelFolder
 
 StickOf = Callable[..., tuple[StickEngine, list[bytes]]]

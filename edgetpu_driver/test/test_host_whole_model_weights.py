@@ -20,8 +20,8 @@ from edgetpu_driver.errors import (
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.weights.replaceable_weights import weight_tensors
 from edgetpu_driver.weights.weight_request import WeightRequest
-from edgetpu_driver.weights.weight_tensors import weight_tensors
 from testdata.devices.hosted_whole_models import IMAGE, by_litert, check_same
 from testdata.devices.virtual_backend import backend_of
 from testdata.graphs.compiled_graphs import source_graph

@@ -22,8 +22,8 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.replaceable_weights import INT8_MAX
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
 SIZE = 64
 GRAPH = dense.build(SIZE)

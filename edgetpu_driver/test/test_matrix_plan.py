@@ -17,8 +17,8 @@ from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, make_plan
 from edgetpu_driver.matrix.product_passes import RealProduct
 from edgetpu_driver.matrix.scaling import ALWAYS, OUTPUT_HEADROOM, RowGains
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_driver.weights.replaceable_weights import WeightTensor
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
-from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 SIZE = 256
 ROW_SCALES = np.random.default_rng(256).uniform(8.39e-4, 8.5e-4, SIZE).astype(np.float32)

@@ -21,8 +21,8 @@ from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_driver.weights.replaceable_weights import INT8_MAX
 from edgetpu_driver.weights.weight_request import WeightRequest
-from edgetpu_driver.weights.weight_tensors import INT8_MAX
 from testdata.devices.hosted_matrix import ONES, SIZE, corner, effective
 
 pytestmark = pytest.mark.usefixtures("graphs_in_this_process")

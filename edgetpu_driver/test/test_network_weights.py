@@ -25,11 +25,11 @@ from edgetpu_driver.tflite.subgraph_extraction import extract_between
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.network_weights import NetworkWeights
+from edgetpu_driver.weights.replaceable_weights import WeightTensor
 from edgetpu_driver.weights.section_search import locate_sections
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocations
 from edgetpu_driver.weights.weight_request import WeightRequest
-from edgetpu_driver.weights.weight_tensors import WeightTensor
 from testdata import GOLDEN
 from testdata.graphs.compiled_graphs import compiled_graph, source_graph
 

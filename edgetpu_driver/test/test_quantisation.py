@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.model_reader import Model, Operator, Subgraph, Tensor, per_tensor
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
+from edgetpu_driver.weights.replaceable_weights import WeightTensor, weight_tensors
 from edgetpu_driver.weights.weight_request import WeightRequest
-from edgetpu_driver.weights.weight_tensors import WeightTensor, weight_tensors
 
 BIASED = WeightTensor(
     "w",

@@ -23,10 +23,10 @@ from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.weights.quantisation import WeightQuantiser
+from edgetpu_driver.weights.replaceable_weights import WeightTensor
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocation, WeightLocations
 from edgetpu_driver.weights.weight_request import WeightRequest
-from edgetpu_driver.weights.weight_tensors import WeightTensor
 from testdata import GOLDEN
 
 NAMES = {name.rpartition("/")[2]: name for name in GOLDEN.names("", ".tflite")}

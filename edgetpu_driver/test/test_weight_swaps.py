@@ -25,9 +25,9 @@ from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.packed_layout import weight_offsets
+from edgetpu_driver.weights.replaceable_weights import INT8_MAX, WeightTensor, select_tensor, weight_tensors
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_request import WeightRequest
-from edgetpu_driver.weights.weight_tensors import INT8_MAX, WeightTensor, select_tensor, weight_tensors
 from testdata import ModelFolder
 
 pytest.importorskip("ai_edge_litert", reason="the virtual device needs ai-edge-litert")

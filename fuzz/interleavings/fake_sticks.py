@@ -21,8 +21,8 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.quantisation import WeightQuantiser
+from edgetpu_driver.weights.replaceable_weights import WeightTensor
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
-from edgetpu_driver.weights.weight_tensors import WeightTensor
 from fuzz.interleavings.thread_controller import ThreadController
 
 SIZE = 4

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgetpu_control.learned.network import MOST_UNITS, Array, Layer, Network
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.weights.weight_tensors import INT8_MAX
+from edgetpu_driver.weights.replaceable_weights import INT8_MAX
 
 INPUT, OUTPUT = "observation", "command"
 """Names of the graph's input and output."""

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.weights.weight_tensors import INT8_MAX
+from edgetpu_driver.weights.replaceable_weights import INT8_MAX
 
 Pixels = npt.NDArray[np.uint8]
 

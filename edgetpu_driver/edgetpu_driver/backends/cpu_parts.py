@@ -19,8 +19,8 @@ from edgetpu_driver.engines.whole_model.execution import StepEngine, cpu_engine
 from edgetpu_driver.engines.whole_model.plan import LiteRtStep, Step
 from edgetpu_driver.errors import EdgeTpuError, GraphProcessError, ModelUnsupportedError, ProcessStartError
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_driver.weights.replaceable_weights import WeightTensor
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
-from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 
 @dataclass

@@ -9,9 +9,9 @@ from edgetpu_driver.cli.terminal import table
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.tflite.model_reader import Model
+from edgetpu_driver.weights.replaceable_weights import WeightTensor, weight_tensors
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import NOT_IN_PART, WeightLocations
-from edgetpu_driver.weights.weight_tensors import WeightTensor, weight_tensors
 
 
 def weights_of_graph(model: Model) -> dict[str, Any]:

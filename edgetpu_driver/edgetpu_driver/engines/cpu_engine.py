@@ -31,8 +31,8 @@ from edgetpu_driver.tflite.model_reader import (
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 from edgetpu_driver.toolchain.catalogue_recognition import is_of_catalogue
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
+from edgetpu_driver.weights.replaceable_weights import WeightTensor, select_tensor, weight_tensors
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
-from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
 
 _SATURATING_MULTIPLIER = 255.0  # of 8-bit outputs; XNNPACK takes less than 256
 

@@ -11,7 +11,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 if TYPE_CHECKING:  # spares nodes that only call a driver these imports
-    from edgetpu_driver.weights.weight_tensors import WeightTensor
+    from edgetpu_driver.weights.replaceable_weights import WeightTensor
 
 
 class Engine(Protocol):

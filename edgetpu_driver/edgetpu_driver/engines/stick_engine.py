@@ -16,10 +16,10 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
+from edgetpu_driver.weights.replaceable_weights import WeightTensor
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocation, WeightLocations
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
-from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 
 class StickEngine:

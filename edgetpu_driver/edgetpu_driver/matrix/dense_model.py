@@ -12,7 +12,7 @@ import numpy as np
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_driver.weights.weight_tensors import WeightTensor
+from edgetpu_driver.weights.replaceable_weights import WeightTensor
 
 FEWEST_STEPS = 32
 """Quantisation steps that inputs and outputs must have on either side of zero: five bits and a sign."""

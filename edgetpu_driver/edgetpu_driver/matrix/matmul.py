@@ -28,8 +28,8 @@ from edgetpu_driver.matrix.product_passes import ProductBatch
 from edgetpu_driver.matrix.scaling import RowGains
 from edgetpu_driver.weights.quantisation import clipping_error
 from edgetpu_driver.weights.real_arrays import array_of, real_array
+from edgetpu_driver.weights.replaceable_weights import INT8_MAX
 from edgetpu_driver.weights.weight_request import WeightResult
-from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
 MAX_PASSES = 64
 """Most repetitions of a product: beyond 8 little is left to gain, see docs/weights.md."""

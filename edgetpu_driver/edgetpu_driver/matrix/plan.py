@@ -20,8 +20,8 @@ from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM, RowGains
 from edgetpu_driver.weights.quantisation import WeightQuantiser
 from edgetpu_driver.weights.real_arrays import real_array
+from edgetpu_driver.weights.replaceable_weights import INT8_MAX
 from edgetpu_driver.weights.weight_request import WeightRequest
-from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
 _LARGEST = float(np.finfo(np.float32).max)
 """Largest magnitude of a value: quantisation computes in float32, in which larger values are infinite."""

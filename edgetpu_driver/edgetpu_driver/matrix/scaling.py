@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.matrix.dense_model import DenseModel
-from edgetpu_driver.weights.weight_tensors import INT8_MAX
+from edgetpu_driver.weights.replaceable_weights import INT8_MAX
 
 OUTPUT_HEADROOM = 4.2
 """Output range over the RMS of outputs for inputs that are independent of the rows.

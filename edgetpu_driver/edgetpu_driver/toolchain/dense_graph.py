@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import GraphError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain.graph_family import GraphFamily
-from edgetpu_driver.weights.weight_tensors import INT8_MAX
+from edgetpu_driver.weights.replaceable_weights import INT8_MAX
 
 LARGEST = 2048
 """Rows of the largest matrix, which takes 4 MB of the chip's 8."""

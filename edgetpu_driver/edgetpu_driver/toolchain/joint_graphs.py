@@ -16,7 +16,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain.compiled_file_names import is_compiled, plain_stem
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
 from edgetpu_driver.toolchain.graph_family import build_graph, draft_graph, head_prefix
-from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
+from edgetpu_driver.weights.replaceable_weights import select_tensor, weight_tensors
 
 _SIGN_BIT = np.uint8(0x80)
 """XOR mask that turns an int8 value into the uint8 value that is larger by 128."""

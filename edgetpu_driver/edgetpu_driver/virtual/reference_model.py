@@ -25,9 +25,9 @@ from edgetpu_driver.weights.compiler_layout import layout_in
 from edgetpu_driver.weights.network_weights import NetworkWeights
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
 from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout
+from edgetpu_driver.weights.replaceable_weights import select_tensor, weight_tensors
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocation, WeightLocations
-from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
 
 
 class _Engine(Protocol):

@@ -27,7 +27,7 @@ from edgetpu_driver.tflite.model_reader import Model, Operator, Subgraph, Tensor
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.tflite.weighted_operators import constant_bias
 from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout
-from edgetpu_driver.weights.weight_tensors import INT8_MAX
+from edgetpu_driver.weights.replaceable_weights import INT8_MAX
 
 _TO_UNSIGNED = 128
 """Offset from zero points of int8 to those of uint8."""

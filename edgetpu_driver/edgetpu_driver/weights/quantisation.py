@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ClippingError, InputError, ModelUnsupportedError
 from edgetpu_driver.weights.real_arrays import array_of
+from edgetpu_driver.weights.replaceable_weights import INT8_MAX, WeightTensor
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
-from edgetpu_driver.weights.weight_tensors import INT8_MAX, WeightTensor
 
 _BLOCK_VALUES = 1 << 16  # values quantised at a time, so that they fit into the processor's cache
 _INT32 = np.iinfo(np.int32)

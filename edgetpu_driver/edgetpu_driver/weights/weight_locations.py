@@ -34,9 +34,9 @@ from edgetpu_driver.weights.dense_model_weights import clamps_outputs, dense_lay
 from edgetpu_driver.weights.dense_program_plan import plan_dense_program
 from edgetpu_driver.weights.packed_layout import parameters_of, weight_offsets
 from edgetpu_driver.weights.parameter_layout import ParameterLayout
+from edgetpu_driver.weights.replaceable_weights import WeightTensor, select_tensor, weight_tensors
 from edgetpu_driver.weights.section_search import locate_sections
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
 
 NOT_IN_PART = "the part of the model that the Edge TPU runs has no such tensor"
 """The reason for refusing a tensor of the graph that belongs to another part or to the CPU."""

@@ -17,10 +17,10 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import DependencyMissingError, EdgeTpuError
+from edgetpu_driver.weights.replaceable_weights import WeightTensor
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocations
 from edgetpu_driver.weights.weight_request import WeightRequest
-from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 _ROUNDING = 2
 """Accepted increase of the difference from LiteRT with replaced weights, quantisation steps. Derived: the

@@ -23,8 +23,8 @@ from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
 from edgetpu_driver.node_kit.clients.matmul_in_progress import ProductInProgress, ProductResult
 from edgetpu_driver.node_kit.clients.model_client import ModelClient
 from edgetpu_driver.node_kit.executor.steady_timers import create_steady_timer
+from edgetpu_driver.weights.replaceable_weights import WeightTensor
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
-from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 MOST_TILES = 256
 """Largest number of copies of the model for one matrix: a matrix of 4096 x 4096 on dense_256."""
