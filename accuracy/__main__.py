@@ -1,8 +1,8 @@
 """The command line of the accuracy measurements: `python -m accuracy [AREA ..]` in the repository root.
 
 An area is an algorithm, a kind of model, or the virtual stick. It is a module of accuracy.areas with
-`measure(engine, quick)`, which returns its rows, and `plots(engine)`, which returns figures of the results
-and of the worst cases.
+`measure(engine, quick)`, which returns its rows, and `plots(engine)`, which returns matplotlib figures of the
+results and of the worst cases.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXIT_WORSE, EXIT_INTERRUPTED = 1, 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and write figures and report.
 
-    The exit code is 0 even if some limits are missed; with --compare 1 if a figure is worse than on record.
+    The exit code is 0 even if limits are missed. With --compare, it is 1 if a figure is worse than recorded.
     """
     options = _options(arguments)
     rows: list[Row] = []

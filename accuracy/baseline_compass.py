@@ -1,4 +1,4 @@
-"""Baseline of the compass, as a user would write it with OpenCV: the median turn of what moves."""
+"""Baseline of the compass, as a user would write it with OpenCV: the median turn of the moving points."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Floats = NDArray[np.float64]
 def lucas_kanade(
     images: Sequence[Image], camera: Pinhole, size: tuple[int, int] | None = MODEL_SIZE
 ) -> Floats:
-    """Yaw, deg, that pyramidal Lucas-Kanade adds up; each step is the median turn of up to 100 corners.
+    """Yaw by pyramidal Lucas-Kanade, deg: the sum of the median turns of up to 100 corners.
 
-    `size`: width and height that the images are reduced to; None: as they are.
+    `size`: width and height that the images are reduced to; None: full size.
     """
     fine = size is None
     across = _Angles(camera, size)
@@ -44,7 +44,7 @@ def lucas_kanade(
 
 
 def dense_flow(images: Sequence[Image], camera: Pinhole, size: tuple[int, int] | None = MODEL_SIZE) -> Floats:
-    """Yaw, deg, that DIS flow adds up; each step is the median turn of all px. `size`: as above."""
+    """Yaw by DIS flow, deg: the sum of the median turns of all px. `size`: as in lucas_kanade()."""
     across = _Angles(camera, size)
     dis = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
     steps = [0.0]
@@ -56,14 +56,14 @@ def dense_flow(images: Sequence[Image], camera: Pinhole, size: tuple[int, int] |
 
 
 class _Angles:
-    """Angles of columns of reduced images."""
+    """Converts columns of reduced images to angles."""
 
     def __init__(self, camera: Pinhole, size: tuple[int, int] | None) -> None:
         self._scale = camera.width / (size[0] if size else camera.width)
         self._camera = camera
 
     def of(self, columns: NDArray[np.floating[Any]]) -> Floats:
-        """Angles, deg, to the right of the optical axis."""
+        """Angles to the right of the optical axis, deg."""
         camera = self._camera
         x = ((columns + 0.5) * self._scale - 0.5 - camera.cx) / camera.fx
         angles: Floats = np.arctan(x) * (180.0 / math.pi)

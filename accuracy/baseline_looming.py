@@ -19,19 +19,19 @@ MODEL_SIZE = (64, 64)
 """Width and height of the model's input, px."""
 
 INTERVAL = 5
-"""Images between the two that are compared: from one to the next hardly anything grows."""
+"""Distance of the compared images, in images: from one to the next the growth is too small."""
 
 MIN_CORNERS = 6
-"""Fewest corners that an affine motion is fitted to."""
+"""Fewest corners for the fit of an affine motion."""
 
 
 def lucas_kanade(
     clip: Clip, size: tuple[int, int] | None = MODEL_SIZE, region: Callable[[int], Region] | None = None
 ) -> Track:
-    """Rate from the affine motion, by RANSAC, of up to 100 corners over the last INTERVAL images.
+    """Expansion rate from the affine motion of up to 100 corners over INTERVAL images, fitted by RANSAC.
 
-    `size`: width and height that the images are reduced to; None: as they are. `region`: the part of each
-    image, by its number, to look at. An approach is claimed from MIN_EXPANSION_RATE on.
+    `size`: width and height that the images are reduced to; None: full size. `region`: gives the part of
+    each image to look at, by the image's number. From MIN_EXPANSION_RATE, an approach is claimed.
     """
     results = []
     for number, stamp in enumerate(clip.stamps.tolist()):
@@ -40,7 +40,7 @@ def lucas_kanade(
             part = None if region is None else region(number)
             before, after = (_shown(clip.frames[k], part, size) for k in (number - INTERVAL, number))
             seconds = stamp - float(clip.stamps[number - INTERVAL])
-            # At a constant speed this is the rate in the middle of the interval.
+            # At a constant speed, the mean rate of the interval is the rate in its middle.
             middle = _growth(before, after) / seconds
             rate = middle / (1 - min(middle * seconds / 2, 0.5))
         valid = not math.isnan(rate)
@@ -61,7 +61,7 @@ def _shown(image: NDArray[np.uint8], part: Region | None, size: tuple[int, int] 
 
 
 def _growth(before: NDArray[Any], after: NDArray[Any]) -> float:
-    """Logarithm of the growth from one image to another; NaN if too few corners are found again."""
+    """Logarithm of the scale from one image to another; NaN if too few corners are found again."""
     fine = max(before.shape) > max(MODEL_SIZE)
     corners = cv2.goodFeaturesToTrack(before, 100, 0.01, 7 if fine else 3)
     if corners is None or len(corners) < MIN_CORNERS:

@@ -1,4 +1,4 @@
-"""Features of optical flow and the compass without rounding: the upper bound for a model."""
+"""Features of optical flow and the compass without rounding: the best that a model can reach."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ExactFeatures:
     """An engine that computes the graph of features in float64, without rounding and clipping."""
 
     _WIDE = 1000.0
-    """Factor on the steps of the graph, so that none reaches the end of the range."""
+    """Factor on the graph's output scale, so that no value reaches the end of the range."""
 
     def __init__(self) -> None:
         inner = WINDOW - 2 * features.BORDER

@@ -1,4 +1,4 @@
-"""Results of looming for a clip, with the truth."""
+"""Results of looming for a clip, compared with the truth."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from edgetpu_driver.images.region import Region
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 
 START_FRAMES = 10
-"""Frames at the start of an approach that do not count; half as many if nothing approaches."""
+"""Number of frames at the start of an approach that do not count; half as many if nothing approaches."""
 
 SHORTEST, LONGEST = 0.5, 5.0
-"""Times to contact that count, s."""
+"""Range of the true times to contact that count, s."""
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -32,23 +32,23 @@ class Track:
 
     @property
     def settled(self) -> Mask:
-        """Frames after those at the start."""
+        """Mask of the frames after the first START_FRAMES: bool [n]."""
         return np.arange(len(self.results)) >= START_FRAMES
 
     @property
     def counted(self) -> Mask:
-        """Frames of an approach that count."""
+        """Mask of the settled frames with a time to contact from SHORTEST to LONGEST: bool [n]."""
         ttc = self.clip.ttc
         return self.settled & (ttc >= SHORTEST) & (ttc <= LONGEST)
 
     @property
     def ttc(self) -> Floats:
-        """Measured time to contact, s; NaN where not valid, +inf where none was measured."""
+        """Measured time to contact, s; NaN where not valid, +inf where no approach was measured."""
         return np.array([result.ttc for result in self.results])
 
     @property
     def error(self) -> Floats:
-        """|error| of the time to contact in percent, +inf where none was measured."""
+        """|error| of the time to contact, %; +inf where the result has no finite time."""
         error: Floats = 100 * np.abs(self.ttc / self.clip.ttc - 1)
         return np.where(np.isnan(error), np.inf, error)
 
@@ -58,7 +58,7 @@ class Track:
         return np.array([result.expansion_rate for result in self.results])
 
     def in_sigmas(self, counted: Mask) -> Floats:
-        """|error| of the expansion rate over its sigma, of the valid ones of the frames that count."""
+        """|error| of the expansion rate over its sigma, for the valid results in `counted` frames."""
         sigma = np.array([result.expansion_rate_sigma for result in self.results])
         kept = counted & np.array([result.valid for result in self.results])
         ratio: Floats = np.abs(self.rate - 1 / self.clip.ttc)[kept] / sigma[kept]
@@ -66,12 +66,12 @@ class Track:
 
     @property
     def claimed(self) -> Mask:
-        """Frames with a claimed approach."""
+        """Mask of the frames with a claimed approach: bool [n]."""
         return np.array([result.approaching for result in self.results])
 
 
 def follow(engine: Engine, clip: Clip, region: Callable[[int], Region] | None = None) -> Track:
-    """Run one clip; `region`: the part of each frame, by its number, to look at."""
+    """Run looming over one clip; `region`: gives the part of each frame to look at, by the frame's number."""
     looming, results = Looming(engine), []
     for number, (frame, stamp) in enumerate(zip(clip.frames, clip.stamps.tolist(), strict=True)):
         if region is not None:

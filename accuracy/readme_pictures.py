@@ -1,7 +1,7 @@
 """Draws the pictures of the README: the debug image of each node, for a photograph and a moving camera.
 
-The photographs are skimage's, which may be published. The vision nodes run public Coral models on them. A
-picture of a detector is missing: the only available one with a graph finds nothing in these photographs.
+The photographs are skimage's, which may be published. The vision nodes run public Coral models on them. There
+is no picture of a detector: the only available detector with a graph finds nothing in these photographs.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ RATE = 30.0
 FOCAL_LENGTH = 277.0
 CAMERA = Pinhole(320, 240, FOCAL_LENGTH, FOCAL_LENGTH, 159.5, 119.5)
 NOISE = 2.0
-"""Standard deviation, grey levels."""
+"""Standard deviation of the noise, grey levels."""
 
 Image = NDArray[np.uint8]
 
 
 class Wall:
-    """A photograph, 1.6 m high, on a wall 1 m in front of the camera; it continues mirrored."""
+    """A photograph, 1.6 m high, on a wall 1 m in front of the camera, mirrored beyond its edges."""
 
     def __init__(self, photograph: str) -> None:
         self._photo = color_photograph(photograph)
         self._random = np.random.default_rng(1)
 
     def seen(self, turned: float = 0.0, moved: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Image:
-        """Image of a camera turned left, rad, and moved right, down and ahead, m."""
+        """Image of the camera, turned left by `turned` rad and moved right, down and ahead by `moved` m."""
         rows, columns = self._photo.shape[:2]
         texel = 1.6 / rows
         lens = np.array([[FOCAL_LENGTH, 0, CAMERA.cx], [0, FOCAL_LENGTH, CAMERA.cy], [0, 0, 1]])
@@ -102,7 +102,7 @@ def flow() -> Image:
 
 
 def compass() -> Image:
-    """A camera that turns to the left before a launch pad."""
+    """A camera that turns to the left in front of a launch pad."""
     algorithm, wall = VisualCompass(camera=CAMERA), Wall("rocket")
     for frame in range(25):
         image = wall.seen(turned=math.radians(20.0) * frame / RATE)

@@ -1,6 +1,6 @@
-"""Recorded figures of a quick run, against which a test compares new ones.
+"""Recorded figures of a quick run, with which a test compares new figures.
 
-Only figures with a limit are recorded; others may depend on a single scene.
+Only figures with a limit are recorded; the others may depend on a single scene.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from measured_figures.row import Row
 PATH = Path(__file__).with_name("recorded_figures.json")
 
 PERCENT_MARGIN = 3.0
-"""How many percentage points a percentage may be worse, as one of few scenes may change."""
+"""How much worse a percentage may become, in percentage points: one of few scenes may change."""
 
 RELATIVE_MARGIN = 0.1
-"""How much worse any other figure may be, relative to itself ..."""
+"""How much worse any other figure may become, relative to the recorded one."""
 
 SHARE_OF_REACH = 0.05
-"""... or relative to its limit: processors add floats in different orders."""
+"""The same relative to its limit, if that is more: processors add floats in different orders."""
 
 Record = dict[str, dict[str, float]]
 
@@ -42,7 +42,7 @@ def write_record(rows: Iterable[Row]) -> None:
 
 
 def regressions(rows: Iterable[Row], record: Mapping[str, float]) -> list[str]:
-    """Figures that are worse than recorded by more than the margin, new or missing: a line for each."""
+    """A line for each figure that is missing, new, or worse than recorded by more than the margin."""
     values = _asked(rows)
     found = [f"{name}: not measured any more" for name in record.keys() - values.keys()]
     for name, row in values.items():

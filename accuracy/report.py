@@ -18,12 +18,12 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class Section:
-    """One area in the report."""
+    """One area of the report."""
 
     name: str
     rows: tuple[Row, ...]
     pictures: tuple[tuple[str, str], ...]
-    """Title and data URL."""
+    """Title and data URL of each picture."""
 
     @property
     def reached(self) -> int:

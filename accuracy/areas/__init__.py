@@ -1,1 +1,1 @@
-"""The areas of the measurements: each module has a function `measure()` that yields its rows."""
+"""The areas of the measurements: each module has a function `measure()` that returns its rows."""

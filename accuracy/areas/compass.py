@@ -45,13 +45,13 @@ from testdata import GOLDEN
 
 FIELDS_OF_VIEW = (60.0, 75.0, 90.0)
 RATES = (10.0, -30.0, 60.0, -90.0)
-"""deg/s"""
+"""Turn rates, deg/s."""
 
 DISTORTION = (-0.25, 0.06, 0.001, -0.001)
-"""k1 k2 p1 p2 of an ordinary wide lens."""
+"""Distortion coefficients k1, k2, p1 and p2 of an ordinary wide-angle lens."""
 
 WALL = 110.0
-"""Width of a wall without texture, deg; wider than any view."""
+"""Width of a wall without texture, deg; wider than every field of view."""
 
 
 def measure(engine: str, quick: bool = False) -> list[Row]:
@@ -61,7 +61,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     names = available()
     if names:
         fields, rates = ((75.0,), (60.0,)) if quick else (FIELDS_OF_VIEW, RATES)
-        # Errors of the yaw in one turn depend on each other: sigmas show in several panoramas only.
+        # Yaw errors within one turn are correlated: sigmas can be judged only over several panoramas.
         turns = [Turn(*each) for each in itertools.product(names, fields, rates)]
         rows += _turn_rows(run, turns, "full turns", asked=True)
         rows += _disturbed_rows(run, names[:1] if quick else names)
@@ -225,7 +225,7 @@ def _wall_rows(engine: Engine, names: Sequence[str]) -> list[Row]:
 
 
 def _repeated_rows(engine: Engine, names: Sequence[str]) -> list[Row]:
-    """Rows of turns in which all that is seen was seen before."""
+    """Rows of turns after a first full turn, which has shown the whole panorama."""
     case = "three more turns after a full one, FOV 75 deg, 60 deg/s"
     turns = [Turn(name, 75.0, 60.0, turns=4) for name in names]
     tracks, plain = [follow(engine, turn) for turn in turns], [phase_correlation(turn) for turn in turns]

@@ -25,18 +25,18 @@ from testdata import GOLDEN
 GABOR = ("gabor_64x64_7k_4o_2s", "gabor_64x64_p4")
 
 HIT = 0.25
-"""Largest error of a hit along each axis, in pooled px."""
+"""Largest error along each axis that still counts as a hit, in pooled px."""
 
 PAIRS_FOR_SIGMAS = 24
-"""Fewest pairs of a photograph for the share inside one sigma: with 8 of each it is known to 3.5 % only."""
+"""Fewest pairs per photograph for the share inside one sigma: with 8, that share is uncertain by 3.5 %."""
 
 LARGER_SIDES = (48, 40, 32)
-"""Sides of small images, px, for larger inputs."""
+"""Sides of the small images that models with a larger input are measured on, px."""
 
 CHANGED_LIGHT = scenes.Disturbance(noise=4.0, gain=0.2, offset=20.0)
 
 LITTLE_NOISE = scenes.Disturbance(noise=0.5)
-"""That of a large image after its reduction to the model's input."""
+"""Noise that remains in a large image after its reduction to the size of the model's input."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ class Errors:
         return float(np.sum(true * self.found[self.valid]) / np.sum(true * true))
 
     def within(self, of_valid: bool = False) -> float:
-        """Percentage of pairs, or of the valid ones, whose error is below HIT in both axes."""
+        """Percentage of the pairs, or of the valid ones, whose error is below HIT along both axes."""
         hits = np.count_nonzero(np.abs(self.error).max(axis=1, initial=0.0) < HIT)
         return 100.0 * hits / (np.count_nonzero(self.valid) if of_valid else len(self.true))
 
     @property
     def valid_share(self) -> float:
-        """Percentage."""
+        """Percentage of the pairs whose result is valid."""
         return 100.0 * float(np.mean(self.valid))
 
     @property
@@ -102,7 +102,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
 
 
 def run(flow: OpticalFlow, pairs: Iterable[Pair]) -> Errors:
-    """Measure each pair, without memory of the last pair."""
+    """Measure each pair, after a reset of the algorithm."""
     true, found, sigma = [], [], []
     for pair in pairs:
         result = _result(flow, pair)
@@ -113,7 +113,7 @@ def run(flow: OpticalFlow, pairs: Iterable[Pair]) -> Errors:
 
 
 def phase_correlation(pairs: Iterable[Pair]) -> Errors:
-    """OpenCV's phase correlation of the raw frames; it counts as always valid."""
+    """OpenCV's phase correlation of the raw frames; all of its results count as valid."""
     true, found = [], []
     for pair in pairs:
         shift, _ = cv2.phaseCorrelate(pair.first.astype(np.float32), pair.second.astype(np.float32))
@@ -180,7 +180,7 @@ def _rejection_rows(
 
 
 def _size_rows(engine: str) -> list[Row]:
-    """The moving objects, and small images, with larger inputs."""
+    """Rows of the moving objects and of small images, for models with larger inputs."""
     rows = []
     for size in (96, 128):
         label = f", input of {size} px"

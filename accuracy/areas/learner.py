@@ -1,8 +1,8 @@
-"""Accuracy of the learner on photographs: views of five that are taught, and of others, which are unknown.
+"""Accuracy of the learner on photographs: five are taught; it should call views of the others unknown.
 
-A view is a square part of a photograph in other light and with noise, as a camera that is carried about sees
-it. The layer runs on a Dense model whose program is written here; its answers are compared with those of the
-same layer in float64.
+A view is a square part of a photograph with changed brightness and with noise, as a moving camera would see
+it. The layer runs on a Dense model whose program is generated here; its answers are compared with those of
+the same layer in float64.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AREA = "learner"
 _MODEL = "vision/mobilenet_v1_1.0_224_quant_embedding_extractor.tflite"
 _TAUGHT = 5
 _SHOWN = 3
-"""Views that a class is taught by."""
+"""Number of views that a class is taught with."""
 _PICTURES = ("cat", "bird", "grace_hopper", "squat", "0001")
 _PHOTOGRAPHS = (
     "astronaut",
@@ -51,7 +51,10 @@ Views = list[NDArray[np.float32]]
 
 
 def measure(engine: str, quick: bool = False) -> list[Row]:
-    """Rows for each way to learn; MissingFileError without the model and the pictures."""
+    """Rows for each method of learning.
+
+    Raises MissingFileError without the model and the pictures.
+    """
     pictures = {name: color_photograph(str(GOLDEN.path(f"vision/pictures/{name}.bmp"))) for name in _PICTURES}
     pictures |= {name: color_photograph(name) for name in _PHOTOGRAPHS}
     views, trials = (8, 3) if quick else (24, 20)
@@ -72,12 +75,15 @@ def _dense_engine(engine: str, size: int) -> Iterator[SwappableEngine]:
     if engine == "cpu":
         yield CpuEngine(dense.build(size))
         return
-    with EdgeTpu.open(VirtualEdgeTpu()) as tpu:  # which runs the program from its bytes
+    with EdgeTpu.open(VirtualEdgeTpu()) as tpu:  # runs the program itself: no graph is registered
         yield StickEngine(tpu, dense_model(size), SidecarFiles())
 
 
 def _view(picture: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
-    """A square of 20 to 40 % of the picture's shorter side, in other light, with noise of 4 grey levels."""
+    """A square of 20 to 40 % of the picture's shorter side, in other light, with noise of 4 grey levels.
+
+    Returns uint8 [224, 224, 3].
+    """
     height, width = picture.shape[:2]
     side = int(min(height, width) * rng.uniform(0.2, 0.4))
     top, left = rng.integers(0, height - side + 1), rng.integers(0, width - side + 1)
@@ -86,7 +92,7 @@ def _view(picture: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.ui
 
 
 def _rows(method: str, head: SwappableEngine, vectors: dict[str, Views], trials: int) -> list[Row]:
-    """Five photographs, drawn again in every trial, are taught; the others are not."""
+    """Rows of one method: every trial draws five photographs that are taught; the others are not."""
     rng = np.random.default_rng(1)
     on_stick: list[bool] = []
     in_float: list[bool] = []
@@ -120,7 +126,7 @@ def _rows(method: str, head: SwappableEngine, vectors: dict[str, Views], trials:
 
 
 def _in_float(learner: Learner, vector: NDArray[np.float32]) -> str:
-    """The class by the layer in float64."""
+    """Class that the layer would name if it were computed in float64."""
     classifier = learner.classifier
     assert classifier is not None
     return classifier.examples.labels[int(classifier.layer.outputs(vector.astype(np.float64)).argmax())]

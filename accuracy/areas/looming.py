@@ -87,8 +87,8 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
         ("turning", "plane, up to 10 deg/s of rotation", 8.0, 25.0),
         ("object", "object before a background", 8.0, 25.0),
     ):
-        # In single clips of two surfaces 50 to 93 % of the errors are within one sigma, so three clips tell
-        # little; and the 95th percentile of 30 would hang on two or three of them.
+        # In a single clip of two surfaces, 50 to 93 % of the errors are within one sigma, so three clips say
+        # little, and the 95th percentile of 30 clips would depend on two or three of them.
         several = kind == "object"
         for pictures, label in ((DEVELOPMENT if several else names, ""), (fresh, ", further photographs")):
             if pictures:
@@ -110,7 +110,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
 
 
 def _wide_engine(engine: str, size: int) -> Engine:
-    """An engine with the graph that users of wide images get."""
+    """An engine with the graph that Looming chooses for wide images."""
     width, height = WIDE
     name = Looming(size=size).choose_width(camera_image(np.zeros((height, width), np.uint8)))
     return open_engine(engine, name, families.build(name))
@@ -159,7 +159,7 @@ def _alarm_row(kind: str, clips: list[Clip], engine: Engine) -> Row:
 
 
 def _zone_rows(engine: Engine) -> list[Row]:
-    """Zones of still pictures: 0 on flat ones, larger for more contrast, and above 0 for 10 grey levels."""
+    """Zones of still pictures: 0 without texture, more for more contrast, above 0 from 10 grey levels."""
     looming = Looming(engine)
 
     def zones(picture: NDArray[Any]) -> NDArray[np.float64]:

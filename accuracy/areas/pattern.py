@@ -30,19 +30,19 @@ SIZES = ((64, 8), (64, 16), (128, 16), (128, 32))
 """Sides of search image and template, px."""
 
 REACH_ANY = {(64, 8): 95.0, (64, 16): 98.0, (128, 16): 95.0, (128, 32): 98.0}
-"""Percentage within 1 px for any patch."""
+"""Limit for the percentage of results within 1 px, for any patch."""
 
 REACH_ABSENT = 99.5
-"""Percentage of images without the pattern in which none is claimed."""
+"""Limit for the percentage of images without the pattern that get no valid result."""
 
 PLAIN_SCORE = 0.8
-"""Normalised correlation from which on users of cv2.matchTemplate take a peak for the pattern."""
+"""Normalised correlation above which users of cv2.matchTemplate take a peak for the pattern."""
 
 TILTS = (0.0, 45.0)
 """Smallest and largest tilt of boards and posters, degrees."""
 
 REACH_TILTED = {"posters": 90.0, "boards": 95.0}
-"""Percentage of valid results within half a px."""
+"""Limits for the percentage of valid results within half a px."""
 
 SHIFTED = Change(shift=1.0)
 CHANGED = Change(shift=1.0, turn=5.0, growth=0.05, gain=0.2, offset=20.0, noise=4.0)
@@ -55,7 +55,7 @@ class ExactResponse:
     """The graph of responses in float64, without rounding and clipping."""
 
     _WIDE = 1000.0
-    """Factor on the steps of the graph, so that none reaches the end of the range."""
+    """Factor on the graph's output scale, so that no value reaches the end of the range."""
 
     def __init__(self, search: int, side: int) -> None:
         sizes = (search, search), (side, side)
@@ -75,7 +75,7 @@ class ExactResponse:
         return {"response": response[np.newaxis, :, :, np.newaxis] / self.outputs[0].scale}
 
     def set_weights(self, request: WeightRequest) -> None:
-        """Set the weights, [1, h, w, 1]."""
+        """Use the weights of the request, [1, h, w, 1], from now on."""
         self.weights = np.asarray(request.weights[0, :, :, 0], np.float64)
 
 
@@ -131,7 +131,7 @@ def _posters(names: Sequence[str]) -> list[tilted_patterns.Board]:
 
 
 def one_of_each(names: Sequence[str]) -> tuple[str, ...]:
-    """The names with only one frame of each video, as the others show the same things."""
+    """The names with only one frame of each video, since its other frames show the same objects."""
     videos: set[Path] = set()
     chosen = []
     for name in names:
@@ -144,7 +144,7 @@ def one_of_each(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def run(tracker: PatternTracker, drawn: Sequence[Scene], *, any_patch: bool = False) -> list[Outcome]:
-    """Track all scenes; `any_patch`: without showing the view, and accepting ambiguous patches."""
+    """Track all scenes; `any_patch`: accept ambiguous patches, and do not pass the view they are cut from."""
     outcomes = []
     for scene in drawn:
         view = None if any_patch else scene.view
@@ -181,7 +181,7 @@ class _Case:
         reach: float | None = None,
         baseline: float | None = None,
     ) -> Row:
-        """A row with the figures of both."""
+        """A row with the figure of the measured tracker, and that of the exact one as its bound."""
         lower = metric == "rmse"
         return Row(
             "pattern",
@@ -232,7 +232,7 @@ def _rows(size: str, engine: str, names: Sequence[str], search: int, side: int, 
 
 
 def plain_within(case: _Case, limit: float) -> float:
-    """Percentage within a limit for the highest peak of OpenCV's normalised correlation."""
+    """Percentage of the highest peaks of OpenCV's normalised correlation within a limit, px."""
     hits = []
     for outcome in case.measured:
         if outcome.accepted:

@@ -1,6 +1,6 @@
 """Accuracy of a learned policy in 8 bits: its commands compared with those of the network in float64.
 
-Networks are trained from three teachers and asked for observations that they were not trained on.
+Networks are trained from three teachers and evaluated on observations that they were not trained on.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from measured_figures.row import Row
 AREA = "policy"
 
 _WIDTH = 256
-"""Units of a layer of the program."""
+"""Number of units of each layer of the program."""
 _HIDDEN = ((64, 64), (256, 256))
 _TRAINED, _ASKED = 6000, 1000
 _MOST_ERROR = 2.0
-"""% of the commands' RMS that 8 bits may cost."""
+"""Largest RMS error through 8 bits, % of the RMS of the commands."""
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Teacher:
-    """Commands for observations that are spread evenly over -extent to extent."""
+    """Gives the commands for observations that are distributed uniformly from -extent to extent."""
 
     name: str
     extent: tuple[float, ...]
@@ -38,14 +38,14 @@ class _Teacher:
 
 
 def _pursue(x: Array) -> Array:
-    """Turn and drive to a target, of its bearing, its distance, the speed and the turn."""
+    """Turn and drive to a target; [n, 2] from [n, 4]: bearing, distance, speed and turn."""
     bearing, distance, speed, turn = x.T
     drive = np.clip(0.8 * distance * np.cos(bearing) - 0.2 * speed, -0.2, 0.8)
     return np.stack([np.clip(1.5 * np.sin(bearing) + 0.3 * turn, -1, 1), drive], axis=1)
 
 
 def _swing_up(x: Array) -> Array:
-    """Pump energy into a pole on a cart, of its angle and rate, and of the cart's position and speed."""
+    """Swing up a pole on a cart; [n, 1] from [n, 4]: its angle and rate, the cart's position and speed."""
     angle, rate, position, speed = x.T
     missing = np.tanh(0.3 * (9.8 - 0.5 * rate**2 + 9.8 * np.cos(angle)))
     push = np.sign(rate * np.cos(angle)) * missing - 0.5 * position - 0.2 * speed
@@ -53,7 +53,7 @@ def _swing_up(x: Array) -> Array:
 
 
 def _curve(x: Array) -> Array:
-    """Three smooth functions of six values."""
+    """Three smooth functions of six values: [n, 3] from [n, 6]."""
     a, b, c, d, e, f = x.T
     return np.stack([np.sin(2 * a) * np.cos(b), c * d, np.tanh(2 * e + f)], axis=1)
 
@@ -100,5 +100,5 @@ def _commands(engine: str, network: QuantisedNetwork, asked: Array) -> Array:
 
 
 def _relative(found: Array, exact: Array) -> float:
-    """RMS of the error over that of the exact commands, %."""
+    """RMS of the error relative to the RMS of the exact commands, %."""
     return 100 * float(np.sqrt(np.mean((found - exact) ** 2) / np.mean(exact**2)))

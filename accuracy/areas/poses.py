@@ -1,4 +1,4 @@
-"""Poses of real models in real pictures, compared with those that the vendor publishes for them."""
+"""Poses of real models in real pictures, compared with the reference poses that the vendor publishes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class _Case:
     graph: str
     compiled: str
     reference: str
-    """Start of the names of the files with reference poses, of the graph and of the compiled file."""
+    """Common start of the names of the two files with reference poses: for the graph and for a stick."""
     picture: str
     distance: float
-    """Share of the image that a keypoint may be off."""
+    """Largest allowed error of a keypoint, as a share of the image's size."""
     score: float | None
-    """How much a score may be off; None where the references themselves differ by 0.4."""
+    """Largest allowed error of a score; None where the references themselves differ by 0.4."""
 
 
 _CASES = {
@@ -56,10 +56,12 @@ _CASES = {
 
 
 def measure(engine: str, quick: bool = False) -> list[Row]:
-    """Rows for each model and each of its files of reference poses; MissingFileError without the models.
+    """Rows for each model and each of its files of reference poses.
 
-    quick: errors of scores are for information. Single grey levels of the input move them by 0.01, and which
-    levels these are depends on the processor.
+    `quick`: errors of scores have no limit. A change of a single grey level of the input changes a score by
+    0.01, and which grey levels change depends on the processor.
+
+    Raises MissingFileError without the models.
     """
     rows: list[Row] = []
     for name, case in _CASES.items():
@@ -111,7 +113,7 @@ def _rows(
 
 
 def _distance(pose: Pose, expected: ReferencePose, image: NDArray[np.uint8]) -> float:
-    """Largest distance of a keypoint along an axis, of the image's size."""
+    """Largest error of a keypoint along an axis, as a share of the image's size."""
     height, width = image.shape[:2]
     x = np.array([each.x / width for each in pose.keypoints])
     y = np.array([each.y / height for each in pose.keypoints])

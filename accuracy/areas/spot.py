@@ -27,25 +27,25 @@ from measured_figures.row import Row
 from testdata import GOLDEN
 
 COLORFUL = ("colorwheel", "microaneurysms", "retina")
-"""The hardest photographs of skimage.data for colours: a wheel of all of them, and two red ones."""
+"""The hardest photographs of skimage.data for colours: a wheel of all colours, and two red pictures."""
 
 SCENES_FOR_SIGMAS = 240
-"""Fewest scenes for the share inside one sigma: with 60 it is known to 4 % only."""
+"""Fewest scenes for the share inside one sigma: with 60, that share is uncertain by 4 %."""
 
 HELD_OUT = ("motorcycle_left.png", "motorcycle_right.png")
 """Files of skimage.data. Constants were chosen with a view to all other photographs."""
 
 SPOT_FRAMES = range(115, 250, 30)
-"""Frames of the video, between those that photographs.held_out gives."""
+"""Numbers of frames of the video that lie between those of photographs.held_out."""
 
 CAMERA_PX = (SIDE - 1) / 2
-"""Px to one unit of a result's position."""
+"""Px of a 64x64 picture per unit of a result's position, which ranges from -1 to 1."""
 
 LARGER_SIZES = (96, 128)
 """Widths and heights of the model's input, px, that are measured in addition to the default."""
 
 SURE = 0.5
-"""Confidence from which on a result counts as certain."""
+"""Confidence from which a result counts as certain."""
 
 
 class ExactEvidence:
@@ -93,7 +93,7 @@ class Errors:
 
     @property
     def valid_share(self) -> float:
-        """Percentage."""
+        """Percentage of the scenes whose result is valid."""
         return 100.0 * float(np.mean(self.valid))
 
     @property
@@ -102,12 +102,12 @@ class Errors:
         return 100.0 * float(np.mean(np.abs(self.error) <= self.sigma, where=self.valid[:, np.newaxis]))
 
     def hits(self, distance: float) -> NDArray[np.bool_]:
-        """Scenes with a valid result within a distance, px: bool [n]."""
+        """Whether each scene has a valid result within `distance`, px: bool [n]."""
         hits: NDArray[np.bool_] = np.hypot(*self.error.T) <= distance
         return hits
 
     def and_(self, other: Errors) -> Errors:
-        """The errors of both runs."""
+        """The errors of this run followed by those of another."""
         return Errors(
             np.concatenate([self.error, other.error]),
             np.concatenate([self.sigma, other.sigma]),
@@ -145,7 +145,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
 
 
 def unseen() -> tuple[str, ...]:
-    """Paths of HELD_OUT and of every 30th frame of a video between those that `photographs` has."""
+    """Paths of HELD_OUT and of SPOT_FRAMES; only those that are present."""
     from skimage import data
 
     files = [Path(data.__file__).parent / name for name in HELD_OUT]
@@ -202,7 +202,7 @@ def _odd_rows(tracker: SpotTracker, exact: SpotTracker, count: int) -> list[Row]
     refused, bound = (~run(each, empty).valid for each in (tracker, exact))
     outside = list(scenes.cut(count, 9))
     found, exactly = run(tracker, outside), run(exact, outside)
-    # The axis across the border is the one with the larger sigma.
+    # Only the axis across the border counts: the cut widens its sigma.
     across = np.arange(len(outside)), np.array([_cut_axis(scene) for scene in outside])
     covered, covered_bound = (
         100.0 * float(np.mean((np.abs(errors.error) <= errors.sigma)[across])) for errors in (found, exactly)
@@ -220,7 +220,7 @@ def _odd_rows(tracker: SpotTracker, exact: SpotTracker, count: int) -> list[Row]
 
 
 def _share(met: NDArray[np.bool_]) -> float:
-    """Percentage."""
+    """Percentage of the scenes for which a condition holds."""
     return 100.0 * float(np.mean(met))
 
 
@@ -229,7 +229,7 @@ def _cut_axis(scene: Scene) -> int:
 
 
 def _steady(tracker: SpotTracker, count: int) -> float:
-    """Percentage of pictures with two spots in which the earlier one is found to 0.5 px."""
+    """Percentage of pictures with two spots in which the earlier one is found within 0.5 px."""
     held: list[bool] = []
     for alone, both in scenes.pairs(count, 10):
         tracker.update(alone.image)
@@ -274,7 +274,7 @@ def _right_or_unsure(errors: Errors) -> float:
 
 
 def _known_rows(engine: str, count: int) -> list[Row]:
-    """Another published model; it sees only hot pixels that are brighter than the spot."""
+    """Rows of another published model, which responds only to hot pixels brighter than the spot."""
     path = GOLDEN.find("models/bright_64x64.tflite")
     if path is None:
         return []
@@ -289,7 +289,7 @@ def _known_rows(engine: str, count: int) -> list[Row]:
 
 
 def _coverage_row(name: str, found: Errors, bound: Errors) -> Row:
-    """60-76 % of the errors are to be inside one sigma."""
+    """A row whose limit asks for 60 to 76 % of the errors inside one sigma."""
     off, bound_off = abs(found.coverage - 68), abs(bound.coverage - 68)
     return _row(name, "|inside one sigma - 68|", off, "%", 8.0, "lower", None, bound_off)
 

@@ -1,4 +1,4 @@
-"""Detection, classification, segmentation and embeddings of real models, compared with LiteRT and a mask."""
+"""Detection, classification and embeddings of real models against LiteRT, segmentation against a mask."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FEATURES = "vision/mobilenet_v1_1.0_224_quant_embedding_extractor.tflite"
 _SSD = "models/ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2_edgetpu.tflite"
 _SSD_SIZE, _SSD_ANCHORS, _SSD_SCORES = 300, 1917, 91
 _SSD_INNER = ("Squeeze1", "convert_scores")
-"""Encoded boxes and scores, which enter the operator."""
+"""Names of the encoded boxes and scores, the inputs of the post-processing operator."""
 _SSD_OUTPUTS = ("TFLite_Detection_PostProcess", *(f"TFLite_Detection_PostProcess:{n}" for n in (1, 2, 3)))
 _LEAST_SCORE = 0.4
 
@@ -36,9 +36,11 @@ Picture = NDArray[np.uint8]
 
 
 def measure(engine: str, quick: bool = False) -> list[Row]:
-    """Rows for each kind of model; MissingFileError without the models and pictures.
+    """Rows for each kind of model.
 
-    Only models whose compiled files are available run on the virtual stick.
+    Only segmentation and classification run on the virtual stick: they have compiled files.
+
+    Raises MissingFileError without the models and pictures.
     """
     rows = [_segmentation(engine), _classification(engine), _embedding()]
     return rows + _detection(2 if quick else 20)
@@ -65,7 +67,7 @@ def _picture(name: str) -> Picture:
 
 
 def _segmentation(engine: str) -> Row:
-    """The bird of a picture and of its mask."""
+    """Overlap of the bird that is found in a picture with the bird in its mask."""
     mask = cv2.imread(str(GOLDEN.path("vision/pictures/bird_segmentation_mask.bmp")), cv2.IMREAD_UNCHANGED)
     with _model(engine, f"{_DEEPLAB}.tflite", f"{_DEEPLAB}_edgetpu.tflite") as model:
         labels = Segmenter(model).update(_picture("bird_segmentation")).labels
@@ -75,7 +77,7 @@ def _segmentation(engine: str) -> Row:
 
 
 def _classification(engine: str) -> Row:
-    """Scores of all classes against LiteRT's output."""
+    """Largest difference of a score from LiteRT's output, over all classes of three pictures."""
     graph = f"vision/{_MOBILENET}.tflite"
     errors = []
     with _model(engine, graph, f"models/{_MOBILENET}_edgetpu.tflite") as model:
@@ -90,7 +92,7 @@ def _classification(engine: str) -> Row:
 
 
 def _embedding() -> Row:
-    """A picture's vector against LiteRT's output, divided by its length."""
+    """A picture's vector against LiteRT's output, which is normalised to length 1."""
     engine = CpuEngine(GOLDEN.path(_FEATURES))
     embedder = Embedder(engine)
     frame = embedder.preprocess(_picture("cat"))
@@ -107,7 +109,7 @@ def _error(case: str, value: float) -> Row:
 
 
 def _detection(frames: int) -> list[Row]:
-    """Boxes of an SSD's inner tensors against those of LiteRT's operator for the same tensors."""
+    """Boxes decoded from an SSD's inner tensors against those of LiteRT's operator for the same tensors."""
     file = GOLDEN.path(_SSD).read_bytes()
     tail = CpuEngine(extract(file, list(_SSD_INNER), list(_SSD_OUTPUTS)))
     specs = {spec.name: spec for spec in tail.inputs}
@@ -133,7 +135,7 @@ def _detection(frames: int) -> list[Row]:
 
 
 def _inner_tensors(specs: dict[str, TensorSpec], seed: int) -> dict[str, NDArray[Any]]:
-    """Made ones: most scores low, some high."""
+    """Random inner tensors by name: most scores are low, some high."""
     rng = np.random.default_rng(seed)
     boxes, scores = _SSD_INNER
     encodings = rng.normal(0, 2, (1, _SSD_ANCHORS, 4))
@@ -142,13 +144,13 @@ def _inner_tensors(specs: dict[str, TensorSpec], seed: int) -> dict[str, NDArray
 
 
 def _rows_of(result: Detections) -> NDArray[np.float64]:
-    """Class, score and box of each, in an order that equal scores do not change."""
+    """Class, score and box of each detection, [n, 6], in an order that does not depend on equal scores."""
     rows = [(e.class_id, e.score, e.x_min, e.y_min, e.x_max, e.y_max) for e in result.detections]
     return np.array(sorted(rows)).reshape(-1, 6)
 
 
 def _rows_of_operator(outputs: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
-    """The same of the operator's outputs, with boxes cut at the edges of the image."""
+    """The same rows from the operator's outputs, with boxes clipped to the image."""
     boxes, classes, scores, count = (outputs[name] for name in _SSD_OUTPUTS)
     kept = np.flatnonzero(scores[0, : int(count[0])] >= _LEAST_SCORE)
     px = np.clip(boxes[0, kept][:, [1, 0, 3, 2]], 0, 1).astype(np.float64) * _SSD_SIZE

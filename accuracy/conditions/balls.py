@@ -1,4 +1,4 @@
-"""Accuracy of the spot tracker on shaded balls: a white one, and a red one that touches a glare."""
+"""Accuracy of the spot tracker on shaded balls: white ones, and red ones that touch a glare."""
 
 from __future__ import annotations
 
@@ -16,26 +16,23 @@ from edgetpu_perception import SpotTracker
 from measured_figures.row import Row
 
 GLARE_SIGMAS = (17.0, 60.0)
-"""Widths of a glare, px of 320x240."""
+"""Standard deviations of the glares, px of 320x240."""
 
 NEAR_PX = 5.0
-"""Distance, px of 320x240, that counts as right: the width of a cell of 64x64."""
+"""Largest error that counts as right, px of 320x240: the width of a cell of 64x64."""
 
 EXACT_PX = 1.0
-"""Distance, px of 320x240, within which a ball next to the narrowest glare is asked to be."""
+"""Largest error that counts as exact, px of 320x240; next to the narrowest glare it has a limit."""
 
 DIMMED = (0.4, 0.9)
-"""Brightness of the photographs behind a white ball, as a share of that of the photograph."""
+"""Range of the factor by which the photographs behind a white ball are darkened."""
 
 OpenTracker = Callable[[str | None], SpotTracker]
-"""Makes a tracker of a colour."""
+"""Opens a tracker of a colour."""
 
 
 def measure(open_tracker: OpenTracker, quick: bool = False) -> list[Row]:
-    """Rows of the balls; the baseline is the largest contour of the colour in the same 64x64 picture.
-
-    The other one is that in the whole picture.
-    """
+    """Rows of the balls; the baselines are the largest contour of the colour in 64x64 px and at full size."""
     count = 60 if quick else 300
     rows = []
     for label, names in (("", photographs.DEVELOPMENT), ("more: ", photographs.held_out())):
@@ -57,7 +54,7 @@ def _rows(
     reach: float,
     exact: float | None = None,
 ) -> list[Row]:
-    """`exact`: the percentage of results within EXACT_PX that is asked for; None: none is."""
+    """Rows of one case; `exact`: limit for the percentage of results within EXACT_PX; None: no limit."""
     distances = np.array([_distance(tracker, scene) for scene in drawn])
     small, full = (
         _shares(np.array([_plain_distance(plain, scene, size) for scene in drawn]))
@@ -73,7 +70,7 @@ def _rows(
 
 
 def _shares(distances: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Percentages of right, of wrong and of exact results; the others are not valid."""
+    """Percentages of right, wrong and exact results; results that are not valid count as none of these."""
     right, wrong, exact = (
         100.0 * float(each.mean())
         for each in (distances <= NEAR_PX, distances > NEAR_PX, distances <= EXACT_PX)
@@ -82,7 +79,7 @@ def _shares(distances: NDArray[np.float64]) -> tuple[float, float, float]:
 
 
 def _distance(tracker: SpotTracker, scene: BallScene) -> float:
-    """Error, px; NaN if not valid."""
+    """Error of the position, px; NaN if the result is not valid."""
     result = tracker.update(scene.image)
     return math.hypot((result.x + 1) * (WIDTH - 1) / 2 - scene.x, (result.y + 1) * (HEIGHT - 1) / 2 - scene.y)
 
@@ -106,7 +103,7 @@ def _plain_distance(
 
 
 def _reddest(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """255 where an RGB image has a saturated red hue."""
+    """Mask of an RGB image, [height, width]: 255 where its hue is a saturated red."""
     hsv = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)
     lower: NDArray[np.uint8] = cv2.inRange(hsv, (0, 120, 70), (10, 255, 255))
     upper: NDArray[np.uint8] = cv2.inRange(hsv, (170, 120, 70), (180, 255, 255))
@@ -114,7 +111,7 @@ def _reddest(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _whitest(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """255 where an RGB image is bright and has little colour."""
+    """Mask of an RGB image, [height, width]: 255 where it is bright and little saturated."""
     hsv = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)
     white: NDArray[np.uint8] = cv2.inRange(hsv, (0, 0, 180), (180, 60, 255))
     return white

@@ -1,4 +1,4 @@
-"""Accuracy of the visual compass where something moves independently, and in hard turns."""
+"""Accuracy of the visual compass with independently moving objects, and in hard turns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MIDDLE_STARTS = (0, 60, 120, 200)
 """First frames of further runs in the middle of the picture."""
 
 SLOW_STARTS = (60, 0, 120, 200)
-"""The same at 2 Hz, of which the first one is the worst."""
+"""First frames of the runs at 2 Hz, the worst one first."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Run:
     error: Floats
     sigma: Floats
     plain: Floats
-    """Errors of Lucas-Kanade on the same 64x64 px ..."""
+    """Errors of Lucas-Kanade on the same images of 64x64 px, deg."""
     plain_full: Floats
-    """... and on the images as a camera takes them."""
+    """Errors of Lucas-Kanade on images of the camera's full size, deg."""
 
     @property
     def end(self) -> float:
@@ -59,7 +59,7 @@ class Run:
 
 
 def measure(engine: Engine, quick: bool) -> list[Row]:
-    """Rows of these protocols; rows without their data are omitted."""
+    """Rows of all disturbances; rows whose data is not available are omitted."""
     frames = photographs.static_camera()
     rows = _static_camera_rows(engine, frames, quick) if frames else []
     names = [*available(), *SCENES]
@@ -96,7 +96,7 @@ def _static_camera_rows(engine: Engine, frames: list[NDArray[np.uint8]], quick: 
     """Rows of a camera that stands still while people walk through its picture."""
 
     def runs(starts: Sequence[int], every: int) -> list[Run]:
-        """In the middle of the picture, from these frames on."""
+        """Runs in the middle of the picture that begin at these frames; `every`: 2 for every second frame."""
         starts = starts[:1] if quick else starts
         return [_run(engine, static_camera(frames, MIDDLE, start, every)) for start in starts]
 
@@ -111,7 +111,7 @@ def _static_camera_rows(engine: Engine, frames: list[NDArray[np.uint8]], quick: 
 
 
 def _crossings(names: Iterable[str], rates: Iterable[float]) -> list[Crossing]:
-    """Crossings of different photographs, before each panorama, at each of the rates."""
+    """Crossings of different photographs in front of each panorama at each of the rates, deg/s."""
     pairs = [(name, rate) for name in names for rate in rates]
     return [
         Crossing(name, TEXTURED[(3 * k + 1) % len(TEXTURED)], rate, 100 + k)

@@ -29,12 +29,12 @@ DRIVES = (
     Drive(39, -0.4, 10.0, start=(0.0, 0.8, 3.0)),
     Drive(40, 0.8, 4.0, (1.0, 1.2, 15.0), (0.2, 0.7, -13.0)),
 )
-"""In rooms of 6 x 12 m, a hall of 10 x 40 m, along a wall, past plain walls, slow, fast, backwards, in a
-corridor."""
+"""Three in a room of 6 x 12 m; then in a hall of 10 x 40 m, along a wall, past plain walls, slow, fast,
+backwards, and in a corridor."""
 
 
 def measure(engine: Engine, quick: bool) -> list[Row]:
-    """Rows of this protocol."""
+    """Rows of the drives."""
     clips = [_clip(drive) for drive in DRIVES[: 2 if quick else None]]
     ahead, exact = ([_follow(each, clip, True) for clip in clips] for each in (engine, ExactFeatures()))
     unaware = [_follow(engine, clip, False) for clip in clips]

@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 
 
 def measure(engine: Engine) -> list[Row]:
-    """Rows of this protocol. All flights count in a quick run, too: single ones have 0.05 to 0.33 deg."""
+    """Rows of the flights. A quick run has all of them, since errors of single ones are 0.05 to 0.33 deg."""
     clips = [_clip(flight) for flight in FLIGHTS]
     runs, exact = ([follow(each, clip) for clip in clips] for each in (engine, ExactFeatures()))
     case = "drone, 12 s, hall of 60 m, 20 Hz, rolling shutter, noise 2"
@@ -72,7 +72,7 @@ def measure(engine: Engine) -> list[Row]:
 
 
 def measure_sizes(engine: str) -> list[Row]:
-    """Rows for inputs of other sizes, in addition to 64 px; `engine` is "cpu" or "virtual"."""
+    """Rows for each of SIZES; `engine` is "cpu" or "virtual"."""
     rows = []
     engines = {
         size: open_engine(engine, features.name(size, size), features.build(size, size)) for size in SIZES
@@ -102,7 +102,7 @@ def follow(engine: Engine, clip: FlightClip) -> HeadingErrors:
     compass = VisualCompass(engine, clip.camera)
     results = [compass.update(image, time) for image, time in zip(clip.images, clip.times, strict=True)]
     yaw, yaw_sigma = (np.degrees([getattr(each, name) for each in results]) for name in ("yaw", "yaw_sigma"))
-    # About the optical axis y, which points down.
+    # The yaw axis is the optical axis y, which points down.
     down = np.degrees([each.angular_velocity[1] for each in results])[1:]
     sigma = np.degrees(np.sqrt([each.angular_velocity_covariance[4] for each in results]))[1:]
     begin = slice(SETTLED, None)

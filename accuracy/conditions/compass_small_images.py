@@ -1,4 +1,4 @@
-"""Accuracy of the visual compass in images of fewer px than the model's input, which are enlarged for it."""
+"""Accuracy of the visual compass in images smaller than the model's input, which have to be enlarged."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SIDES = (32, 28, 24, 20, 16)
 """Sides of the images, px."""
 
 LEAST_WITH_LIMIT = 24
-"""Least side, px, that has a limit: in smaller images one turn may be far off."""
+"""Smallest side that has a limit, px: in smaller images a single turn may be far off."""
 
 SETTINGS = ((75.0, 60.0), (60.0, -90.0))
-"""Horizontal fields of view, deg, and rates, deg/s, of the full turns."""
+"""Horizontal field of view, deg, and rate, deg/s, of each kind of full turn."""
 
 
 def measure(engine: Engine, names: Sequence[str], quick: bool) -> list[Row]:
@@ -46,7 +46,7 @@ def _rows(case: str, tracks: Sequence[Track], plain: Sequence[Track], limit: flo
     return [
         Row("compass", case, "yaw rate RMSE", rate, "deg/s", None, "lower", plain_rate),
         Row("compass", case, "yaw RMSE", yaw, "deg", None, "lower", plain_yaw),
-        # 55 to 80 %: a sigma may be too large, too.
+        # The limit asks for 55 to 80 %: a sigma that is too large is wrong as well.
         Row("compass", case, "|yaw rates inside one sigma - 67.5|", abs(rates - 67.5), "%", limit, "lower"),
         Row("compass", case, "yaws within one sigma (68)", yaws, "%", None, "higher"),
     ]

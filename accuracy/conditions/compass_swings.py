@@ -1,4 +1,4 @@
-"""Accuracy of the visual compass in swings at many images per second: rates that lag, and their sigmas."""
+"""Accuracy of the compass in swings at a high image rate: lag of the yaw rate, and its sigma."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOV = 75.0
 """Horizontal field of view, deg."""
 
 KINDS = ((20.0, 0.5), (5.0, 1.5))
-"""Amplitude, deg, and frequency, Hz."""
+"""Amplitude, deg, and frequency, Hz, of each kind of swing."""
 
 SCENES = (*PANORAMAS, "brick.png", "grass.png", "coffee.png")
 """Panoramas, and photographs that are wrapped into panoramas."""
@@ -39,7 +39,7 @@ class Swing:
     """Hz"""
 
     def follow(self, engine: Engine) -> tuple[Floats, Floats]:
-        """Errors of the yaw rate and their sigmas, deg/s."""
+        """Run the compass over the swing: errors of the yaw rate and their sigmas, deg/s."""
         seed = len(self.panorama) * 7 + int(self.amplitude)
         random = np.random.default_rng(seed)
         camera = pinhole(64, 64, FOV)
@@ -60,7 +60,7 @@ _RATE = ("yaw_rate", "yaw_rate_sigma")
 
 
 def measure(engine: Engine, names: tuple[str, ...], quick: bool) -> list[Row]:
-    """Rows of this protocol; `names`: the panoramas that are present."""
+    """Rows of the swings; `names`: the panoramas that are present."""
     scenes = [name for name in SCENES if name in names or name not in PANORAMAS]
     swings = [Swing(name, *kind) for name in scenes for kind in KINDS]
     followed = [swing.follow(engine) for swing in swings[:: 3 if quick else 1]]

@@ -29,7 +29,7 @@ from edgetpu_perception.visual_compass.visual_compass import HeadingResult, Visu
 
 FRAME_RATE = 30.0
 FULL_SIZE = 64 * SAMPLES
-"""Width and height of the pictures that plain methods get as a camera takes them, px."""
+"""Width and height of the camera's pictures, which the baselines get at full size, px."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Turn:
     kept: float = 1.0
     """Share of the frames that are not dropped."""
     wall: float = 0.0
-    """Width of a wall without texture at half of the turn, deg."""
+    """Width of a wall without texture half-way through the turn, deg."""
     turns: int = 1
 
     @property
@@ -54,7 +54,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Track:
-    """Results of a run frame by frame, deg and deg/s; NaN if not valid."""
+    """Results of a run frame by frame, in deg and deg/s; NaN where not valid."""
 
     turn: Turn | None
     true_yaw: Floats
@@ -86,7 +86,7 @@ class Track:
 
     @property
     def end_error(self) -> float:
-        """Error of the yaw at the end, when the first view is in view again, deg."""
+        """Error of the yaw at the end, when the camera sees the first view again, deg."""
         return float(abs(self.yaw[-1] - self.true_yaw[-1]))
 
     @property
@@ -96,7 +96,7 @@ class Track:
 
 
 def follow(engine: Engine, turn: Turn, side: int = 64) -> Track:
-    """Run the compass over one turn, on pictures of `side` px."""
+    """Run the compass over one turn, on pictures of side x side px."""
     camera, times, stages = _stage(turn, side)
     compass = VisualCompass(engine, camera)
     results = [compass.update(image, time) for time, (_, image) in zip(times, stages(), strict=True)]
@@ -107,7 +107,7 @@ def follow(engine: Engine, turn: Turn, side: int = 64) -> Track:
 def _stage(
     turn: Turn, side: int = 64
 ) -> tuple[Pinhole, list[float], Callable[[], Iterator[tuple[float, NDArray[np.uint8]]]]]:
-    """The camera of a run, the times of its frames, s, and the frames, of `side` px."""
+    """Camera of a run, times of its frames in s, and a function that renders frames of side x side px."""
     camera = pinhole(side, side, turn.fov, turn.distortion)
     random = np.random.default_rng(turn.seed)
     count = round(360.0 * turn.turns / abs(turn.rate) * FRAME_RATE)
@@ -128,7 +128,7 @@ def _stage(
 
 
 def phase_correlation(turn: Turn) -> Track:
-    """OpenCV's phase correlation of successive frames; the shift is that of the picture's middle."""
+    """OpenCV's phase correlation of successive frames; the shift counts as that of the picture's middle."""
     camera, times, frames = _stage(turn)
     images = [image.astype(np.float32) for _, image in frames()]
     window = cv2.createHanningWindow((camera.width, camera.height), cv2.CV_32F)
@@ -138,14 +138,14 @@ def phase_correlation(turn: Turn) -> Track:
 
 
 def lucas_kanade_track(turn: Turn, side: int) -> Track:
-    """Lucas-Kanade from frame to frame, on pictures of `side` px."""
+    """Lucas-Kanade from frame to frame, on pictures of side x side px."""
     camera, times, frames = _stage(turn, side)
     size = None if side == FULL_SIZE else (side, side)
     return _plain_track(turn, times, lucas_kanade([image for _, image in frames()], camera, size))
 
 
 def _plain_track(turn: Turn, times: Sequence[float], yaw: Floats) -> Track:
-    """The results of a method that adds up steps, deg, and does not know its errors."""
+    """Track of a baseline that has no sigmas; `yaw`: its sum of steps, deg."""
     rate = np.concatenate(([math.nan], np.diff(yaw) / np.diff(times)))
     unknown = np.full(len(times), math.nan)
     return Track(
@@ -165,14 +165,14 @@ def _track(
 
 
 def within(error: Floats, sigma: Floats) -> NDArray[np.bool_]:
-    """Whether each valid error that counts is within one sigma."""
+    """Whether each valid error after the first SETTLED frames is within one sigma."""
     seen = np.isfinite(error)
     seen[:SETTLED] = False
     return np.abs(error[seen]) <= sigma[seen]
 
 
 def finite(values: Floats) -> Floats:
-    """The values that are numbers."""
+    """The values without NaN and infinity."""
     return values[np.isfinite(values)]
 
 

@@ -1,4 +1,4 @@
-"""Accuracy of the visual compass carried by a walking person, against the camera's own orientation track."""
+"""Accuracy of the visual compass on a clip of a walking person's camera, which recorded its orientation."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from measured_figures.row import Row
 from testdata import DATA
 
 CLIP, CLIP_ORIENTATION = "compass/max-heromode.mp4", "compass/max-heromode_orientation.csv"
-"""A walking camera and its own orientation track: names in testdata."""
+"""Clip of a walking person's camera and the camera's orientation track: names in testdata."""
 CLIP_FOCAL = 205.7 / 424
-"""Focal length of the walking camera over the width of its picture; inferred, not calibrated."""
+"""Focal length of that camera, as a share of the width of its picture; inferred, not calibrated."""
 
 Floats = NDArray[np.float64]
 
@@ -65,11 +65,11 @@ class Walk:
         return np.degrees([result.yaw for result in results])
 
     def rmse(self, yaw: Floats) -> float:
-        """Root mean square error of the valid ones, deg."""
+        """Root mean square error of the valid yaws, deg."""
         return float(np.sqrt(np.nanmean(np.square(yaw - self.true_yaw))))
 
     def correlation(self, yaw: Floats) -> float:
-        """Correlation of the valid ones with the truth."""
+        """Correlation of the valid yaws with the truth."""
         seen = np.isfinite(yaw)
         return float(np.corrcoef(yaw[seen], self.true_yaw[seen])[0, 1])
 
@@ -80,7 +80,7 @@ def is_available() -> bool:
 
 
 def measure(engine: Engine) -> list[Row]:
-    """Rows of this protocol."""
+    """Rows of the walk."""
     case, walk = "walking camera against its own orientation track", Walk.read()
     measured, exact = walk.follow(engine), walk.follow(ExactFeatures())
     plain, full = (lucas_kanade(walk.images, walk.camera, size) for size in ((64, 64), None))

@@ -1,4 +1,4 @@
-"""Errors of headings and rates, as the protocols of the compass with a moving camera compare them."""
+"""Errors of headings and rates, for the measurements of the compass on a moving camera."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class HeadingErrors:
-    """Errors in one run without its first images: of the yaw, deg, and of the yaw rate, deg/s."""
+    """Errors of the yaw, deg, and of the yaw rate, deg/s, in one run without its first images."""
 
     yaw: Floats
     yaw_sigma: Floats

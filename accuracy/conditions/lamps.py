@@ -18,29 +18,29 @@ RADII = (1.5, 2.0, 3.0, 5.0, 10.0)
 """Radii of the lamps, px of 320x240."""
 
 SMALL_RADII = (1.5, 2.0)
-"""Radii of lamps, px, that cover less than a cell of the model's input."""
+"""Radii of the lamps that cover less than a cell of the model's input, px of 320x240."""
 
 RIGHT_PX = 4.0
-"""A position is right within this distance, px: less than the width of a cell of the model's input."""
+"""Largest error that counts as right, px of 320x240: less than the width of a cell of the model's input."""
 
 FRAME_PERIOD = 1.0 / 30.0
 """Time between two images of a crossing, s."""
 
 BRIGHT = 200
-"""Grey level from which on the plain method takes a px for a lamp's: all lamps have 255."""
+"""Grey level from which the baseline takes a px for part of a lamp: all lamps have 255."""
 
 SIZES = ((64, 64), (WIDTH, HEIGHT))
-"""Widths and heights of the pictures for the plain methods: as small as the model's input, and in full."""
+"""Widths and heights of the pictures for the baselines, px: that of the model's input, and full size."""
 
 
 OpenTracker = Callable[[str | None], SpotTracker]
-"""Makes a tracker of a colour, or of brightness for None."""
+"""Opens a tracker of a colour, or of brightness for None."""
 
 
 def measure(open_tracker: OpenTracker, quick: bool = False) -> list[Row]:
-    """Rows of the lamps; the baselines are plain methods on the picture in 64x64 px and in full.
+    """Rows of the lamps; the baselines are plain methods on the picture of 64x64 px and at full size.
 
-    The brightest cell is compared where there is one lamp; where there are two or none, the bright spots.
+    With one lamp, the baseline is the brightest cell; with two lamps or none, the bright spots.
     """
     count = 60 if quick else 300
     rows, tracker = [], open_tracker(None)
@@ -82,7 +82,7 @@ def _lamp_rows(tracker: SpotTracker, name: str, drawn: Sequence[LampScene], reac
 
 
 def _errors(tracker: SpotTracker, scene: LampScene) -> tuple[float, float, float, float]:
-    """Error in x and y and their sigmas, px; NaN if not valid."""
+    """Errors in x and y and their sigmas, px; NaN if the result is not valid."""
     result = tracker.update(scene.image)
     half_width, half_height = (WIDTH - 1) / 2, (HEIGHT - 1) / 2
     x, y = (result.x + 1) * half_width - scene.x, (result.y + 1) * half_height - scene.y
@@ -90,9 +90,9 @@ def _errors(tracker: SpotTracker, scene: LampScene) -> tuple[float, float, float
 
 
 def _brightest_cell_is_right(scene: LampScene, size: tuple[int, int]) -> bool:
-    """Whether the brightest cell of the picture in this width and height is at the lamp."""
+    """Whether the brightest cell of the picture, reduced to `size`, is at the lamp."""
     cells = cv2.resize(scene.image, size, interpolation=cv2.INTER_AREA)
-    if size == (WIDTH, HEIGHT):  # as users do, since a px alone may be noise
+    if size == (WIDTH, HEIGHT):  # as users do, since a single px may be noise
         cells = cv2.blur(cells, (3, 3))
     _, _, _, (column, row) = cv2.minMaxLoc(cells)
     x, y = (column + 0.5) * WIDTH / size[0] - 0.5, (row + 0.5) * HEIGHT / size[1] - 0.5
@@ -117,19 +117,19 @@ def _is_kept(tracker: SpotTracker, crossing: Sequence[LampScene]) -> bool:
 
 
 def _nearest_is_kept(crossing: Sequence[LampScene], size: tuple[int, int]) -> bool:
-    """The same for the bright spot that is the nearest to the last one, in pictures of this size."""
+    """Whether a baseline still follows it that takes the bright spot nearest to its last one."""
     at: tuple[float, float] | None = None
     for scene in crossing:
         spots = _bright_spots(scene, size)
         if spots:
-            last = at or spots[0]  # only the first lamp is there in the first picture
+            last = at or spots[0]  # the first picture shows only the first lamp
             at = min(spots, key=lambda spot: math.dist(spot, last))
     last_scene = crossing[-1]
     return at is not None and math.dist(at, (last_scene.x, last_scene.y)) <= 2 * RIGHT_PX
 
 
 def _bright_spots(scene: LampScene, size: tuple[int, int]) -> list[tuple[float, float]]:
-    """Centres, px, of the contours of what is BRIGHT in the picture in this width and height."""
+    """Centres of the BRIGHT blobs in the picture, reduced to `size`; px of the full picture."""
     cells = cv2.resize(scene.image, size, interpolation=cv2.INTER_AREA)
     mask = cv2.inRange(cells, np.array(BRIGHT), np.array(255))
     contours = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)[0]
@@ -138,5 +138,5 @@ def _bright_spots(scene: LampScene, size: tuple[int, int]) -> list[tuple[float, 
 
 
 def _share(met: Iterable[bool]) -> float:
-    """Percentage."""
+    """Percentage of the scenes for which a condition holds."""
     return 100.0 * float(np.mean(list(met)))

@@ -1,4 +1,4 @@
-"""Accuracy of the time to contact at slanted planes, and with independently moving objects."""
+"""Accuracy of the time to contact with slanted planes and with independently moving objects."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from edgetpu_driver.images.region import Region
 from measured_figures.row import Row
 
 SLANTS = ((10, 1.0), (20, 2.0), (30, 3.0), (40, 4.0))
-"""Slants in degrees, each with the median error of the rate in percent that is asked for."""
+"""Slants, deg, each with the limit of the median error of the rate, %."""
 
 
 def measure(engine: Engine, wide: Engine, quick: bool) -> list[Row]:
-    """All rows; `quick`: a few photographs; `wide`: runs the graph that is chosen by a wide image."""
+    """All rows; `wide`: the engine with the graph for wide images; `quick`: only a few photographs."""
     names = DEVELOPMENT[:3] if quick else DEVELOPMENT
     count = 4 if quick else 2 * len(DEVELOPMENT)
     rows: list[Row] = []
@@ -70,9 +70,9 @@ class _Runs:
 
     measured: Sequence[Track]
     plain: Sequence[Track]
-    """On images of the model's size ..."""
+    """Lucas-Kanade on images of the model's size."""
     plain_full: Sequence[Track]
-    """... and on the images as they are."""
+    """Lucas-Kanade on images of full size."""
 
     def row(
         self,
@@ -83,7 +83,7 @@ class _Runs:
         reach: float,
         better: Literal["lower", "higher"],
     ) -> Row:
-        """A row with the figures of all."""
+        """A row with the figure of the algorithm and those of both baselines."""
         return Row(
             "looming",
             case,
@@ -124,13 +124,13 @@ def _visible(target: Target, number: int) -> Region:
 
 
 def _people(frames: Sequence[NDArray[np.uint8]]) -> Clip:
-    """The static camera: nothing approaches."""
+    """Clip of the static camera, in which nothing approaches."""
     stamps = np.arange(len(frames)) / STATIC_CAMERA_RATE
     return Clip("static camera", np.array(frames), stamps, np.full(len(frames), np.inf))
 
 
 def _before_contact(track: Track) -> NDArray[np.bool_]:
-    """Settled frames; some clips go on through the plane."""
+    """Settled frames before contact: in some clips the camera passes through the plane."""
     before: NDArray[np.bool_] = track.settled & (track.clip.ttc > 0)
     return before
 
@@ -145,7 +145,7 @@ def _slant_rows(case: str, runs: _Runs, reach: float) -> list[Row]:
     )
     return [
         runs.row(case, "median error of the rate", error, "%", reach, "lower"),
-        # 55 to 80 %: a sigma may be too large, too.
+        # The limit asks for 55 to 80 %: a sigma that is too large is wrong as well.
         Row("looming", case, "|inside one sigma - 67.5|", abs(share - 67.5), "%", 12.5, "lower"),
     ]
 

@@ -16,26 +16,26 @@ from measured_figures.row import Row
 CASE = "the robot itself fills the lowest quarter or third, stands, then drives"
 
 WALLS = ("brick", "coins", "grass", "gravel")
-"""Photographs that still show texture from nearby."""
+"""Photographs that still show texture at close range."""
 
 SHARES = 1 / 4, 1 / 3
-"""Heights of what the robot sees of itself, as shares of the picture."""
+"""Heights of the robot's own parts in the picture, as shares of its height."""
 
 STANDS_S, DRIVES_S = 1.0, 3.4
-"""Seconds at rest, and at 1 m/s towards the wall."""
+"""Durations of the rest and of the drive at 1 m/s towards the wall, s."""
 
 SETTLED_S = 0.7
-"""Seconds after the start that do not count."""
+"""Time after the start of the drive that does not count, s."""
 
 GRAIN, CONTRAST = 3.0, 40.0
-"""Size of the stains, px, and their standard deviation, grey levels."""
+"""Sigma of the blur that makes the stains, px, and their standard deviation, grey levels."""
 
 SIZE, NOISE = 64, 2.0
 """Size of the images, px, and the standard deviation of each pixel, grey levels."""
 
 
 def clips(repeats: int) -> Iterator[Clip]:
-    """A camera stands before a wall, then drives at it; smooth stains are the robot's own parts."""
+    """A camera stands before a wall, then drives towards it; smooth stains are the robot's own parts."""
     for name in WALLS:
         for share in SHARES:
             for repeat in range(repeats):
@@ -56,7 +56,7 @@ def clips(repeats: int) -> Iterator[Clip]:
 
 
 def measure(engine: Engine, quick: bool) -> list[Row]:
-    """Errors while the robot drives, from when its speed is known."""
+    """Rows of the errors while the robot drives, from SETTLED_S after its start."""
     tracks = [follow(engine, clip) for clip in clips(1 if quick else 3)]
     told = np.concatenate([(track.rate * track.clip.ttc)[_counted(track)] for track in tracks])
     errors = np.where(told > 0, 100 * np.abs(1 / told - 1), np.inf)

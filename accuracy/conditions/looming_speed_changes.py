@@ -1,4 +1,4 @@
-"""Uncertainty of looming after a change of speed, where few of the images arrive."""
+"""Uncertainty of looming after a change of speed, when only few of the images arrive."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from measured_figures.row import Row
 CASE = "speed changes, four of five images missing"
 
 BEFORE_S, AFTER_S = 1.2, 2.0
-"""Seconds at the first speed with all images, and at the second one with few of them."""
+"""Durations at the first speed with all images, and at the second speed with few of them, s."""
 
 ARRIVING = 0.2
 """Share of the images that arrive after the change, as on an overloaded computer."""
 
 SPEEDS = -0.6, 0.8
-"""Range of the speeds, m/s; below 0 away from the plane."""
+"""Range of the speeds, m/s; negative: away from the plane."""
 
 LEAST_CHANGE = 0.15
 """Least difference of the two speeds, m/s."""
@@ -31,7 +31,7 @@ DISTANCE = 2.5
 
 
 def clips(names: Sequence[str], repeats: int) -> Iterator[Clip]:
-    """A camera drives straight on or back before a plane, and its speed changes at once."""
+    """A camera drives towards a plane or away from it, and its speed changes abruptly."""
     for name in names:
         for repeat in range(repeats):
             random = clip_random(CASE, name, repeat)
@@ -49,9 +49,9 @@ def clips(names: Sequence[str], repeats: int) -> Iterator[Clip]:
 
 
 def measure(engine: Engine, quick: bool) -> list[Row]:
-    """Shares of the errors inside one and three sigma; the first image after the change does not count.
+    """Rows of the shares of errors inside one and three sigma.
 
-    It may have been taken before anything has moved at the new speed.
+    The first image after the change does not count: nothing may have moved at the new speed yet.
     """
     errors = []
     for clip in clips(DEVELOPMENT, 1 if quick else 4):

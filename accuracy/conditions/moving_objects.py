@@ -1,4 +1,4 @@
-"""Accuracy of optical flow with moving objects and cameras: the motion of most of the picture counts."""
+"""Accuracy of optical flow with moving objects and cameras: the truth is what most of the picture does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from measured_figures.row import Row
 WIDTH, HEIGHT = 320, 240
 
 FINE = 3
-"""Texels of a scene to a px of its picture, along each axis."""
+"""Texels of a scene per px of its picture along each axis."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,11 @@ def objects(
     speeds: tuple[float, float] = (4.0, 16.0),
     contrast: float = 1.0,
 ) -> Iterator[MovingObject]:
-    """An ellipse of a photograph, a share `area` of the picture, moves before another one.
+    """An ellipse of one photograph moves in front of another one, the scene.
 
-    It moves by a number of px between `speeds`, the scene, whose contrast is lowered to a share, by up to
-    `camera` px along each axis. Noise of 2 grey levels.
+    `area`: share of the picture that the box around the ellipse covers; `speeds`: least and greatest motion
+    of the ellipse, px; `camera`: largest motion of the scene along each axis, px; `contrast`: factor on the
+    scene's contrast. The noise has 2 grey levels.
     """
     random = np.random.default_rng(seed)
     for k in range(count):
@@ -74,7 +75,8 @@ def objects(
 def rolls(names: Sequence[str], degrees: float, count: int, seed: int) -> Iterator[MovingObject]:
     """The camera rolls by an angle to either side and moves by up to 8 px along each axis.
 
-    The motion is that of the content that passes the middle of the picture half-way. Noise of 2 grey levels.
+    The true motion is that of the content that is in the middle of the picture half-way between the two. The
+    noise has 2 grey levels.
     """
     random = np.random.default_rng(seed)
     for k in range(count):
@@ -89,7 +91,7 @@ def rolls(names: Sequence[str], degrees: float, count: int, seed: int) -> Iterat
 
 
 def static_camera() -> Iterator[MovingObject]:
-    """Neighbouring frames of the static camera; none if they are not present."""
+    """Pairs of successive frames of the static camera; none if its frames are not present."""
     for first, second in pairwise(photographs.static_camera()):
         yield MovingObject(first, second, 0.0, 0.0)
 
@@ -97,7 +99,7 @@ def static_camera() -> Iterator[MovingObject]:
 def measure(flow: OpticalFlow, quick: bool, label: str = "") -> list[Row]:
     """Rows of the moving objects; the baseline is the median of OpenCV's DIS flow.
 
-    `label`: put after each case, for a model of another size; such rows are for information.
+    `label`: appended to each case, for a model of another size; rows with a label have no limits.
     """
     count = 24 if quick else 160
     reach = None if label else 0.2
@@ -111,7 +113,7 @@ def measure(flow: OpticalFlow, quick: bool, label: str = "") -> list[Row]:
     ):
         pairs = list(objects(TEXTURED, area, camera, count, 31, speeds, contrast))
         rows += _rows(flow, case + label, pairs, reach)
-    # An ellipse in half of the picture.
+    # The box around the ellipse covers half of the picture, the ellipse 39 %.
     pairs = list(objects(TEXTURED, 0.5, 6.0, count, 31, (4.0, 12.0)))
     name = f"an object of 39 % of the area, camera moving{label}"
     rows.append(_surely_wrong(flow, name, pairs, None if label else 30.0))
@@ -127,7 +129,7 @@ def measure(flow: OpticalFlow, quick: bool, label: str = "") -> list[Row]:
 
 
 def _camera_rows(flow: OpticalFlow, count: int, label: str) -> list[Row]:
-    """Cameras to whose pictures no single motion belongs; the median over the picture counts."""
+    """Rows of cameras whose pictures have no uniform motion; the truth is the median over the picture."""
     rows = []
     slow, fast = (partial(scenes.drone, turns=turns) for turns in ((2.0, 6.0), (8.0, 40.0)))
     for case, draw, limit in (
@@ -175,7 +177,7 @@ def _rows(
 
 
 def _surely_wrong(flow: OpticalFlow, name: str, pairs: Sequence[MovingObject], reach: float | None) -> Row:
-    """Percentage of the pairs with a valid result whose error along an axis is beyond three sigma."""
+    """Percentage of all pairs that have a valid result with an error beyond three sigma along an axis."""
     errors, sigmas = flow_errors(flow, pairs)
     wrong = 100.0 * float(np.mean((np.abs(errors) > 3 * sigmas).any(axis=1)))
     return Row("flow", name, "valid beyond three sigma", wrong, "%", reach, "lower")
@@ -184,7 +186,7 @@ def _surely_wrong(flow: OpticalFlow, name: str, pairs: Sequence[MovingObject], r
 def flow_errors(
     flow: OpticalFlow, pairs: Iterable[MovingObject | Pair]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Errors and sigmas, px of the image, [n, 2]; NaN for results that are not valid."""
+    """Errors and sigmas, [n, 2] each, px of the image; NaN for results that are not valid."""
     errors, sigmas = [], []
     for pair in pairs:
         flow.reset()
@@ -196,7 +198,7 @@ def flow_errors(
 
 
 def _dis_errors(pairs: Iterable[MovingObject | Pair], size: tuple[int, int] | None) -> NDArray[np.float64]:
-    """Errors of the median of DIS flow, px of the image, after a reduction to a size; None: as they are."""
+    """Errors of the median of DIS flow, [n, 2], px of the image; `size`: reduced to this; None: full size."""
     dis = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
     errors = []
     for pair in pairs:
@@ -217,13 +219,13 @@ def _rms(away: NDArray[np.float64]) -> float:
 
 
 def _sums(photo: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Cumulative sums of a photograph of 480x360 px, each of which is FINE x FINE texels."""
+    """Cumulative sums of a photograph of 480x360 px of FINE x FINE texels each."""
     sums: NDArray[np.float64] = cv2.integral(_finer(photo), sdepth=cv2.CV_64F)
     return sums
 
 
 def _finer(photo: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A photograph of 480x360 px, each of which is FINE x FINE texels."""
+    """A photograph, resized to 480x360 px of FINE x FINE texels each."""
     size = (480 * FINE, 360 * FINE)
     how = cv2.INTER_CUBIC if photo.shape[1] < size[0] else cv2.INTER_AREA
     finer: NDArray[np.float32] = cv2.resize(photo, size, interpolation=how)
@@ -231,7 +233,7 @@ def _finer(photo: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _rolled(texels: NDArray[np.float32], turn: float, dx: float, dy: float) -> NDArray[np.float32]:
-    """The middle of a photograph, turned by an angle from x to y, rad, and moved by dx, dy px."""
+    """The middle of a photograph, turned by `turn` rad from x to y, and moved by dx, dy px."""
     rows, columns = texels.shape
     middle = (columns - 1) / 2, (rows - 1) / 2
     width, height = WIDTH * FINE, HEIGHT * FINE
@@ -245,7 +247,7 @@ def _rolled(texels: NDArray[np.float32], turn: float, dx: float, dy: float) -> N
 def _moved(sums: NDArray[np.float64], dx: float, dy: float) -> NDArray[np.float64]:
     """A photograph moved by dx, dy px; each px is the exact average over its area.
 
-    OpenCV's cubic interpolation would move it by up to 0.05 px more or less.
+    OpenCV's cubic interpolation would be off by up to 0.05 px.
     """
     above = interpolated(sums, FINE * np.clip(np.arange(HEIGHT + 1) - dy, 0, 360))
     corners = interpolated(above.T, FINE * np.clip(np.arange(WIDTH + 1) - dx, 0, 480)).T

@@ -16,14 +16,14 @@ from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, Patt
 from measured_figures.row import Row
 
 IMAGES = 10
-"""Times that the same picture is shown: the tracker looks for one scale, of eight, in each."""
+"""How often the same picture is shown: the tracker searches one of eight scales in each."""
 PLAIN_SCALES = tuple(2.0 ** (power / 8) for power in range(-8, 9))
-"""At which a user of cv2.matchTemplate tries the template: 9 % apart, as in tutorials."""
+"""Scales at which a user of cv2.matchTemplate tries the template: 9 % apart, as in tutorials."""
 MODEL_SIZE, MODEL_SIDE = 64, 16
 
 
 class Guess(NamedTuple):
-    """A position, px of the picture, and a size over that in the view."""
+    """A position, px of the picture, and the size of the patch relative to that in the view."""
 
     x: float
     y: float
@@ -32,19 +32,19 @@ class Guess(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """What the tracker says of one picture, shown IMAGES times, and what a user of OpenCV would find."""
+    """Results of the tracker for one picture, shown IMAGES times, and of a user's search with OpenCV."""
 
     drawn: Picture
     found: MatchResult
-    """In the last image."""
+    """Result for the last image."""
     images: float
-    """Until the first valid result; infinite if there is none."""
+    """Number of images up to the first valid result; infinite if there is none."""
     claimed: bool
-    """Whether it was valid in any image without the pattern."""
+    """Whether any result was valid for an image without the pattern."""
     plain: Guess
-    """Of cv2.matchTemplate at the size of the model ..."""
+    """Result of cv2.matchTemplate at the size of the model."""
     plain_full: Guess
-    """... and at full size."""
+    """Result of cv2.matchTemplate at full size."""
 
     @property
     def scale_error(self) -> float:
@@ -134,7 +134,7 @@ def _plain_right(guesses: list[tuple[Guess, Picture]]) -> float:
 
 
 def _plain_scale(guesses: list[tuple[Guess, Picture]]) -> float:
-    """Median error of the scale where the position is right to a tenth of the patch, %."""
+    """Median error of the scale, %, of guesses whose position is right to a tenth of the patch."""
     near = [
         100 * abs(guess.size / drawn.size - 1)
         for guess, drawn in guesses

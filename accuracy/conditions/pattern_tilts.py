@@ -12,7 +12,7 @@ from edgetpu_perception.pattern_tracker.pattern_tracker import PatternTracker
 from measured_figures.row import Row
 
 IMAGES = 2
-"""Times that the same picture is shown: a tilted pattern looks smaller, and its scale is looked for."""
+"""How often the same picture is shown: a tilted pattern looks smaller, and its scale has to be searched."""
 RIGHT_PX = 0.5
 
 

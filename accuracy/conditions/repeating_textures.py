@@ -1,4 +1,4 @@
-"""Accuracy of optical flow before walls whose texture repeats: a motion by a period too much is not told."""
+"""Accuracy of optical flow before walls whose texture repeats: results must not be a period off."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from edgetpu_perception.optical_flow.optical_flow import OpticalFlow
 from measured_figures.row import Row
 
 MARGIN = 130
-"""Px of the wall beyond each edge of the first picture."""
+"""Width of the wall beyond each edge of the first picture, px."""
 
 FRAMES = 12
-"""Pictures of a wall."""
+"""Number of pictures of each wall."""
 
 REACH = 60.0
-"""Largest distance of the camera from the middle of its path along each axis, px."""
+"""Amplitude of the camera's swing along each axis, px."""
 
 PACES = (0.2, 0.35)
-"""Range of its angle from picture to picture, rad: up to 12 to 21 px."""
+"""Range of the phase steps of the swing between two pictures, rad: up to 12 to 21 px of motion."""
 
 Texels = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Wall:
-    """A wall of bricks or, without `bond`, tiles, with light or dark joints."""
+    """A wall of bricks or, without `bond`, of tiles, with light joints."""
 
     width: float
-    """Of a brick, px."""
+    """Width of a brick, px."""
     height: float
     bond: bool = False
-    """Whether each row starts half a brick later than the one above."""
+    """Whether every second row is offset by half a brick."""
     uneven: float = 0.0
     """Standard deviation of the bricks' grey levels."""
 
     @property
     def period(self) -> float:
-        """Least distance at which the wall repeats, px."""
+        """Smallest distance at which the wall repeats, px."""
         return min(self.width, math.hypot(self.width / 2, self.height) if self.bond else self.height)
 
     def texels(self, random: np.random.Generator) -> Texels:
-        """FINE x FINE texels a px."""
+        """Grey levels of the wall, with FINE x FINE texels per px: [rows, columns]."""
         shape = (HEIGHT + 2 * MARGIN) * FINE, (WIDTH + 2 * MARGIN) * FINE
         y, x = (axis.astype(np.float32) / FINE for axis in np.mgrid[: shape[0], : shape[1]])
         rows = np.floor(y / self.height).astype(int)
@@ -90,7 +90,7 @@ def measure(flow: OpticalFlow, quick: bool) -> list[Row]:
 
 
 def _errors(flow: OpticalFlow, wall: Wall, poster: float, seed: int) -> Iterator[tuple[float, float, float]]:
-    """Of each pair: error, px, or NaN; the wall's period, px; share of axes inside one sigma."""
+    """Error of each pair, px, or NaN; the wall's period, px; and the share of axes inside one sigma."""
     flow.reset()
     last = None
     for k, (picture, x, y) in enumerate(_drive(wall, poster, seed)):
@@ -103,9 +103,9 @@ def _errors(flow: OpticalFlow, wall: Wall, poster: float, seed: int) -> Iterator
 
 
 def _drive(wall: Wall, poster: float, seed: int) -> Iterator[tuple[NDArray[np.uint8], float, float]]:
-    """Pictures of a wall and their motion since the first, px: back and forth by REACH along each axis.
+    """Pictures of a wall before a camera that swings along each axis, and their motion since the first, px.
 
-    `poster`: share of the first picture that a poster on the wall covers. Noise of 2 grey levels.
+    `poster`: share of the first picture that a poster on the wall covers. The noise has 2 grey levels.
     """
     random = np.random.default_rng(seed)
     texels = wall.texels(random)

@@ -1,4 +1,4 @@
-"""Accuracy of optical flow in images of fewer px than the model's input, which are enlarged for it."""
+"""Accuracy of optical flow in images smaller than the model's input, which have to be enlarged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pairs(side: int, count: int) -> Iterator[Pair]:
 
 
 def _window(photo: Photograph, x: float, y: float, side: int) -> Frame:
-    """Means over the area of each px around a point (x, y) px off the middle: [side, side]."""
+    """Image around a point (x, y) px off the middle, each px the mean over its area: [side, side]."""
     texels = len(photo.sums) - 1
     pitch = texels / (2 * side)
     edges = texels / 2 + (np.arange(side + 1) - side / 2) * pitch
@@ -48,7 +48,7 @@ def _window(photo: Photograph, x: float, y: float, side: int) -> Frame:
 
 
 def measure(flow: OpticalFlow, quick: bool, sides: Sequence[int] = SIDES, label: str = "") -> list[Row]:
-    """Rows for each side; those of 16 px are for information. `label`: put after each case."""
+    """Rows for each side; those of 16 px have no limits. `label`: appended to each case."""
     rows = []
     for side in sides:
         errors, sigmas = flow_errors(flow, pairs(side, 3 if quick else 12))
@@ -56,7 +56,7 @@ def measure(flow: OpticalFlow, quick: bool, sides: Sequence[int] = SIDES, label:
         rms = math.sqrt(float(np.mean(np.square(errors[valid]))))
         inside = 100.0 * float(np.mean(np.abs(errors[valid]) < sigmas[valid]))
         case, counts = f"images of {side}x{side} px{label}", side > SIDES[-1]
-        # 55 to 80 %: a sigma may be too large, too.
+        # The limit asks for 55 to 80 %: a sigma that is too large is wrong as well.
         limit = 12.5 if counts and not quick else None
         rows += [
             Row("flow", case, "valid", 100.0 * float(np.mean(valid)), "%", None, "higher"),

@@ -18,13 +18,13 @@ RED = ((0.55, 0.75), (0.05, 0.15), (0.05, 0.15))
 """Lowest and highest reflectance of a red ball in red, green and blue."""
 
 WHITE = ((0.88, 0.97), (0.86, 0.95), (0.80, 0.95))
-"""The same of a white ball: never quite white, a little warm."""
+"""Lowest and highest reflectance of a white ball: never pure white, slightly warm."""
 
 _AMBIENT = (0.55, 0.75)
-"""Share of the light that comes from everywhere; the rest comes from above, from one side."""
+"""Range of the share of ambient light; the rest of the light comes from above, from one side."""
 
 _RADII = (15.0, 40.0)
-"""Radius of a ball, px."""
+"""Range of the radius of a ball, px."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ def balls(
     seed: int,
     glare_sigma: float | None = None,
 ) -> Iterator[BallScene]:
-    """Balls with shade and soft edges on photographs of some brightness, with noise of 2 grey levels.
+    """Balls with shade and soft edges on photographs, with noise of 2 grey levels.
 
-    With `glare_sigma`, px, the light of a lamp of this width is added to the picture and the ball; where it
-    is white, it touches the ball.
+    `brightness`: range of the factor on the photograph. `glare_sigma`: standard deviation of a lamp's glare,
+    px, which is added to the picture; its white part touches the ball. None: no glare.
     """
     random = np.random.default_rng(seed)
     for k in range(count):
@@ -70,7 +70,7 @@ def _draw(
     color: NDArray[np.float64],
     random: np.random.Generator,
 ) -> None:
-    """Draw a matt ball in the light of the sky and of a lamp."""
+    """Draw a matt ball in ambient light and the light of a lamp."""
     v, u = np.mgrid[:HEIGHT, :WIDTH]
     across, down = (u - x) / radius, (v - y) / radius
     distance = np.hypot(across, down)
@@ -86,7 +86,7 @@ def _draw(
 def _glare(
     x: float, y: float, radius: float, sigma: float, random: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Light whose half height touches the outline of the ball, on the side with more room: [240, 320]."""
+    """Glare, [240, 320], whose half-maximum contour touches the ball, on the side with more room."""
     angle = math.atan2(HEIGHT / 2 - y, WIDTH / 2 - x) + random.uniform(-0.8, 0.8)
     away = radius + sigma * math.sqrt(2 * math.log(2))
     v, u = np.mgrid[:HEIGHT, :WIDTH]

@@ -1,4 +1,4 @@
-"""Sequences that disturb a compass: moving objects and hard turns, with known angles."""
+"""Sequences with known angles that disturb a compass: moving objects and hard turns."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ STATIC_FOV = 60.0
 """Horizontal field of view of the static camera, deg; assumed, not calibrated."""
 
 OBJECT_WIDTH = 0.2
-"""Width of the object that crosses, as a share of the picture."""
+"""Width of a crossing object, as a share of the picture."""
 
 OWN_PARTS_HEIGHT = 0.25
-"""Height of what a robot sees of itself, as a share of the picture."""
+"""Height of the robot's own parts, as a share of the picture."""
 
 SETTLED = 5
-"""Images at the start of a run of the compass that do not count: its filter has no rate at first."""
+"""Number of images at the start of a run that do not count: the compass's filter has no rate yet."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Clip:
     true_yaw: tuple[float, ...]
     images: tuple[NDArray[np.uint8], ...]
     fine_images: tuple[NDArray[np.uint8], ...] = ()
-    """The same views with SAMPLES times as many px along each axis; none if `images` are not reduced."""
+    """The same views with SAMPLES times as many px along each axis; empty if `images` have full size."""
 
     @property
     def full_size(self) -> tuple[tuple[NDArray[np.uint8], ...], Pinhole]:
-        """Images of the size that a camera takes, and their camera."""
+        """Images of the camera's full size, and the intrinsics for them."""
         if not self.fine_images:
             return self.images, self.camera
         height, width = self.fine_images[0].shape
@@ -59,13 +59,13 @@ class Crossing:
     panorama: str
     photo: str
     rate: float
-    """Turn rate of the camera, deg/s; 0: it stands still for the time of one crossing and a second more."""
+    """Turn rate of the camera, deg/s; 0: it stands still for one crossing and another second."""
     seed: int
     noise: float = 2.0
     """Standard deviation of each pixel, grey levels."""
 
     def clip(self) -> Clip:
-        """The images. The object is 60 to 100 % of the picture high and crosses in 1 to 4 s."""
+        """Render the images. The object has 60 to 100 % of the picture's height and crosses in 1 to 4 s."""
         random = np.random.default_rng(self.seed)
         camera = pinhole(64, 64, FOV)
         table = Turntable(load(self.panorama), camera, self.noise)
@@ -78,7 +78,7 @@ class Crossing:
         images, full = [], _FullSize(self.seed, self.noise)
         for time in times:
             fine = table.view(orientation(start + time * self.rate))
-            # Again and again while the camera turns, each time after a second without it.
+            # While the camera turns, the object crosses repeatedly, with pauses of a second.
             crossed = (time - enters) % (duration + 1.0) / duration if time >= enters else -1.0
             if 0.0 <= crossed <= 1.0 and time <= times[-1] - (0.5 if self.rate else 0.0):
                 center = side * (crossed - 0.5) * (1.0 + OBJECT_WIDTH) + 0.5
@@ -91,24 +91,24 @@ class Crossing:
 
 @dataclass(frozen=True)
 class OwnParts:
-    """A robot that sees parts of itself below the scene stands for a second, then turns by 360 deg.
+    """A robot that sees its own parts below the scene stands for a second, then turns by 360 deg.
 
-    There may be black bars above and below, as of a picture with another aspect ratio.
+    The picture may be letterboxed, with black bars at its top and bottom.
     """
 
     panorama: str
     photo: str
-    """A photograph as the robot's own parts."""
+    """Name of the photograph that represents the robot's own parts."""
     rate: float
-    """deg/s, reached within half a second."""
+    """Turn rate, deg/s, reached within half a second."""
     seed: int
     height: float = OWN_PARTS_HEIGHT
-    """Of the own parts, as a share of the picture, with what the lower bar covers of them."""
+    """Height of the own parts, as a share of the picture, including the strip behind the lower bar."""
     bars: float = 0.0
     """Height of each bar, as a share of the picture."""
 
     def clip(self) -> Clip:
-        """The images, with a noise of 2 grey levels."""
+        """Render the images, with a noise of 2 grey levels."""
         random = np.random.default_rng(self.seed)
         camera = pinhole(64, 64, FOV)
         table = Turntable(load(self.panorama), camera, 2.0)
@@ -130,7 +130,7 @@ class OwnParts:
 
 @dataclass(frozen=True)
 class HardTurn:
-    """A full turn with noise of 8 grey levels, wobble of 3 deg, motion blur and steps of the exposure."""
+    """A full turn with noise of 8 grey levels, wobble of 3 deg, motion blur and steps in the exposure."""
 
     panorama: str
     rate: float
@@ -138,7 +138,7 @@ class HardTurn:
     seed: int
 
     def clip(self) -> Clip:
-        """The images. Pitch and roll swing at 1.3 and 0.9 Hz; the exposure lasts half of the frame time."""
+        """Render the images. Pitch and roll swing at 1.3 and 0.9 Hz; the exposure lasts half a frame."""
         random = np.random.default_rng(self.seed)
         camera = pinhole(64, 64, FOV)
         table = Turntable(load(self.panorama), camera, noise=8.0)
@@ -149,7 +149,7 @@ class HardTurn:
         for k, time in enumerate(times):
             if k % 20 == 19:
                 gain = float(random.uniform(0.6, 1.3))
-            # Half of the frame time, around the stamp.
+            # The exposure is centred on the stamp.
             moments = time + np.linspace(-0.25, 0.25, 3) / FRAME_RATE
             views = [table.view(self._turned(start, each, phases)) for each in moments]
             fine = (gain * np.mean(views, axis=0)).astype(np.float32)
@@ -168,7 +168,7 @@ class HardTurn:
 
 
 class _FullSize:
-    """Images of all samples, each with its own noise."""
+    """Collects images of full size, in which every sample is a pixel with noise of its own."""
 
     def __init__(self, seed: int, noise: float) -> None:
         self.images: list[NDArray[np.uint8]] = []
@@ -182,7 +182,7 @@ class _FullSize:
 def static_camera(
     frames: Sequence[NDArray[np.uint8]], part: tuple[float, float, float, float], first: int, step: int = 1
 ) -> Clip:
-    """The static camera from frame `first` on, seen through a part (left, top, right, bottom as shares).
+    """The static camera from frame `first`, cropped to a part (left, top, right, bottom as shares).
 
     `step`: 2 for every second frame.
     """
@@ -201,10 +201,10 @@ def static_camera(
 
 
 def _sprite(photo: str, height: float, width: float = OBJECT_WIDTH) -> NDArray[np.float32]:
-    """A photograph of these shares of the picture's height and width, in samples."""
+    """A photograph that fills these shares of the picture's height and width, in samples."""
     grey = photographs.grey_photograph(photo)
     wide, high = round(width * 64 * SAMPLES), round(height * 64 * SAMPLES)
-    # The part of the photograph with this shape, at a scale at which its details can be seen.
+    # Cropped to this shape after scaling, so that its details stay visible.
     scale = max(high / grey.shape[0], wide / grey.shape[1])
     resized = cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
     left = (resized.shape[1] - wide) // 2
@@ -222,7 +222,7 @@ def _paste(fine: NDArray[np.float32], sprite: NDArray[np.float32], left: float, 
 
 
 def _barred(image: NDArray[np.uint8], height: int) -> NDArray[np.uint8]:
-    """The image, with black bars of this height, px, above and below."""
+    """Letterbox an image in place, with black bars of `height` px, and return it."""
     if height:
         image[:height] = image[-height:] = 0
     return image

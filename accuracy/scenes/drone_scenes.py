@@ -22,13 +22,13 @@ FOV = 79.0
 """Horizontal field of view, deg."""
 WIDTH, HEIGHT = 320, 212
 HALF = (30.0, 15.0, 30.0)
-"""Half of the hall's width, height and depth, m."""
+"""Half the width, height and depth of the hall, m."""
 NOISE = 2.0
 """Standard deviation of each px, grey levels."""
 READOUT = 0.01
 """Time from the first to the last row of a rolling shutter, s."""
 BANDS = 8
-"""Groups of rows that are exposed at once."""
+"""Number of groups of rows; the rows of a group are exposed at the same time."""
 VIBRATION_DEG, VIBRATION_M = 0.01, 0.001
 """Amplitudes of the vibration at 20 to 80 Hz along each axis."""
 Floats = NDArray[np.float64]
@@ -42,9 +42,9 @@ class FlightClip:
     times: tuple[float, ...]
     """s"""
     velocity: Floats
-    """Mean angular velocity about the optical axes since the image before, deg/s: [n - 1, 3]."""
+    """Mean angular velocity about the optical axes since the previous image, deg/s: [n - 1, 3]."""
     yaw: Floats
-    """Since the first image, deg: [n]."""
+    """Yaw since the first image, deg: [n]."""
     images: tuple[NDArray[np.uint8], ...]
 
 
@@ -59,7 +59,7 @@ class Flight:
     """Typical yaw rate, deg/s; pitch and roll turn less."""
 
     def clip(self) -> FlightClip:
-        """The images, each row exposed at its own time around the stamp."""
+        """Render the images; each band of rows is exposed at its own time around the stamp."""
         random = np.random.default_rng(self.seed)
         camera = pinhole(WIDTH, HEIGHT, FOV)
         motion = _Motion.drawn(self, random)
@@ -82,7 +82,7 @@ class Flight:
 
 @dataclass(frozen=True)
 class _Motion:
-    """Sums of sines: x, y, z in m, pitch, yaw and roll in rad; [6, waves] each."""
+    """Sums of sines for x, y and z, m, and pitch, yaw and roll, rad; arrays are [6, waves]."""
 
     amplitudes: Floats
     frequencies: Floats
@@ -111,11 +111,11 @@ class _Motion:
         return values
 
     def position(self, time: float) -> Floats:
-        """From the middle of the hall, m."""
+        """Position from the middle of the hall, m."""
         return self._values(time)[:3]
 
     def orientation(self, time: float) -> Floats:
-        """Columns are the optical axes."""
+        """Orientation, whose columns are the optical axes in the hall."""
         pitch, yaw, roll = self._values(time)[3:].tolist()
         turned: Floats = orientation(math.degrees(yaw), math.degrees(pitch)) @ to_matrix(
             np.array([0.0, 0.0, roll])
@@ -124,5 +124,5 @@ class _Motion:
 
 
 def _yaw(turned: Floats) -> float:
-    """Twist of a rotation about the vertical, deg, to the left."""
+    """Twist of a rotation about the vertical axis, deg; positive: to the left."""
     return math.degrees(2.0 * math.atan2(float(turned[2, 0] - turned[0, 2]), 1.0 + float(np.trace(turned))))

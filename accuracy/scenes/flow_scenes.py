@@ -1,4 +1,4 @@
-"""Pairs of frames with a known shift: windows of a photograph, each pixel the average over its area."""
+"""Pairs of frames with a known shift: windows of a photograph whose pixels are averages over their area."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ VIEW = 128
 """Side, px, of the part of the photograph that the windows are cut from."""
 
 POOLED = 4
-"""Px to a block, the unit of shifts in the protocol."""
+"""Side of a block, px; the protocol gives shifts in blocks."""
 
 MOST = 4 * POOLED
 """The largest shift of the protocol along an axis, px."""
 
 MORE = ("cell", "clock", "hubble_deep_field", "immunohistochemistry", "microaneurysms", "retina", "text")
-"""Further photographs of skimage.data; limits of validity were chosen on them, filters were not."""
+"""Further photographs of skimage.data: limits of validity were chosen on them, but no filters."""
 
 Frame = NDArray[np.float64]
 Image = NDArray[np.uint8]
@@ -40,7 +40,7 @@ class Photograph:
     """Cumulative sums of grey levels: [side + 1, side + 1]."""
 
     def window(self, x: float, y: float, view: int = VIEW) -> Frame:
-        """Frame around a point (x, y) px off the middle, where view x view px show the whole photograph.
+        """Frame around a point (x, y) px off the middle, of the photograph resized to view x view px.
 
         Each pixel is the exact average over its area. (OpenCV's warps would round positions to 1/32 of a
         texel, which is more than the errors to be measured.)
@@ -54,7 +54,7 @@ class Photograph:
 
 
 def interpolated(table: Frame, rows: NDArray[np.floating[Any]]) -> Frame:
-    """Rows of a table of sums at fractional positions, by linear interpolation."""
+    """Rows of a table of sums, linearly interpolated at fractional positions."""
     whole = np.clip(np.floor(rows).astype(int), 0, len(table) - 2)
     part = (rows - whole)[:, np.newaxis]
     between: Frame = table[whole] * (1 - part) + table[whole + 1] * part
@@ -74,14 +74,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Changes of frames other than motion."""
+    """Changes of the frames in addition to motion."""
 
     noise: float = 0.0
     """Standard deviation of both frames' pixels, grey levels."""
     gain: float = 0.0
-    """Largest relative change of the second frame's contrast ..."""
+    """Largest relative change of the second frame's contrast."""
     offset: float = 0.0
-    """... and of its brightness, grey levels."""
+    """Largest change of the second frame's brightness, grey levels."""
 
     def apply(self, first: Frame, second: Frame, random: np.random.Generator) -> tuple[Image, Image]:
         """Apply the changes and round the frames."""
@@ -94,12 +94,15 @@ NOTHING = Disturbance()
 
 
 def held_out() -> tuple[str, ...]:
-    """Pictures on which nothing was chosen: panoramas and every 30th frame of a video, if present."""
+    """Pictures that no constant was chosen on: panoramas and every 30th frame of a video, if present."""
     return unseen()
 
 
 def photograph(name: str) -> Photograph:
-    """The middle square of a photograph, a name in skimage.data or a path."""
+    """The middle square of a photograph; `name`: a name in skimage.data or a path.
+
+    Raises FileNotFoundError if there is no readable image at the path.
+    """
     grey = cv2.imread(name, cv2.IMREAD_GRAYSCALE) if Path(name).is_absolute() else _of_skimage(name)
     if grey is None:
         raise FileNotFoundError(f"expected an image that OpenCV reads; got {name}")
@@ -136,12 +139,12 @@ def small(random: np.random.Generator) -> NDArray[np.float64]:
 
 
 def slow(random: np.random.Generator) -> NDArray[np.float64]:
-    """Any shift along both axes, up to a twentieth of a px, as of a camera at rest."""
+    """Any shift along both axes, up to a twentieth of a px, like that of a camera at rest."""
     return random.uniform(-0.05, 0.05, 2)
 
 
 def beyond(random: np.random.Generator) -> NDArray[np.float64]:
-    """More than 5 blocks along an axis, up to the whole frame."""
+    """A shift of more than 5 blocks along at least one axis, up to the size of the frame."""
     while True:
         shift = random.uniform(-WINDOW, WINDOW, 2)
         if np.abs(shift).max() > 5 * POOLED:
@@ -158,14 +161,14 @@ def shifted(
         photo = photograph(name)
         for _ in range(count):
             shift = draw(random)
-            # Content moves right when the window moves left.
+            # The content moves right when the window moves left.
             x, y = random.uniform(np.maximum(-room, shift - room), np.minimum(room, shift + room))
             frames = photo.window(x, y), photo.window(x - shift[0], y - shift[1])
             yield Pair(*disturbance.apply(*frames, random), float(shift[0]), float(shift[1]), name)
 
 
 def unrelated(names: Sequence[str], count: int, seed: int) -> Iterator[Pair]:
-    """Windows of two photographs, `count` for each; their shift is NaN."""
+    """Windows of two photographs, `count` pairs for each first one; the shift is NaN."""
     random = np.random.default_rng(seed)
     photos = {name: photograph(name) for name in names}
     room = (VIEW - WINDOW) / 2
@@ -177,7 +180,7 @@ def unrelated(names: Sequence[str], count: int, seed: int) -> Iterator[Pair]:
 
 
 def elsewhere(names: Sequence[str], count: int, seed: int) -> Iterator[Pair]:
-    """Windows of one photograph without overlap, at twice the scale; their shift is NaN."""
+    """Windows of one photograph that do not overlap, at twice the scale; the shift is NaN."""
     random = np.random.default_rng(seed)
     room = VIEW - WINDOW / 2
     for name in names:

@@ -15,21 +15,21 @@ from accuracy.scenes.photographs import as_pixels, random_part
 WIDTH, HEIGHT = 320, 240
 
 WITHOUT_LAMP = tuple(name for name in photographs.DEVELOPMENT if name != "moon")
-"""Photographs of daily scenes. The moon has a bright crater, which is a spot."""
+"""Photographs without a lamp. The moon is not among them: its bright crater is a spot."""
 
 NIGHT = (0.0, 0.1)
-"""Brightness of the photographs at night, as a share of that of the photograph."""
+"""Range of the factor by which photographs are darkened at night."""
 
 DUSK = (0.1, 0.3)
-"""The same at dusk."""
+"""Range of that factor at dusk."""
 
 DULL_DAY = (0.3, 0.5)
-"""The same on a dull day."""
+"""Range of that factor on a dull day."""
 
 FRAMES_OF_A_CROSSING = 40
 
 _BORDER = 14
-"""Smallest distance of a lamp from the border, px."""
+"""Smallest distance of a lamp's centre from the border, px."""
 
 _SAMPLES = 8
 """Samples along each side of a px that a disc partly covers."""
@@ -47,7 +47,7 @@ class LampScene:
 def lamps(
     names: Sequence[str], radius: float, brightness: tuple[float, float], count: int, seed: int
 ) -> Iterator[LampScene]:
-    """White discs of a radius, px, with soft edges, and noise of 2 grey levels."""
+    """White discs of `radius` px with soft edges on darkened photographs, and noise of 2 grey levels."""
     random = np.random.default_rng(seed)
     for k in range(count):
         picture = _view(names[k % len(names)], random) * random.uniform(*brightness)
@@ -57,14 +57,14 @@ def lamps(
 
 
 def empty(names: Sequence[str], count: int, seed: int) -> Iterator[LampScene]:
-    """Photographs as they are."""
+    """Photographs of full brightness without a lamp, with noise of 2 grey levels."""
     random = np.random.default_rng(seed)
     for k in range(count):
         yield LampScene(_noisy(_view(names[k % len(names)], random), random))
 
 
 def crossings(names: Sequence[str], count: int, seed: int) -> Iterator[Iterator[LampScene]]:
-    """Sequences in which another lamp comes, crosses the first one, and both part again; at 30 images/s."""
+    """Sequences at 30 images/s in which another lamp appears and crosses the path of the first one."""
     random = np.random.default_rng(seed)
     for k in range(count):
         yield _crossing(names[k % len(names)], random)

@@ -22,18 +22,18 @@ WIDTH, HEIGHT = 320, 240
 """Size of most images, px."""
 
 WIDE = 1242, 375
-"""Size of a wide image, px, as cameras of cars have."""
+"""Size of a wide image, px, like those of car cameras."""
 
 NOISE = 2.0
 """Standard deviation of each pixel, grey levels."""
 
 FINE = 2
-"""Samples per pixel and direction."""
+"""Samples per pixel along each axis."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Clip of an object that has its own place in the image."""
+    """Clip with an object whose box in each image is known."""
 
     clip: Clip
     boxes: NDArray[np.int64]
@@ -41,7 +41,7 @@ class Target:
 
 
 class Texture:
-    """A photograph, mirrored beyond its edges, at all scales."""
+    """A photograph at all scales, mirrored beyond its edges."""
 
     def __init__(self, photo: Picture) -> None:
         self._levels = [photo]
@@ -56,7 +56,7 @@ class Texture:
         return self._levels[0].shape
 
     def at(self, u: Picture, v: Picture, footprint: Picture | np.float32) -> Picture:
-        """Grey levels at positions in texels; `footprint`: distance of neighbouring samples, texels."""
+        """Grey levels at positions (u, v), texels; `footprint`: distance between adjacent samples, texels."""
         level = np.clip(np.log2(np.maximum(footprint, 1e-6)), 0, len(self._levels) - 1.001)
         lower = np.floor(level).astype(int)
         seen = np.zeros(u.shape, np.float32)
@@ -74,10 +74,10 @@ class Texture:
 
 
 def slanted(name: str, degrees: float, random: np.random.Generator, size: int = 240) -> Clip:
-    """Straight on at 1 m/s towards a plane whose normal is `degrees` from the optical axis, 30 Hz.
+    """A straight drive at 1 m/s towards a plane whose normal is `degrees` from the optical axis, at 30 Hz.
 
-    The focus of expansion is within the middle third of the image. The time is that until the camera is in
-    the plane.
+    The focus of expansion is within the middle third of the image. The time to contact ends when the camera
+    reaches the plane.
     """
     texture = Texture(grey_photograph(name))
     focal = size / 2 / math.tan(math.radians(random.uniform(60, 80)) / 2)
@@ -85,7 +85,7 @@ def slanted(name: str, degrees: float, random: np.random.Generator, size: int = 
     p, q = (math.tan(math.radians(degrees)) * each for each in (math.cos(toward), math.sin(toward)))
     velocity = np.array([*(random.uniform(-1, 1, 2) * size / 6 / focal), 1.0])
     start = 3.0
-    # A texel is a pixel of the image at about 1 m.
+    # At a distance of about 1 m, a texel is as large as a pixel of the image.
     texel = random.uniform(0.6, 1.4) / focal
     along = (np.arange(size * FINE) + 0.5) / FINE - size / 2
     x, y = np.meshgrid((along / focal).astype(np.float32), (along / focal).astype(np.float32))
@@ -105,15 +105,15 @@ def slanted(name: str, degrees: float, random: np.random.Generator, size: int = 
 
 
 SMALL, LARGE = (0.14, 0.2), (0.22, 0.34)
-"""Widths of an approaching object at 3 s, least and greatest, as shares of the image's width."""
+"""Ranges of the width of an approaching object 3 s before contact, as shares of the image's width."""
 
 
 def approaching(
     name: str, behind: str, random: np.random.Generator, widths: tuple[float, float] = LARGE
 ) -> Target:
-    """An object approaches a camera that stands still, from 6 s to 0.8 s before contact, 30 Hz.
+    """An object approaches a camera that stands still, from 6 s to 0.8 s before contact, at 30 Hz.
 
-    It is off its course by up to a third of its size.
+    Its centre misses the camera by up to a tenth of its width.
     """
     width = WIDTH * random.uniform(*widths)
     ratio = random.uniform(0.8, 1.3)
@@ -130,7 +130,7 @@ def approaching(
 
 
 def crossing(name: str, behind: str, random: np.random.Generator) -> Target:
-    """An object of 15 to 25 % of the width crosses the view of a camera that stands still, 30 Hz."""
+    """An object of 15 to 25 % of the width crosses the view of a camera that stands still, at 30 Hz."""
     width = WIDTH * random.uniform(0.15, 0.25)
     ratio, speed = random.uniform(0.8, 1.8), random.uniform(60.0, 160.0) * random.choice([-1, 1])
     y, slope = HEIGHT * random.uniform(0.35, 0.65), random.uniform(-0.2, 0.2)
@@ -145,9 +145,10 @@ def crossing(name: str, behind: str, random: np.random.Generator) -> Target:
 
 
 def braking(name: str, behind: str, random: np.random.Generator) -> Target:
-    """A wide image at 10 Hz: an object ahead, 60 to 75 px wide at first, comes nearer, 13 to 5.5 s.
+    """Wide images at 10 Hz of an object ahead, 60 to 75 px wide at first, from 13 s to 5.5 s before contact.
 
-    The camera drives, so the background grows too, at a third to a half of the rate; it sways by up to 1 px.
+    The camera drives, so the background grows too, at a third to half of the rate; the camera sways by up to
+    1 px.
     """
     ttc = np.arange(13.0, 5.5, -0.1)
     width, ratio = random.uniform(60, 75), random.uniform(0.75, 0.95)
@@ -168,7 +169,7 @@ def braking(name: str, behind: str, random: np.random.Generator) -> Target:
 
 
 def over_ground(name: str, random: np.random.Generator) -> Clip:
-    """A camera held above the ground by hand, looking down: it sways, turns and tilts, at one height."""
+    """A hand-held camera that looks down at the ground: it sways, turns and tilts at a constant height."""
     texture = Texture(grey_photograph(name))
     size, focal = HEIGHT, 1.2 * HEIGHT
     stamps = np.arange(90) / 30
@@ -191,7 +192,7 @@ def over_ground(name: str, random: np.random.Generator) -> Clip:
 
 
 def leaves(name: str, behind: str, random: np.random.Generator) -> Clip:
-    """Thirty leaves, pieces of one photograph before another one, each swaying on its own; 30 Hz."""
+    """Thirty leaves, pieces of a photograph in front of another one, that sway independently, at 30 Hz."""
     back, front = Texture(grey_photograph(behind)), Texture(grey_photograph(name))
     stamps, count = np.arange(90) / 30, 30
     place = random.uniform(0, 1, (count, 2)) * (WIDTH, HEIGHT)
@@ -226,7 +227,7 @@ def _film(
     random: np.random.Generator,
     view: Callable[[int], tuple[float, float, float]] | None = None,
 ) -> Target:
-    """Render an ellipse of a photograph before another one; `view`: scale and shift of the latter."""
+    """Render an ellipse of a photograph before a background; `view`: scale and shift of the background."""
     front, back = Texture(grey_photograph(name)), Texture(grey_photograph(behind))
     frames, boxes = [], []
     picture = np.zeros((1, 1), np.float32)
@@ -246,7 +247,7 @@ def _film(
 
 
 def _patch(texture: Texture, box: tuple[float, float, float, float], size: tuple[int, int]) -> Picture:
-    """A photograph stretched over a box (centre, width and height, px), FINE times as fine: [H, W]."""
+    """Samples of a photograph stretched over a box (centre, width and height, px): [FINE * H, FINE * W]."""
     x, y = (((np.arange(side * FINE) + 0.5) / FINE - 0.5).astype(np.float32) for side in size)
     return _stretched(texture, box, x, y)
 
@@ -262,7 +263,7 @@ def _stretched(texture: Texture, box: tuple[float, float, float, float], x: Pict
 
 
 def _paint(picture: Picture, texture: Texture, box: tuple[float, float, float, float]) -> None:
-    """Paint the ellipse of a photograph that fills a box onto a picture FINE times as fine."""
+    """Paint a photograph, cut to the ellipse that fills a box, onto a picture of FINE samples per px."""
     center_x, center_y, width, height = box
     top, bottom = (int(np.clip((center_y + s * height / 2 + s) * FINE, 0, picture.shape[0])) for s in (-1, 1))
     left, right = (int(np.clip((center_x + s * width / 2 + s) * FINE, 0, picture.shape[1])) for s in (-1, 1))
@@ -282,6 +283,6 @@ def _photographed(fine: Picture, size: tuple[int, int], random: np.random.Genera
 
 
 def pairs(names: tuple[str, ...], count: int) -> Iterator[tuple[str, str]]:
-    """Photographs of an object and of its background."""
+    """`count` pairs of photographs: of an object and of its background."""
     for k in range(count):
         yield names[k % len(names)], names[(k + 1 + k // len(names)) % len(names)]

@@ -18,12 +18,12 @@ from accuracy.scenes.photographs import as_pixels
 Vector = NDArray[np.float64]
 
 MOST_SAMPLES = 6
-"""Samples per pixel and direction; beyond it a smaller copy of the photograph is used."""
+"""Most samples per pixel along each axis; where more are needed, a smaller copy of the photograph is used."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A photograph on a plane z = `distance`, x right, y down; it continues mirrored beyond its edges."""
+    """A photograph on a plane z = `distance`, x right, y down, mirrored beyond its edges."""
 
     photo: NDArray[np.float32]
     """Grey levels, [H, W]."""
@@ -62,7 +62,7 @@ class View:
     def render(
         self, panels: Sequence[Panel], pose: Pose, random: np.random.Generator | None = None
     ) -> NDArray[np.uint8]:
-        """One frame, each pixel the average over its area; the first panel is the one in front."""
+        """One frame, [size, size], each pixel the average over its area; the first panel is in front."""
         clean = self._average(panels, pose)
         noisy = clean if random is None else clean + random.normal(0.0, self.noise, clean.shape)
         return as_pixels(noisy)
@@ -96,12 +96,12 @@ class View:
 
 
 def rotation(rate: Vector, seconds: float) -> Vector:
-    """Axes of a camera after turning at a rate, rad/s about its x, y and z, for a time, s."""
+    """Axes of a camera after a turn of `seconds` s at `rate`, rad/s about its x, y and z axes: [3, 3]."""
     return np.asarray(cv2.Rodrigues(np.asarray(rate, np.float64) * seconds)[0], np.float64)
 
 
 def _look_up(panel: Panel, u: NDArray[Any], v: NDArray[Any], spacing: float) -> NDArray[Any]:
-    """Grey levels at positions on a panel, m; `spacing`: their distance, texels."""
+    """Grey levels at positions (u, v) on a panel, m; `spacing`: distance between them, texels."""
     shrink = 2 ** max(math.ceil(math.log2(max(spacing, 1e-9))), 0)
     photo = panel.photo
     if shrink > 1:
@@ -118,7 +118,7 @@ def _look_up(panel: Panel, u: NDArray[Any], v: NDArray[Any], spacing: float) -> 
 FRAME_RATE = 30.0
 
 FARTHEST, NEAREST = 4.0, 0.45
-"""Distance at the start and at the end of an approach at 1 m/s, m."""
+"""Distances at the start and at the end of an approach at 1 m/s, m."""
 
 NOISE = 4.0
 
@@ -127,7 +127,7 @@ KINDS = ("receding", "static", "rotation", "lateral")
 
 
 def clip_random(kind: str, name: str, repeat: int) -> np.random.Generator:
-    """Random numbers of a clip of a photograph, the same wherever its file lies."""
+    """Random numbers for a clip of a photograph, the same in whatever folder its file is."""
     key = kind, Path(name).name, repeat
     return np.random.default_rng(zlib.crc32(repr(key).encode()))
 
@@ -151,13 +151,13 @@ class Course:
 
     view: View
     panels: tuple[Panel, ...]
-    """The panels, the one in front first; its distance counts."""
+    """The panels, the one in front first: times to contact refer to it."""
     start: float
     """Position along z, m."""
     velocity: tuple[float, float, float]
     """m/s in the world."""
     turn: Vector = field(default_factory=lambda: np.zeros(3))
-    """Axis times rate, rad/s; the largest rate if it swings."""
+    """Axis of rotation times the rate, rad/s; for a swing, times its largest rate."""
     period: float = 0.0
     """Period of the swing, s; 0 for a constant rate."""
 
@@ -179,7 +179,7 @@ class Course:
 
 
 def approach(photo: NDArray[np.float32], size: int, random: np.random.Generator) -> Course:
-    """Straight on at 1 m/s; the focus of expansion is anywhere in the frame."""
+    """Straight on at 1 m/s, with the focus of expansion anywhere in the frame."""
     view = View(size, math.radians(random.uniform(60, 90)), NOISE)
     focus = random.uniform(-0.5, 0.5, 2) * 2 * math.tan(view.fov / 2)
     panel = _panel(photo, view, random)
@@ -187,7 +187,10 @@ def approach(photo: NDArray[np.float32], size: int, random: np.random.Generator)
 
 
 def turning(course: Course, fastest: float, random: np.random.Generator) -> Course:
-    """The same motion while turning about any axis; every second clip swings."""
+    """The same motion while turning about a random axis; about half of the clips swing.
+
+    `fastest`: largest rate, deg/s.
+    """
     axis = random.normal(size=3)
     rate = math.radians(random.uniform(0.3, 1.0) * fastest)
     period = random.uniform(1.5, 4.0) if random.random() < 0.5 else 0.0
@@ -197,7 +200,7 @@ def turning(course: Course, fastest: float, random: np.random.Generator) -> Cour
 def with_object(course: Course, photo: NDArray[np.float32], random: np.random.Generator) -> Course:
     """The same motion towards an object in front of a background.
 
-    The object takes 0.3 to 0.6 of the width and of the height of the first frame and is near the focus of
+    The object covers 0.3 to 0.6 of the width and of the height of the first frame and is near the focus of
     expansion; the background is 1 to 4 m behind it.
     """
     behind = random.uniform(1.0, 4.0)
@@ -234,7 +237,7 @@ def no_approach(kind: str, course: Course, random: np.random.Generator) -> Cours
 
 
 def _panel(photo: NDArray[np.float32], view: View, random: np.random.Generator) -> Panel:
-    """A photograph of which 64 px show one texel each from somewhere between 0.45 and 1.2 m away."""
+    """A panel whose texels are as large as a px of an image of 64 px, at a distance of 0.45 to 1.2 m."""
     sharp = math.exp(random.uniform(math.log(NEAREST), math.log(1.2)))
     texel = sharp * 2 * math.tan(view.fov / 2) / 64
     height, width = photo.shape

@@ -1,7 +1,6 @@
-"""Pairs of pictures of a camera that moves: held by hand, on a drone, on a robot that drives.
+"""Pairs of pictures of a camera that moves: held by hand, on a drone, or on a driving robot.
 
-No single shift is the motion of all of the picture. The median over the picture is what a user of dense flow
-would take.
+The picture does not move uniformly. The truth is its median motion, as a user of dense flow would take it.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ TURNED = tuple(
 """Photographs wrapped around cameras that only turn: those with texture in every direction."""
 
 GROUND = (1.5, 1.5, 1.5)
-"""Half of the width, height and depth, m, of a hall whose far wall serves as the ground."""
+"""Half the width, height and depth, m, of a hall whose far wall serves as the ground."""
 
 Scene = tuple[Pinhole, tuple[float, float, float], float, Pose, Floats, Floats]
-"""Camera, half sizes of the hall, m, time between the pictures, s, pose, and velocities, m/s and rad/s about
-the optical axes."""
+"""Camera, half sizes of the hall in m, time between the pictures in s, pose of the first picture, velocity
+in m/s, and angular velocity about the optical axes in rad/s."""
 
 
 def held_over_ground(random: np.random.Generator) -> Scene:
@@ -47,7 +46,7 @@ def held_over_ground(random: np.random.Generator) -> Scene:
 
 
 def drone(random: np.random.Generator, turns: tuple[float, float]) -> Scene:
-    """Hovering in a hall at 20 Hz and 0.2 m/s, with a yaw rate of about so many deg/s, least and greatest."""
+    """Hovering in a hall at 20 Hz and 0.2 m/s; `turns`: range of the typical yaw rate, deg/s."""
     camera = pinhole(drone_scenes.WIDTH, drone_scenes.HEIGHT, drone_scenes.FOV)
     place = random.uniform(-0.5, 0.5, 3) * drone_scenes.HALF
     level = orientation(random.uniform(0.0, 360.0), random.uniform(-8.0, 8.0))
@@ -58,7 +57,7 @@ def drone(random: np.random.Generator, turns: tuple[float, float]) -> Scene:
 
 
 def drive(random: np.random.Generator) -> Scene:
-    """Driving through a room at 15 Hz and 0.15 to 1 m/s where the camera looks, turning by some 10 deg/s."""
+    """Driving forwards through a room at 15 Hz and 0.15 to 1 m/s, turning at about 10 deg/s."""
     camera = pinhole(room_scenes.WIDTH, room_scenes.HEIGHT, room_scenes.FOV)
     place = np.array([random.uniform(-1.5, 1.5), room_scenes.START[1], random.uniform(-4.0, 2.0)])
     pose = Pose(place, orientation(random.uniform(-15.0, 15.0)))
@@ -68,7 +67,7 @@ def drive(random: np.random.Generator) -> Scene:
 
 
 def pairs(draw: Callable[[np.random.Generator], Scene], count: int, seed: int) -> Iterator[Pair]:
-    """Two pictures of each scene, with the median motion."""
+    """`count` pairs, each of a new scene, with the median motion."""
     random = np.random.default_rng(seed)
     for _ in range(count):
         camera, half, seconds, before, velocity, turn = draw(random)
@@ -81,10 +80,10 @@ def pairs(draw: Callable[[np.random.Generator], Scene], count: int, seed: int) -
 
 
 def turns(count: int, seed: int) -> Iterator[Pair]:
-    """Two pictures of a camera with a wide lens that turns, with the median motion.
+    """`count` pairs of a turning wide-angle camera, with the median motion.
 
-    The content of the middle moves by 0.5 to 6 px in any direction, and the camera rolls by about a third of
-    the angle.
+    The content of the middle moves by 0.5 to 6 px in any direction, and the camera also rolls, by about a
+    third of the angle.
     """
     random = np.random.default_rng(seed)
     for k in range(count):

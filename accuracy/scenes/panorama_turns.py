@@ -18,7 +18,7 @@ from testdata import DATA
 Matrix = NDArray[np.float64]
 
 PANORAMAS = ("city", "courtyard", "forest", "interior")
-"""Constants of the compass were chosen on all of these."""
+"""Names of the panoramas; constants of the compass were chosen on all of them."""
 
 PHOTOGRAPHS = (
     "astronaut.png",
@@ -34,10 +34,10 @@ PHOTOGRAPHS = (
     "retina.jpg",
     "rocket.jpg",
 )
-"""Constants were chosen on these as well; the last two have little texture."""
+"""Photographs that constants were chosen on as well; the last two have little texture."""
 
 SAMPLES = 4
-"""Samples per pixel and direction, for images as coarse as the model's input."""
+"""Samples per pixel along each axis, for images as coarse as the model's input."""
 
 
 def pinhole(width: int, height: int, fov: float, distortion: tuple[float, ...] = ()) -> Pinhole:
@@ -47,14 +47,14 @@ def pinhole(width: int, height: int, fov: float, distortion: tuple[float, ...] =
 
 
 def orientation(yaw: float, pitch: float = 0.0) -> Matrix:
-    """Orientation after a turn by `yaw` deg left, then `pitch` deg up; columns are the optical axes."""
+    """Orientation after a turn `yaw` deg to the left, then `pitch` deg up; columns are the optical axes."""
     left = cv2.Rodrigues(np.array([0.0, -math.radians(yaw), 0.0]))[0]
     turned: Matrix = left @ cv2.Rodrigues(np.array([math.radians(pitch), 0.0, 0.0]))[0]
     return turned
 
 
 def nodding(time: float, rate: float = 2.0, amplitude: float = 3.0) -> float:
-    """Pitch, deg, that goes up and down between +-`amplitude` deg at `rate` deg/s, from 0 upwards."""
+    """Pitch at a time, deg: a triangle wave between +-`amplitude` deg at `rate` deg/s that starts upwards."""
     phase = time * rate / amplitude % 4.0
     return amplitude * (phase if phase < 1.0 else 2.0 - phase if phase < 3.0 else phase - 4.0)
 
@@ -66,7 +66,7 @@ def available() -> tuple[str, ...]:
 
 @functools.cache
 def load(name: str) -> Panorama:
-    """A panorama by name, or a photograph of scikit-image and its mirror image wrapped around."""
+    """A panorama by name; or a photograph of scikit-image, with its mirror image, wrapped into one."""
     if name in PANORAMAS:
         return Panorama(_read(DATA.path(_file(name))))
     folder = Path(skimage.data.__file__).parent
@@ -75,7 +75,7 @@ def load(name: str) -> Panorama:
 
 
 def walled(name: str, yaw: float, width: float) -> Panorama:
-    """The same with a uniform wall with soft edges, `width` deg wide around a direction, deg to the left."""
+    """A panorama with a uniform wall with soft edges, `width` deg wide, around `yaw` deg to the left."""
     photo = load(name).photo
     columns = photo.shape[1]
     away = np.abs((np.arange(columns) + 0.5 - (0.5 - yaw / 360.0) * columns) % columns)
@@ -85,7 +85,7 @@ def walled(name: str, yaw: float, width: float) -> Panorama:
 
 
 class Panorama:
-    """An equirectangular photograph, uint8 grey; its middle is ahead of a camera at rest."""
+    """An equirectangular photograph, uint8 grey; a camera at rest looks at its middle."""
 
     def __init__(self, photo: NDArray[np.uint8]) -> None:
         """`photo`: grey, [H, 2 H]."""
@@ -95,7 +95,7 @@ class Panorama:
         self._texels = cv2.copyMakeBorder(photo, 0, 0, 1, 1, cv2.BORDER_WRAP).astype(np.float32)
 
     def look_up(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Grey levels in directions [..., 3]: x right, y down, z ahead; of any length."""
+        """Grey levels in directions of any length, [..., 3]: x right, y down, z ahead."""
         x, y, z = np.moveaxis(directions, -1, 0)
         column = (np.arctan2(x, z) / np.float32(2 * math.pi) + np.float32(0.5)) * self.width + np.float32(0.5)
         row = (np.arctan2(y, np.hypot(x, z)) / np.float32(math.pi) + np.float32(0.5)) * self.height
@@ -112,7 +112,7 @@ class Turntable:
     def __init__(
         self, panorama: Panorama, camera: Pinhole, noise: float = 2.0, samples: int = SAMPLES
     ) -> None:
-        """`noise`: standard deviation of each pixel, grey levels; `samples` per pixel and direction."""
+        """`noise`: standard deviation of each pixel, grey levels; `samples` per pixel along each axis."""
         self.camera = camera
         self._panorama = panorama
         self._noise = noise
@@ -133,7 +133,7 @@ class Turntable:
         return self._panorama.look_up(self._rays @ turned.T.astype(np.float32))
 
     def exposed(self, fine: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.uint8]:
-        """Image of such samples: each pixel the average over its area, with noise, rounded."""
+        """Image from the samples of view(): each pixel the average over its area, with noise, rounded."""
         size = (self.camera.width, self.camera.height)
         coarse = cv2.resize(fine, size, interpolation=cv2.INTER_AREA)
         noisy = coarse + random.normal(0.0, self._noise, coarse.shape)

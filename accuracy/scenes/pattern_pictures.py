@@ -17,11 +17,11 @@ from measured_figures.row import Row
 
 WIDTH, HEIGHT = 640, 480
 PATCH_WIDTH, PATCH_HEIGHT = 160, 120
-"""A quarter of the picture each way, as 16 px are of the model's 64."""
+"""A quarter of the picture along each axis, like 16 px of the model's 64."""
 SIZES = ((64, 16), (96, 24), (128, 32))
 """Width and height of the model's input and of its template, px; the first one is the default."""
 ROOM = 1.25
-"""Side of the part of a photograph that a turned picture may show, over that of the picture."""
+"""Side of the part of a photograph that a turned picture may show, relative to that of the picture."""
 FARTHEST = 5.0
 """Largest number of texels of a photograph per px of a picture."""
 RIGHT_PX = 2.0
@@ -31,7 +31,7 @@ Image = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Picture:
-    """A patch, the picture it was cut out of, and a later one."""
+    """A patch, the picture it was cut out of (`view`), and a later picture."""
 
     view: Image
     patch: Image
@@ -40,7 +40,7 @@ class Picture:
     """Centre of the patch in the later picture, px."""
     y: float
     size: float
-    """Size of the patch in the later picture over its size in the view."""
+    """Size of the patch in the later picture relative to its size in the view."""
     without: Image
     """A picture of another photograph after the same change."""
 
@@ -69,9 +69,9 @@ class _Camera:
     def picture(
         self, linear: NDArray[np.float64], shift: NDArray[np.float64], scale: float = 1.0
     ) -> NDArray[np.float32]:
-        """Grey levels after px at p, seen from the middle, have moved to linear @ p + shift.
+        """Grey levels after px at p, relative to the middle, have moved to linear @ p + shift.
 
-        `scale`: how much of the growth in `linear` the blur of the px follows.
+        `scale`: the part of the growth in `linear` that the low-pass filter takes into account.
         """
         texels = self.pitch * np.linalg.inv(linear)
         middle = np.array([(WIDTH - 1) / 2, (HEIGHT - 1) / 2]) + shift
@@ -91,7 +91,7 @@ class _Camera:
 
 
 def pictures(names: Sequence[str], count: int, seed: int, change: Change) -> Iterator[Picture]:
-    """`count` pictures, from each photograph in turn; `change`: as in pattern_scenes, shifts in px."""
+    """`count` pictures, from each photograph in turn; `change`: from the view to the later picture."""
     random = np.random.default_rng([seed, WIDTH, HEIGHT])
     room = ROOM * change.scale
     photographs = [_large_enough(grey_photograph(name), room) for name in names]
@@ -133,7 +133,7 @@ def measure(
     drawn_pictures: Iterable[Picture],
     reach: float | None,
 ) -> list[Row]:
-    """Rows for the patches that are accepted, compared with cv2.matchTemplate at both sizes."""
+    """Rows for the patches that are accepted, compared with cv2.matchTemplate at the model's and at full size."""
     errors, small, full, inside, claimed = [], [], [], [], []
     search, side = size
     for drawn in drawn_pictures:
@@ -158,7 +158,7 @@ def measure(
 
 
 def _plain_error(drawn: Picture, search: tuple[int, int] | None, side: tuple[int, int] | None) -> float:
-    """Error of the highest peak of cv2.matchTemplate, px of the picture, after a reduction to these sizes."""
+    """Error of the highest peak of cv2.matchTemplate, px; sizes: reduced to these; None: full size."""
     image, patch = drawn.later, drawn.patch
     if search is not None:
         image, patch = (

@@ -1,4 +1,4 @@
-"""Patches of photographs, and images in which their position is known."""
+"""Patches of photographs, and images in which the position of the patch is known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Image = NDArray[np.uint8]
 class Change:
     """Changes from the image that the patch is cut out of to the image that is searched.
 
-    Every value is the largest deviation of a uniform distribution, but for `noise`.
+    Each value but `noise` and `scale` is the largest deviation of a uniform distribution.
     """
 
     shift: float = 0.0
@@ -38,8 +38,8 @@ class Change:
     noise: float = 0.0
     """Standard deviation of each pixel, grey levels."""
     scale: float = 1.0
-    """Largest factor of a change of scale, the inverse of the smallest; their logarithms are uniform. Only of
-    whole pictures."""
+    """Largest factor of a further change of scale and the inverse of the smallest one; the logarithm is
+    uniform. Only pattern_pictures uses it."""
 
 
 NOTHING = Change()
@@ -47,7 +47,7 @@ NOTHING = Change()
 
 @dataclass(frozen=True)
 class Scene:
-    """One patch, the image it was cut out of, and others."""
+    """A patch, the image it was cut out of (`view`), and images to search."""
 
     source: str
     patch: Image
@@ -112,7 +112,7 @@ _STILL = _Motion(0.0, 0.0, 0.0, 1.0)
 def _with_contrast(
     photograph: NDArray[np.float32], search: int, random: np.random.Generator
 ) -> tuple[_View, Image]:
-    """A random view and its image; uniform ones are skipped."""
+    """A random view and its image; views without contrast are skipped."""
     while True:
         view = _View.anywhere(photograph, search, random)
         picture = as_pixels(view.picture(_STILL))
@@ -121,7 +121,7 @@ def _with_contrast(
 
 
 def _somewhere(picture: Image, side: int, random: np.random.Generator) -> tuple[int, int]:
-    """First column and row of a random patch; uniform ones are skipped."""
+    """First column and row of a random patch; patches without contrast are skipped."""
     kernel, first = np.ones((side, side)), (0, 0)
     highest, lowest = cv2.dilate(picture, kernel, anchor=first), cv2.erode(picture, kernel, anchor=first)
     places = len(picture) - side + 1
@@ -192,7 +192,7 @@ class _View:
 
 
 def _room(search: int) -> float:
-    """Side of the part that an image rotated by up to 5 degrees may show, px."""
+    """Side of the part of a photograph that an image rotated by up to 5 degrees may show, px."""
     return 1.25 * search
 
 

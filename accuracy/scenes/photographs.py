@@ -1,4 +1,4 @@
-"""Real photographs for rendered scenes: those scikit-image carries, and those of `testdata`."""
+"""Real photographs for rendered scenes, from scikit-image and `testdata`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ DEVELOPMENT = (
 """Names in skimage.data; constants of the algorithms were chosen on these."""
 
 TEXTURED = tuple(name for name in DEVELOPMENT if name not in ("moon", "page", "rocket"))
-"""Photographs with texture everywhere. The others are mostly flat, so that an object would be most of it."""
+"""Photographs with texture everywhere. In the others, an object would have most of the texture."""
 
 HELD_OUT = ("cell", "clock", "hubble_deep_field", "immunohistochemistry", "text")
 """Names in skimage.data on which no constants were chosen, unless a protocol says so."""
 
 
 STATIC_CAMERA_RATE = 10.0
-"""Frames of the static camera in a second."""
+"""Frame rate of the static camera, Hz."""
 
 
 def held_out() -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def video_frames(numbers: Iterable[int]) -> tuple[str, ...]:
 
 
 def grey_photograph(name: str) -> NDArray[np.float32]:
-    """A photograph, a name in skimage.data or a path, as grey levels [H, W]."""
+    """A photograph as grey levels, [H, W]; `name`: a name in skimage.data or a path."""
     grey = cv2.imread(name, cv2.IMREAD_GRAYSCALE) if Path(name).is_absolute() else _of_skimage(name)
     if grey is None:
         raise FileNotFoundError(f"expected an image that OpenCV reads; got {name}")
@@ -63,7 +63,7 @@ def grey_photograph(name: str) -> NDArray[np.float32]:
 
 
 def color_photograph(name: str) -> NDArray[np.uint8]:
-    """A photograph, a name in skimage.data or a path, as RGB [H, W, 3]."""
+    """A photograph as RGB, [H, W, 3]; `name`: a name in skimage.data or a path."""
     if not Path(name).is_absolute():
         from skimage import data
 
@@ -78,14 +78,14 @@ def color_photograph(name: str) -> NDArray[np.uint8]:
 
 @cache
 def shared_color_photograph(name: str) -> NDArray[np.uint8]:
-    """The same, read once for all callers, who must not write to it."""
+    """Like color_photograph, but read once for all callers, who must not write to it."""
     return color_photograph(name)
 
 
 def random_part(
     photo: NDArray[Any], width: int, height: int, random: np.random.Generator
 ) -> NDArray[np.float32]:
-    """A random part of a photograph, from half of its height to its full height: [height, width, ..]."""
+    """A random part of a photograph, of half to all of its size: [height, width, ..]."""
     scale = random.uniform(0.5, 1.0) * min(photo.shape[1] / width, photo.shape[0] / height)
     columns, rows = int(scale * width), int(scale * height)
     left, top = (

@@ -1,4 +1,4 @@
-"""A robot that drives through a room, with a camera that looks in the direction of motion."""
+"""A robot that drives through a room, with a camera that looks straight ahead."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ WIDTH, HEIGHT = 320, 240
 NOISE = 2.0
 """Standard deviation of each px, grey levels."""
 PERIOD = 7.0
-"""Time of a weave to the left and to the right, s."""
+"""Period of the weaving, s."""
 STEPS = 8
-"""Steps of the path between two images."""
+"""Number of integration steps of the path between two images."""
 
 ROOM = (3.0, 1.3, 6.0)
-"""Half of the width, height and depth of a room, m."""
+"""Half the width, height and depth of a room, m."""
 START = (0.0, 0.8, -5.0)
-"""Where the camera starts in it, m from the middle: half a metre above the floor."""
+"""Start of the camera, m from the middle of the room: half a metre above the floor."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,16 @@ class Drive:
 
     seed: int
     speed: float = 0.5
-    """m/s; negative: backwards."""
+    """Speed, m/s; negative: backwards."""
     weave: float = 0.0
     """Largest yaw from the mean course, deg."""
     half: tuple[float, float, float] = ROOM
     start: tuple[float, float, float] = START
     plain: tuple[int, ...] = ()
-    """Walls without texture, as numbered by Hall."""
+    """Numbers of the walls without texture, in the order of Hall.walls."""
 
     def clip(self) -> Clip:
-        """The images; the robot always moves to where it looks."""
+        """Render the images; the robot always moves along its optical axis."""
         random = np.random.default_rng(self.seed)
         camera, hall = pinhole(WIDTH, HEIGHT, FOV), Hall.drawn(self.half, random, self.plain)
         phase = random.uniform(0.0, 2.0 * math.pi)

@@ -43,7 +43,7 @@ class Scene:
 
 
 def discs(count: int, seed: int, low: float = 2.0, high: float = 24.0) -> Iterator[Scene]:
-    """Flat discs with hard edges inside the picture, of any brightness that stands out."""
+    """Uniform discs with hard edges inside the picture, at least 80 grey levels brighter than the rest."""
     random = np.random.default_rng(seed)
     for _ in range(count):
         radius = random.uniform(low, high)
@@ -54,7 +54,7 @@ def discs(count: int, seed: int, low: float = 2.0, high: float = 24.0) -> Iterat
 
 
 def covered(count: int, seed: int) -> Iterator[Scene]:
-    """The same with px on the edge as bright as their covered part, and noise of 0 to 4 grey levels."""
+    """Discs with soft edges: px are as bright as their covered share; noise of 0 to 4 grey levels."""
     random = np.random.default_rng(seed)
     for _ in range(count):
         radius = random.uniform(2.0, 24.0)
@@ -97,7 +97,7 @@ def noisy(count: int, seed: int) -> Iterator[Scene]:
 
 
 def hot(count: int, seed: int) -> Iterator[Scene]:
-    """Smooth spots on black, and one white px outside of them."""
+    """Smooth spots on black, with a single white px outside the spot."""
     random = np.random.default_rng(seed)
     for scene in _dim(count, seed + 1):
         rows, columns = np.nonzero(scene.image < 10)
@@ -115,7 +115,7 @@ def _dim(count: int, seed: int) -> Iterator[Scene]:
 
 
 def colored(names: Sequence[str], preset: str, contrast: float, count: int, seed: int) -> Iterator[Scene]:
-    """`count` discs of a preset's colour on each photograph with reduced contrast."""
+    """`count` discs of a preset's colour on each photograph, whose brightness is multiplied by `contrast`."""
     random = np.random.default_rng([seed, len(preset), ord(preset[0])])
     for name in names:
         for _ in range(count):
@@ -127,7 +127,7 @@ def colored(names: Sequence[str], preset: str, contrast: float, count: int, seed
 
 
 def beacons(names: Sequence[str], count: int, seed: int) -> Iterator[Scene]:
-    """White discs on grey photographs of half the brightness."""
+    """`count` white discs on each photograph, grey and at half its brightness."""
     random = np.random.default_rng(seed)
     for name in names:
         for _ in range(count):
@@ -151,7 +151,7 @@ def textured(count: int, seed: int) -> Iterator[Scene]:
 
 
 def cut(count: int, seed: int) -> Iterator[Scene]:
-    """Discs whose centre is near the border, up to half a radius outside of the picture."""
+    """Discs cut by the border, whose centre is up to half a radius outside the picture."""
     random = np.random.default_rng(seed)
     for k in range(count):
         radius = random.uniform(5.0, 12.0)
@@ -163,7 +163,7 @@ def cut(count: int, seed: int) -> Iterator[Scene]:
 
 
 def pairs(count: int, seed: int) -> Iterator[tuple[Scene, list[Scene]]]:
-    """Two equal smooth spots, ten times with other noise, after one of them alone."""
+    """A smooth spot alone, then ten pictures of it with an equal second spot and new noise in each."""
     random = np.random.default_rng(seed)
     for k in range(count):
         sigma = random.uniform(1.5, 4.0)
@@ -227,7 +227,7 @@ def _bell(x: float, y: float, sigma: float) -> NDArray[np.float64]:
 
 
 def _view(name: str, random: np.random.Generator) -> Image:
-    """A random square of a photograph, from half of its height to its full height."""
+    """A random square of a photograph, with half to all of its shorter side."""
     photo = photographs.shared_color_photograph(name)
     side = int(random.uniform(0.5, 1.0) * min(photo.shape[:2]))
     top, left = (random.integers(0, size - side + 1) for size in photo.shape[:2])

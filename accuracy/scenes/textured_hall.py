@@ -16,11 +16,11 @@ from accuracy.scenes.photographs import TEXTURED
 from edgetpu_perception.camera_intrinsics import Pinhole
 
 SAMPLES = 2
-"""Samples per px and direction."""
+"""Samples per px along each axis."""
 TEXELS = 1024
-"""Side of the photograph on each wall."""
+"""Side of the photograph on each wall, texels."""
 MOTION_STEP = 5
-"""Distance of the samples whose motion is computed."""
+"""Distance between the samples whose motion is computed, in samples."""
 
 Floats = NDArray[np.float64]
 Texture = NDArray[np.float32]
@@ -30,25 +30,25 @@ class Pose(NamedTuple):
     """Where a camera is, and how it is turned."""
 
     position: Floats
-    """m from the middle of the hall."""
+    """Position from the middle of the hall, m."""
     orientation: Floats
-    """Columns are the optical axes."""
+    """Matrix whose columns are the optical axes."""
 
 
 @dataclass(frozen=True)
 class Hall:
-    """Grey levels on six walls."""
+    """A hall with a texture on each of its six walls."""
 
     half: tuple[float, float, float]
-    """Half of its width, height and depth, m: x to the right, y down, z ahead."""
+    """Half its width, height and depth, m: x to the right, y down, z ahead."""
     walls: tuple[Texture, ...]
-    """Left, right, ceiling, floor, behind and ahead: [TEXELS, TEXELS] each."""
+    """Grey levels on the left, right, ceiling, floor, rear and front walls: [TEXELS, TEXELS] each."""
 
     @classmethod
     def drawn(
         cls, half: tuple[float, float, float], random: np.random.Generator, plain: Collection[int] = ()
     ) -> Hall:
-        """A photograph on each wall but the plain ones, which have its mean brightness."""
+        """A hall with a random photograph on each wall, or its mean brightness on walls in `plain`."""
         walls = [_photograph(name) for name in random.permutation(TEXTURED)[:6]]
         return cls(
             half,
@@ -56,7 +56,7 @@ class Hall:
         )
 
     def look(self, position: Floats, directions: Texture) -> Texture:
-        """Grey levels that are seen from a position, m, in directions [rows, columns, 3]."""
+        """Grey levels, [rows, columns], seen from a position, m, in directions [rows, columns, 3]."""
         size, place = np.array(self.half, np.float32), position.astype(np.float32)
         course = np.where(directions == 0, np.float32(1e-9), directions)
         distance = self._distances(place, course)
@@ -74,14 +74,14 @@ class Hall:
         return seen
 
     def picture(self, camera: Pinhole, pose: Pose) -> Texture:
-        """Grey levels of a camera without distortion: [height, width]."""
+        """Picture of a camera without distortion: grey levels, [height, width]."""
         turned = directions(camera) @ pose.orientation.T.astype(np.float32)
         size, seen = (camera.width, camera.height), self.look(pose.position, turned)
         picture: Texture = cv2.resize(seen, size, interpolation=cv2.INTER_AREA)
         return picture
 
     def motion(self, camera: Pinhole, before: Pose, after: Pose) -> tuple[float, float]:
-        """Median motion over the picture of what is seen, px, from one pose to the next."""
+        """Median motion of the picture's content from one pose to the next, px."""
         each = slice(MOTION_STEP // 2, None, MOTION_STEP)
         rays = directions(camera)[each, each].astype(np.float64)
         course = rays @ before.orientation.T
@@ -92,7 +92,7 @@ class Hall:
         return float(dx), float(dy)
 
     def _distances(self, place: NDArray[Any], course: NDArray[Any]) -> NDArray[Any]:
-        """How many times each of some directions, none of them 0, leads to the walls along each axis."""
+        """Distances to the walls across each axis, in lengths of `course`, whose elements must not be 0."""
         distances: NDArray[Any] = (np.sign(course) * np.array(self.half, course.dtype) - place) / course
         return distances
 

@@ -1,4 +1,4 @@
-"""Boards and posters that a camera sees frontally first and then tilted, in pictures of 640x480 px."""
+"""Boards and posters that a camera sees from the front first and then tilted, in pictures of 640x480 px."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from accuracy.scenes.photographs import as_pixels, grey_photograph
 FOCAL = 600.0
 """Focal length, px: a field of view of 56 degrees."""
 TEXELS = 4
-"""Texels of a board per px of a picture that shows it frontally."""
+"""Texels of a board per px of a frontal picture."""
 BORDER = 16
-"""Px of the board around the patch, each side."""
+"""Width of the board's border around the patch, px."""
 SAMPLES = 3
 """Samples per px of a picture, along each axis."""
 LIGHT = (0.2, 20.0)
-"""Largest relative change of contrast, and of brightness in grey levels."""
+"""Largest relative change of contrast, and largest change of brightness, grey levels."""
 NOISE = 4.0
 """Standard deviation of each pixel, grey levels."""
 TURN = 5.0
 """Largest rotation in the picture, degrees."""
 ROOM = 40.0
-"""Largest distance of the board's centre from that of the picture, px."""
+"""Largest distance of the board's centre from the picture's centre along each axis, px."""
 
 Texture = NDArray[np.float32]
 Board = Callable[[np.random.Generator], Texture]
@@ -36,7 +36,7 @@ Board = Callable[[np.random.Generator], Texture]
 
 @dataclass(frozen=True)
 class Tilted:
-    """A board, cut out of a frontal view, and a later picture of it."""
+    """A patch of a board, cut out of a frontal view, and a later picture of the tilted board."""
 
     view: Image
     patch: Image
@@ -45,9 +45,9 @@ class Tilted:
     """Centre of the patch in the later picture, px."""
     y: float
     other: Image
-    """The later picture with something else in its place: a board of the same kind, or another poster."""
+    """The later picture with another board of the same kind, or another poster, in its place."""
     drawn: bool
-    """Whether its parts look alike, as those of a photograph do not."""
+    """Whether the board is one of tags or dots, whose parts look alike, unlike those of a poster."""
 
 
 def _paper() -> Texture:
@@ -56,7 +56,7 @@ def _paper() -> Texture:
 
 
 def tags(random: np.random.Generator) -> Texture:
-    """A board of 4x3 tags of 6x6 fields, in frames."""
+    """A board of 4x3 tags, each with 6x6 random fields in a dark frame."""
     paper, cell, field = _paper(), 40 * TEXELS, 4 * TEXELS
     for row in range(3):
         for column in range(4):
@@ -68,7 +68,7 @@ def tags(random: np.random.Generator) -> Texture:
 
 
 def dots(random: np.random.Generator) -> Texture:
-    """A board of 7x5 dots, in rows that are shifted by half a distance and some of which are larger."""
+    """A board of 7x5 dots of two sizes at random; every second row is offset by half the spacing."""
     paper, apart = _paper(), 20 * TEXELS
     for row in range(5):
         for column in range(7):
@@ -79,7 +79,7 @@ def dots(random: np.random.Generator) -> Texture:
 
 
 def poster(photograph: Texture) -> Board:
-    """Boards that show parts of a photograph."""
+    """A function that makes boards with random parts of a photograph."""
 
     def board(random: np.random.Generator) -> Texture:
         height, width = _paper().shape
@@ -105,7 +105,7 @@ def tilted(
     tilts: tuple[float, float],
     sizes: tuple[float, float] = (0.95, 1.05),
 ) -> Iterator[Tilted]:
-    """`count` boards tilted by so many degrees about any axis, in a picture so many times as large."""
+    """`count` boards; `tilts`: range of the tilt about a random axis, deg; `sizes`: range of the scale."""
     random = np.random.default_rng(seed)
     for index in range(count):
         board_of = boards[index % len(boards)]
@@ -141,9 +141,9 @@ def _rotation(tilt: float, axis: float, turn: float) -> NDArray[np.float64]:
 
 
 def _projection(turned: NDArray[np.float64], size: float, shift: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Homography from texels of a board to px of a picture; `shift`: of its centre, px; `size`: of it."""
+    """Homography from texels of a board to px of a picture; `shift`: px; `size`: scale of the board."""
     height, width = _paper().shape
-    distance = FOCAL * TEXELS  # texels, where a frontal board has TEXELS texels to a px
+    distance = FOCAL * TEXELS  # in texels: there, a frontal board has TEXELS texels per px
     to_middle = np.array([[1.0, 0.0, -(width - 1) / 2], [0.0, 1.0, -(height - 1) / 2], [0.0, 0.0, 1.0]])
     place = distance / size * np.array([shift[0] / FOCAL, shift[1] / FOCAL, 1.0])
     pose = np.column_stack([turned[:, 0], turned[:, 1], place])
@@ -153,7 +153,7 @@ def _projection(turned: NDArray[np.float64], size: float, shift: NDArray[np.floa
 
 
 def _seen(board: Texture, projection: NDArray[np.float64], behind: Texture) -> Texture:
-    """A picture of a board in front of a background, float32 [480, 640]; every px is a mean over its area."""
+    """Picture of a board in front of a background, float32 [480, 640]; each px is the mean over its area."""
     fine = np.array([[SAMPLES, 0.0, (SAMPLES - 1) / 2], [0.0, SAMPLES, (SAMPLES - 1) / 2], [0.0, 0.0, 1.0]])
     size = SAMPLES * WIDTH, SAMPLES * HEIGHT
     shown, covered = (
