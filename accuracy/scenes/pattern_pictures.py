@@ -133,7 +133,7 @@ def measure(
     drawn_pictures: Iterable[Picture],
     reach: float | None,
 ) -> list[Row]:
-    """Rows for the patches that are accepted, compared with cv2.matchTemplate at the model's and at full size."""
+    """Rows for the patches that are accepted, beside cv2.matchTemplate at the model's and at full size."""
     errors, small, full, inside, claimed = [], [], [], [], []
     search, side = size
     for drawn in drawn_pictures:
@@ -158,7 +158,7 @@ def measure(
 
 
 def _plain_error(drawn: Picture, search: tuple[int, int] | None, side: tuple[int, int] | None) -> float:
-    """Error of the highest peak of cv2.matchTemplate, px; sizes: reduced to these; None: full size."""
+    """Error of the highest peak of cv2.matchTemplate, px; reduced to these sizes; None: full size."""
     image, patch = drawn.later, drawn.patch
     if search is not None:
         image, patch = (
