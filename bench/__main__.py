@@ -36,14 +36,14 @@ AREAS = (
     "detector_with_perception",
 )
 LONG_AREAS = ("dashboard", "five_nodes", "fairness", "sticks", "detector_with_perception")
-"""Areas whose `rows` has an argument `quick`."""
+"""Areas whose `rows()` has a parameter `quick`."""
 
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "bench" / "results.json"
 EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and write the figures; the exit code is 0 even if some are not reached."""
+    """Measure, print and write the figures; the exit code is 0 even if limits are missed."""
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description=(
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [area for area in options.areas if area not in AREAS]
     if unknown:
         parser.error(f"no area {', '.join(unknown)}; there are {', '.join(AREAS)}")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no process of a graph is left
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the processes of a running graph
     rows: list[Row] = []
     try:
         for area in options.areas or AREAS:

@@ -2,7 +2,7 @@
 
 Plain rclpy nodes in one process, each with its name, the type of its result in edgetpu_msgs and its topic.
 Each subscribes to the images, resizes them with cv2.resize, runs its model with LiteRT in the callback and
-publishes an empty result. It computes nothing from the outputs: a lower bound of the work of such a graph.
+publishes an empty result, without evaluating the outputs. Its work is a lower bound for such a graph.
 """
 
 from __future__ import annotations

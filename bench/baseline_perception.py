@@ -22,7 +22,7 @@ Frames = list[NDArray[np.uint8]]
 
 
 def _in_turn(frames: Frames, work: Callable[[NDArray[np.uint8], NDArray[np.uint8]], object]) -> Work:
-    """Do the work on a frame and the one before it, then on the next two, and so on."""
+    """Work on pairs of successive frames; each call takes the next pair."""
     pairs = itertools.cycle(zip([frames[-1], *frames[:-1]], frames, strict=True))
 
     def next_pair() -> object:
@@ -32,7 +32,7 @@ def _in_turn(frames: Frames, work: Callable[[NDArray[np.uint8], NDArray[np.uint8
 
 
 def phase_correlation(frames: Frames) -> Work:
-    """The shift between two frames; each is converted to float32 once."""
+    """The shift between two frames; each frame is converted to float32 only once."""
     reals: list[NDArray[np.float32]] = [frames[-1].astype(np.float32)]
 
     def work(_previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
@@ -43,7 +43,7 @@ def phase_correlation(frames: Frames) -> Work:
 
 
 def lucas_kanade(frames: Frames) -> Work:
-    """Corners of a frame, followed into the next, and the similarity that moves them."""
+    """Corners of a frame, tracked into the next one, and a similarity transform fitted to their motion."""
 
     def work(previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
         corners = cv2.goodFeaturesToTrack(previous, _CORNERS, _CORNER_QUALITY, _CORNER_DISTANCE)
@@ -65,7 +65,7 @@ def template_matching(frames: Frames) -> Work:
 
 
 def moments(frames: Frames) -> Work:
-    """The centre of everything that is bright."""
+    """The centroid of all bright px."""
 
     def work(_previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
         return cv2.moments(cv2.threshold(frame, _SPOT_THRESHOLD, 255, cv2.THRESH_BINARY)[1])
@@ -74,7 +74,7 @@ def moments(frames: Frames) -> Work:
 
 
 def largest_white_contour(frames: Frames) -> Work:
-    """The centre of the largest outline of what is bright and has little colour, in RGB."""
+    """The centroid of the largest contour of bright px of low saturation in RGB frames."""
 
     def work(_previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
         white = cv2.inRange(cv2.cvtColor(frame, cv2.COLOR_RGB2HSV), *_WHITE_HSV)

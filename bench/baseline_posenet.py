@@ -15,10 +15,10 @@ Array = NDArray[np.float64]
 
 
 class Keypoint(NamedTuple):
-    """A keypoint of a pose, or the root of one."""
+    """A keypoint of a pose; also the root from which a pose is decoded."""
 
     yx: Array
-    """Position, y and x, cells: [2]."""
+    """Position (y, x) in cells, [2]."""
     score: float
 
 
@@ -54,7 +54,7 @@ def _real(field: Field) -> Array:
 
 
 def _roots(scores: Array, short: Array, threshold: float) -> list[tuple[int, Keypoint]]:
-    """The local maxima, the highest first."""
+    """Local maxima of the scores above the threshold, the highest first, with the number of the keypoint."""
     height, width, _ = scores.shape
     found = []
     for keypoint in range(KEYPOINTS):
@@ -99,7 +99,7 @@ def _moved(offsets: Array, yx: Array, channels: list[int]) -> Array:
 
 
 def _sample(values: Array, yx: Array, channels: list[int]) -> Array:
-    """A value of the map, interpolated linearly."""
+    """Values of the map at a position, interpolated linearly."""
     height, width, _ = values.shape
     top, left = np.floor(yx).astype(int)
     bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)

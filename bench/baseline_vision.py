@@ -13,7 +13,7 @@ _IOU = 0.6
 
 
 class Box(NamedTuple):
-    """A detection: class, score, and the box as parts of the image."""
+    """A detection: class, score, and the box in shares of the image."""
 
     class_id: int
     score: float
@@ -40,7 +40,7 @@ def detect(
     anchors: NDArray[np.float32],
     least: float,
 ) -> list[Box]:
-    """Boxes of an SSD's encodings and scores: all decoded, then suppressed class by class."""
+    """Detections of an SSD: all boxes are decoded, then suppressed class by class."""
     real = boxes_spec.scale * (encodings[0].astype(np.float32) - boxes_spec.zero_point)
     probabilities = scores_spec.scale * (scores[0].astype(np.float32) - scores_spec.zero_point)
     y = real[:, 0] / 10 * anchors[:, 2] + anchors[:, 0]
@@ -58,7 +58,7 @@ def detect(
 
 
 def _suppressed(boxes: NDArray[np.float32], scores: NDArray[np.float32]) -> list[int]:
-    """The boxes that do not overlap with a better one, as in tutorials."""
+    """Indices of the boxes that do not overlap with a better one, as in tutorials."""
     order = scores.argsort()[::-1]
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     kept = []

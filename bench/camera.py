@@ -1,7 +1,7 @@
 """A camera in a separate process: `python -m bench.camera` publishes a moving scene on request.
 
-It reads lines "namespace rate seconds" from its standard input, publishes images at that rate for that time
-in that namespace, stamped when they are published, and answers each line with the number of those images.
+For each line "namespace rate seconds" of its standard input, it publishes images in the namespace at this
+rate, Hz, for this time, stamped when they are published, and answers with the number of images.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from edgetpu_dashboard.nodes.camera_info_messages import camera_info
 WIDTH, HEIGHT = 640, 480
 FOCAL_LENGTH = 520.0
 FRAMES = 120
-"""Number of images of one turn of the scene, which then repeats."""
+"""Number of images after which the scene repeats."""
 
 
 class Part(NamedTuple):
@@ -54,9 +54,9 @@ _TEXTURE_MEAN, _TEXTURE_DEVIATION, _TEXTURE_MOST = 100, 30, 180  # grey levels
 
 
 def scene() -> list[NDArray[np.uint8]]:
-    """A texture that moves in a circle behind a bright spot; all five nodes find something in it.
+    """Images, uint8 [480, 640], of a texture that moves in a circle behind a bright spot.
 
-    uint8 [480, 640] each.
+    All five nodes find something in them.
     """
     rng = np.random.default_rng(0)
     size = HEIGHT + 2 * _AMPLITUDE, WIDTH + 2 * _AMPLITUDE
@@ -92,7 +92,7 @@ class Camera(Node):
         self._publishers_in: dict[str, tuple[Publisher, Publisher]] = {}
 
     def show(self, namespace: str, rate: float, seconds: float) -> int:
-        """Publish for a number of seconds; returns the number of images."""
+        """Publish at `rate` Hz for `seconds` s; return the number of images."""
         if namespace not in self._publishers_in:
             self._publishers_in[namespace] = (
                 self.create_publisher(Image, f"{namespace}/image", qos_profile_sensor_data),
@@ -116,7 +116,7 @@ class Camera(Node):
 
 
 def main() -> int:
-    """Publish as standard input requests, until that ends."""
+    """Publish as standard input requests, until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with its standard input
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     camera = Camera()

@@ -1,4 +1,4 @@
-"""The nodes that are compared with plain ones, each with its model."""
+"""The nodes that are compared with plain nodes, each with its model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODELS = {
     "spot_tracker": "spot_bright_64x64",
     "visual_compass": "features1_64x64",
 }
-"""The graph of each node; the same as that of the suite's node of this name."""
+"""Name of each node's graph, the one that the suite's node uses."""
 
 
 def result_topics() -> Mapping[str, ResultTopic]:

@@ -1,7 +1,7 @@
-"""Receives the dashboard's stream like a browser, without showing it.
+"""Receives the dashboard's stream like a browser, without displaying it.
 
 `python -m bench.dashboard_client PORT NODE` answers each line of its standard input with the number of
-pictures since the last one.
+pictures since the previous line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A graph with the form of an SSD for 300x300 px, as costly for the stick and the node as a Coral detector.
 
-Its weights are random: in any image it finds one object of class 1, which fills most of it. 6 MB of them are
-in layers with few multiplications, so that a virtual stick runs it at the rate of a camera.
+Its weights are random; in every image it finds one object of class 1 that fills most of the image. 6 MB of
+the weights are in layers with few multiplications, so that a virtual stick runs it at the rate of a camera.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 NAME = "ssd_300x300"
 _CLASSES, _BOX = 91, 4
 _FIRST_ANCHORS, _ANCHORS = 3, 6
-"""Anchors of a cell of the first feature map and of the others."""
+"""Number of anchors of each cell, in the first feature map and in the others."""
 _BACKBONE = (8, 16, 32)
 _MAPS = (128, 384, 512, 512, 128, 128)
-"""Channels of the feature maps of 19, 10, 5, 3, 2 and 1 cells a side."""
+"""Numbers of channels of the feature maps, which have 19, 10, 5, 3, 2 and 1 cells a side."""
 _SCALE, _WEIGHT_SCALE = 0.05, 1e-4
 _LOWEST, _HIGH = -128, 100
-"""Scores of absent and of present objects, in the steps of the output."""
+"""Quantised scores of absent and of present objects."""
 
 
 def ssd_graph() -> bytes:

@@ -23,7 +23,7 @@ from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetWeights
 FLOOD_MODEL = "dense_256"
 """The model that keeps the driver busy."""
 OTHER_MODEL = "spot_bright_64x64"
-"""The model of the client that is measured; a flood of loads loads it, too."""
+"""The model of the client that is measured; a flood of loads also loads it."""
 _SIDE = 256
 
 _BATCH, _PASSES = 20_000, 64
@@ -60,11 +60,11 @@ KINDS: dict[str, tuple[Any, str, Callable[[ModelInfo], list[Any]], int]] = {
     "a swap of 2048 x 2048": (SetWeights, "set_weights", lambda info: [_swap(info)], 1),
     LOADS: (LoadModel, "load_model", lambda _: [_load(OTHER_MODEL), _load(FLOOD_MODEL)], 20),
 }
-"""By kind: service, its name, functions that make the requests in turn, and the number in flight."""
+"""By kind: service type, name of the service, function that makes the requests, and number in flight."""
 
 
 def main(driver: str, kind: str) -> int:
-    """Load a model, print a line, and send requests until SIGINT; returns 1 if they are refused."""
+    """Load a model, print a line, and send requests until SIGINT; return 1 if a request is refused."""
     service, name, make_requests, in_flight = KINDS[kind]
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     signal.signal(signal.SIGINT, lambda *_: os._exit(0))

@@ -1,6 +1,6 @@
-"""Counts instructions by Linux `perf`, if that and the processor support it.
+"""Counts instructions with Linux `perf`, where it is installed and the processor supports it.
 
-Unlike times, they hardly depend on other load of the machine. Many virtual machines have no such counter.
+Unlike times, these counts hardly depend on other load of the machine. Many virtual machines have no counter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ANSWER_TIMEOUT = 10.0  # s
 
 
 class Counter:
-    """The result of a count; `value` is None until it has ended, and if nothing was counted."""
+    """The result of a count; `value` is None before the count has ended, or if nothing was counted."""
 
     value: float | None = None
 
@@ -56,7 +56,7 @@ def counting(pids: Sequence[int]) -> Iterator[Counter]:
 
 
 def instructions_of_call(work: Callable[[], object], calls: int) -> float | None:
-    """Million instructions of a call, the mean of several; None where they are not counted."""
+    """Millions of instructions per call, the mean of `calls` calls; None where they cannot be counted."""
     with counting([os.getpid()]) as counter:
         for _ in range(calls if is_counted() else 0):
             work()
@@ -74,14 +74,14 @@ def read_count(output: str, event: str = _EVENT) -> float | None:
 
 
 class _Perf:
-    """A `perf stat` of running processes that begins and stops to count on command; a context manager."""
+    """A `perf stat` of running processes that starts and stops counting on command; a context manager."""
 
     def __init__(self, event: str, pids: Sequence[int], folder: Path) -> None:
         self._output = folder / "counts"
         control, answers = folder / "control", folder / "answers"
         os.mkfifo(control)
         os.mkfifo(answers)
-        # For reading and writing, so that opening does not wait for the other end.
+        # Opened for reading and writing, so that opening does not wait for the other end of the pipe.
         self._control, self._answers = (os.open(path, os.O_RDWR) for path in (control, answers))
         processes = ",".join(map(str, pids))
         command = ["perf", "stat", "-x", ",", "-e", event, "-p", processes, "-o", str(self._output)]
@@ -104,7 +104,7 @@ class _Perf:
         os.read(self._answers, 64)
 
     def end(self) -> str:
-        """End perf; returns its output."""
+        """End perf and return its output."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait()
         return self._output.read_text() if self._output.is_file() else ""

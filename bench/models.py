@@ -1,4 +1,4 @@
-"""The models that are measured: compiled ones if present, otherwise packed ones of the same size."""
+"""The models that are measured: compiled files where present, otherwise packed ones of the same size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a camera process and one or two graphs of nodes, and counts the results for its images."""
+"""Runs a camera process and one or two graphs of nodes, and counts their results for the camera's images."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from edgetpu_driver.node_kit.executor.held_interrupts import held_interrupts
 _ROOT = Path(__file__).resolve().parents[1]
 _START_TIMEOUT = 30.0  # s until every node has answered
 _SETTLE_SECONDS = 1.0
-"""Seconds after the last image within which all results arrive."""
+"""Time after the last image within which all results arrive, s."""
 _RESULT_QUEUE = 5000
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _STAMP = struct.Struct("<4xiI")
-"""Seconds and nanoseconds of the header that a serialised message begins with, after its encoding."""
+"""Stamp of the header at the start of a serialised message: encoding (skipped), seconds, nanoseconds."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Turn:
     published: int
     """Number of images from the camera."""
     lost: int
-    """Number of images without a result from the node that lost most."""
+    """Number of images without a result, for the node that lost most of them."""
     p99: float
-    """The largest 99th percentile of the nodes' delays from stamp to result, s; infinite without results."""
+    """99th percentile of the slowest node's delays from stamp to result, s; infinite without results."""
     cpu_seconds: float
     """Processor time of the graph's processes, s."""
 
@@ -50,10 +50,10 @@ class Graph:
     def __init__(
         self, namespace: str, commands: Sequence[Sequence[str]], names: Collection[str] = MODELS
     ) -> None:
-        """`commands`: one a process; the nodes, of these names, listen to "image" in the namespace."""
+        """`commands`: one per process; the nodes `names` subscribe to "image" in the namespace."""
         self.namespace = namespace
         self.delays: dict[str, list[float]] = {name: [] for name in names}
-        """Seconds from stamp to result, by node."""
+        """Delays from stamp to result, s, by node."""
         ros = ("--ros-args", "-r", f"__ns:={namespace}", "--log-level", "error")
         self._processes = [_start([*command, *ros]) for command in commands]
 
@@ -113,7 +113,7 @@ class Session:
     def start(
         self, namespace: str, commands: Sequence[Sequence[str]], names: Collection[str] = MODELS
     ) -> Graph:
-        """Start a graph and show it images until all its nodes answer; TimeoutError if they do not."""
+        """Start a graph and show it images until all its nodes answer; raises TimeoutError if they do not."""
         graph = Graph(namespace, commands, names)
         self._graphs.append(graph)
         for name in names:
@@ -127,7 +127,7 @@ class Session:
         return graph
 
     def set_template(self, graph: Graph) -> None:
-        """Set a part of the scene as template of the suite's pattern tracker."""
+        """Set a part of the scene as the template of the suite's pattern tracker."""
         from bench.camera import TEMPLATE, image_message, scene
 
         service: Any = importlib.import_module("edgetpu_msgs.srv").SetTemplate
@@ -141,7 +141,7 @@ class Session:
             raise RuntimeError(f"no template: {answer.result()}")
 
     def device_status(self, graph: Graph) -> Any:
-        """The edgetpu_msgs/DeviceStatus that the driver of a graph publishes next; TimeoutError if none."""
+        """The next edgetpu_msgs/DeviceStatus of a graph's driver; raises TimeoutError if there is none."""
         kind: Any = importlib.import_module("edgetpu_msgs.msg").DeviceStatus
         received: list[Any] = []
         subscription = self._node.create_subscription(
@@ -157,7 +157,7 @@ class Session:
         return received[-1]
 
     def measure(self, graph: Graph, rate: float, seconds: float) -> Turn:
-        """Show a graph images at a rate, Hz, for a number of seconds."""
+        """Show a graph images at `rate` Hz for `seconds` s."""
         for delays in graph.delays.values():
             delays.clear()
         before = graph.cpu_seconds()
@@ -176,7 +176,7 @@ class Session:
 
         def receive(message: bytes, info: Any) -> None:
             seconds, nanoseconds = _STAMP.unpack_from(message)
-            # When the middleware received it: this process must not add to the delay.
+            # The time at which the middleware received the result: this process must not add to the delay.
             delays.append(1e-9 * (info["received_timestamp"] - nanoseconds) - seconds)
 
         result = result_topic(name)
@@ -185,7 +185,7 @@ class Session:
         self._node.create_subscription(result.message_type, topic, receive, qos, raw=True)
 
     def _show(self, graph: Graph, rate: float, seconds: float) -> int:
-        """Let the camera publish to a graph, and receive the results; return the number of images."""
+        """Let the camera publish to a graph, receive the results, and return the number of images."""
         assert self._camera.stdin is not None
         self._camera.stdin.write(f"{graph.namespace} {rate} {seconds}\n")
         self._camera.stdin.flush()

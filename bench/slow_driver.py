@@ -1,4 +1,4 @@
-"""A driver whose device takes 6 s for an inference, as a hanging transfer does: `-m bench.slow_driver`."""
+"""A driver whose inferences take 6 s, like a hanging transfer: `python -m bench.slow_driver`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgetpu_driver.node_kit.process_entry import run_main
 from edgetpu_driver.nodes.driver_node import DriverNode
 
 SECONDS = 6.0
-"""Duration of an inference; the thread of the device blocks meanwhile."""
+"""Duration of an inference, s; it blocks the thread of the device."""
 
 
 class _SlowBackend(CpuBackend):

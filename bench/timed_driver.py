@@ -1,7 +1,7 @@
 """Records the time that a driver takes for requests of "timed_client": `python -m bench.timed_driver`.
 
-~/times answers with the seconds from the request being taken to its answer being sent, as a JSON list, and
-forgets them.
+The service ~/times answers with a JSON list of the times since its last call, s: each from taking a request
+to sending its answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from edgetpu_driver.nodes import driver_services
 from edgetpu_driver.nodes.driver_node import DriverNode
 
 TIMED_CLIENT = "timed_client"
-"""The client whose requests are timed."""
+"""Name of the client whose requests are timed."""
 
 _seconds: list[float] = []
 

@@ -1,4 +1,4 @@
-"""Ratios of the time of some work to that of its baseline, measured in turns on a busy machine."""
+"""Ratios of the time of some work to the time of its baseline, measured in turns on a busy machine."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _SECONDS_PER_TURN = 0.02
 
 @dataclass(frozen=True)
 class Comparison:
-    """Some work and its baseline, measured in turns."""
+    """Times of some work and its baseline, measured in turns."""
 
     ratio: float
     """The median of the ratios of all pairs."""
     baseline_us: float
-    """The median time of the baseline, us of processor time."""
+    """The median processor time of the baseline, us."""
     instructions: float | None
-    """Million instructions of a call of the work; None where perf does not count them."""
+    """Millions of instructions per call of the work; None where perf cannot count them."""
 
     def row(self, area: str, case: str, baseline: str, reach: float | None) -> Row:
         """A row with the ratio. `baseline`: what the baseline is; `reach`: the largest ratio wanted."""
@@ -45,10 +45,10 @@ class Comparison:
 
 
 def compare(work: Work, baseline: Work, clock: Clock = time.process_time) -> Comparison:
-    """Measure both in pairs of turns, each as many calls as take 20 ms, in alternating order.
+    """Measure both in pairs of turns in alternating order; a turn has as many calls as take 20 ms.
 
-    Processor time is counted, not elapsed time, unless another clock is given, so that other processes do not
-    count. Their effects on caches and clock rates are the same for both.
+    The default clock counts processor time, so that other processes do not count; their effects on caches and
+    clock rates are the same for both.
     """
     works = work, baseline
     calls = [_calls(each, clock) for each in works]
@@ -66,13 +66,13 @@ def compare(work: Work, baseline: Work, clock: Clock = time.process_time) -> Com
 
 
 def processor_seconds(work: Work) -> float:
-    """Processor time of a call, s: the median of several turns."""
+    """Processor time of a call, s: the median over several turns."""
     calls = _calls(work, time.process_time)
     return statistics.median(_seconds_per_call(work, calls, time.process_time) for _ in range(PAIRS))
 
 
 def _calls(work: Work, clock: Clock) -> int:
-    work()  # so that caches are filled
+    work()  # fills caches
     once = max(_seconds_per_call(work, 1, clock), 1e-7)
     return max(1, int(_SECONDS_PER_TURN / once))
 

@@ -1,7 +1,7 @@
-"""The five nodes at 60 Hz with and without a dashboard and two browsers that receive at their full rate.
+"""The five nodes at 60 Hz, with and without a dashboard and two browsers that receive at full rate.
 
 The browsers are clients of the page's stream (bench/dashboard_client.py). They ask for the next picture as
-soon as they have one, as the page does, and show nothing.
+soon as they have received one, as the page does, but display nothing.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _NODES = ("spot_tracker", "visual_compass")
 _SECONDS, _QUICK_SECONDS = 8.0, 3.0
 _PAIRS, _QUICK_PAIRS = 5, 2
 _LEAST_PICTURES = 1.0
-"""Hz; browsers that take no pictures cost nothing."""
+"""Least rate at which each browser must take pictures, Hz: otherwise it would cost nothing."""
 _START_TIMEOUT = 60.0
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure for three minutes, or one if `quick`; no rows without NiceGUI."""
+    """Measure for three minutes, or for one if `quick`; no rows without NiceGUI."""
     if not LIVE_TOOLS.is_dir():
         print(
             "[bench] dashboard: NiceGUI is not installed: tools/run.sh tools/install_extra.sh live",
@@ -62,7 +62,7 @@ def rows(quick: bool = False) -> Iterator[Row]:
 
 
 def figures(measured: Sequence[tuple[Turn, Turn]], pictures: float) -> Iterator[Row]:
-    """The figures of turns with and without browsers. pictures: that each browser has taken, Hz."""
+    """The figures of turns with and without browsers. `pictures`: rate of each browser, Hz."""
     case = f"five nodes in one process, {_RATE:g} Hz, two browsers"
     lost = [sum(turn.lost for turn in turns) for turns in zip(*measured, strict=True)]
     yield Row(AREA, case, "lost images", lost[0], "", 0, "lower", lost[1])
@@ -74,7 +74,7 @@ def figures(measured: Sequence[tuple[Turn, Turn]], pictures: float) -> Iterator[
 
 
 def _watched(session: Session, suite: Graph, seconds: float) -> tuple[Turn, int]:
-    """A turn with the dashboard and its browsers, and how many pictures these took."""
+    """A turn with the dashboard and its browsers, and the number of pictures that the browsers took."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -1,8 +1,8 @@
-"""A detector and the five perception nodes on one virtual stick, as a running graph with a camera of 30 Hz.
+"""A detector and the five perception nodes on one virtual stick, as a running graph with a camera at 30 Hz.
 
-All models are compiled together, so that nothing is uploaded between two frames. `bench pipelines` measures
-the stick's simulated time, also for other ways to compile. Baselines of the times: the same networks run by
-LiteRT alone, and the time between two images.
+All models are compiled together, so that no upload is needed between two frames. `bench pipelines` measures
+the stick's simulated time, also for other ways to compile. Baselines of the times: the same networks in
+LiteRT without a driver, and the time between two images.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _NAMESPACE = "/perception"
 _DETECTOR_NODE = "object_detector"
 _RATE = 30.0  # Hz
 _SETTLING_SECONDS = 4.0
-"""Time until all models are uploaded and the driver has found which nodes share an image, s."""
+"""Time in which all models are uploaded and the driver finds out which nodes share an image, s."""
 _SECONDS, _QUICK_SECONDS = 20.0, 5.0
 _USB_3 = 5000.0  # Mbit/s
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure for a minute, or half of it if `quick`."""
+    """Measure for a minute, or for half a minute if `quick`."""
     os.environ.update(isolate())
     names = (*MODELS, _DETECTOR_NODE)
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +68,7 @@ def rows(quick: bool = False) -> Iterator[Row]:
 
 
 def _networks_seconds(folder: Path) -> float:
-    """Processor time of the networks of an image without a driver, s: one after another, by LiteRT."""
+    """Processor time per image of the networks alone, s: one after the other in LiteRT, without a driver."""
     names = joint_name(sorted(set(PERCEPTION_MODELS))), detector_graph.NAME
     engines = [CpuEngine(folder / f"{name}.tflite") for name in names]
     inputs = [{spec.name: np.zeros(spec.shape, spec.dtype) for spec in engine.inputs} for engine in engines]
@@ -81,7 +81,7 @@ def _networks_seconds(folder: Path) -> float:
 
 
 def _compile_together(folder: Path) -> None:
-    """Write the graphs, and their models compiled together."""
+    """Write the graphs, and the models that result from compiling them together."""
     perception = sorted(set(PERCEPTION_MODELS))
     graphs = {name: build(name) for name in (*perception, joint_name(perception))}
     graphs[detector_graph.NAME] = detector_graph.ssd_graph()
@@ -91,7 +91,7 @@ def _compile_together(folder: Path) -> None:
 
 
 def _command(folder: str, names: tuple[str, ...]) -> list[str]:
-    """The driver and the nodes in one process."""
+    """Command that runs the driver and the nodes in one process."""
     path = find_executable("edgetpu_perception", "single_process")
     parameters = {
         "backend": "virtual",
@@ -100,7 +100,7 @@ def _command(folder: str, names: tuple[str, ...]) -> list[str]:
         "keep_state": "false",
     }
     settings = [word for name, value in parameters.items() for word in ("-p", f"{name}:={value}")]
-    file = Path(folder) / "detector.yaml"  # the other nodes have a parameter `model` too
+    file = Path(folder) / "detector.yaml"  # a file, since `model` is a parameter of the other nodes, too
     file.write_text(f"/**/{_DETECTOR_NODE}: {{ros__parameters: {{model: {detector_graph.NAME}}}}}\n")
     own = ["--params-file", str(file)]
     return [str(path), "--nodes", ",".join(names), "--ros-args", *settings, *own, "--"]

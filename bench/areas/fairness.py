@@ -1,4 +1,4 @@
-"""Delays of a client at 60 Hz while others keep the driver busy, compared with those of the client alone."""
+"""Delays of a client at 60 Hz while other clients keep the driver busy, compared with the client alone."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _ROOT = Path(__file__).resolve().parents[2]
 _RATE = 60.0
 _SECONDS = 2.0
 _ROUNDS, _QUICK_ROUNDS = 10, 3
-"""Rounds of one turn of each kind. A figure is the median of its rounds: what else runs on the machine delays
-some of them by more than the limits."""
+"""Numbers of rounds, each with one turn of every kind. A figure is the median over the rounds, since other
+load on the machine delays some of them by more than the limits."""
 _PATIENCE = 30.0
 _ANSWER_PATIENCE = 1.0
-"""Time after the last request of a turn in which answers count, s."""
+"""Time after the last request of a turn within which answers count, s."""
 _ADDED_REACH = 2.0
-"""Time that a flood may add in the driver, ms, besides the longest single transfer. On the CPU that is
-one run of the flood's model, a tenth of a millisecond. There is no limit for a flood of loads: each of them
-prepares a graph for some milliseconds, and a request waits for one at most."""
+"""Limit of the delay that a flood adds in the driver, ms, in addition to its longest single transfer: on the
+CPU one run of the flood's model, a tenth of a millisecond. A flood of loads has no limit: each load prepares
+a graph for some milliseconds, and a request waits for at most one of them."""
 _RATIO_REACH = 1.5
 _ANSWER_REACH = 50.0
 """Limit of the answer time of requests that do not need the device, ms."""
@@ -62,12 +62,12 @@ class _Turn:
 
 @dataclass(frozen=True)
 class _Round:
-    """One turn of each kind, one after the other."""
+    """One turn of each kind, measured one after the other."""
 
     alone: _Turn
     flooded: _Turn
     elsewhere: _Turn
-    """While the flood goes to a second driver."""
+    """Turn during a flood of a second driver."""
 
 
 class _TimedClient:
@@ -99,7 +99,7 @@ class _TimedClient:
         self.measure(1.0)
 
     def measure(self, seconds: float) -> _Turn:
-        """Send requests for this time, and wait for their answers."""
+        """Send requests for `seconds` s, and wait for their answers."""
         answers: list[tuple[float, bool]] = []
         self._driver_times()
         begin = time.perf_counter()
@@ -126,7 +126,7 @@ class _TimedClient:
         invoke.call_async(self._request)
 
     def elapsed(self, kind: Any, service: str, request: Any) -> float:
-        """Seconds from a request to its answer, which may be an error."""
+        """Time from a request to its answer, which may be an error, s."""
         client = self._node.create_client(kind, service)
         client.wait_for_service(_PATIENCE)
         self._spin_until(time.perf_counter() + _DISCOVERY_SECONDS)
@@ -171,7 +171,7 @@ class _TimedClient:
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure for eight minutes, or three if `quick`."""
+    """Measure for eight minutes, or for three if `quick`."""
     os.environ.update(isolate(drivers=("/a/edgetpu", "/b/edgetpu")))
     rounds = _QUICK_ROUNDS if quick else _ROUNDS
     with tempfile.TemporaryDirectory() as models, _drivers(Path(models)):
@@ -185,7 +185,7 @@ def rows(quick: bool = False) -> Iterator[Row]:
 
 
 def _with_a_slow_device(client: _TimedClient) -> Iterator[Row]:
-    """Measure requests that do not need the device while it takes seconds for an inference.
+    """Measure requests that do not need the device while its inference takes seconds.
 
     Baseline: the same requests to another driver, whose device is idle.
     """
@@ -210,7 +210,7 @@ def _with_a_slow_device(client: _TimedClient) -> Iterator[Row]:
 
 
 def _during_a_flood(client: _TimedClient, kind: str, rounds: int) -> Iterator[Row]:
-    """Measure alone, during the flood, and during the same flood to another driver, alternately."""
+    """Measure in turns: the client alone, during a flood, and during the same flood of another driver."""
     measured = [_round(client, kind) for _ in range(rounds)]
     case = f"a client at {_RATE:g} Hz during {kind}"
     lost, lost_alone = sum(one.flooded.lost for one in measured), sum(one.alone.lost for one in measured)
@@ -235,7 +235,7 @@ def _round(client: _TimedClient, kind: str) -> _Round:
 
 
 def _p99(seconds: list[float]) -> float:
-    """99th percentile of times, in milliseconds; infinite without any."""
+    """99th percentile of times, ms; infinite without any times."""
     return 1e3 * float(np.percentile(seconds, 99)) if seconds else float("inf")
 
 

@@ -1,7 +1,7 @@
-"""The five nodes in a running graph, compared with a plain graph by a user (bench/baseline_graph.py).
+"""The five nodes in a running graph, compared with a user's plain graph (bench/baseline_graph.py).
 
-Both get the same 640x480 images from a camera in another process, in turns. A graph holds a rate when every
-node has published a result for every image.
+Both get the same 640x480 images from a camera in another process, in turns. A graph holds a rate if every
+node publishes a result for every image.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _SUITE, _PLAIN = "/suite", "/plain"
 _RATES = (30, 45, 60, 75, 90, 100, 110, 120, 135, 150, 165, 180, 200, 220, 240, 260, 280, 300, 330, 360, 400)
 _TURN_SECONDS, _QUICK_TURN_SECONDS = 8.0, 3.0
 _ATTEMPTS = 2
-"""Attempts of a graph at each rate: another process may have interrupted the first."""
+"""Number of attempts at each rate: another process may interrupt the first one."""
 _PAIRS = 10
 _PAIR_SECONDS = 2.0
 _WARM_UP = 60, 3.0  # Hz, s
 _PROCESSES_RATE = 30.0
-"""Rate of images for nodes in separate processes, Hz, which two slow cores can hold."""
+"""Rate of images for nodes in separate processes, Hz; two slow cores can hold it."""
 
 Measured = tuple[Turn, Turn]
 """A turn of the suite, and one of the plain graph."""
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure for ten minutes, or two if `quick`."""
+    """Measure for ten minutes, or for two if `quick`."""
     os.environ.update(isolate())
     seconds = _QUICK_TURN_SECONDS if quick else _TURN_SECONDS
     pairs = 3 if quick else _PAIRS
@@ -72,13 +72,13 @@ def _a_process_each(models: Path, pairs: int) -> Iterator[Row]:
 
 
 def rate_row(case: str, suite: float, plain: float) -> Row:
-    """The highest rate of the suite relative to that of the plain graph, Hz; 0 where none was held."""
+    """A row with the ratio of the highest rates of suite and plain graph, Hz; 0 where none was held."""
     ratio = suite / plain if plain else math.inf if suite else math.nan
     return Row(AREA, case, "rate / plain graph", ratio, "x", 1.2, "higher", plain, baseline_unit="Hz")
 
 
 def _highest_rates(session: Session, graphs: tuple[Graph, Graph], seconds: float) -> list[int]:
-    """The highest of _RATES that each graph held, in turns at each rate; 0 where it held none."""
+    """The highest of _RATES that each graph held, measured in turns; 0 if it held none."""
     highest = [0, 0]
     active = {0, 1}
     for rate in _RATES:
@@ -102,7 +102,7 @@ def _pairs(
     count: int,
     reach: float | None = 1.0,
 ) -> Iterator[Row]:
-    """Lost images, delays and processor time at a rate that both hold. `reach`: of the ratios."""
+    """Lost images, delays and processor time at a rate that both hold. `reach`: limit of the ratios."""
     case = f"{case}, {rate:g} Hz"
     measured: list[Measured] = []
     for _ in range(count):
@@ -131,7 +131,7 @@ def _ratio_row(
     reach: float | None,
     instructions: float | None = None,
 ) -> Row:
-    """The median ratio of pairs, the suite's figure and the plain graph's; `factor` brings that to `unit`."""
+    """The median ratio of pairs (suite, plain graph); `factor` converts the latter to `unit`."""
     return Row(
         AREA,
         case,
@@ -147,21 +147,21 @@ def _ratio_row(
 
 
 def _instructions_of_image(session: Session, graph: Graph, rate: float) -> float | None:
-    """Million instructions of all processes of the graph for an image; None where they are not counted."""
+    """Millions of instructions per image of all processes of a graph; None where they cannot be counted."""
     with counting(graph.pids) as counter:
         turn = session.measure(graph, rate, _PAIR_SECONDS)
     return None if counter.value is None else 1e-6 * counter.value / turn.published
 
 
 def single_process(models: Path) -> list[str]:
-    """The driver and the five nodes in one process."""
+    """Command that runs the driver and the five nodes in one process."""
     path = find_executable("edgetpu_perception", "single_process")
     nodes = ",".join(MODELS)
     return [str(path), "--nodes", nodes, *_ros({"backend": "cpu", **_directories(models)})]
 
 
 def _node_processes(models: Path) -> list[list[str]]:
-    """The driver and the five nodes in six processes."""
+    """Commands that run the driver and the five nodes in six processes."""
     directories = _directories(models)
     driver = {"backend": "cpu", "model_dirs": directories["model_dirs"]}
     commands = [[str(find_executable("edgetpu_driver", "edgetpu_node")), *_ros(driver)]]
@@ -172,14 +172,14 @@ def _node_processes(models: Path) -> list[list[str]]:
 
 
 def _plain_process(names: Iterable[str]) -> list[str]:
-    """The plain nodes of these names in one process."""
+    """Command that runs the plain nodes of these names in one process."""
     results = ((name, result_topics()[name]) for name in names)
     nodes = (f"{name}:{result.message_type.__name__}:{result.topic}" for name, result in results)
     return [sys.executable, "-m", "bench.baseline_graph", *nodes]
 
 
 def _directories(models: Path) -> dict[str, str]:
-    """Directory of the models of nodes and driver; removed at the end of a run."""
+    """Parameters with the folder of the models, which is removed at the end of a run."""
     return {"model_dirs": f"['{models}']", "model_dir": str(models), "keep_state": "false"}
 
 

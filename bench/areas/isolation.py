@@ -1,7 +1,7 @@
 """The cost of running a graph with LiteRT in a separate process.
 
-Baseline of a run: the same graph on the same input in this process. The processor time of both processes
-counts.
+Baseline of a run: the same graph on the same input in this process. Times are the processor time of both
+processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from measured_figures.row import Row
 from testdata import GOLDEN
 
 AREA = "isolation"
-_PROCESS_CLOCK = 2  # in Linux's number of the clock of a process
+_PROCESS_CLOCK = 2  # type of a process's clock in Linux's clock numbers
 _LARGE = "models/deeplabv3_mnv2_pascal_quant.tflite"
 _KB_PER_MB = 1024
 
@@ -50,7 +50,7 @@ def rows() -> Iterator[Row]:
 
 
 def _run(name: str, graph: bytes) -> Row:
-    """Measure a run in a separate process / in this one."""
+    """Measure the ratio of a run in a separate process to one in this process."""
     here, isolated = CpuEngine(graph), CpuEngine(graph, isolated=True)
     rng = np.random.default_rng(0)
     inputs = {spec.name: rng.integers(0, 255, spec.shape).astype(spec.dtype) for spec in here.inputs}
@@ -62,18 +62,18 @@ def _run(name: str, graph: bytes) -> Row:
 
 
 def _clock_with(pid: int) -> Callable[[], float]:
-    """The processor time of this process and another one, s."""
+    """A clock of the processor time of this process and another one, s."""
     other = ~pid << 3 | _PROCESS_CLOCK
     return lambda: time.process_time() + time.clock_gettime(other)
 
 
 def _clock_with_children() -> float:
-    """The processor time of this process and of its ended children, s."""
+    """The processor time of this process and of its children that have ended, s."""
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def _start() -> Row:
-    """Measure the start of a process until it accepts a graph / that of a Python that imports NumPy."""
+    """Measure the ratio of the start of a process that accepts a graph to that of a Python with NumPy."""
 
     def start() -> None:
         LiteRtProcess("the model", ProcessLimits()).close()

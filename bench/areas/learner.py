@@ -1,4 +1,4 @@
-"""The host's cost of learning: a new class, from its embeddings to a layer that is set on a Dense model.
+"""The host's cost of learning a new class, from its embeddings to the layer that is set on a Dense model.
 
 Baseline: the same regression by SciPy's L-BFGS over all weights, as a user would write it, on the same
 examples, without a device.
@@ -32,11 +32,11 @@ _THREADS = "OPENBLAS_NUM_THREADS"
 _CLASSES, _EXAMPLES = 6, 10
 _VALUES = 1001
 _USABLE_SECONDS = 0.2
-"""Time limit from showing a class until it can be used, s."""
+"""Limit of the time from showing a class until it can be used, s."""
 
 
 def rows() -> Iterator[Row]:
-    """Measure in a process where NumPy has one thread, as it has in the nodes."""
+    """Measure in a process in which NumPy has one thread, as in the nodes."""
     before = os.environ.get(_THREADS)
     os.environ[_THREADS] = "1"
     try:
@@ -75,7 +75,7 @@ def _measure() -> list[Row]:
 
 
 def _plain(examples: ExampleSet) -> NDArray[np.float64]:
-    """The weights, [classes, values], of regression with classes of equal weight."""
+    """The weights, [classes, values], of a regression in which all classes have the same weight."""
     count, width = len(examples.labels), examples.vectors.shape[1]
     wanted = np.eye(count)[examples.numbers]
     shares = (1 / (count * examples.counts[examples.numbers]))[:, np.newaxis]

@@ -1,4 +1,4 @@
-"""The driver's host cost of an inference, on a stick that answers at once.
+"""The driver's cost on the host for an inference, on a stick that answers at once.
 
 Baseline: the same transfers by calls of pyusb on the same stick.
 """
@@ -27,13 +27,13 @@ _TIMEOUT_MS = 6000
 
 
 class InstantStick(VirtualEdgeTpu):
-    """Behaves like a stick at bring-up, accepts all data and answers at once."""
+    """A stick that is brought up like a real one, then accepts all data and answers at once."""
 
     def __init__(self, output_bytes: int) -> None:
         super().__init__()
         self._output_bytes = output_bytes
         self.transfers: list[tuple[int, int]] | None = None
-        """(endpoint, size) of each bulk transfer while it is a list."""
+        """(endpoint, size in bytes) of each bulk transfer; None: transfers are not recorded."""
         self._completion = array("B", EVENT.pack(0, 0, Tag.INTERRUPT_0))
 
     def bulk_write(self, dev_handle: Any, ep: int, intf: int, data: array[int], timeout: int) -> int:
@@ -52,7 +52,7 @@ class InstantStick(VirtualEdgeTpu):
         return self._output_bytes
 
     def recorded(self, work: Callable[[], object]) -> list[tuple[int, int]]:
-        """Call the work; returns the endpoint and size of each bulk transfer that it made."""
+        """Call `work`; return (endpoint, size in bytes) of each bulk transfer that it made."""
         transfers = self.transfers = []
         work()
         self.transfers = None
@@ -76,12 +76,12 @@ def rows() -> Iterator[Row]:
 
 
 def bare_transfers(transfers: list[tuple[int, int]]) -> Callable[[], None]:
-    """Make the same transfers by Device.write and Device.read of pyusb, on another stick of that kind.
+    """Return work that makes the same transfers by Device.write and Device.read of pyusb, on another stick.
 
     `transfers`: (endpoint, size in bytes) of each. Data is read into a reused buffer.
     """
     stick = InstantStick(max((size for endpoint, size in transfers if endpoint & _DIRECTION_IN), default=0))
-    with EdgeTpu.open(usb_backend=stick):  # brings it up, so that it takes transfers
+    with EdgeTpu.open(usb_backend=stick):  # brings it up, so that it accepts transfers
         pass
     device = usb.core.find(backend=stick)
     buffers = [(endpoint, array("B", bytes(size))) for endpoint, size in transfers]

@@ -1,7 +1,7 @@
-"""Error due to eight bits, and time, of the reservoir, place recognition and the spectrum.
+"""Errors due to 8 bits, and times, of the reservoir, place recognition and the spectrum.
 
-All run on the suite's own Dense graph by LiteRT, whose integers are those of the chip. Baseline: the same in
-floating point with NumPy, or with 8-bit numbers at the best static scales.
+All run on the suite's own Dense graph in LiteRT, which gives the same integers as the chip. Baseline: the
+same computation in floating point with NumPy, or with 8-bit numbers at the best static scales.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Array = NDArray[np.float64]
 
 
 def rows() -> Iterator[Row]:
-    """Measure all three."""
+    """Measure all three algorithms."""
     yield from _reservoir()
     yield from _places()
     yield from _spectrum()
 
 
 def _reservoir() -> Iterator[Row]:
-    """The mean over several series of each task; that of float64 as the bound."""
+    """Mean error over several series of each task, with that of float64 as the bound."""
     narma = [narma10(3000, seed) for seed in range(4)]
     as_defined = [((inputs + 1) / 4, targets) for inputs, targets in narma]
     mackey = [mackey_glass(3000, 17, start) for start in (1.2, 0.9, 0.6)]
@@ -100,7 +100,7 @@ def _mean_error(
 def _error(
     network: EchoStateNetwork, multiply: Callable[[Array], Array], inputs: Array, targets: Array
 ) -> float:
-    """Error on the last third / standard deviation of the targets there."""
+    """Error on the last third, relative to the standard deviation of the targets there."""
     network.reset()
     trained = len(inputs) * 2 // 3
     readout = RidgeReadout(1 + 1 + network.size, 1)
@@ -118,7 +118,7 @@ def _error(
 
 
 def _places() -> Iterator[Row]:
-    """Random embeddings; the baseline rounds embeddings and queries to 8 bits and searches exactly."""
+    """Measure random embeddings; the baseline is an exact search with embeddings and queries in 8 bits."""
     random = np.random.default_rng(1)
     engines = [CpuEngine(dense.build(_SIZE)) for _ in range(_PLACES // _SIZE)]
     places = PlaceRecognition(engines)
@@ -162,7 +162,7 @@ def _best(scores: Array) -> NDArray[np.intp]:
 
 
 def _spectrum() -> Iterator[Row]:
-    """Errors over all bins above 0 Hz of many blocks, with the Hann window."""
+    """Measure errors over all bins above 0 Hz of many blocks with a Hann window."""
     for rescale_rows, passes, reaches in (
         (False, 1, {"lines between bins": 35.0, "white noise": 29.0}),
         (True, 1, {"lines between bins": 40.0, "white noise": 29.0}),
@@ -212,9 +212,9 @@ class _Spectra(NamedTuple):
     exact: Array
     errors: Array
     ideal_errors: Array
-    """Errors of a transform with 8-bit matrix, inputs and outputs at the best static scales."""
+    """Errors of a transform whose matrix, inputs and outputs have 8 bits at the best static scales."""
     sigmas: Array
-    """The outputs of the transform, [blocks]."""
+    """Standard deviations that the transform reports, [blocks]."""
 
 
 def _spectra(transform: SpectrumTransform, matrix: EngineMatrix, passes: int, name: str) -> _Spectra:
@@ -241,7 +241,7 @@ def _spectra(transform: SpectrumTransform, matrix: EngineMatrix, passes: int, na
 
 
 def _amplitudes(spectrum: NDArray[np.complex128]) -> Array:
-    """Amplitudes of the lines of a spectrum with the Hann window, [.., bins]."""
+    """Amplitudes of the lines of a spectrum that was taken with a Hann window, [.., bins]."""
     amplitudes = np.abs(spectrum) * 2 / (_SIZE / 2)
     amplitudes[..., -1] /= 2
     return amplitudes

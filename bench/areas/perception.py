@@ -1,7 +1,7 @@
-"""The host's part of a perception algorithm for a frame of a 640x480 camera: all but the inference.
+"""The host's part of a perception algorithm for a frame of a 640x480 camera: everything but the inference.
 
-That is resizing the frame to the model's input and making a result of the model's outputs, which are
-computed beforehand. Baseline: the OpenCV call that a user would write for the same task on the same frames
+The host resizes the frame to the model's input and computes the result from the model's outputs, which are
+prepared beforehand. Baseline: the OpenCV call that a user would write for the same task on the same frames
 (bench/baseline_perception.py).
 """
 
@@ -39,7 +39,7 @@ _PERIOD = 1 / 60  # s between two frames
 
 
 def rows() -> Iterator[Row]:
-    """Measure; OpenCV with one thread, as in the nodes."""
+    """Measure with OpenCV on one thread, as in the nodes."""
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     try:
@@ -74,7 +74,7 @@ def _rows(frames: Frames) -> Iterator[Row]:
 
 
 def _host_part(algorithm: PerceptionAlgorithm[Any], frames: Frames) -> Work:
-    """Pass one frame after the other through both halves of an algorithm."""
+    """Work that passes one frame after the other through preprocessing and postprocessing."""
     graph = families.build(algorithm.model)
     if isinstance(algorithm, PatternTracker):
         graph = pattern_tracker_correlation.build((_SIZE, _SIZE), (16, 16), algorithm.weights)

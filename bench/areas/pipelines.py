@@ -1,7 +1,7 @@
 """Pipelines on several virtual sticks, and a detector with the perception nodes on one: rates and uploads.
 
-Figures are simulated times of sticks on USB 3 ports, and counts, so that the speed of this computer does not
-matter. The detector is a graph of a detector's size, 300x300 with 6.3 MB of weights.
+Figures are counts and simulated times of sticks on USB 3 ports, so the speed of this computer does not
+matter. The detector is a graph with the size of a real one: 300x300 px, 6.3 MB of weights.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ PERCEPTION_MODELS = (
     "features1_64x64",
     "pattern_64x64_16x16",
 )
-"""The models of the five perception nodes; optical flow and compass have the same."""
+"""The models of the five perception nodes; optical flow and compass share one."""
 FRAME_SECONDS = 1 / 30
 
 _REQUESTS = 64
 _IN_FLIGHT = 16
 _FRAMES = 30
 _SETTLING_FRAMES = 40
-_SHARE = 0.75  # of as many times the throughput of one stick
+_SHARE = 0.75  # least throughput, relative to one stick's times the number of sticks
 _DETECTOR_TERMS = RequestTerms("detector")
 
 _Inputs = Mapping[str, NDArray[Any]]
@@ -78,7 +78,7 @@ def rows() -> Iterator[Row]:
 
 
 def _throughput(graph: bytes, count: int) -> tuple[float, int]:
-    """Results per simulated second, and uploads."""
+    """Results per simulated second, and the number of uploads."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "chain.tflite").write_bytes(graph)
         files = compile_pipeline(graph, 4, "chain")
@@ -105,7 +105,7 @@ class _Compilation:
     share: bool
     """Whether the driver may run the models of the perception nodes as one graph."""
     uploads: int
-    """Least number of uploads per frame."""
+    """Limit: the least possible number of uploads per frame."""
 
 
 _JOINT = joint_name(sorted(set(PERCEPTION_MODELS)))
@@ -120,7 +120,7 @@ _COMPILATIONS = (
 
 
 def _with_perception(compilation: _Compilation) -> Iterator[Row]:
-    """A detector and five perception nodes, each once a frame, all on one stick."""
+    """Measure a detector and five perception nodes on one stick, each with one request per frame."""
     graphs = {name: build(name) for name in (*PERCEPTION_MODELS, _JOINT)} | {"detector": _detector()}
     with tempfile.TemporaryDirectory() as folder:
         for name, data in _packed(graphs, compilation.together).items():
@@ -129,16 +129,16 @@ def _with_perception(compilation: _Compilation) -> Iterator[Row]:
         (stick,), (backend,), host = _host(1, folder, compilation.share)
         loaded = {name: host.load(name) for name in {*PERCEPTION_MODELS, "detector"}}
         frame = partial(_frame, loaded, np.random.default_rng(1))
-        for _ in range(_SETTLING_FRAMES):  # uploads everything, and finds that the nodes look at one image
+        for _ in range(_SETTLING_FRAMES):  # uploads all; the host finds that nodes share an image
             _run(host, frame(), len(PERCEPTION_MODELS) + 1)
         lost, elapsed, counts = 0, 0.0, [backend.read().uploads]
         for _ in range(_FRAMES):
             begun = stick.clock.monotonic()
             lost += _run(host, frame(), len(PERCEPTION_MODELS) + 1)
             elapsed += stick.clock.monotonic() - begun
-            counts.append(backend.read().uploads)  # occupies the stick
+            counts.append(backend.read().uploads)  # this read occupies the stick
         host.close()
-    # The stick may start the first request of a frame before the one for its resident model arrives.
+    # The stick may start the first request of a frame before the request for its resident model arrives.
     each = np.diff(counts)
     uploads = float(np.median(each)) if compilation.uploads else float(each.mean())
     case = f"detector and five perception nodes, {compilation.title}"
@@ -158,7 +158,7 @@ def _packed(graphs: Mapping[str, bytes], together: Sequence[str]) -> dict[str, b
 def _frame(
     models: Mapping[str, HostedModel], random: np.random.Generator
 ) -> list[tuple[str, _Inputs, RequestTerms]]:
-    """Requests for one frame: the perception nodes share an image, each as a separate client."""
+    """Requests for one frame; the perception nodes are separate clients that share an image."""
     image = random.integers(0, 256, (1, 64, 64, 1), np.uint8)
     requests: list[tuple[str, _Inputs, RequestTerms]] = [
         (name, {models[name].inputs[0].name: image}, RequestTerms(f"perception {number}", Priority.REAL_TIME))
@@ -168,7 +168,7 @@ def _frame(
 
 
 def _run(host: ModelHost, requests: Sequence[tuple[str, _Inputs, RequestTerms]], in_flight: int) -> int:
-    """Answer all requests, several of which are always in progress; returns the number without a result."""
+    """Run all requests, `in_flight` at a time; return the number of those without a result."""
     answers: SimpleQueue[Any] = SimpleQueue()
     free = threading.Semaphore(in_flight)
 
@@ -207,7 +207,7 @@ def _inputs(specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
 
 
 def _matrices(count: int, size: int) -> bytes:
-    """Matrices in int8, one after another."""
+    """A graph of `count` int8 matrix products in a row."""
     builder = GraphBuilder("matrices")
     value = builder.input("x0", (1, size), np.int8, scale=0.5, zero_point=0)
     for number in range(count):
@@ -219,7 +219,7 @@ def _matrices(count: int, size: int) -> bytes:
 
 
 def _detector() -> bytes:
-    """A graph with the input of a detector, and about as many weights: 6.3 MB."""
+    """A graph with the input of a detector and about as many weights: 6.3 MB."""
     builder = GraphBuilder("detector")
     random = np.random.default_rng(0)
     image = builder.input("image", (1, 300, 300, 3), np.uint8, scale=1 / 128, zero_point=128)

@@ -1,7 +1,7 @@
 """Commands of a policy of three layers of 256 units: rate, and the host's part.
 
-The rate is in simulated time with the timing of USB 3, from the observation on the bus to the command on it.
-The host's time is compared with the same network in NumPy.
+The rate is in simulated time with the timing of USB 3, from the transfer of the observation to that of the
+command. The baseline of the host's time is the same network in NumPy.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ AREA = "policy"
 _SIZE = 256
 _COMMANDS = 50
 _WANTED = 1000.0
-"""Hz."""
+"""Rate of commands that is asked for, Hz."""
 _ENDS = 8, 2
-"""Inputs and outputs of the policy whose hidden layers have 256 units."""
+"""Numbers of inputs and outputs of the policy whose hidden layers have 256 units."""
 
 
 def rows() -> Iterator[Row]:
@@ -63,7 +63,7 @@ def _rows(case: str, network: Network) -> Iterator[Row]:
 
 
 def _host_part(case: str, network: Network, quantised: QuantisedNetwork) -> Row:
-    """Bytes from an observation and a command from bytes, without the device."""
+    """Measure encoding an observation and decoding a command, without the device."""
     observation, answer = network.samples[:1], np.zeros((1, _SIZE), np.uint8)
 
     def convert() -> None:

@@ -1,7 +1,7 @@
 """Poses from PoseNet's maps of 31x41 cells. Baseline: the same in plain Python, keypoint by keypoint.
 
-The maps are those of a real PoseNet, which takes pictures of any size, for pictures with one and with five
-people; without the model they are made for people who stand still.
+The maps are those of a real PoseNet for pictures with one and with five people; without the model they are
+synthetic maps of standing people.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def rows() -> Iterator[Row]:
             raise ValueError(f"expected {people} poses; got {suite().count} and {len(plain())}")
         who = "one person" if people == 1 else f"{people} people"
         case = f"poses of {who} from {kind} of {_HEIGHT}x{_WIDTH}"
-        # In artificial maps no two roots lead to the same person; in real ones they do.
+        # Synthetic maps have one root per person; in real maps several roots lead to the same person.
         wanted = reach if kind == _REAL else None
         yield compare(suite, plain).row(AREA, case, "plain Python", wanted)
 
@@ -63,7 +63,10 @@ def _made_maps() -> dict[int, Maps]:
 
 
 def _real_maps() -> dict[int, Maps]:
-    """Maps of one and of five people; MissingFileError without the model and the pictures."""
+    """Maps of one and of five people by the number of people.
+
+    Raises MissingFileError without the model and the pictures.
+    """
     data = GOLDEN.path(_MODEL).read_bytes()
     one, two = _picture("squat"), _picture("test_image")[:, 160:460]
     alone = _on_canvas([(one, 160, 60, 320, 390)])
@@ -71,13 +74,13 @@ def _real_maps() -> dict[int, Maps]:
     image = parse_model(data).subgraphs[0].input_specs[0].name
     interpreter = make_interpreter("PoseNet", extract(data, [image], _MAPS))
     tensor = interpreter.get_input_details()[0]["index"]
-    interpreter.resize_tensor_input(tensor, alone[None].shape)  # it has only convolutions
+    interpreter.resize_tensor_input(tensor, alone[None].shape)  # possible, since it has only convolutions
     interpreter.allocate_tensors()
     return {1: _maps(interpreter, alone), 5: _maps(interpreter, group)}
 
 
 def _picture(name: str) -> Picture:
-    """The picture, RGB."""
+    """A picture of the test data, uint8 [height, width, 3], RGB; ValueError if it is unreadable."""
     path = GOLDEN.path(f"vision/pictures/{name}.bmp")
     pixels = cv2.imread(str(path))
     if pixels is None:
@@ -86,7 +89,7 @@ def _picture(name: str) -> Picture:
 
 
 def _on_canvas(parts: list[tuple[Picture, int, int, int, int]]) -> Picture:
-    """Pictures on grey, each with its left and upper edge, its width and its height, px."""
+    """Pictures on a grey canvas, each with its left and top edge, its width and its height, px."""
     canvas = np.full(((_HEIGHT - 1) * _STRIDE + 1, (_WIDTH - 1) * _STRIDE + 1, 3), 114, np.uint8)
     for picture, x, y, width, height in parts:
         canvas[y : y + height, x : x + width] = cv2.resize(
@@ -96,7 +99,7 @@ def _on_canvas(parts: list[tuple[Picture, int, int, int, int]]) -> Picture:
 
 
 def _maps(interpreter: Any, picture: Picture) -> Maps:
-    """A picture's heatmaps, short and mid offsets."""
+    """Heatmaps, short offsets and mid offsets of a picture."""
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], picture[None])
     interpreter.invoke()
     outputs = {each["name"]: each for each in interpreter.get_output_details()}

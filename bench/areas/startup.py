@@ -20,7 +20,7 @@ AREA = "startup"
 _REPEATS = 11
 _REPEATS_UNCACHED = 3
 _VENDOR_TRANSFERS = 56
-"""The vendor's register writes and polls without clock gating and sleep; each poll succeeds at once."""
+"""Register writes and polls of the vendor's bring-up, without clock gating and sleep, if no poll repeats."""
 _PEER_TRANSFERS = 54
 _VENDOR_REQUESTS = (0x40, 0xC0)
 _PLAIN = "import edgetpu_driver"
@@ -57,9 +57,9 @@ def rows() -> Iterator[Row]:
 
 
 def _import(case: str, reach: float | None, repeats: int, statement: str, cache: str, *flags: str) -> Row:
-    """The time of a statement after the import of NumPy / the time of that, in fresh processes: the median.
+    """Median ratio of the time of a statement to the preceding import of NumPy, in fresh processes.
 
-    cache: the folder of the bytecode, so that it does not matter what is cached elsewhere.
+    `cache`: folder of the bytecode, which makes the time independent of other caches.
     """
     command = [sys.executable, *flags, "-X", f"pycache_prefix={cache}", "-c", _IMPORT.format(statement)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -81,7 +81,7 @@ def _import(case: str, reach: float | None, repeats: int, statement: str, cache:
 
 
 class _CountingStick(VirtualEdgeTpu):
-    """Counts the requests to the chip's registers."""
+    """Counts the accesses to the chip's registers."""
 
     count = 0
 

@@ -1,7 +1,7 @@
 """Several virtual sticks in one host: throughput by their own clocks, and requests while sticks come and go.
 
-Throughput is the number of results by the largest of the simulated clocks, with sticks on USB 3 ports.
-Which stick runs what depends on these clocks alone, so that the speed of this computer does not matter.
+Throughput is the number of results over the longest simulated time of a stick, with sticks on USB 3 ports.
+Which stick runs a request depends only on these clocks, so the speed of this computer does not matter.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _REQUESTS = 2000
 _CHAOS_REQUESTS = 100_000
 _QUICK_CHAOS_REQUESTS = 5_000
 _CHAOS_STICKS = 3
-_INPUTS = 50  # different ones for each model
+_INPUTS = 50  # number of different inputs for each model
 _IN_FLIGHT = 16
 _EVENTS = 0.02  # share of requests before which a stick is pulled or plugged in
-_SHARE = 0.95  # of as many times the throughput of one stick
+_SHARE = 0.95  # least throughput, relative to one stick's times the number of sticks
 
 _Inputs = dict[str, NDArray[Any]]
 
 
 def rows(*, quick: bool = False) -> Iterator[Row]:
-    """Measure a mix of three Dense models, of 64, 128 and 256 rows, seed 0."""
+    """Measure a random mix of three Dense models with 64, 128 and 256 rows, seed 0."""
     logging.getLogger("edgetpu_driver").setLevel(logging.ERROR)  # the sticks are pulled on purpose
     with tempfile.TemporaryDirectory() as folder:
         for size in SIZES:
@@ -68,7 +68,7 @@ def _throughput(count: int, folder: str) -> float:
 
 
 def _chaos(count: int, folder: str) -> Iterator[Row]:
-    """Measure while sticks are unplugged and plugged in at random; one that is ready always stays."""
+    """Measure while sticks are unplugged and plugged in at random; at least one ready stick always stays."""
     sticks, host = _host(_CHAOS_STICKS, folder)
     host.start(refresh_period=0.05, retry_period=0.005)
     random = np.random.default_rng(0)
@@ -135,7 +135,7 @@ def _requests(count: int) -> list[tuple[str, _Inputs]]:
 def _run(
     host: ModelHost, requests: Sequence[tuple[str, _Inputs]], before: Callable[[int], None]
 ) -> list[Any]:
-    """The answers to all requests, of which several are always in progress."""
+    """The answers to all requests, _IN_FLIGHT of which run at a time; `before` is called before each."""
     answers: list[Any] = [None] * len(requests)
     finished: SimpleQueue[None] = SimpleQueue()
     free = threading.Semaphore(_IN_FLIGHT)

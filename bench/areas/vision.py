@@ -1,6 +1,6 @@
-"""The host's part of vision models: an image to the model's input, and the model's outputs to results.
+"""The host's part of vision models: from an image to the model's input, and from its outputs to results.
 
-Baselines: OpenCV's resizing of the same pixels, and for classes and boxes plain code as in examples. The
+Baselines: OpenCV's resizing of the same pixels; for classes and boxes, plain code as in common examples. The
 outputs are synthetic: objects on a background of low scores.
 """
 
@@ -33,7 +33,7 @@ _IMAGE = TensorSpec("image", (1, _SIZE, _SIZE, 3), np.dtype(np.uint8), 1 / 128, 
 
 
 def rows() -> Iterator[Row]:
-    """Measure; OpenCV with one thread, as in the nodes."""
+    """Measure with OpenCV on one thread, as in the nodes."""
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     try:
@@ -65,7 +65,7 @@ def _detector(input_size: int, dtype: np.dtype[Any]) -> Detector:
 
 
 def _preprocessing(input_size: int, dtype: np.dtype[Any]) -> Row:
-    """A camera's frame, letterboxed for a detector."""
+    """Measure letterboxing a camera's frame for a detector."""
     detector = _detector(input_size, dtype)
     frame = _photograph()
     placed = detector.preprocess(frame).placement
@@ -78,7 +78,7 @@ def _preprocessing(input_size: int, dtype: np.dtype[Any]) -> Row:
 
 
 def _float_preprocessing() -> Row:
-    """The same for a float input; the baseline also converts to float32, without scaling."""
+    """Measure the same for a float input; the baseline also converts to float32, without scaling."""
     detector = _detector(_SIZE, np.dtype(np.float32))
     frame = _photograph()
     placed = detector.preprocess(frame).placement
@@ -96,7 +96,7 @@ def _lists(count: int) -> list[TensorSpec]:
 
 
 def _classes() -> Row:
-    """Measure 8-bit probabilities to the five most probable classes."""
+    """Measure finding the five most probable classes in 8-bit probabilities."""
     spec = _spec("probabilities", (1, _CLASSES), np.uint8, 1 / 256)
     labels = [f"class {number}" for number in range(_CLASSES)]
     classifier = Classifier(max_results=_TOP, labels=labels)
@@ -116,7 +116,7 @@ def _classes() -> Row:
 
 
 def _boxes() -> Row:
-    """Raw outputs of SSD MobileNet v1: ten objects that several anchors see."""
+    """Measure decoding raw outputs of SSD MobileNet v1: ten objects, each seen by several anchors."""
     boxes_spec = _spec("boxes", (1, _ANCHORS, 4), np.uint8, 0.06, 160)
     scores_spec = _spec("scores", (1, _ANCHORS, _SCORES), np.uint8, 1 / 256)
     rng = np.random.default_rng(0)
@@ -142,7 +142,7 @@ def _boxes() -> Row:
 
 
 def _labels() -> Row:
-    """Measure DeepLab's labels of its input to labels of an image."""
+    """Measure resizing DeepLab's labels of its input to labels of an image."""
     spec = _spec("labels", (1, _DEEPLAB, _DEEPLAB), np.int64)
     description = ModelDescription(class_counts={spec.name: _SEGMENTS})
     segmenter = Segmenter(description=description)

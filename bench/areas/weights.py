@@ -1,8 +1,8 @@
 """Weights at run time: the error of products, and the host's cost of a swap.
 
 Products are compared with ideal 8 bits: symmetric 8-bit weights, inputs and outputs with the best static
-scales, one for all inputs, one for all outputs, and for the weights one for each row or, which is easier to
-reach, one for all. A swap is compared with the simplest code of a user: quantisation with NumPy, and the same
+scales. All inputs share a scale, and all outputs; the weights have one scale per row or, for a less strict
+comparison, one in all. A swap is compared with a user's simplest code: quantisation with NumPy, and the same
 transfers by pyusb.
 """
 
@@ -43,7 +43,7 @@ _MOBILENET_GRAPH = "vision/mobilenet_v1_0.25_128_quant.tflite"
 _CLASSES = 1001
 _VECTORS = 30
 _SWAP_REACH = {256: (6.0, 15.0), 512: (6.0, 12.0), 1024: (5.0, 7.0)}
-"""Limits of the time of a swap, as multiples of a plain swap, by matrix size: for an engine, for MatMul."""
+"""Limits of the time of a swap, as multiples of a plain swap, by matrix size: (engine, MatMul)."""
 
 
 def rows() -> Iterator[Row]:
@@ -58,7 +58,7 @@ def rows() -> Iterator[Row]:
 
 
 def _exactness(size: int) -> Iterator[Row]:
-    """Measure on the CPU; the virtual stick gives the same within one step of the output."""
+    """Measure on the CPU; the virtual stick differs by at most one step of the output."""
     rng = np.random.default_rng(0)
     matrix, vectors = rng.standard_normal((size, size)), rng.standard_normal((_VECTORS, size))
     by_row = _ideal_error(matrix, vectors, np.array([ideally_rounded(row) for row in matrix]))
@@ -82,22 +82,22 @@ def _exactness(size: int) -> Iterator[Row]:
 def _ideal_error(
     matrix: NDArray[np.float64], vectors: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> float:
-    """Error with weights as they were rounded; inputs and outputs at the best static scale of each."""
+    """Relative error with rounded weights, and with inputs and outputs at their best static scales."""
     outputs = ideally_rounded(ideally_rounded(vectors) @ weights.T)
     return relative_error(outputs, vectors @ matrix.T)
 
 
 class _ZerosStick(InstantStick):
-    """A stick that answers with products of 0."""
+    """A stick whose products are all 0."""
 
     def bulk_read(self, dev_handle: Any, ep: int, intf: int, buff: array[int], timeout: int) -> int:
-        """Fill the buffer with zero points first."""
+        """Fill the buffer with zero points, then behave like an InstantStick."""
         buff[:] = array("B", [128]) * len(buff)
         return super().bulk_read(dev_handle, ep, intf, buff, timeout)
 
 
 def _swap(size: int) -> Iterator[Row]:
-    """Measure from real weights to the first result, on a stick that answers at once."""
+    """Measure the time from real weights to the first result, on a stick that answers at once."""
     graph = dense.build(size)
     model = CompiledModel.parse(pack(graph, name="dense"), "dense")
     weights = np.random.default_rng(0).uniform(-1, 1, (size, size)).astype(np.float32)
@@ -125,9 +125,9 @@ def _swap(size: int) -> Iterator[Row]:
 
 
 def _layers() -> Iterator[Row]:
-    """The classifier of a MobileNet, from real weights to parameters that are ready for the upload.
+    """Measure a MobileNet's classifier, from real weights to parameters that are ready for the upload.
 
-    Compared with a copy of all parameters, and with writing every layer of the network.
+    Baselines: a copy of all parameters, and encoding every layer of the network.
     """
     path, source = GOLDEN.find(_MOBILENET + "_edgetpu.tflite"), GOLDEN.find(_MOBILENET_GRAPH)
     if path is None or source is None:
@@ -152,7 +152,7 @@ def _layers() -> Iterator[Row]:
 
 
 def _plain_swap(weights: NDArray[np.float32], transfers: list[tuple[int, int]]) -> Callable[[], None]:
-    """Quantise the weights with NumPy and make the transfers with pyusb, in no particular layout."""
+    """Work that quantises weights with NumPy, not in the chip's layout, and transfers them with pyusb."""
     transfer = bare_transfers(transfers)
 
     def swap() -> None:
@@ -164,7 +164,7 @@ def _plain_swap(weights: NDArray[np.float32], transfers: list[tuple[int, int]]) 
 
 
 def _tiles() -> Row:
-    """Measure a matrix in tiles that stay in memory, in simulated time; baseline: tiles uploaded in turn."""
+    """Measure a matrix whose tiles stay on the stick, in simulated time; baseline: tiles uploaded in turn."""
     case = f"product, 16 tiles of {_TILE} x {_TILE}, one vector"
     resident, uploaded = _tiled_product(resident=True), _tiled_product(resident=False)
     ratio = resident / uploaded
@@ -172,7 +172,7 @@ def _tiles() -> Row:
 
 
 def _tiled_product(*, resident: bool) -> float:
-    """Simulated seconds on a USB 3 port."""
+    """Simulated time of a tiled product on a USB 3 port, s."""
     stick = VirtualEdgeTpu()
     tpu = EdgeTpu.open(stick)
     backend = VirtualStickBackend(lambda _: tpu, stick.library.register_model, pack)
@@ -182,7 +182,7 @@ def _tiled_product(*, resident: bool) -> float:
     attach = partial(backend.attach, model) if resident else shared
     product = MatMul(attach(), engine_factory=attach)
     product.set_weights(np.ones((4 * _TILE, 4 * _TILE)), rescale_rows=True)
-    for _ in range(2):  # the second run finds the parameters of the first in memory
+    for _ in range(2):  # in the second run, the parameters may already be on the stick
         start = stick.clock.monotonic()
         product.multiply(np.ones(4 * _TILE), input_scale=1.0, accept_clipping=True)
         elapsed = stick.clock.monotonic() - start
@@ -191,7 +191,7 @@ def _tiled_product(*, resident: bool) -> float:
 
 
 def _swaps_in_a_row() -> Row:
-    """Count results of weights other than those just set, while another model runs in a thread."""
+    """Count results that do not match the weights just set, while another model runs in a thread."""
     size = 64
     graph, other = dense.build(size), dense.build(2 * size)
     stick = VirtualEdgeTpu()
