@@ -60,12 +60,12 @@ EXIT_MISSED, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 
 
 def usual() -> list[str]:
-    """Return the scenarios that run unless others are named."""
+    """Return the scenarios that run if none are named."""
     return [name for name, scenario in SCENARIOS.items() if not scenario.on_request]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run scenarios, print their figures and write them; 0 if all were reached."""
+    """Run scenarios, print and write their figures; return 0 if all limits were reached."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.model and not options.model.is_file():
@@ -140,7 +140,7 @@ def _run(options: argparse.Namespace) -> int:
                 print(line(row), flush=True)
             print(f"[drive] {name}: {time.monotonic() - began:.0f} s", flush=True)
             rows += found
-    finally:  # a run takes hours: if a scenario fails or is interrupted, the earlier ones are reported
+    finally:  # a run takes hours: earlier scenarios are reported even if one fails or is interrupted
         if rows:
             write_rows(options.output / "results.json", rows)
             write_report(options.output / "report.html", rows, outcomes, SCENARIOS, films)
@@ -150,7 +150,7 @@ def _run(options: argparse.Namespace) -> int:
 def _outcomes(
     scenario: Scenario, seeds: range, options: argparse.Namespace
 ) -> tuple[list[Outcome], Film, int, int]:
-    """Run all worlds with one graph; also a film, the number of images, and of those without results."""
+    """Run all worlds with one graph: outcomes, film, number of images, number of images without results."""
     if isinstance(scenario, SystemScenario):
         return [_printed(scenario.run_alone(seed)) for seed in seeds], Film(), 0, 0
     parameters = scenario.prepare(options.output.resolve() / "models", options.model)
@@ -168,7 +168,7 @@ def _outcomes(
             for seed in seeds:
                 outcome = scenario.run(robot, seed)
                 found.append(_printed(replace(outcome, record=robot.record)))
-                robot.film = None  # of the first world only, as it takes time
+                robot.film = None  # only the first world is filmed: it takes time
         return found, film, robot.images, robot.missing
     finally:
         robot.close()
@@ -181,7 +181,7 @@ def _printed(outcome: Outcome) -> Outcome:
 
 
 def _processes(scenario: Scenario, parameters: dict[str, dict[str, str]]) -> list[Process]:
-    """The driver with a virtual stick and the nodes of the scenario, with these parameters."""
+    """Processes of the driver with a virtual stick and of the scenario's nodes, with these parameters."""
     options = (("backend", "virtual"), ("use_sim_time", "true"), *parameters.get("edgetpu", {}).items())
     driver = Process("edgetpu", "edgetpu_driver", "edgetpu_node", PARAMETERS, options)
     camera = (("image", "camera/image_raw"), ("camera_info", "camera/camera_info"))

@@ -11,18 +11,18 @@ from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 
 
 class AwaitedResults:
-    """The latest message on each of some topics, and whether all of them are as new as an image."""
+    """The latest message on each watched topic, and the stamp up to which all of them have arrived."""
 
     def __init__(self) -> None:
         self.latest: dict[str, Any] = {}
-        """By topic."""
+        """Latest message by topic."""
         self._stamps: dict[str, int] = {}
-        """Of the latest ones, ns; -1 before the first."""
+        """Stamp of the latest message by topic, ns; -1 before the first message."""
 
     def watch(
         self, node: Node, message_type: type[Any], topic: str, on_result: Callable[[Any, int], None]
     ) -> None:
-        """Wait for this topic, too. on_result: called with each message and its stamp, ns."""
+        """Also wait for this topic. on_result: called with each message and its stamp, ns."""
         self._stamps[topic] = -1
 
         def receive(message: Any) -> None:
@@ -34,10 +34,10 @@ class AwaitedResults:
 
     @property
     def oldest(self) -> int:
-        """Stamp of the image whose results were all there last, ns; -1 if some topic had none at all."""
+        """Stamp of the newest image with a result on every topic, ns; -1 if a topic has had no result."""
         return min(self._stamps.values())
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """The topics without any result."""
+        """The topics that have had no result."""
         return tuple(topic for topic, stamp in self._stamps.items() if stamp < 0)

@@ -1,4 +1,4 @@
-"""Results of nodes compared with the truth: shares of valid ones, errors, and sigmas."""
+"""Results of nodes compared with the truth: shares of valid results, errors, and sigmas."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from drive.truth import Measured, Record, Truth
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """Measured and true values of one or two quantities in each image; NaN: not valid, or unknown."""
+    """Measured and true values of one or two quantities in each image; NaN: not valid or not known."""
 
     values: NDArray[np.float64]
-    """[quantities, images]"""
+    """Measured values, [quantities, images], like the other arrays."""
     sigmas: NDArray[np.float64]
     true: NDArray[np.float64]
 
@@ -24,7 +24,7 @@ class Comparisons:
     def of(
         cls, records: Sequence[Record], quantities: Sequence[str], counts: Callable[[Truth], object]
     ) -> Comparisons:
-        """Collect the results of those images for whose truth `counts` returns a true value."""
+        """Collect the results of the images for whose truth `counts` returns something that is true."""
         columns: list[list[Measured]] = []
         for quantity in quantities:
             column: list[Measured] = []
@@ -50,7 +50,7 @@ class Comparisons:
 
     @property
     def error(self) -> float:
-        """Median distance of measured and true values; NaN if there are none."""
+        """Median distance between measured and true values; NaN if there are none."""
         return _median(np.linalg.norm(self._errors, axis=0))
 
     @property

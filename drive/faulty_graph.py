@@ -13,7 +13,7 @@ from soak.processes import Command, Processes
 
 
 class FaultyGraph:
-    """Running processes; a context manager that stops all of them. The first one is the driver."""
+    """Running processes, of which the first is the driver; a context manager that stops all of them."""
 
     def __init__(self, processes: Sequence[Process], logs: Path) -> None:
         self._wanted = processes
@@ -22,7 +22,7 @@ class FaultyGraph:
 
     def __enter__(self) -> FaultyGraph:
         driver, *nodes = self._wanted
-        parameters = driver.command()[1:]  # after the executable
+        parameters = driver.command()[1:]  # without the executable
         runner = sys.executable, "-m", "soak.node_settings"
         on_virtual_stick = (*runner, "soak.driver_process", "1", *parameters)
         try:
@@ -46,9 +46,9 @@ class FaultyGraph:
         self._running.write(self._driver, StickEvent(0).line())
 
     def kill_driver(self, restart_after: float) -> None:
-        """Kill the driver; `watch` starts it again after these seconds."""
+        """Kill the driver; `watch` starts it again after `restart_after` s."""
         self._running.kill(self._driver, restart_after)
 
     def watch(self) -> None:
-        """Restart processes that are due."""
+        """Restart processes whose time to restart has come."""
         self._running.watch()

@@ -13,11 +13,11 @@ from PIL import Image
 from drive.worlds.robot_world import PERIOD, World
 
 EVERY = 6
-"""Images of the camera per picture: five pictures a second."""
+"""Images of the camera per picture of the film: five pictures a second."""
 MOST = 150
-"""Pictures; a longer drive is cut off, so that the report stays below some megabytes."""
+"""Largest number of pictures; a longer drive is cut off, so that the report has only a few megabytes."""
 HEIGHT = 180
-"""px."""
+"""Height of the pictures, px."""
 QUALITY = 50
 """Quality of WebP, 0 to 100."""
 
@@ -26,19 +26,19 @@ class Film:
     """Pictures of a drive."""
 
     def __init__(self, every: int = EVERY) -> None:
-        """every: images of the camera per picture; a longer drive is shown faster with more."""
+        """every: images of the camera per picture; more of them show a drive faster."""
         self._every = every
         self._pictures: list[NDArray[np.uint8]] = []
         self._seen = 0
 
     def add(self, image: NDArray[np.uint8], world: World) -> None:
-        """Take an image of the camera, uint8[h, w, 3] RGB; some become pictures of the film."""
+        """Take an image of the camera, uint8[h, w, 3] RGB; one of `every` becomes a picture of the film."""
         self._seen += 1
         if self._seen % self._every == 0 and len(self._pictures) < MOST:
             self._pictures.append(np.hstack([_scaled(image), _scaled(world.from_above())]))
 
     def url(self) -> str:
-        """Return the film as a data URL of an animated WebP; empty without pictures."""
+        """Return the film as a data URL of an animated WebP; an empty string without pictures."""
         if not self._pictures:
             return ""
         first, *others = map(Image.fromarray, self._pictures)

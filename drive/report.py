@@ -35,22 +35,22 @@ td, th {{ padding: 0.2em 0.8em; text-align: left }}
 
 
 _COLUMNS = 3
-"""Number of columns of plots of truth and measurement."""
+"""Number of columns in which plots of truth and measurement are arranged."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A plot of one quantity over time, true and measured."""
+    """A plot of the true and the measured values of a quantity over time."""
 
     quantity: str
     """A key of Record.measured."""
     unit: str
     true: Callable[[Truth], float] | None = None
-    """Truth at any time; None: only that of each result is known."""
+    """Gives the truth at any time; None: the truth is known only for each result."""
     range: tuple[float, float] | None = None
-    """Range of the vertical axis; None: that of the data."""
+    """Range of the vertical axis; None: the range of the data."""
     always: bool = False
-    """Whether it is drawn even if nothing was measured."""
+    """Whether the plot is drawn even if nothing was measured."""
 
 
 _PANELS = (
@@ -95,7 +95,7 @@ def _row(row: Row) -> str:
 
 
 def _plot(scenario: type[Scenario], outcomes: Sequence[Outcome]) -> str:
-    """Draw each quantity over time, a line a world; the picture as base64."""
+    """Draw each quantity over time, with a line for each world; return the picture as base64."""
     height = 1.7 * len(scenario.quantities)
     figure, axes = plt.subplots(len(scenario.quantities), 1, sharex=True, figsize=(9, height), squeeze=False)
     for number, (axis, quantity) in enumerate(zip(axes[:, 0], scenario.quantities, strict=True), 1):
@@ -113,7 +113,7 @@ def _plot(scenario: type[Scenario], outcomes: Sequence[Outcome]) -> str:
 
 
 def _truth(outcomes: Sequence[Outcome]) -> str:
-    """Draw the true positions of the robot, and the results of the nodes with the true values."""
+    """Draw the robot's true positions, and the nodes' results with the true values; return it as base64."""
     shown = panels(outcomes)
     rows = -(-(1 + len(shown)) // _COLUMNS)
     figure, axes = plt.subplots(rows, _COLUMNS, figsize=(13, 4 * rows), squeeze=False, layout="constrained")
@@ -138,7 +138,7 @@ def _truth(outcomes: Sequence[Outcome]) -> str:
 
 
 def _compare(axis: Axes, panel: Panel, record: Record) -> None:
-    """Draw the truth of one quantity in one world, and what was measured with its sigmas."""
+    """Draw the truth of one quantity in one world, and the measured values with their sigmas."""
     found = sorted(record.measured.get(panel.quantity, []), key=lambda each: each.time)
     if panel.true is None:
         line = [(each.time, each.true) for each in found]
@@ -158,19 +158,19 @@ def _compare(axis: Axes, panel: Panel, record: Record) -> None:
 
 
 def panels(outcomes: Sequence[Outcome]) -> list[Panel]:
-    """Return the plots of truth and measurement: those that are always drawn, and of what was measured."""
+    """Return the plots of truth and measurement: those that are always drawn, and those with values."""
     measured = {name for outcome in outcomes for name, found in outcome.record.measured.items() if found}
     return [panel for panel in _PANELS if panel.always or panel.quantity in measured]
 
 
 def _film(name: str, films: Mapping[str, Film]) -> str:
-    """Return the film of the first world as an element; empty without one."""
+    """Return the film of the first world as an HTML element; an empty string without a film."""
     url = films[name].url() if name in films else ""
     return f'<p><img alt="{html.escape(name)}: film" src="{url}"></p>' if url else ""
 
 
 def _png(figure: Figure) -> str:
-    """Return a figure as base64, and free it."""
+    """Return a figure as the base64 of a PNG, and close it."""
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=100, bbox_inches="tight")
     plt.close(figure)

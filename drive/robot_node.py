@@ -20,16 +20,16 @@ from drive.worlds.robot_world import PERIOD, World
 from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 
 LATENCY = 2
-"""Periods from an image to its arrival, 67 ms: exposure, readout and transport of a webcam."""
+"""Delay of an image, periods: 67 ms for exposure, readout and transport of a webcam."""
 BASE_TIMEOUT = 0.5
-"""Seconds; cmd_vel_timeout of ros2_control's diff_drive_controller."""
+"""Time without a velocity after which the base stops, s: cmd_vel_timeout of diff_drive_controller."""
 
 
 class SimulatedRobot:
     """Steps a world, one image at a time; simulated time continues from world to world.
 
-    After each image it waits for the results of its stamp, at most one period of real time; then the clock
-    continues without them, and they count as missing.
+    After each image it waits for the results with the image's stamp, at most one period of real time; then
+    the clock continues, and results that have not arrived count as missing.
     """
 
     def __init__(self, cmd_vel: str) -> None:
@@ -41,20 +41,20 @@ class SimulatedRobot:
         self._velocity = (0.0, 0.0)
         self._ticks = self._commanded_at = 0
         self._waiting: deque[tuple[int, Image]] = deque()
-        """Images on their way, with the tick at which they were taken."""
+        """Images that have not arrived yet, each with the tick at which it was taken."""
         self._world: World | None = None
         self.images = self.missing = 0
-        """Images whose results were awaited, and those whose results were not all in time."""
+        """Number of images whose results were awaited, and of those with a result that was not in time."""
         self.real_time = False
-        """Whether the world runs no faster than real time. It then waits for no result, and the base stops
-        after BASE_TIMEOUT without a velocity."""
+        """Whether the world runs no faster than real time. Then it does not wait for results, and the base
+        stops after BASE_TIMEOUT without a velocity."""
         self.image_every = 1
-        """Periods from one image of the camera to the next; results have as long."""
+        """Periods from one image of the camera to the next, which is also the time limit of results."""
         self.stalled = False
-        """Whether the camera gives no images."""
+        """Whether the camera delivers no images."""
         self._due = 0.0
         self.record = Record()
-        """What happens in the present world."""
+        """Record of the present world."""
         self._entered = 0
         """Tick before the first one of this world."""
         self.film: Film | None = None
@@ -65,18 +65,18 @@ class SimulatedRobot:
 
     @property
     def world(self) -> World:
-        """The present one."""
+        """The present world."""
         assert self._world is not None
         return self._world
 
     @property
     def velocity(self) -> tuple[float, float]:
-        """The velocities that the robot was last given, m/s and rad/s."""
+        """The velocities that the robot was last commanded, m/s and rad/s."""
         return self._velocity
 
     @property
     def results_age(self) -> float:
-        """Seconds since the image whose results were all there last."""
+        """Age of the newest image whose results have all arrived, s."""
         return FIRST_SECOND + self._ticks * PERIOD - self._awaited.oldest / 1e9
 
     @property
@@ -105,13 +105,13 @@ class SimulatedRobot:
         return self._suite.call(service_type, service, request)
 
     def enter(self, world: World) -> None:
-        """Be in another world from now on, at rest."""
+        """Move the robot into another world, where it is at rest."""
         self._world, self._velocity = world, (0.0, 0.0)
         self.record, self._entered = Record(), self._ticks
         self._waiting.clear()
 
     def await_results(self) -> None:
-        """Step until every watched topic has had a result; DriveError after START_SECONDS."""
+        """Step until every watched topic has had a result; raises DriveError after START_SECONDS."""
         end = time.monotonic() + START_SECONDS
         while silent := self._awaited.silent:
             if time.monotonic() > end:
@@ -136,7 +136,7 @@ class SimulatedRobot:
         arrived = self._arrived_image()
         if arrived is not None and not self.stalled:
             self._topics.publish_image(arrived)
-        if self._ticks % self.image_every == 0:  # rendered while the nodes are at work on the arrived one
+        if self._ticks % self.image_every == 0:  # rendered while the nodes process the arrived image
             self._waiting.append((self._ticks, image_message(header, self._pixels())))
         if arrived is None:
             return
@@ -147,7 +147,7 @@ class SimulatedRobot:
             self._suite.spin(self._due - time.monotonic())
 
     def _arrived_image(self) -> Image | None:
-        """Return the image that was taken LATENCY ago; None if there is none."""
+        """Return the image that arrives now, LATENCY after it was taken; None if there is none."""
         if not self._waiting or self._ticks - self._waiting[0][0] < LATENCY:
             return None
         return self._waiting.popleft()[1]

@@ -16,7 +16,7 @@ from edgetpu_dashboard.camera.calibration import pinhole_calibration
 from edgetpu_dashboard.nodes.camera_info_messages import camera_info
 
 FIRST_SECOND = 1000
-"""Of simulated time; 0 means "no time" in ROS."""
+"""Start of the simulated time, s; 0 would mean "no time" in ROS."""
 
 
 class RobotTopics:
@@ -41,13 +41,13 @@ class RobotTopics:
         self._odometry.publish(message)
 
     def publish_image(self, image: Image) -> None:
-        """Publish an image after the calibration of its camera."""
+        """Publish the CameraInfo of an image, then the image."""
         self._infos.publish(camera_info(image.header, pinhole_calibration(WIDTH, HEIGHT, FOCAL_LENGTH)))
         self._images.publish(image)
 
 
 def header_at(tick: int) -> Header:
-    """The header of the camera's image after so many periods."""
+    """The header of the camera's image at a tick, which is counted in periods."""
     nanoseconds = FIRST_SECOND * 10**9 + round(tick * PERIOD * 1e9)
     header = Header(frame_id="camera_optical_frame")
     header.stamp.sec, header.stamp.nanosec = divmod(nanoseconds, 10**9)

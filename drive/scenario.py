@@ -20,15 +20,15 @@ from measured_figures.row import Row
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one world ended."""
+    """Result of a run in one world."""
 
     seed: int
     values: dict[str, float]
-    """Figures of it, by name."""
+    """Figures of the world by name."""
     trace: tuple[tuple[float, ...], ...]
-    """For the report: time, s, and the scenario's quantities."""
+    """Samples for the report: time, s, and the scenario's quantities."""
     record: Record = field(default_factory=Record)
-    """Also for the report."""
+    """Truth and results of the nodes, for figures and the report."""
 
 
 class Scenario(ABC):
@@ -38,30 +38,30 @@ class Scenario(ABC):
     nodes: ClassVar[tuple[str, ...]]
     """Nodes of the node table that run in addition to the driver."""
     watched: ClassVar[tuple[tuple[type[Any], str], ...]]
-    """Results that the clock waits for: their types and topics."""
+    """Types and topics of the results that the clock waits for."""
     cmd_vel: ClassVar[str]
     """Topic of the velocities that the robot obeys."""
     parameters: ClassVar[dict[str, dict[str, str]]] = {}
     """Parameters of nodes that differ from the defaults, as on a command line."""
     remappings: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Topics of the nodes, in addition to those of the camera, and their names here."""
+    """Remappings of the nodes in addition to those of the camera's topics: (name in the node, name here)."""
     on_request: ClassVar[bool] = False
-    """Whether it runs only if it is named, because it takes long."""
+    """Whether the scenario runs only if it is named, because it takes long."""
     film_every: ClassVar[int] = EVERY
     """Images per picture of the film."""
     quantities: ClassVar[tuple[str, ...]]
-    """Of the traces, with their units."""
+    """Names of the quantities in the traces, with their units."""
 
     def prepare(self, folder: Path, model: Path | None) -> dict[str, dict[str, str]]:
-        """Write what the nodes need into a folder; the parameters of the nodes and of the driver, `edgetpu`.
+        """Write the nodes' files to a folder; return the parameters of the nodes and the driver, `edgetpu`.
 
-        model: to be used instead of one of the suite, where a scenario has any.
+        model: file to use instead of the suite's model, for scenarios that support it.
         """
         del folder, model
         return self.parameters
 
     def start(self, processes: Sequence[Process], logs: Path) -> AbstractContextManager[Any]:
-        """Start the nodes, the driver first, with a log each in a folder."""
+        """Start the nodes, the driver first; each writes a log to the folder."""
         return Graph(processes, logs)
 
     @abstractmethod
@@ -74,7 +74,7 @@ class Scenario(ABC):
 
 
 class SystemScenario(Scenario):
-    """A task of another system than the robot, without its graph."""
+    """A task of a system other than the robot, which needs no ROS graph."""
 
     nodes = ()
     watched = ()
@@ -85,16 +85,16 @@ class SystemScenario(Scenario):
         """Run in the world of this seed."""
 
     def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
-        """Run without the robot."""
+        """Run in the world of this seed, without the robot."""
         del robot
         return self.run_alone(seed)
 
 
 def share(outcomes: Sequence[Outcome], name: str) -> float:
-    """Percentage of worlds in which the figure of this name is true."""
+    """Percentage of worlds in which the figure `name`, 0 or 1, is 1."""
     return 100 * float(np.mean([outcome.values[name] for outcome in outcomes]))
 
 
 def values(outcomes: Sequence[Outcome], name: str) -> list[float]:
-    """The figures of this name."""
+    """The figures `name` of all worlds."""
     return [outcome.values[name] for outcome in outcomes]

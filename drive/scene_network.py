@@ -1,4 +1,4 @@
-"""An embedding network without training: edges by their place, direction and colour."""
+"""An embedding network that needs no training: edges by place, direction and colour."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from numpy.typing import NDArray
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 
 NAME = "scene_64x64"
-"""Of the graph."""
+"""Name of the graph."""
 SIZE = 64
-"""Width and height of its input, px."""
+"""Width and height of the graph's input, px."""
 GRID = 4
-"""Parts of the image along each side, whose edges are summed separately."""
+"""Number of parts of the image along each axis whose edges are averaged separately."""
 KERNEL = 9
 """Width and height of a filter, px."""
 DIRECTIONS = 8
-"""Of edges, over a full turn: from dark to light."""
+"""Number of directions of edges, from dark to light, over a full turn."""
 WAVELENGTHS = 4.0, 8.0
-"""Of the filters, px; their envelopes are WIDTH of them."""
+"""Wavelengths of the filters, px; the sigma of their envelopes is WIDTH times the wavelength."""
 WIDTH = 0.4
 COLORS = ((1 / 3, 1 / 3, 1 / 3), (1.0, -1.0, 0.0), (0.5, 0.5, -1.0))
-"""Grey, red against green, and yellow against blue."""
+"""Weights of R, G and B in the channels: grey, red against green, yellow against blue."""
 OUTPUT_STEP = 0.25
-"""Grey levels of a pixel's edge per step of the output, so that those of usual walls are some 20 steps."""
+"""Grey levels of a pixel's edge per step of the output; edges of usual walls then have some 20 steps."""
 
 
 def scene_network() -> bytes:
     """Return a graph from an image, uint8 [1, 64, 64, 3], to 768 values.
 
-    Rectified Gabor filters, averaged over 4 x 4 parts of the image. There is no bias, so that an image with
-    half the light gives half the values: the embedding, of length 1, stays.
+    The values are rectified Gabor filters, averaged over 4 x 4 parts of the image. There is no bias, so an
+    image with half the light has half the values, and its embedding, of length 1, does not change.
     """
     graph = GraphBuilder(NAME)
     image = graph.input("image", (1, SIZE, SIZE, 3), np.uint8, scale=1.0, zero_point=0)

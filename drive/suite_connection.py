@@ -14,21 +14,21 @@ from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.executor.held_interrupts import held_interrupts
 
 START_SECONDS = 60.0
-"""Real time that the nodes have for their first results."""
+"""Time limit of the nodes for their first results, in real time, s."""
 TICK = 0.05
-"""Most seconds to wait in rclpy at a time: Python's signal handlers run only between two waits."""
+"""Longest single wait in rclpy, s: Python's signal handlers run only between two waits."""
 
 
 class DriveError(EdgeTpuError):
-    """The nodes publish no results, or rendering fails."""
+    """Raised if the nodes publish no results or if rendering fails."""
 
 
 class SuiteConnection:
-    """A ROS node that publishes to the nodes of the suite and calls their services, one thing at a time."""
+    """A ROS node that publishes to the nodes of the suite and calls their services, one call at a time."""
 
     def __init__(self, name: str) -> None:
-        """name: of the node."""
-        # With rclpy's handlers a signal would end the context in the middle of a step.
+        """name: name of the node."""
+        # With rclpy's handlers, a signal would shut down the context in the middle of a step.
         rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
         self.node = rclpy.create_node(name)
         self._executor = SingleThreadedExecutor()
@@ -43,7 +43,7 @@ class SuiteConnection:
         rclpy.shutdown()
 
     def publish(self, topic: str, message: Any) -> None:
-        """Publish a message to the nodes; DriveError if none of them subscribes."""
+        """Publish a message to the nodes; raises DriveError if no node subscribes to the topic."""
         if topic not in self._publishers:
             publisher = self._publishers[topic] = self.node.create_publisher(type(message), topic, 10)
             if not self.spin(START_SECONDS, lambda: publisher.get_subscription_count() > 0):
@@ -51,7 +51,10 @@ class SuiteConnection:
         self._publishers[topic].publish(message)
 
     def call(self, service_type: type[Any], service: str, request: Any = None) -> Any:
-        """Call a service, by default without arguments; return its response. DriveError without one."""
+        """Call a service, by default with an empty request; return its response.
+
+        Raises DriveError without a response.
+        """
         if service not in self._clients:
             self._clients[service] = self.node.create_client(service_type, service)
         client = self._clients[service]
@@ -63,7 +66,7 @@ class SuiteConnection:
         return future.result()
 
     def spin(self, seconds: float, done: Callable[[], bool] = lambda: False) -> bool:
-        """Run callbacks until the condition holds, at most for `seconds`; return whether it holds."""
+        """Run callbacks until `done` returns True, at most for `seconds`; return whether it did."""
         end = time.monotonic() + seconds
         while not done():
             left = end - time.monotonic()

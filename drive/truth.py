@@ -19,11 +19,11 @@ from edgetpu_msgs.msg import Flow, Heading, PatternMatch, PlaceMatch, ServoError
 LONGEST_CONTACT = 20.0
 """Longest time to contact that is plotted, s."""
 SLOWEST = 0.01
-"""Least speed, m/s, at which a robot approaches something."""
+"""Lowest speed at which a robot counts as approaching something, m/s."""
 GRID = 16, 12
-"""Columns and rows of the points in the image whose motions make the true flow."""
+"""Columns and rows of the grid of image points whose motions give the true flow."""
 KEPT_IMAGES = 30
-"""Images for which the true flow can be computed, one second: no node compares older ones."""
+"""Number of images for which the true flow can be computed, one second: no node compares older images."""
 
 
 @dataclass(frozen=True)
@@ -31,25 +31,25 @@ class Truth:
     """The ground truth at one time."""
 
     time: float
-    """s since the world was entered."""
+    """Time since the world was entered, s."""
     x: float
-    """m."""
+    """Position of the robot along x, m."""
     y: float
     yaw: float
-    """rad, left positive."""
+    """Yaw of the camera, rad, left positive."""
     speed: float
-    """m/s, forward."""
+    """Forward speed, m/s."""
     turning: float
-    """rad/s, left positive."""
+    """Angular velocity, rad/s, left positive."""
     time_to_contact: float
-    """s until the camera is where its axis meets a surface, at the present speed; NaN: more than
+    """Time until the camera reaches the surface on its axis, at the present speed, s; NaN: more than
     LONGEST_CONTACT, or the robot does not drive forward."""
     expansion_rate: float
-    """The inverse of that time, 1/s, however long it is; negative: the robot drives backward."""
+    """Inverse of the time to contact, 1/s, however long that is; negative: the robot drives backward."""
     spot: InImage | None
     """Position of the object that spot_tracker should find; None: there is none."""
     pattern: InImage | None
-    """Position of the template of pattern_tracker; None: it has none."""
+    """Position of the template of pattern_tracker; None: there is none."""
 
     @classmethod
     def of(cls, world: World, seconds: float) -> Truth:
@@ -75,10 +75,10 @@ class Measured:
     time: float
     """Time of the image, s since the world was entered."""
     value: float
-    """NaN: the result was not valid."""
+    """Measured value; NaN: the result was not valid."""
     sigma: float
     true: float = math.nan
-    """NaN: not known, or the object was not completely in the image."""
+    """True value; NaN: not known, or the object was not completely in the image."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ class _View:
     time: float
     camera: Camera
     points: Points
-    """Points of static objects in the world, m, [n, 3]; NaN where there is none."""
+    """Points of static objects in the world, m, [n, 3]; NaN where there is no such object."""
 
 
 @dataclass
@@ -96,22 +96,22 @@ class Record:
     """What happened in one world."""
 
     truths: list[Truth] = field(default_factory=list)
-    """One a period, the first at PERIOD."""
+    """Ground truth of each period, the first at the time PERIOD."""
     measured: dict[str, list[Measured]] = field(default_factory=dict)
-    """By quantity: `yaw`, rad, `time to contact`, s, `expansion rate`, 1/s, `flow x`, `flow y`, `spot x`,
-    `spot y`, `pattern x` and `pattern y`, px."""
+    """Results by quantity: `yaw`, rad, `time to contact`, s, `expansion rate`, 1/s, `flow x`, `flow y`,
+    `spot x`, `spot y`, `pattern x` and `pattern y`, px."""
     places: list[tuple[float, PlaceMatch]] = field(default_factory=list)
     """The answers of place recognition, each with the time of its image, s."""
     _views: deque[_View] = field(default_factory=lambda: deque(maxlen=KEPT_IMAGES))
 
     def see(self, world: World, seconds: float) -> None:
-        """Store the present ground truth; seconds: since the world was entered."""
+        """Store the present ground truth; seconds: time since the world was entered."""
         self.truths.append(Truth.of(world, seconds))
         camera = world.camera
         self._views.append(_View(seconds, camera, world.surfaces(camera.rays(camera.grid(*GRID)))))
 
     def measure(self, message: Any, seconds: float) -> None:
-        """Store the result of an image of this time with the true values."""
+        """Store the result for the image of this time with the true values."""
         if isinstance(message, PlaceMatch):
             self.places.append((seconds, message))
         for quantity, value, sigma, true in self._numbers(message, seconds):
@@ -124,10 +124,10 @@ class Record:
         return self.truths[period] if 0 <= period < len(self.truths) else None
 
     def true_flow(self, before: float, after: float) -> tuple[float, float]:
-        """Return the median motion over the image between two times, s: px, right and down positive.
+        """Return the median motion over the image between two times, px, right and down positive.
 
-        NaN if not both images were taken in this world within the last KEPT_IMAGES, or if they have less than
-        half of the picture in common.
+        before, after: times of the images, s. The motion is NaN if an image is not among the last KEPT_IMAGES
+        of this world, or if the images have less than half of the picture in common.
         """
         first, second = self._view_at(before), self._view_at(after)
         if first is None or second is None:
@@ -142,11 +142,11 @@ class Record:
         return next((view for view in self._views if abs(view.time - seconds) < PERIOD / 2), None)
 
     def _numbers(self, message: Any, seconds: float) -> Iterator[tuple[str, float, float, float]]:
-        """The quantities in a message, with value, sigma and truth each."""
+        """The quantities in a message: name, value, sigma and truth of each."""
         now = self.truth_at(seconds)
 
         def then(stamp: Time) -> float:
-            """The time of another stamp."""
+            """Time of another stamp since the world was entered, s."""
             return seconds + (nanoseconds_of(stamp) - nanoseconds_of(message.header.stamp)) / 1e9
 
         match message:
@@ -174,5 +174,5 @@ class Record:
 
 
 def whole_in_image(found: InImage | None) -> tuple[float, float]:
-    """Return where something is in the image, px; NaN unless all of it is."""
+    """Return the position of an object in the image, px; NaN unless all of the object is in the image."""
     return (found.x, found.y) if found and found.whole else (math.nan, math.nan)

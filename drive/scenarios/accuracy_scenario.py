@@ -20,25 +20,25 @@ from edgetpu_msgs.msg import Flow, Heading, PatternMatch, ServoError, TimeToCont
 from measured_figures.row import Row
 
 TURNS = (((6.0, 15.0), 8.0), ((25.0, 50.0), 20.0))
-"""Range of the rate, deg/s, and angle of turns there and back, deg."""
+"""Range of the rate, deg/s, and angle, deg, of each turn to one side and back."""
 ROUND = 60.0, 90.0
 """Range of the rate of a full turn, deg/s."""
 DRIVES = (((0.25, 0.4), 0.9), ((-0.5, -0.5), 0.0), ((0.6, 1.0), 1.6))
-"""Range of the speed, m/s, and distance from the start at the end, m: ahead, back and ahead again."""
+"""Range of the speed, m/s, and end of each drive, m from the start: ahead, back and ahead again."""
 STANDING = 1.5, 0.5, 1.0
-"""Time for which the robot stands at the start, before the drives and at the end, s."""
+"""Times for which the robot stands at the start, before the drives and at the end, s."""
 TURN_GAIN = 5.0
-"""Angular velocity by the angle left to turn, 1/s."""
+"""Angular velocity per angle that is left to turn, 1/s."""
 TURNED = math.radians(0.5)
-"""Angle left at which a turn ends, rad."""
+"""Remaining angle at which a turn ends, rad."""
 STILL = 0.02
 """Speed below which the robot counts as standing, rad/s and m/s."""
 LONGEST = 15.0
-"""Longest time for one motion, s; a robot that needs more is blocked."""
+"""Time limit of one motion, s; a robot that needs more is blocked."""
 
 
 class Accuracy(Scenario):
-    """Measure with all perception nodes while the robot stands, turns and drives at a wall, and compare."""
+    """Compare all perception nodes with the truth while the robot stands, turns and drives at a wall."""
 
     name = "accuracy"
     nodes = ("spot_tracker", "looming", "optical_flow", "visual_compass", "pattern_tracker")
@@ -78,7 +78,7 @@ class Accuracy(Scenario):
         return Outcome(seed, figures, tuple(trace))
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return for each node the share of valid results, their errors, and how many are inside one sigma.
+        """Return for each node the share of valid results, their errors, and the share inside one sigma.
 
         Limits are those of `make accuracy` and docs/accuracy.md for the same quantities. Other rows, such as
         shares inside one sigma, have no limit, because rendered noise differs from pictures of real places.
@@ -89,7 +89,7 @@ class Accuracy(Scenario):
 
     @staticmethod
     def _motions(world: World, random: np.random.Generator) -> Iterator[tuple[float, float]]:
-        """The velocities to command, one pair a period."""
+        """The velocities to command, m/s and rad/s, a pair for each period."""
         first, between, last = (round(seconds / PERIOD) for seconds in STANDING)
         yield from [(0.0, 0.0)] * first
         for rates, angle in TURNS:
@@ -170,7 +170,7 @@ def _rows(
     reach: float | None = None,
     valid: float | None = None,
 ) -> list[Row]:
-    """The rows that every node has; reach: of the error, valid: of the percentage of valid results."""
+    """The rows that every node has. Limits: reach of the error, valid of the percentage of valid results."""
     return [
         Row("drive", case, "valid", found.valid, "%", valid, "higher"),
         Row("drive", case, metric, error, unit, reach, "lower"),

@@ -18,25 +18,25 @@ from edgetpu_msgs.msg import TimeToContact
 from measured_figures.row import Row
 
 GAP = 0.3
-"""m; gap of the guard."""
+"""The guard's `gap`, m."""
 SETTLING = 1.5
-"""Seconds at rest, in which the nodes adapt to a new world."""
+"""Time at rest in which the nodes adapt to a new world, s."""
 LONGEST = 25.0
-"""Seconds after which a drive is over."""
+"""Time after which a drive ends, s."""
 STANDSTILL = 0.01
-"""m/s, below which the robot stands."""
+"""Speed below which the robot counts as standing, m/s."""
 GUARD_TIMEOUT = 0.25
-"""Seconds; the guard's `timeout`, after which it stops a robot without results."""
+"""The guard's `timeout`, after which it stops a robot without results, s."""
 START = (-0.5, 0.0)
-"""m; where the robot stands at first, x and y."""
+"""Position of the robot at the start, x and y, m."""
 THICKNESS = 0.05
-"""m; half of a wall's."""
+"""Half the thickness of a wall, m."""
 NEAR = (0.35, 1.2)
-"""m from the robot's hull to a wall that is near."""
+"""Range of the distance from the robot's hull to a near wall, m."""
 FARTHEST = 0.6
-"""m, the most that may be left of NEAR: a robot that does not start stops before contact as well."""
+"""Largest gap that may remain from NEAR, m: a robot that never starts would also stop before contact."""
 PASSED = 4.0
-"""m driven past a wall."""
+"""Distance driven past a wall, m."""
 
 
 class _WithGuard(Scenario):
@@ -53,7 +53,7 @@ class _WithGuard(Scenario):
     }
 
     def _begin(self, robot: SimulatedRobot, world: World) -> None:
-        """Stand in another world until the nodes have adapted to it."""
+        """Enter another world and stand still until the nodes have adapted to it."""
         robot.enter(world)
         robot.call(Trigger, "contact_guard/release")
         for _ in range(round(SETTLING / PERIOD)):
@@ -61,7 +61,7 @@ class _WithGuard(Scenario):
 
     @staticmethod
     def _ask(robot: SimulatedRobot, speed: float) -> None:
-        """Ask for this speed, m/s, for a period."""
+        """Request a speed, m/s, for one period."""
         wanted = Twist()
         wanted.linear.x = speed
         robot.publish("cmd_vel_in", wanted)
@@ -72,7 +72,7 @@ class _AtWall(_WithGuard):
     quantities = ("speed, m/s", "distance to the wall, m")
 
     def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
-        """Drive at a wall of 0 to 40 degrees slant at 0.3 to 1 m/s."""
+        """Drive at 0.3 to 1 m/s at a wall with a slant of up to 40 degrees."""
         random = np.random.default_rng(seed)
         slant, speed = random.uniform(0, math.radians(40)) * random.choice((-1, 1)), random.uniform(0.3, 1.0)
         world = World(seed, [Box(self._ahead(random, slant), 0.0, slant, THICKNESS, 3.0)], start=START)
@@ -89,7 +89,7 @@ class _AtWall(_WithGuard):
 
     @abstractmethod
     def _ahead(self, random: np.random.Generator, slant: float) -> float:
-        """Return where on the robot's way the wall is, m."""
+        """Return the position of the wall along x, the robot's direction, m."""
 
 
 class Wall(_AtWall):
@@ -138,14 +138,15 @@ class NearWall(_AtWall):
 class PassBy(_WithGuard):
     """Drive past a wall; the guard must not stop the robot.
 
-    It has to where results are missing, as on a computer with too much work; such stops are counted apart.
+    Where results are missing, as on an overloaded computer, the guard has to stop it; these stops are counted
+    separately.
     """
 
     name = "pass_by"
     quantities = ("speed, m/s", "x, m")
 
     def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
-        """Drive along a wall at 0.8 to 1.5 m, for PASSED metres."""
+        """Drive PASSED metres along a wall, at a distance of 0.8 to 1.5 m."""
         random = np.random.default_rng(seed)
         aside, speed = random.uniform(0.8, 1.5) * random.choice((-1, 1)), random.uniform(0.3, 0.6)
         world = World(seed, [Box(-1.0, aside, math.pi / 2, THICKNESS, 3.0)], start=(-4.0, 0.0))

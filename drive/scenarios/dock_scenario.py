@@ -17,19 +17,19 @@ from edgetpu_msgs.msg import ServoError
 from measured_figures.row import Row
 
 LONGEST = 30.0
-"""Seconds to find a target and to drive up to it."""
+"""Time limit for finding a target and driving up to it, s."""
 STANDSTILL = 0.02
-"""m/s, below which the robot stands."""
+"""Speed below which the robot counts as standing, m/s."""
 SETTLED = 1.0
-"""Seconds at rest, at the right distance, after which the target is reached."""
+"""Time at rest at the right distance after which the target counts as reached, s."""
 DISTANCE_ERROR = 0.1
-"""Share of the wanted distance within which the robot has arrived."""
+"""Largest error of the distance at which the robot has arrived, as a share of the wanted distance."""
 FOLLOWING = 8.0
-"""Seconds in which the target moves."""
+"""Time in which the target moves, s."""
 TARGET_SPEED = 0.2
-"""Velocity of the target to the side and away, m/s."""
+"""Speed of the target, which moves away and to the side at the same time, m/s."""
 Sample = tuple[float, ...]
-"""One row of a trace."""
+"""One sample of a trace: time, s, and the quantities."""
 
 
 class Dock(Scenario):
@@ -54,7 +54,7 @@ class Dock(Scenario):
     """Wanted distance from the camera to the target's centre, m."""
     color: ClassVar[tuple[float, float, float]]
     brightness: ClassVar[float]
-    """Of the room."""
+    """Brightness of the room."""
 
     def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
         """Find a target 1.5 to 3.5 m away in any direction."""
@@ -64,7 +64,7 @@ class Dock(Scenario):
             for a in random.uniform(0, 2 * math.pi, 4)
         ]
         direction, away = random.uniform(-math.pi, math.pi), random.uniform(1.5, 3.5)
-        height = random.uniform(0.12, 0.2)  # its lower side, so that the robot would bump into it
+        height = random.uniform(0.12, 0.2)  # of its lower side: low enough for the robot to bump into it
         world = World(seed, [self.target(height), *furniture], brightness=self.brightness)
         path = _Path(away, direction, random.choice((-1.0, 1.0)))
         world.move(0, *path.at(0.0))
@@ -112,7 +112,7 @@ class Dock(Scenario):
         ]
 
     def _approach(self, robot: SimulatedRobot, path: _Path, trace: list[Sample]) -> float:
-        """Step until the robot has arrived; return the seconds it took, inf after LONGEST."""
+        """Step until the robot has arrived; return the time it took, s, or inf after LONGEST."""
         still = 0
         for tick in range(round(LONGEST / PERIOD)):
             trace.append(self.step(robot, path.at(0.0)))
@@ -125,7 +125,7 @@ class Dock(Scenario):
 
     @staticmethod
     def step(robot: SimulatedRobot, target: tuple[float, float]) -> Sample:
-        """Step with the target at a position, m; the time, s, and the quantities."""
+        """Step with the target at a position, m; return the sample."""
         world = robot.world
         world.move(0, *target)
         robot.advance()
@@ -134,7 +134,7 @@ class Dock(Scenario):
         return world.time, bearing_from(world, *target), distance, world.gap(0), *world.velocity
 
     def target(self, bottom: float) -> Box:
-        """The target with its lower side at this height, m."""
+        """The target, with its lower side at the height `bottom`, m."""
         radius = self.radius
         return Box(0.0, 0.0, 0.0, radius, radius, 2 * radius, True, self.color, bottom, ball=True)
 
@@ -146,7 +146,7 @@ class _Path:
         self._away, self._direction, self._side = away, direction, side
 
     def at(self, seconds: float) -> tuple[float, float]:
-        """Position after so many seconds of motion, m."""
+        """Position, m, after the target has moved for `seconds`."""
         shift = TARGET_SPEED * math.sqrt(0.5) * seconds
         away, direction = self._away + shift, self._direction + self._side * shift / self._away
         return away * math.cos(direction), away * math.sin(direction)
@@ -158,7 +158,7 @@ def _mean(outcomes: Sequence[Outcome], name: str) -> float:
 
 
 def _size(radius: float, distance: float) -> str:
-    """Width of a ball as a share of the image's."""
+    """Width of a ball in the image as a share of the image's width, formatted as a parameter."""
     return f"{2 * radius / distance * FOCAL_LENGTH / WIDTH:.3f}"
 
 

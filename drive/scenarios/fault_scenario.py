@@ -19,19 +19,19 @@ from measured_figures.row import Row
 
 FAULTS = ("stick unplugged", "images stall", "driver killed")
 FAULT_SECONDS = 3.0
-"""Seconds from a fault to its end, when a killed driver is started again."""
+"""Duration of a fault, after which a killed driver is started again, s."""
 FOLLOWING = 3.0, 4.0
-"""Seconds in which the ball moves before a fault: least and most."""
+"""Range of the time for which the ball moves before a fault, s."""
 BALL_SPEED = 0.2
-"""m/s, away from the robot."""
+"""Speed of the ball away from the robot, m/s."""
 STILL = 0.05
-"""m/s, below which the robot is at rest. It halves its speed every 0.07 s, see world.SPEED_GAIN."""
+"""Speed below which the robot is at rest, m/s. Its speed halves every 0.07 s, see robot_world.SPEED_GAIN."""
 STOP = 0.3
-"""Seconds after a fault within which the robot must be at rest."""
+"""Time after a fault within which the robot must be at rest, s."""
 LONGEST = 30.0
-"""Seconds within which the robot must drive again after a fault; a driver needs some of them to start."""
+"""Time after a fault within which the robot must be at the ball again, s; it includes a driver's start."""
 BALL_START = 1.0
-"""m before the robot."""
+"""Position of the ball ahead of the robot at the start, m."""
 
 
 class Faults(DockAtBall):
@@ -41,8 +41,8 @@ class Faults(DockAtBall):
     quantities = (*DockAtBall.quantities, "commanded speed, m/s")
     parameters: ClassVar[dict[str, dict[str, str]]] = {
         **DockAtBall.parameters,
-        # A result is used when its image is 100 ms old: after LATENCY, and a period for the node. One image
-        # may be missing, the second one brakes. The base limits its force: no ramp is added to its lag.
+        # When a result is used, its image is 100 ms old: LATENCY, and a period for the node. One image may be
+        # missing, a second one makes the servo brake. The base limits its force itself, so there is no ramp.
         "visual_servo": {
             **DockAtBall.parameters["visual_servo"],
             "timeout": "0.15",
@@ -52,7 +52,7 @@ class Faults(DockAtBall):
     }
 
     def start(self, processes: Sequence[Process], logs: Path) -> FaultyGraph:
-        """Start the nodes so that they can fail."""
+        """Start the nodes in a graph whose parts can be made to fail."""
         self._graph = FaultyGraph(processes, logs)
         return self._graph
 
@@ -81,7 +81,7 @@ class Faults(DockAtBall):
         return Outcome(seed, figures, tuple(trace))
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return how fast the robot stopped at each fault, and whether it drove on."""
+        """Return how fast the robot stopped after each fault, and whether it continued."""
         rows = []
         for fault in FAULTS:
             case = f"{fault} for {FAULT_SECONDS:g} s, {len(outcomes)} worlds"
@@ -113,7 +113,7 @@ class Faults(DockAtBall):
     def _advance(
         self, robot: SimulatedRobot, trace: list[Sample], seconds: float, speed: float
     ) -> list[Sample]:
-        """Let the ball roll for some seconds; return the samples."""
+        """Let the ball roll for `seconds` s at `speed` m/s; return the samples."""
         begin = len(trace)
         for _ in range(round(seconds / PERIOD)):
             self._ball += speed * PERIOD
@@ -121,7 +121,7 @@ class Faults(DockAtBall):
         return trace[begin:]
 
     def _arrive(self, robot: SimulatedRobot, trace: list[Sample]) -> float:
-        """Step until the robot is behind the resting ball; return the seconds it took, inf if too many."""
+        """Step until the robot is behind the resting ball; return the time it took, s; inf after LONGEST."""
         for tick in range(round(LONGEST / PERIOD)):
             self._step(robot, trace)
             there = abs(trace[-1][2] / self.distance - 1) < DISTANCE_ERROR and abs(trace[-1][1]) < 2.0
@@ -135,7 +135,7 @@ class Faults(DockAtBall):
 
 
 def last_above(samples: Sequence[Sample], number: int, limit: float) -> float:
-    """Seconds from the first sample to the last one above a limit; inf if that is the last of all."""
+    """Time up to the last sample with |sample[number]| > limit, s; inf if that is the very last sample."""
     above = [tick for tick, sample in enumerate(samples, 1) if abs(sample[number]) > limit]
     if not above:
         return 0.0

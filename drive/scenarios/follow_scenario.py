@@ -1,4 +1,4 @@
-"""A lamp that moves, followed by turning towards it."""
+"""A robot that follows a moving lamp by turning towards it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from edgetpu_msgs.msg import ServoError
 from measured_figures.row import Row
 
 POLICY = Path(__file__).resolve().parents[2] / "build" / "drive" / "follow.npz"
-"""The policy that FollowByPolicy trains."""
+"""File of the policy that FollowByPolicy trains."""
 FINDING = 3.0
-"""Seconds to turn to the lamp before the bearing counts."""
+"""Time to turn to the lamp before the bearing counts, s."""
 EVENING = 0.5
 """Brightness of the room: a lamp is the brightest thing in it."""
 FOLLOWING = 10.0
-"""Seconds in which it is followed."""
+"""Time in which the lamp is followed, s."""
 
 
 class Follow(Scenario):
@@ -40,11 +40,11 @@ class Follow(Scenario):
     cmd_vel = "visual_servo/cmd_vel"
     parameters: ClassVar[dict[str, dict[str, str]]] = {"visual_servo": {"turn_gain": "3.0"}}
     steered_by: ClassVar[str] = ""
-    """Of the rows' case."""
+    """Suffix of the rows' case."""
     quantities = ("bearing of the lamp, deg", "turning, rad/s")
 
     def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
-        """Follow a lamp of 6 cm at 2 to 3 m that moves at up to 0.3 m/s."""
+        """Follow a lamp of 6 cm at a distance of 2 to 3 m that moves at up to 0.3 m/s."""
         random = np.random.default_rng(seed)
         lamp = Box(2.5, 0.0, 0.0, 0.03, 0.03, 0.06, True, (1.0, 1.0, 1.0), bottom=random.uniform(0.3, 0.7))
         world = World(seed, [lamp], brightness=EVENING)
@@ -75,7 +75,7 @@ class Follow(Scenario):
 
 
 class FollowByPolicy(Follow):
-    """Turn towards a lamp by a policy on the stick that was trained by the visual servo."""
+    """Turn towards a lamp by a policy on the stick that was trained on the visual servo."""
 
     name = "follow_policy"
     nodes = ("spot_tracker", "policy")

@@ -1,4 +1,4 @@
-"""Worlds steered by batch MPC with its model on the virtual stick, and by the same controller in float64."""
+"""Worlds steered by batch MPC, with its model on the virtual stick and with the same model in float64."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Array = NDArray[np.float64]
 States = list[Array]
 
 _SHARE_OF_PERIOD = 0.9
-"""Of a period of wall time, after which a controller with a deadline asks nothing more: a question that is
-under way then ends within the period, unless it takes longer than the rest."""
+"""Share of a period after which a controller with a deadline asks the model no further questions, so that the
+last one usually ends within the period."""
 
 
 class _Form(TypedDict, total=False):
@@ -46,11 +46,11 @@ _FORMS: dict[str, _Form] = {
 
 
 class System(Protocol):
-    """What is controlled."""
+    """The system that is controlled."""
 
     @property
     def state(self) -> Array:
-        """The present state."""
+        """The present state, float64 [states]."""
         ...
 
     def act(self, action: Array) -> Array:
@@ -63,9 +63,9 @@ class _Run:
     cost: float
     states: States
     late: int
-    """Decisions that took longer than a period."""
+    """Number of decisions that took longer than a period."""
     cut: int = 0
-    """Decisions with fewer iterations than requested, for lack of time."""
+    """Number of decisions with fewer iterations than requested, for lack of time."""
 
 
 class Stick:
@@ -87,21 +87,21 @@ class Stick:
 
 
 class MpcScenario(SystemScenario):
-    """A task for batch MPC; the world is paused until each decision is made, or continues after a period."""
+    """A task for batch MPC; the world waits for decisions or, with a deadline, continues after a period."""
 
     period: ClassVar[float]
-    """Seconds between two actions."""
+    """Time between two actions, s."""
     periods: ClassVar[int]
-    """Of a world, at most."""
+    """Largest number of periods of a world."""
     angles: ClassVar[tuple[int, ...]]
-    """Numbers of the states that are angles."""
+    """Indices of the states that are angles."""
     states: ClassVar[int]
     mpc: MpcSettings
     title: ClassVar[str]
 
     @abstractmethod
     def lessons(self, count: int, seed: int) -> tuple[Array, Array]:
-        """States with actions, and the states that follow."""
+        """Draw `count` states with actions, and the states that follow, to learn the model from."""
 
     @abstractmethod
     def system(self, seed: int) -> System:
@@ -117,21 +117,21 @@ class MpcScenario(SystemScenario):
 
     @abstractmethod
     def ended(self, states: States) -> bool:
-        """Whether a world is over before its last period."""
+        """Whether the world ends here, before its last period."""
 
     @abstractmethod
     def shown(self, state: Array) -> tuple[float, ...]:
-        """Return the quantities of the trace."""
+        """Return the quantities of the trace for a state."""
 
     def planned(self, method: Method, samples: int) -> MpcScenario:
-        """Return the same task and model with another number of sequences and another method."""
-        self.network  # noqa: B018 - learned once, for all copies
+        """Return the same task and model with another method and another number of sequences."""
+        self.network  # noqa: B018 - learned once, before copying
         other = copy.copy(self)
         other.mpc = replace(self.mpc, method=method, samples=samples)
         return other
 
     def compare(self, seed: int) -> tuple[dict[str, float], States]:
-        """Run in the world of this seed by the stick and in float64; the figures, and the stick's states."""
+        """Run in the world of this seed on the stick and in float64; figures, and the stick's states."""
         stick = self._stick
         began = stick.now()
         found = self._run(seed, stick, stick.now)
@@ -148,7 +148,7 @@ class MpcScenario(SystemScenario):
         return figures, found.states
 
     def hurry(self, seed: int, clock: Callable[[], float] | None = None) -> dict[str, float]:
-        """Run with a deadline of one period of a clock, the device's by default; what that costs."""
+        """Run with a deadline of one period of a clock, by default the device's; return the figures."""
         found = self._run(seed, self._stick, clock or self._stick.now, paused=False)
         return {
             "done_hurried": float(self.succeeded(found.states)),
@@ -158,7 +158,7 @@ class MpcScenario(SystemScenario):
         }
 
     def run_alone(self, seed: int) -> Outcome:
-        """Run in the world of this seed: by the stick, by it with a deadline, and in float64."""
+        """Run in the world of this seed: on the stick, on the stick with a deadline, and in float64."""
         figures, states = self.compare(seed)
         figures |= self.hurry(seed, time.monotonic)
         return Outcome(seed, figures, self.trace(states))
@@ -168,7 +168,7 @@ class MpcScenario(SystemScenario):
         return tuple((n * self.period, *self.shown(state)) for n, state in enumerate(states, 1))
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return success and cost and those in float64, the rate, and what a deadline costs."""
+        """Return success and cost on the stick and in float64, the rate, and the effects of a deadline."""
         hurried = f"{self.case(outcomes)}, within a period of wall time of this computer"
         return [
             *self.rows_of_comparison(outcomes),
@@ -177,7 +177,7 @@ class MpcScenario(SystemScenario):
         ]
 
     def rows_of_model(self) -> list[Row]:
-        """Return the error due to 8 bits in the model with each form of its scales; the first is in use."""
+        """Return the error of the model due to 8 bits for each form of its scales; the first is in use."""
         case = f"{self.title}, predictions of the model by 8 bits"
         return [
             Row("drive", case, f"error, {form}", 100 * self.model_error(**how), "%", None, "lower")
@@ -185,12 +185,12 @@ class MpcScenario(SystemScenario):
         ]
 
     def case(self, outcomes: Sequence[Outcome]) -> str:
-        """Of the rows."""
+        """Case of the rows."""
         plan = f"{self.mpc.samples} sequences of {self.mpc.horizon}, {self.mpc.iterations} times"
         return f"{self.title}, {self.mpc.method} on the stick, {plan}, {len(outcomes)} worlds"
 
     def rows_of_comparison(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return success and cost and those in float64, and the rate."""
+        """Return success and cost on the stick and in float64, and the rate."""
         case, exact = self.case(outcomes), share(outcomes, "done_float64")
         cost, cost_exact, milliseconds, late = (
             float(np.mean(values(outcomes, each))) for each in ("cost", "cost_float64", "device_ms", "late")
@@ -213,7 +213,7 @@ class MpcScenario(SystemScenario):
 
     @staticmethod
     def rows_of_deadline(outcomes: Sequence[Outcome], case: str) -> list[Row]:
-        """Return success and cost with a deadline and those in float64, and what was late."""
+        """Return success and cost with a deadline and in float64, and shares of late and cut decisions."""
         exact = share(outcomes, "done_float64")
         cost, cost_exact, missing, cut = (
             float(np.mean(values(outcomes, each)))
@@ -227,7 +227,7 @@ class MpcScenario(SystemScenario):
         ]
 
     def model_error(self, *, row_scales: bool = True, width: int = 0) -> float:
-        """The error due to 8 bits in the model: RMS relative to that of its outputs, in their ranges."""
+        """RMS error of the model due to 8 bits, relative to the RMS of its outputs, both normalised."""
         inputs, outputs = self._dynamics.inputs(self.lessons(1000, seed=1)[0]), self.network.outputs
         exact = outputs.normalise(self.network(inputs))
         quantised = quantise(self.network, row_scales=row_scales, width=width)
@@ -251,10 +251,10 @@ class MpcScenario(SystemScenario):
     def _run(
         self, seed: int, network: Callable[[Array], Array], clock: Callable[[], float], *, paused: bool = True
     ) -> _Run:
-        """Run a world. paused: whether it waits for decisions.
+        """Run a world. paused: whether the world waits for decisions.
 
-        Otherwise a decision has a period of the clock, and the best so far counts; one that is not there
-        then is missing, and the previous action continues, zero at first.
+        If not, the best decision found within a period of the clock counts. If there is none by then, it is
+        missing, and the previous action continues; the first action is zero.
         """
         system, mpc = self.system(seed), SamplingMpc(self.mpc, self.cost, seed)
         action = np.clip(0.0, self.mpc.low, self.mpc.high)

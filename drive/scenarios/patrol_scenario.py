@@ -1,4 +1,4 @@
-"""A patrol of rooms that are taught once by name, and recognised by place recognition."""
+"""A patrol of rooms that are shown once with their names, and recognised by place recognition."""
 
 from __future__ import annotations
 
@@ -23,53 +23,53 @@ from edgetpu_msgs.srv import AddPlace, ListPlaces, RemovePlace
 from measured_figures.row import Row
 
 SPEED, TURN_SPEED = 0.5, 1.0
-"""m/s, rad/s."""
+"""Speed and turn rate of the robot, m/s and rad/s."""
 IMAGE_EVERY = 6
-"""Periods: five images a second."""
+"""Periods per image: five images a second."""
 ASIDE = 0.5
-"""m, at most, along x and y, from where the robot looked around in the first round."""
+"""Largest distance along x and y, m, from the centre of a room, where the robot looked around at first."""
 LIGHT, TINT = (0.5, 1.2), (0.9, 1.1)
-"""Brightness of the further rounds, and of each colour in them; 1 in the first."""
+"""Ranges of the brightness and of each colour's factor in the further rounds; both are 1 in the first."""
 PEOPLE, WALKING_SPEED = 2, 1.0
-"""In the robot's room, but not while the rooms are shown; m/s."""
+"""Number of people in the robot's room, except while the rooms are shown, and their speed, m/s."""
 BESIDE, WALK = 1.2, 2.0
-"""m: from the centre of the room to their ways, one on each side, and to the ends of these, to and fro."""
+"""Distance of people's paths from the centre of the room, one on each side, and half their length, m."""
 NOWHERE = 100.0, 100.0
-"""m; behind all walls."""
+"""Position of people who are in no room, behind all walls, m."""
 LONGEST = 30.0
-"""Seconds of a way; something is in the way of a robot that takes longer."""
+"""Time limit of a drive to a point, s; a robot that takes longer is blocked."""
 DOORWAY = 0.5
-"""m; nearer to the middle of a door the robot is in no room, or in two."""
+"""Distance from the middle of a door, m, within which the robot counts as being in no room."""
 INSIDE = 1.0
-"""m, from a door to the stop next to it in the first round."""
+"""Distance from a door to the stop next to it in the first round, m."""
 TEXTURE_SIZE = 256
-"""px: as many surfaces as 60 are made in seconds, and have the details of larger textures."""
+"""Width and height of a texture, px: about 60 of them are made in seconds, as detailed as larger ones."""
 OWN = {"window": "3.0", "root": "true", "min_score": "0.85", "min_margin": "0.0125"}
-"""Of place_recognition with the suite's network, whose values are edges: s, fifteen images of half a turn; a
-score that most known rooms have; a lead that no other room has."""
+"""Parameters of place_recognition with the suite's network, whose values are edges: a window of 3 s, the
+fifteen images of half a turn; a score that most known rooms reach; a lead that no other room reaches."""
 MODEL = {"window": "2.0", "min_score": "0.7", "min_margin": "0.01"}
-"""Of place_recognition with MobileNet, with which the mean lead was 0.04."""
+"""Parameters of place_recognition with MobileNet, whose mean lead was 0.04."""
 MATCHES = "place_recognition/match"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What place recognition said about one image."""
+    """The answer of place recognition for one image."""
 
     time: float
-    """s."""
+    """Time of the image since the world was entered, s."""
     room: Room
-    """Where the robot was."""
+    """The room in which the robot was."""
     looking: bool
-    """Whether it looked around there, and was not on its way."""
+    """Whether the robot was looking around, not driving."""
     label: str
-    """The room that was named; empty: none."""
+    """Name of the room that was recognised; empty: none."""
     lead: float
-    """Score of the best place less that of the second."""
+    """Difference between the scores of the best and the second-best place."""
 
 
 class Patrol(Scenario):
-    """Look around in five of six rooms and name them; recognise them in other light, from elsewhere."""
+    """Look around in five of six rooms and name them; recognise them in other light, from other positions."""
 
     name = "patrol"
     nodes = ("embedder", "place_recognition")
@@ -78,11 +78,11 @@ class Patrol(Scenario):
     remappings = (("embedding", "embedder/embedding"),)
     film_every = 12
     rounds: ClassVar[int] = 2
-    """After the one in which the rooms are shown; the last goes the other way round."""
+    """Number of rounds after the one in which the rooms are shown; the last one goes the other way round."""
     quantities = ("room", "named; 0: none", "lead")
 
     def prepare(self, folder: Path, model: Path | None) -> dict[str, dict[str, str]]:
-        """Write the suite's own network into the folder, unless there is a model."""
+        """Write the suite's own network into the folder unless a model is given; return the parameters."""
         numbers = OWN if model is None else MODEL
         if model is None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ class Patrol(Scenario):
         return flat, flat.rooms[seed % len(flat.rooms)]
 
     def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
-        """Show the rooms of this seed, all but one, and patrol them."""
+        """Show all but one of the rooms of this seed, then patrol them."""
         random = np.random.default_rng(seed)
         flat, unknown = self.flat(seed)
         people = [Box(0.0, 0.0, 0.0, 0.15, 0.25, 1.7, moves=True)] * PEOPLE
@@ -125,7 +125,7 @@ class Patrol(Scenario):
         return Outcome(seed, figures, tuple(_sample(answer, flat) for answer in answers))
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return how many images were named right, wrong or not."""
+        """Return the shares of images that were named right, wrong or not at all."""
         count = f"{len(outcomes)} worlds"
         again = f"looking around in a room seen before, in other light, people in view, {count}"
         way = f"on the way through rooms seen before, {count}"
@@ -154,7 +154,7 @@ class Patrol(Scenario):
 
 
 class _Drive:
-    """Drives the robot by its true pose, and notes in each period whether it looks around."""
+    """Drives the robot by its true pose, and records for each period whether it looks around."""
 
     def __init__(self, robot: SimulatedRobot, random: np.random.Generator) -> None:
         self._robot, self._random = robot, random
@@ -164,7 +164,7 @@ class _Drive:
         self.looking: list[bool] = []
 
     def show(self, flat: Flat, unknown: Room | None) -> None:
-        """Drive through all empty rooms, look around in the middle and at the doors, and add what is seen.
+        """Drive through all empty rooms, look around in the middle and at the doors, and add these places.
 
         unknown: the room that is not shown.
         """
@@ -177,7 +177,7 @@ class _Drive:
             came_by = door
 
     def round(self, flat: Flat) -> None:
-        """Drive through all rooms, two people in each, and look around somewhere near the centre."""
+        """Drive through all rooms, with people in the robot's room, and look around near each centre."""
         for room, door in zip(flat.rooms, flat.doors, strict=True):
             x, y = np.array([room.x, room.y]) + self._random.uniform(-ASIDE, ASIDE, 2)
             self._drive_to(room, float(x), float(y))
@@ -221,19 +221,19 @@ class _Drive:
 
 
 def _inside(room: Room, door: tuple[float, float]) -> tuple[float, float]:
-    """The position INSIDE of a door, on the way to the centre of the room, m."""
+    """The position at the distance INSIDE from a door towards the centre of the room, m."""
     share = INSIDE / math.dist(door, (room.x, room.y))
     return door[0] + share * (room.x - door[0]), door[1] + share * (room.y - door[1])
 
 
 def _forget_all(robot: SimulatedRobot) -> None:
-    """Remove the places of the world before."""
+    """Remove the places of the previous world."""
     for label in robot.call(ListPlaces, "place_recognition/list_places").labels:
         robot.call(RemovePlace, "place_recognition/remove_place", RemovePlace.Request(label=label))
 
 
 def _answers(robot: SimulatedRobot, flat: Flat, looking: Sequence[bool]) -> list[Answer]:
-    """The answers to the images of this world that were taken in a room, not in a doorway."""
+    """The answers for the images of this world that were taken in a room, not in a doorway."""
     answers = []
     for seconds, match in robot.record.places:
         tick = round(seconds / PERIOD) - 1
@@ -248,7 +248,7 @@ def _answers(robot: SimulatedRobot, flat: Flat, looking: Sequence[bool]) -> list
 
 
 def percentages(answers: Sequence[Answer], unknown: Room | None) -> dict[str, float]:
-    """Percentages of the answers; unknown: the room that was not shown."""
+    """Percentages of right, wrong and missing names; unknown: the room that was not shown."""
     figures = {}
     for prefix, looking in (("", True), ("way, ", False)):
         some = [each for each in answers if each.looking == looking and each.room != unknown]
@@ -265,6 +265,6 @@ def percentages(answers: Sequence[Answer], unknown: Room | None) -> dict[str, fl
 
 
 def _sample(answer: Answer, flat: Flat) -> tuple[float, ...]:
-    """For the plots: time, room, named room, lead."""
+    """A sample for the plots: time, s, numbers of the true and of the named room (0: none), lead."""
     numbers = {room.name: number for number, room in enumerate(flat.rooms, 1)}
     return answer.time, numbers[answer.room.name], numbers.get(answer.label, 0), answer.lead

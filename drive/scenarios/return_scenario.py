@@ -1,4 +1,4 @@
-"""A poster seen once from home: the robot is moved away, and drives back by the appearance of the poster."""
+"""A poster is shown once from home; the robot is moved away and drives back by the poster's appearance."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from edgetpu_msgs.msg import PatternMatch
 from measured_figures.row import Row
 
 DISTANCE = 2.0
-"""From home to the poster, m."""
+"""Distance from home to the poster, m."""
 HEADING_ERROR, POSITION_ERROR = 2.0, 0.05
-"""Degrees and m from home within which the robot is back."""
+"""Largest errors of heading, degrees, and position, m, with which the robot counts as being back."""
 TURNED = 2 * HEADING_ERROR, 15.0
 """Least and largest angle by which the robot is turned away, degrees.
 
 At 15 degrees a flat poster looks 1 / cos^2 = 7 % wider.
 """
 MOVED = (-1.5, -2 * POSITION_ERROR), (2 * POSITION_ERROR, 0.8)
-"""Distances by which it is moved back or forward, m: the poster looks 0.57 to 1.67 times as large."""
+"""Ranges by which the robot is moved back or forward, m: the poster looks 0.57 to 1.67 times as large."""
 LONGEST = 15.0
-"""Seconds to go back."""
+"""Time limit of the way back, s."""
 
 
 class Return(Scenario):

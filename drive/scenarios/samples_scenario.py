@@ -21,8 +21,7 @@ SAMPLES = (64, 128, 256, 512, 1024)
 class Samples(SystemScenario):
     """A task in the same worlds with both methods and each number of sequences.
 
-    The deadline of one period is one of the simulated device's time, so that the rows do not depend on the
-    computer that simulates it.
+    Deadlines are in the simulated device's time, so that the rows do not depend on the computer.
     """
 
     on_request = True
@@ -43,7 +42,7 @@ class Samples(SystemScenario):
 
     @cached_property
     def _tasks(self) -> dict[str, MpcScenario]:
-        """By the plan's name."""
+        """The task with each plan, by the plan's name."""
         task = self.task()
         return {f"{how} {count}": task.planned(how, count) for how in METHODS for count in SAMPLES}
 

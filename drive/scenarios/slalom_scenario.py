@@ -19,20 +19,20 @@ from drive.worlds.slalom_course import (
 from edgetpu_control.mpc.sampling_mpc import MpcSettings
 
 MARGIN = 0.1
-"""m beyond the clearance that the controller keeps."""
+"""Distance that the controller keeps in addition to CLEARANCE, m."""
 SWING = 0.6
-"""m to either side of the poles, through which the wanted line goes."""
+"""Largest distance of the wanted line from the line of the poles, m."""
 _TOO_NEAR, _OFF_LINE = 20.0, 4.0
-"""Cost of each metre too close to a pole, and of the squared distance from the line, m^2."""
+"""Cost per metre that a pole is too near, and per square metre of squared distance from the line."""
 
 
 def line(x: Array) -> Array:
-    """Return the wanted y, m, at x, m: a wave that passes every pole on its side."""
+    """Return the wanted y, m, at x, m: a wave that passes every pole on its correct side."""
     return np.asarray(-SWING * np.cos(np.pi * x / POLES[0][0]))
 
 
 def missed(states: Array) -> Array:
-    """How much, m, of the distance that is kept to poles is missing to states, float64[count]."""
+    """By how much states are nearer to poles than CLEARANCE + MARGIN, m: float64[count]."""
     lost = np.zeros(len(states))
     for x, y in POLES:
         lost += np.maximum(CLEARANCE + MARGIN - np.hypot(states[:, 0] - x, states[:, 1] - y), 0.0)
@@ -40,7 +40,7 @@ def missed(states: Array) -> Array:
 
 
 class Slalom(MpcScenario):
-    """Pass poles on the left and on the right in turn, the world paused until each decision is there."""
+    """Pass poles on the left and on the right in turn; the world waits for each decision."""
 
     name = "slalom"
     title = "slalom"
@@ -59,7 +59,7 @@ class Slalom(MpcScenario):
     )
 
     def lessons(self, count: int, seed: int) -> tuple[Array, Array]:
-        """States with commands, and the states that follow, on floors of all kinds."""
+        """Draw `count` states with commands, and the states that follow, on floors of all kinds."""
         return transitions(count, seed)
 
     def system(self, seed: int) -> SlalomCourse:
@@ -70,7 +70,7 @@ class Slalom(MpcScenario):
         return course
 
     def cost(self, states: Array, actions: Array) -> Array:
-        """What states and commands cost, float64[count]: way left, off the line, near poles."""
+        """Costs, float64[count], of the remaining way, the distance from the line, and nearness to poles."""
         left = np.maximum(GOAL_X - states[:, 0], 0.0)
         aside = states[:, 1] - line(states[:, 0])
         return left + _OFF_LINE * aside**2 + _TOO_NEAR * missed(states) + 0.05 * actions[:, 1] ** 2

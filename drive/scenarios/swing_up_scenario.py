@@ -12,7 +12,7 @@ from edgetpu_control.mpc.cost_expression import CostExpression
 from edgetpu_control.mpc.sampling_mpc import MpcSettings
 
 UP, UP_SECONDS = 0.95, 1.0
-"""Cosine of the pole's angle from which it is up, and how long it must have been at the end."""
+"""Cosine of the pole's angle from which it is up, and time for which it must be up at the end, s."""
 COST = CostExpression.of_rows(
     "3 * (1 - cos(angle)) + 0.4 * x ** 2 + 0.02 * speed ** 2 + 0.02 * turning ** 2 + 0.001 * force ** 2 "
     "+ 100 * (abs(x) > 2.2)",
@@ -21,14 +21,14 @@ COST = CostExpression.of_rows(
 
 
 class SwingUp(MpcScenario):
-    """Swing a pole up and keep it there, the world paused until each decision is there."""
+    """Swing a pole up and keep it there; the world waits for each decision."""
 
     name = "swing_up"
     title = "cart-pole"
     quantities = ("angle of the pole, rad", "position of the cart, m")
     period, periods = PERIOD, 150
     states, angles = 4, (2,)
-    # A second ahead, which a swing takes; the rest is what was tried first, in float64.
+    # The horizon is a second, the time of a swing; the other values are the first that were tried (float64).
     mpc = MpcSettings(
         low=np.array([-STRONGEST]),
         high=np.array([STRONGEST]),
@@ -41,7 +41,7 @@ class SwingUp(MpcScenario):
     )
 
     def lessons(self, count: int, seed: int) -> tuple[Array, Array]:
-        """States with a force each, and the states that follow."""
+        """Draw `count` states with forces, and the states that follow."""
         return transitions(count, seed)
 
     def system(self, seed: int) -> CartPole:
@@ -52,15 +52,15 @@ class SwingUp(MpcScenario):
         return system
 
     def cost(self, states: Array, actions: Array) -> Array:
-        """What states and the forces that led to them cost, float64[count]."""
+        """Costs of states and of the forces that led to them, float64[count]."""
         return COST(states, actions)
 
     def succeeded(self, states: States) -> bool:
-        """Whether the pole was up all the last second."""
+        """Whether the pole was up during the whole last second."""
         return all(math.cos(state[2]) > UP for state in states[-round(UP_SECONDS / PERIOD) :])
 
     def ended(self, states: States) -> bool:
-        """Never before the last period."""
+        """Whether the world ends here: never before its last period."""
         del states
         return False
 

@@ -1,4 +1,4 @@
-"""Makes a part of the camera's image the template of a pattern tracker."""
+"""Sets a part of the camera's image as the template of the pattern tracker."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PATCH = WIDTH // 4, HEIGHT // 4
 
 
 def set_template(robot: SimulatedRobot, view: NDArray[np.uint8], left: int, top: int) -> bool:
-    """Set a part of the camera's present image as the template; returns whether it was accepted.
+    """Set a part of the camera's present image as the template; return whether it was accepted.
 
-    view: uint8 [HEIGHT, WIDTH]. left, top: first column and row of the part, px.
+    view: the image, uint8 [HEIGHT, WIDTH]. left, top: first column and row of the part, px.
     """
     right, bottom = left + PATCH[0], top + PATCH[1]
     world = robot.world

@@ -1,4 +1,4 @@
-"""Turns by the visual compass, with people walking through the picture."""
+"""Turns controlled by the visual compass, with people walking through the picture."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from edgetpu_msgs.msg import Heading
 from measured_figures.row import Row
 
 ANGLES = (90, 180, 360, -90, -180, -360)
-"""Degrees, one after the other."""
+"""Angles of the turns, degrees; worlds take them in turn."""
 SETTLING = 1.5
-"""Seconds at rest before a turn."""
+"""Time at rest before a turn, s."""
 HOLDING = 3.0
-"""Seconds in which the heading is held after a turn."""
+"""Time for which the heading is held after a turn and after a push, s."""
 SLOWEST_TURN = 0.6
-"""rad/s; a turn that takes longer than its angle at this speed has failed."""
+"""Slowest rate of a turn, rad/s; a turn that would need more time has failed."""
 PUSH = 2.0
-"""rad/s, left or right; the robot would turn by 14 degrees before its motors stop it."""
+"""Rate of a push to either side, rad/s; the robot would turn by 14 degrees before its motors stop it."""
 PEOPLE = 2
 WALKING_SPEED = 1.0
-"""m/s."""
+"""Speed of the people, m/s."""
 
 
 class Turn(Scenario):
@@ -41,7 +41,7 @@ class Turn(Scenario):
     quantities = ("true yaw, rad", "yaw of the compass, rad")
 
     def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
-        """Turn in the world of this seed; return the error of the heading at the end."""
+        """Turn in the world of this seed and hold the heading after a push."""
         random = np.random.default_rng(seed)
         furniture = [
             Box(4 * math.cos(a), 4 * math.sin(a), a, 0.3, 0.5, random.uniform(0.8, 2.2))
@@ -72,7 +72,7 @@ class Turn(Scenario):
         return Outcome(seed, figures, (*trace, *after_push))
 
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
-        """Return the errors of the headings at the end."""
+        """Return the errors of the heading after the turns and after the pushes."""
         errors = np.abs(values(outcomes, "error"))
         case = f"turns of 90, 180, 360 deg, {PEOPLE} people in view, {len(outcomes)} worlds"
         within, held = (
@@ -100,11 +100,11 @@ class Turn(Scenario):
     def _advance(
         robot: SimulatedRobot, paths: NDArray[np.float64], seconds: float
     ) -> list[tuple[float, ...]]:
-        """Let people walk along their paths, phase and distance each, for so long; the trace."""
+        """Let people walk for `seconds`; return the trace. paths: phase and distance, [people, 2]."""
         trace: list[tuple[float, ...]] = []
         for _ in range(round(seconds / PERIOD)):
             for person, (phase, side) in enumerate(paths):
-                # On a circle around the robot, back and forth.
+                # They walk back and forth on a circle around the robot.
                 distance = 2.5 + 0.5 * side
                 angle = math.pi * (phase + math.sin(WALKING_SPEED / distance * robot.world.time + 3 * side))
                 robot.world.move(person, distance * math.cos(angle), distance * math.sin(angle))

@@ -18,9 +18,9 @@ class InImage:
     """Where something appears in an image."""
 
     x: float
-    """Column of the middle, px from the centre of the first pixel; NaN behind the camera."""
+    """Column of its middle, px from the centre of the first pixel; NaN behind the camera."""
     y: float
-    """Row of the middle, px."""
+    """Row of its middle, px."""
     whole: bool
     """Whether all of it is in the image."""
     absent: bool
@@ -32,23 +32,23 @@ class Camera:
     """A pinhole camera at one time, with its principal point in the middle of the image."""
 
     width: int
-    """Of the image, px."""
+    """Width of the image, px."""
     height: int
     focal_length: float
-    """In px."""
+    """Focal length, px."""
     position: NDArray[np.float64]
     """The centre of projection, m, [3]."""
     axes: NDArray[np.float64]
-    """Unit vectors to the right, down and forward of the image in the world: the rows of [3, 3]."""
+    """Unit vectors of the image's right, down and forward directions in the world: the rows of [3, 3]."""
 
     def rays(self, pixels: Points) -> Points:
-        """Return the directions to pixels, [n, 2], in the world, of length 1: [n, 3]."""
+        """Return the directions of pixels, [n, 2], in the world, as unit vectors: [n, 3]."""
         offsets = (pixels - self._middle) / self.focal_length
         rays = np.column_stack([offsets, np.ones(len(offsets))]) @ self.axes
         return np.asarray(rays / np.linalg.norm(rays, axis=1, keepdims=True))
 
     def pixels(self, points: Points) -> Points:
-        """Return where points of the world, [n, 3], appear: [n, 2]; NaN behind the camera."""
+        """Return the pixels, [n, 2], at which points of the world, [n, 3], appear; NaN behind the camera."""
         x, y, z = self._from_here(points)
         ahead = np.where(z > 0, z, math.nan)
         return np.column_stack([x / ahead, y / ahead]) * self.focal_length + self._middle
@@ -75,12 +75,12 @@ class Camera:
         return self._in_image(self.pixels(middle[np.newaxis])[0], found.min(axis=0), found.max(axis=0))
 
     def contains(self, pixels: Points) -> NDArray[np.bool_]:
-        """Whether pixels, [n, 2], are in the image: [n]; NaN are not."""
+        """Whether pixels, [n, 2], are in the image: bool [n]; False for NaN."""
         edge = np.array([self.width, self.height]) - 0.5
         return np.asarray(((pixels >= -0.5) & (pixels <= edge)).all(axis=1))
 
     def grid(self, columns: int, rows: int) -> Points:
-        """Return the centres of as many equal parts of the image, row by row: [columns * rows, 2]."""
+        """Return the centres of columns x rows equal parts of the image, row by row: [columns * rows, 2]."""
         x, y = ((np.arange(count) + 0.5) / count for count in (columns, rows))
         across = np.stack(np.meshgrid(x, y), axis=2).reshape(-1, 2)
         return across * (self.width, self.height) - 0.5
@@ -91,11 +91,11 @@ class Camera:
         return np.array([self.width - 1, self.height - 1]) / 2
 
     def _from_here(self, points: Points) -> NDArray[np.float64]:
-        """The points, [n, 3], right, down and forward from the camera, m: [3, n]."""
+        """The points, [n, 3], in the camera's coordinates (right, down, forward), m: [3, n]."""
         return np.asarray(self.axes @ (points - self.position).T)
 
     def _in_image(self, middle: NDArray[np.float64], low: Points, high: Points) -> InImage:
-        """low, high: the top left and the bottom right corner of its extent, px, [2]."""
+        """Position of an object; low, high: top left and bottom right corner of its bounding box, px, [2]."""
         edge = np.array([self.width, self.height]) - 0.5
         whole = bool((low >= -0.5).all() and (high <= edge).all())
         absent = bool((high < -0.5).any() or (low > edge).any())
@@ -103,7 +103,7 @@ class Camera:
 
 
 def image_motion(before: Camera, after: Camera, points: Points) -> Points:
-    """Return how far points that stand still, [n, 3], move from one image to another, px: [n, 2].
+    """Return the motion of static points, [n, 3], from one image to another, px: [n, 2].
 
     Right and down positive, also beyond the edges of an image; NaN for points behind a camera.
     """

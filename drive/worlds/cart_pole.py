@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from drive.worlds.mujoco_library import mujoco
 
 STRONGEST = 10.0
-"""N on the cart, which weighs 1 kg."""
+"""Largest force on the cart, which weighs 1 kg, N."""
 RAIL = 2.4
-"""m to either side of the middle, where the rail ends; as in Barto, Sutton and Anderson (1983)."""
+"""Distance from the middle of the rail to its ends, m; as in Barto, Sutton and Anderson (1983)."""
 PERIOD = 0.04
-"""Seconds between two actions."""
+"""Time between two actions, s."""
 _PHYSICS_STEP = 0.004
 
 _XML = f"""
@@ -36,7 +36,7 @@ _XML = f"""
 
 
 class CartPole:
-    """State, float64[4]: place, m, and speed of the cart; angle of the pole, rad, 0 upright, and turning."""
+    """State, float64[4]: the cart's position, m, and speed; the pole's angle, rad (0: upright), and rate."""
 
     def __init__(self) -> None:
         self._model = mujoco.MjModel.from_xml_string(_XML)
@@ -45,7 +45,7 @@ class CartPole:
 
     @property
     def state(self) -> NDArray[np.float64]:
-        """The present one."""
+        """The present state."""
         (x, angle), (speed, turning) = self._data.qpos, self._data.qvel
         return np.array([x, speed, angle, turning])
 
@@ -55,14 +55,14 @@ class CartPole:
         mujoco.mj_forward(self._model, self._data)
 
     def act(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Push the cart for a period, float64[1], N; return the next state."""
+        """Push the cart with a force, float64[1], N, for a period; return the next state."""
         self._data.ctrl[0] = action[0]
         mujoco.mj_step(self._model, self._data, round(PERIOD / _PHYSICS_STEP))
         return self.state
 
 
 def transitions(count: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """States with a force each, float64[count, 5], and the states a period later, float64[count, 4]."""
+    """Random states with forces, float64[count, 5], and the states a period later, float64[count, 4]."""
     random = np.random.default_rng(seed)
     limits = np.array([RAIL - 0.2, 4.0, math.pi, 10.0, STRONGEST])
     questions = random.uniform(-limits, limits, (count, 5))

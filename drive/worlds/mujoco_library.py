@@ -1,4 +1,4 @@
-"""Imports MuJoCo, which renders without a screen; `problem` says why if it cannot be used."""
+"""Imports MuJoCo for rendering without a screen; `problem` says why it cannot be used, if so."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ problem = ""
 
 
 def cannot_render(error: Exception) -> str:
-    """Return why MuJoCo does not render, with the remedy."""
+    """Return the reason why MuJoCo does not render, with the remedy."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return f"MuJoCo cannot render here ({reason}): apt install libegl1 libgl1-mesa-dri"
 
@@ -23,5 +23,5 @@ try:
     mujoco = importlib.import_module("mujoco")
 except ImportError as error:
     problem = f"MuJoCo is missing ({error}): start with make drive, which installs it"
-except Exception as error:  # of MuJoCo or PyOpenGL, which look for the library that renders when imported
+except Exception as error:  # MuJoCo and PyOpenGL load the rendering library when they are imported
     problem = cannot_render(error)

@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 from drive.worlds.robot_world import FOCAL_LENGTH, Box
 
 PANEL = 2.5
-"""Width and height of a panel, m: as wide as high, so that its texture is not stretched."""
+"""Width and height of a panel, m: a square, so that its texture is not stretched."""
 PANELS = 3
-"""Number of panels side by side: wider than the camera's view."""
+"""Number of panels side by side, which together are wider than the camera's view."""
 THICKNESS = 0.002
-"""Half the thickness of panels and of the poster, m; small, so that the poster is as far away as the wall."""
+"""Half the thickness of panels and poster, m: small, so that the poster is as far away as the wall."""
 WALL_DISTANCE, LARGEST_SLANT = (4.2, 4.8), math.radians(15)
-"""Range of the distance from the start along the camera's axis, m, and largest slant, rad; looming allows 40
-degrees."""
+"""Range of the wall's distance from the start along the camera's axis, m, and largest slant, rad. Looming
+allows 40 degrees."""
 POSTER_ASIDE, POSTER_SIZE = 0.45, (90.0, 68.0)
-"""Distance from the axis, m; width and height in the camera's first image, px, a little more than the
-template."""
+"""Distance of the poster from the axis, m; its width and height in the camera's first image, px, a little
+more than the template's."""
 BALL_RADIUS, BALL_DISTANCE, BALL_ASIDE = 0.12, (3.2, 3.8), (0.65, 0.85)
-"""Radius and ranges of the position ahead and to the side, m. The ball lies on the floor, below the part of
-the image that shows only the wall."""
+"""Radius of the ball, and ranges of its position ahead and to the side, m. The ball lies on the floor, below
+the part of the image that shows only the wall."""
 RED = 0.85, 0.05, 0.05
 POSTER_HEIGHT = 0.75
 """Height of the middle of the poster above the floor, m."""
@@ -32,11 +32,11 @@ POSTER_HEIGHT = 0.75
 
 @dataclass(frozen=True)
 class PanelledRoom:
-    """What is in the room."""
+    """The objects in the room."""
 
     boxes: tuple[Box, ...]
     ball: int
-    """Number of the box that is the ball."""
+    """Index of the box that is the ball."""
     poster: tuple[float, float, float]
     """Middle of the poster's surface, m."""
 

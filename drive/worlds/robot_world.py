@@ -14,20 +14,20 @@ from drive.worlds.mujoco_library import cannot_render, mujoco, problem
 from drive.worlds.textures import SIZE, as_png, noise_texture
 
 WIDTH, HEIGHT = 320, 240
-"""Of the camera's images, px."""
+"""Width and height of the camera's images, px."""
 FOCAL_LENGTH = 266.0
-"""px; a field of view of 62 degrees, that of a common webcam."""
+"""Focal length, px: a field of view of 62 degrees, that of a common webcam."""
 PERIOD = 1 / 30
-"""Seconds of simulated time between two images of the camera."""
+"""Simulated time between two images of the camera, s."""
 CAMERA_X, CAMERA_Z = 0.0, 0.35
-"""Position of the camera, m: forward from the robot's vertical axis, as a compass needs it, and above the
+"""Position of the camera, m: forward from the robot's vertical axis (0, as a compass needs it), and above the
 floor."""
 HULL_RADIUS = 0.15
 """Radius of the robot, a cylinder, m."""
 MASS, SPEED_GAIN, STRONGEST = 10.0, 100.0, 25.0
-"""kg, N s/m, N: a lag of 0.1 s, and 2.5 m/s^2 at most, as small indoor robots have."""
+"""Mass, kg, gain, N s/m, and largest force, N: lag 0.1 s, at most 2.5 m/s^2, like small indoor robots."""
 TURN_INERTIA, TURN_GAIN, STRONGEST_TURN = 0.1, 1.0, 1.0
-"""kg m^2, N m s, N m: the same lag, and 10 rad/s^2 at most."""
+"""Inertia, kg m^2, gain, N m s, and largest torque, N m: the same lag, at most 10 rad/s^2."""
 PHYSICS_STEP = 1 / 300
 """Time step of the physics, s."""
 ROOM = 12.0
@@ -35,8 +35,8 @@ ROOM = 12.0
 _WALLS = 4
 """Number of walls, which come before the boxes in the room."""
 _NOISE_VALUES = 4 * WIDTH * HEIGHT * 3
-"""Length of the noise from which images take parts: drawing new noise took a third of the time of an
-image."""
+"""Number of noise values, of which each image takes a part: drawing new noise took a third of an image's
+time."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Box:
     color: tuple[float, float, float] | None = None
     """Red, green and blue, 0 to 1, drawn without texture and shading; None: a texture."""
     bottom: float = 0.0
-    """Height of its lower side, m."""
+    """Height of its lower side above the floor, m."""
     ball: bool = False
-    """A ball with the radius half_width, not a box."""
+    """Whether it is a ball with the radius half_width instead of a box."""
 
 
 class World:
-    """A room made from a seed, with boxes in it; the robot starts in the middle of one side, facing +x."""
+    """A room made from a seed, with boxes in it; its middle is the origin, and the robot starts facing +x."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class World:
         brightness: float = 1.0,
         texture_size: int = SIZE,
     ) -> None:
-        """start: position of the robot, m. brightness: of all textures; 1: as in a lit room.
+        """start: position of the robot, m. texture_size: width and height of each texture, px.
 
-        texture_size: width and height of each texture, px.
+        brightness: factor on the brightness of all textures; 1: as in a lit room.
         """
         random = np.random.default_rng(seed)
         half = ROOM / 2
@@ -100,9 +100,9 @@ class World:
         self.touched = False
         """Whether the robot has touched anything but the floor."""
         self.spot: int | None = None
-        """Number of the box that spot_tracker should find; None: none."""
+        """Index of the box that spot_tracker should find; None: none."""
         self.pattern: Points | None = None
-        """The template of pattern_tracker in the world: its middle and its corners, [5, 3], m; None: none."""
+        """Middle and corners of pattern_tracker's template in the world, [5, 3], m; None: no template."""
 
     def close(self) -> None:
         """Free the renderer."""
@@ -127,7 +127,7 @@ class World:
         return float(vx * math.cos(yaw) + vy * math.sin(yaw)), float(turn)
 
     def step(self, seconds: float, linear: float, angular: float) -> None:
-        """Let the robot drive with these velocities, m/s and rad/s, as far as it can."""
+        """Let the robot drive for `seconds` with these velocities, m/s and rad/s, as well as it can."""
         data = self._data
         for _ in range(round(seconds / PHYSICS_STEP)):
             yaw = data.qpos[2]
@@ -136,28 +136,28 @@ class World:
             self.touched = self.touched or bool(data.ncon)
 
     def push(self, angular: float) -> None:
-        """Push the robot: change its angular velocity at once, rad/s, left positive."""
+        """Push the robot: change its angular velocity abruptly, rad/s, left positive."""
         self._data.qvel[2] += angular
 
     def put(self, x: float, y: float, yaw: float) -> None:
-        """Put the robot at rest at a position, m, with a heading, rad, from where it started."""
+        """Put the robot at rest at a position, m, with a heading, rad, relative to its start."""
         self._data.qpos[:3] = x, y, yaw
         self._data.qvel[:3] = 0.0
         mujoco.mj_forward(self._model, self._data)
 
     def move(self, mover: int, x: float, y: float) -> None:
-        """Move the mover of this number to a position, m."""
+        """Move the movable box number `mover` to a position, m."""
         address = self._model.body(f"b{self._movers[mover]}").mocapid[0]
         self._data.mocap_pos[address][:2] = x, y
 
     def gap(self, box: int) -> float:
-        """Distance from the robot's hull to the box of this number, m."""
+        """Distance from the robot's hull to the box number `box`, m."""
         hull = self._model.geom("hull").id
         other = self._model.geom(f"g{box + _WALLS}").id
         return float(mujoco.mj_geomDistance(self._model, self._data, hull, other, 20.0, None))
 
     def image(self, noise: float = 2.0) -> NDArray[np.uint8]:
-        """Return what the camera sees, uint8[HEIGHT, WIDTH, 3] RGB, in a light that changes slowly.
+        """Return the camera's image, uint8[HEIGHT, WIDTH, 3] RGB, in light that changes slowly.
 
         noise: standard deviation of each px, grey levels.
         """
@@ -182,7 +182,7 @@ class World:
 
     @property
     def camera(self) -> Camera:
-        """The camera where it is now."""
+        """The camera at its present position."""
         right, up, back = self._data.cam_xmat[0].reshape(3, 3).T  # a camera of MuJoCo looks along its -z
         axes = np.array([right, -up, -back])
         return Camera(WIDTH, HEIGHT, FOCAL_LENGTH, self._data.cam_xpos[0].copy(), axes)
@@ -191,16 +191,16 @@ class World:
     def camera_yaw(self) -> float:
         """Yaw of the camera in `image`, rad, unwrapped.
 
-        That of `pose` is a step of the physics ahead: MuJoCo places bodies and cameras before it moves them.
+        The yaw in `pose` is one physics step ahead: MuJoCo places bodies and cameras before it moves them.
         """
         ahead_x, ahead_y, _ = self.camera.axes[2]
         yaw = self.pose[2]
         return yaw + math.remainder(math.atan2(ahead_y, ahead_x) - yaw, 2 * math.pi)
 
     def surfaces(self, rays: Points) -> Points:
-        """Return where rays from the camera, directions of length 1, [n, 3], meet what stands still.
+        """Return the points, [n, 3], m, at which rays from the camera meet static objects.
 
-        [n, 3], m; NaN where they meet nothing or something that moves.
+        rays: unit vectors, [n, 3]. NaN where a ray meets nothing or a movable object.
         """
         count, robot = len(rays), self._model.body("robot").id
         met, away = np.zeros(count, np.int32), np.zeros(count)
@@ -215,14 +215,14 @@ class World:
         return points
 
     def spot_in_image(self) -> InImage | None:
-        """Return where `spot`, taken for a ball, appears in the image; None without any."""
+        """Return where `spot`, taken for a ball, appears in the image; None without a spot."""
         if self.spot is None:
             return None
         number = self.spot + _WALLS
         return self.camera.ball(self._data.body(f"b{number}").xpos, self._boxes[number].half_width)
 
     def pattern_in_image(self) -> InImage | None:
-        """Return where `pattern` appears in the image; None without any."""
+        """Return where `pattern` appears in the image; None without a pattern."""
         return None if self.pattern is None else self.camera.patch(self.pattern[0], self.pattern[1:])
 
     def distance_ahead(self) -> float:
@@ -289,13 +289,13 @@ class World:
 
 
 def renderer_problem() -> str:
-    """Return why nothing can be rendered here, with the remedy; empty if it can."""
+    """Return the reason why rendering is not possible here, with the remedy; empty if it is possible."""
     if problem:
         return problem
     try:
         world = World(0, [])
         world.image()
         world.close()
-    except Exception as error:  # MuJoCo raises different ones for each missing library
+    except Exception as error:  # MuJoCo raises different errors, depending on the missing library
         return cannot_render(error)
     return ""

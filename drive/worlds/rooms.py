@@ -12,23 +12,23 @@ from numpy.typing import NDArray
 from drive.worlds.robot_world import ROOM, Box
 
 COLUMNS, ROWS = 3, 2
-"""Rooms along x and along y."""
+"""Number of rooms along x and along y."""
 FLAT = ROOM - 0.2
-"""Width and length of the flat, which is inside of the world's walls, m."""
+"""Width and length of the flat, which is inside the world's walls, m."""
 WIDTH, LENGTH = FLAT / COLUMNS, FLAT / ROWS
-"""Of a room, m, along x and along y."""
+"""Size of a room along x and along y, m."""
 DOOR = 1.0
 """Width of a door, m."""
 DOOR_SHIFT = 0.3
 """Greatest distance of a door from the middle of its wall, m."""
 THICKNESS = 0.03
-"""Half of a room's own side of a wall, m."""
+"""Half the thickness of a room's own side of a wall, m."""
 WALL_HEIGHT = 2.5
-"""m."""
+"""Height of the walls, m."""
 FURNITURE, PICTURES = 3, 2
-"""Pieces of furniture in corners of a room, and along its walls next to the doors."""
+"""Number of pieces of furniture in corners of a room, and of pictures on its walls."""
 _SIDES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
-"""Of a room, as directions."""
+"""Sides of a room, as directions from its centre."""
 
 Position = tuple[float, float]
 """x, y, m."""
@@ -40,7 +40,7 @@ class Room:
 
     name: str
     x: float
-    """Of its centre, m."""
+    """Position of its centre along x, m."""
     y: float
 
     def contains(self, x: float, y: float) -> bool:
@@ -50,15 +50,15 @@ class Room:
 
 @dataclass(frozen=True)
 class Flat:
-    """Rooms in the order of a round through their doors, with everything in them."""
+    """Rooms in the order of a round through their doors, with all their contents."""
 
     rooms: tuple[Room, ...]
     doors: tuple[Position, ...]
-    """Middle of the door from each room to the next; the last leads to the first room again."""
+    """Middle of the door from each room to the next, m; the last door leads back to the first room."""
     boxes: tuple[Box, ...]
 
     def reversed(self) -> Flat:
-        """Return the same flat for a round in the other direction, from the same door."""
+        """Return the same flat for a round in the other direction, starting from the same door."""
         return Flat(self.rooms[::-1], (*self.doors[-2::-1], self.doors[-1]), self.boxes)
 
 
@@ -79,13 +79,13 @@ def make_flat(seed: int) -> Flat:
 
 
 def _door(room: Room, other: Room, shift: float) -> Position:
-    """Middle of the door between two rooms, moved along their wall, m."""
+    """Middle of the door between two rooms, m; shift: of the door along the wall, m."""
     x, y = (room.x + other.x) / 2, (room.y + other.y) / 2
     return (x + shift, y) if room.x == other.x else (x, y + shift)
 
 
 def _fitted_out(room: Room, doors: Sequence[Position], random: np.random.Generator) -> list[Box]:
-    """The walls of a room as they are seen from inside, pictures on them, and furniture in corners."""
+    """The walls of a room as seen from inside, with pictures, and furniture in the corners."""
     boxes = [panel for side in _SIDES for panel in _wall(room, side, doors)]
     for side in random.permutation(_SIDES)[:PICTURES]:
         half, _ = _extent(side)
@@ -101,7 +101,7 @@ def _fitted_out(room: Room, doors: Sequence[Position], random: np.random.Generat
 
 
 def _wall(room: Room, side: NDArray[np.int_], doors: Sequence[Position]) -> list[Box]:
-    """One wall, or its parts on both sides of a door."""
+    """One wall, or its two parts beside a door."""
     half, away = _extent(side)
     offsets = np.array(doors) - (room.x, room.y)
     along = offsets @ np.abs(side[::-1])
@@ -126,7 +126,7 @@ def _panel(
     height: float = WALL_HEIGHT,
     bottom: float = 0.0,
 ) -> Box:
-    """A part of a wall; aside: along the wall from its middle, m."""
+    """A part of a wall; aside: position along the wall from its middle, m."""
     away = _extent(side)[1] - half_depth
     x, y = (room.x, room.y) + away * side + aside * np.abs(side[::-1])
     return Box(x, y, math.atan2(side[1], side[0]), half_depth, half_width, height, bottom=bottom)

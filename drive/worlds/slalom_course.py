@@ -1,4 +1,4 @@
-"""A robot that drives on two wheels among poles, in MuJoCo, on a floor of unknown friction."""
+"""A two-wheeled robot that drives among poles on a floor of unknown friction, in MuJoCo."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 from drive.worlds.mujoco_library import mujoco
 
 PERIOD = 0.1
-"""Seconds between two commands."""
+"""Time between two commands, s."""
 FASTEST, FASTEST_TURN = 0.8, 2.0
-"""m/s and rad/s that can be commanded."""
+"""Largest velocities that can be commanded, m/s and rad/s."""
 POLES = ((1.5, 0.0), (3.0, 0.0), (4.5, 0.0))
-"""m; they are passed on the left and on the right in turn."""
+"""Positions of the poles, m; they are passed on the left and on the right in turn."""
 GOAL_X = 6.0
-"""m; the course ends there."""
+"""Position along x at which the course ends, m."""
 CLEARANCE = 0.3
-"""m from a pole to the robot's centre, from which on they touch: 0.15 m each, as the robot of `world`."""
+"""Distance from a pole to the robot's centre below which they touch, m: radii of 0.15 m each."""
 DRAGS = (2.0, 12.0)
-"""N s/m against driving, between which that of a floor lies; a tenth of it, N m s, is against turning. Of a
-command 93 to 68 % are left, and the robot does not know how much."""
+"""Range of a floor's drag against driving, N s/m; the drag against turning is a tenth of it, N m s. The robot
+reaches 93 to 68 % of a command and does not know how much."""
 _MASS, _SPEED_GAIN, _TURN_INERTIA, _TURN_GAIN = 10.0, 25.0, 0.1, 1.0
 _GRIP = 60.0
-"""N s/m against sliding sideways."""
+"""Drag against sliding sideways, N s/m."""
 _PHYSICS_STEP = 0.01
 
 _XML = f"""
@@ -44,18 +44,18 @@ _XML = f"""
 
 
 class SlalomCourse:
-    """State, float64[5]: place, m, yaw, rad, forward speed, m/s, and angular velocity, rad/s."""
+    """The robot; state, float64[5]: x and y, m, yaw, rad, forward speed, m/s, and angular velocity, rad/s."""
 
     def __init__(self, drag: float) -> None:
-        """drag: N s/m, of this floor."""
+        """drag: drag of this floor, N s/m."""
         self._model = mujoco.MjModel.from_xml_string(_XML)
         self._data = mujoco.MjData(self._model)
         self.drag = drag
-        """N s/m; can be changed."""
+        """Drag of the floor, N s/m; may be changed."""
 
     @property
     def state(self) -> NDArray[np.float64]:
-        """The present one."""
+        """The present state."""
         x, y, yaw = self._data.qpos
         vx, vy, turning = self._data.qvel
         return np.array([x, y, yaw, vx * math.cos(yaw) + vy * math.sin(yaw), turning])
@@ -68,7 +68,7 @@ class SlalomCourse:
         mujoco.mj_forward(self._model, self._data)
 
     def act(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Command velocities for a period, float64[2], m/s and rad/s; return the next state."""
+        """Command velocities, float64[2], m/s and rad/s, for a period; return the next state."""
         data, (linear, angular) = self._data, action
         for _ in range(round(PERIOD / _PHYSICS_STEP)):
             yaw, (vx, vy, turning) = data.qpos[2], data.qvel
@@ -83,7 +83,7 @@ class SlalomCourse:
 
 
 def transitions(count: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """States with commands, float64[count, 7], and the states a period later, [count, 5], on many floors."""
+    """States with commands, float64[count, 7], and those a period later, [count, 5], on many floors."""
     random = np.random.default_rng(seed)
     low = np.array([0.0, -1.0, -math.pi, -0.1, -FASTEST_TURN, 0.0, -FASTEST_TURN])
     high = np.array([GOAL_X, 1.0, math.pi, FASTEST, FASTEST_TURN, FASTEST, FASTEST_TURN])

@@ -10,15 +10,15 @@ SIZE = 512
 """Width and height of a texture, px."""
 
 _COARSEST, _FINEST = 4, 128
-"""Cells across a texture in the first and in the last layer of noise."""
+"""Number of cells across a texture in the first and in the last layer of noise."""
 
 
 def noise_texture(
     random: np.random.Generator, brightness: float = 1.0, size: int = SIZE
 ) -> NDArray[np.uint8]:
-    """Return uint8[size, size, 3] of noise on every scale, as surfaces in photographs have it.
+    """Return noise on all scales, like that of surfaces in photographs: uint8[size, size, 3].
 
-    brightness: of all of it; 1: as in a lit room.
+    brightness: factor on the whole texture; 1: as in a lit room.
     """
     texture = np.zeros((size, size, 3), np.float32)
     cells = _COARSEST
@@ -33,7 +33,7 @@ def noise_texture(
 
 
 def as_png(texture: NDArray[np.uint8]) -> bytes:
-    """Return the texture, RGB, as the bytes of a PNG file."""
+    """Return an RGB texture as the bytes of a PNG file."""
     done, data = cv2.imencode(".png", cv2.cvtColor(texture, cv2.COLOR_RGB2BGR))
     assert done
     return data.tobytes()
