@@ -1,1 +1,1 @@
-"""A long run of the whole graph under faults, restarts and malformed messages; every result is checked."""
+"""A long run of the whole graph under faults, restarts and malformed messages, with all results checked."""

@@ -20,17 +20,17 @@ from soak.run_setup import HOME
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "soak"
 EXIT_FINDING, EXIT_INTERRUPTED = 1, 130
 _LEAST_SPEED = 5.0
-"""Seconds of simulated time a second, at which a run in simulated time is given up as too slow."""
+"""Ratio of simulated to real time below which a run in simulated time is given up as too slow."""
 _SHOWN = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print the figures and write the report; returns 0 if all figures were reached to the end."""
+    """Run, print the figures and write the report; return 0 if a complete run reached all limits."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.output.is_dir() and any(options.output.iterdir()) and not (options.output / HOME).is_dir():
         parser.error(f"{options.output} has files of something else, and is replaced: name another --output")
-    for number in stop_signals():  # the processes of a run are in sessions of their own, and would go on
+    for number in stop_signals():  # the processes of a run have their own sessions, and would go on
         signal.signal(number, signal.default_int_handler)
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed
     seconds = 3600 * options.hours / _LEAST_SPEED if options.hours else 60 * options.minutes
@@ -77,12 +77,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _duration(text: str) -> float:
-    """Read a duration; it may be short."""
+    """Read a duration above 0."""
     return number_arguments.number(text, lambda value: value > 0, "a number above 0")
 
 
 def _duration_or_none(text: str) -> float:
-    """Read a duration, 0 for none."""
+    """Read a duration; 0 means none."""
     return number_arguments.number(text, lambda value: value >= 0, "a number, 0 or more")
 
 

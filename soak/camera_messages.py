@@ -12,11 +12,11 @@ from sensor_msgs.msg import Image
 from edgetpu_dashboard.scene.scene import Scene, render
 
 Frames = NDArray[np.uint8]
-"""[frames, height, width, 3], RGB."""
+"""Frames of a camera, [frames, height, width, 3], RGB."""
 
 
 def write_frames(path: Path, scene: Scene) -> Frames:
-    """Render the scene into a file, so that a restarted camera does not have to."""
+    """Render the scene into a file, so that a restarted camera does not have to render it again."""
     frames = np.stack(list(render(scene)))
     np.save(path, frames)
     return frames

@@ -1,8 +1,7 @@
 """The driver node on several virtual sticks that fail on request.
 
-It is run by `python -m soak.node_settings soak.driver_process STICKS`.
-
-Reads the events of the sticks from standard input, as lines of JSON; see `StickEvent`.
+It is run by `python -m soak.node_settings soak.driver_process STICKS` and reads the events of the sticks from
+standard input, as lines of JSON; see `StickEvent`.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ _FIRMWARE = b"firmware of a virtual stick, which takes any"
 
 @dataclass(frozen=True)
 class StickEvent:
-    """An event of a stick: a fault of a transfer, or being unplugged or plugged in.
+    """An event of a stick: a transfer fails, or the stick is unplugged or plugged in.
 
-    Plugging it in cancels faults that still wait for their transfer.
+    Plugging it in cancels pending faults.
     """
 
     stick: int
@@ -43,7 +42,7 @@ class StickEvent:
     transfer: str = ""
     """Name of a Transfer."""
     after: int = 0
-    """Number of transfers of that kind that succeed first."""
+    """Number of transfers of this kind that succeed before the fault."""
     times: int = 1
     plugged: bool = True
 
@@ -72,12 +71,12 @@ class SoakDriverNode(DriverNode):
         super().__init__()
 
     def make_backends(self) -> list[Backend]:
-        """One backend for each stick. A stick keeps its state when the node is configured again."""
+        """One backend for each stick. A stick keeps its state if the node is configured again."""
         return [_backend(stick) for stick in self._sticks]
 
 
 def make_sticks(count: int) -> list[VirtualEdgeTpu]:
-    """Sticks at the ports 1 to `count` of one bus, each with a serial number."""
+    """Sticks at ports 1 to `count` of one bus, each with a serial number."""
     return [VirtualEdgeTpu(serial=f"soak{n}", bus=_BUS, ports=(n,)) for n in range(1, count + 1)]
 
 

@@ -1,6 +1,6 @@
 """The base class of foreign clients, which use only the messages of the suite.
 
-A client sends requests without end and judges every answer. A request without one for LOST_AFTER is lost.
+A client keeps sending requests and judges every answer. A request without an answer for LOST_AFTER is lost.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from soak.checks.request_checks import judge_refusal
 from soak.outcome_journal import Journal, Judgement, Outcome
 
 LOST_AFTER = 30.0
-"""Seconds without an answer after which a request counts as lost."""
+"""Time without an answer after which a request counts as lost, s."""
 _LOST_AT_LIGHT_LOAD = 10.0
-"""The same at the end of a run, which has no actions and a light load unless it is interrupted."""
+"""The same at the end of a run, s, which has no actions and a light load unless it is interrupted."""
 _RESPONSES = 4000
-"""Depth of the queues of responses: the middleware brings a client the answers to all clients of a service,
-and the default of 10 loses some. Derived: 300 answers a second to a client that is starved for 13 s; Fast DDS
-takes at most 5000."""
+"""Depth of the queues of responses: the middleware delivers the answers to all clients of a service to each
+client, and the default of 10 loses some. Derived: 300 answers a second to a client that is starved for 13 s;
+Fast DDS allows at most 5000."""
 _DEPTHS = (1, 2, 4, 8, 25)
-"""Numbers of requests that a client has in flight: usually a few, sometimes many."""
+"""Numbers of requests that a client may have in flight: usually a few, sometimes many."""
 _PAUSE = 0.5
-"""Seconds between two attempts after a refusal."""
+"""Time between two attempts after a refusal, s."""
 
 _KINDS = {"load_model": LoadModel, "invoke": Invoke, "set_weights": SetWeights, "matmul": MatMul}
 
@@ -50,12 +50,12 @@ class ClientRun:
 
     journal: Journal
     models: Path
-    """Directory of the models; the client reads them, too."""
+    """Directory of the models, which the client also reads."""
     seed: int
     period: float
-    """Seconds after which requests that were answered are replaced by others."""
+    """Period in which answered requests are replaced by new ones, s."""
     begin: float
-    """Monotonic time at which the run began."""
+    """Monotonic time at which the run began, s."""
     seconds: float
     """Planned duration of the run, s."""
 
@@ -78,13 +78,13 @@ class _Pending:
 
 
 class ForeignClient(Node):
-    """Loads a model of its own, keeps requests for it in flight, and loads it again when it is lost."""
+    """Loads a model of its own, keeps requests for it in flight, and reloads it if the driver has lost it."""
 
     used_services: tuple[str, ...]
-    """The services that the requests of this client go to, besides load_model."""
+    """The services that this client calls besides load_model."""
 
     def __init__(self, name: str, model: str | Sequence[str], run: ClientRun) -> None:
-        """model: its file, or those of the segments of a pipeline."""
+        """model: file of the model, or files of the segments of a pipeline."""
         super().__init__(name)
         self.random = np.random.default_rng(run.seed)
         self.model = f"{name}/{model if isinstance(model, str) else model[0]}"
@@ -96,8 +96,8 @@ class ForeignClient(Node):
         self._unused = Periodic(RELEASE_PERIOD, release_unused_memory)
         self._pause_until = 0.0
         self._depth = 2
-        # None for other services: the middleware would bring the answers to all other clients of those, too,
-        # and keep the memory of the largest number that ever waited.
+        # No clients of other services: the middleware would deliver all answers of these services, too, and
+        # keep the memory of the largest number that ever waited.
         self._requests_to = {
             service: self.create_client(
                 _KINDS[service], f"/edgetpu/{service}", qos_profile=QoSProfile(depth=_RESPONSES)
@@ -114,7 +114,7 @@ class ForeignClient(Node):
         """Called when the model is loaded with weights of this version; may be overridden."""
 
     def in_flight(self, service: str) -> int:
-        """Requests of a service that have no answer yet."""
+        """Number of requests to a service that have no answer yet."""
         return sum(each.service == service for each in self._pending)
 
     def send(self, service: str, request: Any, check: Check) -> None:
@@ -131,11 +131,11 @@ class ForeignClient(Node):
         now = time.monotonic()
         self._count_lost(LOST_AFTER)
         self._journal.flush()
-        self._unused.run_when_due()  # otherwise its figure is that of the largest burst of answers
+        self._unused.run_when_due()  # otherwise memory stays at that of the largest burst of answers
         if now < self._pause_until or not all(each.service_is_ready() for each in self._requests_to.values()):
             return
         if not self.loaded:
-            # Weights that are still on their way would be set in the new model as a version that it counts.
+            # Weights that are still on their way would be set in the new model, and it would count them.
             if not self.in_flight("load_model") and not self.in_flight("set_weights"):
                 self._load()
             return
@@ -166,7 +166,7 @@ class ForeignClient(Node):
         def check(answer: Any) -> Judgement:
             self.loaded = True
             self._loads += 1
-            self._depth = max(_DEPTHS)  # the largest burst first: memory is not to grow beyond what it takes
+            self._depth = max(_DEPTHS)  # the largest burst first: memory must not grow after it
             self.on_loaded(answer.info.weights_version)
             return Outcome.RIGHT, ""
 
@@ -178,7 +178,7 @@ class ForeignClient(Node):
         self._pending.remove(pending)
         answer = pending.future.result()
         if pending.loads != self._loads:
-            outcome, detail = Outcome.NOT_JUDGED, ""  # it may have met the model before its weights were set
+            outcome, detail = Outcome.NOT_JUDGED, ""  # the model may not have had its weights yet
         elif answer.success:
             outcome, detail = pending.check(answer)
         else:
@@ -207,6 +207,6 @@ def invoke_request(
 
 
 def arrays_of(tensors: Sequence[Tensor]) -> dict[str, NDArray[Any]]:
-    """The outputs of an answer by name, read without the suite's own code; uint8 and int8 only."""
+    """The outputs of an answer by name, read without the suite's code; only uint8 and int8."""
     kinds = {Tensor.UINT8: np.uint8, Tensor.INT8: np.int8}
     return {each.name: np.frombuffer(each.data, kinds[each.dtype]).reshape(each.shape) for each in tensors}

@@ -1,6 +1,6 @@
 """The kinds of foreign clients, and their process: `soak.node_settings soak.foreign_client_kinds KIND ..`.
 
-Three of them invoke models, one also replaces weights, and one multiplies by matrices.
+Three kinds only invoke models, one also replaces weights, and one multiplies by matrices.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from soak.outcome_journal import Journal, Judgement, Outcome
 from testdata.graphs.compiled_graphs import compiled_graph, segments, source_graph
 
 SWAPPED, MULTIPLIED = 64, 128
-"""Rows of the Dense models whose weights the clients set."""
+"""Numbers of rows of the Dense models whose weights the clients set."""
 _MATRIX = 200, 150
-"""Rows and columns of the matrix that is multiplied by, in four tiles."""
+"""Rows and columns of the matrix of the multiplying client, which takes four tiles."""
 _TILES_ALONG_K = -(-_MATRIX[1] // MULTIPLIED)
 _KEPT_VERSIONS = 8
-"""Weights that a client keeps instead of drawing them again for each answer."""
+"""Number of versions of weights that a client keeps instead of drawing them again for each answer."""
 _INPUTS = 32
-"""Different inputs of a client that only invokes."""
+"""Number of different inputs of a client that only invokes."""
 _PARTS, _SEGMENTS = "parts", tuple(f"chain_segment_{number}_of_3" for number in range(3))
-"""A model with parts for the CPU around two for the Edge TPU, and a pipeline."""
+"""Names of a model with parts for the CPU around two for the Edge TPU, and of a pipeline's segments."""
 
 
 def write_models(directory: Path) -> None:
@@ -96,14 +96,14 @@ class _UnchangingClient(ForeignClient):
 
 
 class InvokingClient(_UnchangingClient):
-    """A client of a model that sticks run as a whole."""
+    """A client of a model that runs completely on a stick."""
 
     def __init__(self, run: ClientRun) -> None:
         super().__init__("foreign_invoking", features.name(), _graph(run.models, features.name()), run)
 
 
 class WholeClient(_UnchangingClient):
-    """A client of a model with parts that a LiteRT process runs."""
+    """A client of a model some of whose parts run in a LiteRT process."""
 
     def __init__(self, run: ClientRun) -> None:
         super().__init__("foreign_whole", f"{_PARTS}_edgetpu", source_graph(2), run)
@@ -117,7 +117,7 @@ class PipelineClient(_UnchangingClient):
 
 
 class _SettingClient(ForeignClient):
-    """A client that sets the weights of its model: those of `weights_of(version)` as that version."""
+    """A client that sets the weights of its model: `weights_of(version)` becomes that version."""
 
     swap_share = 0.05
     """Share of the requests that set weights."""
@@ -128,11 +128,11 @@ class _SettingClient(ForeignClient):
         self.newest = 0
         """The highest version that was requested."""
         self._shape, self._seed = shape, run.seed
-        # Most answers are checked with one of the latest versions.
+        # Most answers name one of the latest versions.
         self.weights_of = functools.lru_cache(maxsize=_KEPT_VERSIONS)(self._draw_weights)
 
     def _draw_weights(self, version: int) -> NDArray[np.float32]:
-        """The weights of a version from 1, within the range of the model; read-only."""
+        """The weights of a version from 1, within the model's range, as a read-only array."""
         random = np.random.default_rng((self._seed, version))
         weights = random.uniform(-0.95, 0.95, self._shape).astype(np.float32)
         weights.setflags(write=False)
@@ -155,7 +155,7 @@ class _SettingClient(ForeignClient):
         raise NotImplementedError
 
     def possible_versions(self, acknowledged: int) -> range:
-        """The versions that a result may name. acknowledged: the version when its request was sent."""
+        """The versions that a result may name. acknowledged: version when the request was sent."""
         return range(acknowledged, self.newest + 1)
 
     def _set(self) -> None:
@@ -236,7 +236,7 @@ CLIENTS: Mapping[str, Callable[[ClientRun], ForeignClient]] = {
 
 def main() -> int:
     """Run the client KIND until a signal; the other arguments are those of ClientRun, then ROS arguments."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # the outcomes are to be written
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # so that the outcomes are written at the end
     kind, journal, models, seed = sys.argv[1:5]
     period, begin, seconds = map(float, sys.argv[5:8])
     rclpy.init(args=sys.argv[8:])

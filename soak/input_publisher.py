@@ -1,7 +1,7 @@
 """Both cameras and the signal of a run: `python -m soak.input_publisher FRAMES START_NS PERIOD_NS`.
 
-Images are stamped START_NS, START_NS + PERIOD_NS, ... Without --simulated each is published at the time
-of its stamp. With it, /clock jumps to the stamp of the next image as soon as all nodes have answered.
+Images are stamped START_NS, START_NS + PERIOD_NS, ... Without --simulated, each image is published at the
+time of its stamp. With it, /clock jumps to the stamp of the next image as soon as all nodes have answered.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from soak.result_messages import result_topics
 from soak.scenes import FRAMES, Driving, LookingAround, Stamps
 
 _PATIENCE = 0.5
-"""Longest time that simulated time waits for the nodes to answer an image, s."""
+"""Longest real time for which simulated time waits for the nodes to answer an image, s."""
 _MOST_MISSED = 3
-"""Images in a row after which a node that has answered before is not waited for, until it does again."""
+"""Number of unanswered images in a row after which a node is not waited for until it answers again."""
 _PAUSE = 0.1
-"""Seconds between two images while a node does not answer, so that not too many are lost on it."""
+"""Least time between two images while a node does not answer, s: it should not miss too many."""
 _STAMP = struct.Struct("<4xiI")
-"""Seconds and nanoseconds of the header that a serialised message begins with, after its encoding."""
+"""Stamp of the header at the start of a serialised message: encoding (skipped), seconds, nanoseconds."""
 
 SCENES: dict[str, Scene] = {LOOKING: LookingAround(), DRIVING: Driving()}
 
@@ -84,7 +84,7 @@ class Sources(Node):
         )
 
     def publish(self, index: int) -> None:
-        """Publish the images and numbers of one stamp."""
+        """Publish the images, the sample and the embedding of one stamp."""
         stamp = self.time(index)
         for camera in self._cameras:
             camera.publish(index, stamp)
@@ -103,7 +103,7 @@ class Sources(Node):
 
 
 class SimulatedSources(Sources):
-    """Publishes /clock too, and counts the answers to each image."""
+    """Also publishes /clock, and keeps track of the answers to each image."""
 
     def __init__(self, frames: Path, stamps: Stamps) -> None:
         super().__init__(frames, stamps)
@@ -129,14 +129,14 @@ class SimulatedSources(Sources):
         super().publish(index)
 
     def may_go_on(self, index: int, waited: float) -> bool:
-        """Whether the next image is due after this time, s: all responsive nodes have answered."""
+        """Whether the next image is due after waiting for `waited` s: all responsive nodes have answered."""
         absent = any(missed >= _MOST_MISSED for missed in self._missed.values())
         if absent and waited < _PAUSE:
             return False
         return waited >= _PATIENCE or not self._missing(index)
 
     def give_up(self, index: int) -> None:
-        """Count the nodes that have not answered this image."""
+        """Count a missed image for each node that has not answered this one."""
         for name in self._missing(index):
             self._missed[name] += 1
 
@@ -152,7 +152,7 @@ def _real_time(node: Sources) -> None:
     period, start = node.stamps.period, node.stamps.start_ns * 1e-9
     index = int((time.time() - start) // period)
     while rclpy.ok():
-        index += 1  # also when late: a gap in the signal would be this process's fault
+        index += 1  # even if late: a gap in the signal would be the fault of this process
         time.sleep(max(0.0, start + index * period - time.time()))
         node.publish(index)
 

@@ -1,7 +1,7 @@
 """Runs a module with the settings of an installed node's process: `python -m soak.node_settings MODULE ..`.
 
-They are made before the module imports NumPy: the first thread that allocates memory fixes how many heaps the
-process may have, and the gaps in each of them grow.
+They are applied before the module imports NumPy: the first thread that allocates memory fixes the number of
+heaps of the process, and the fragmentation of each heap grows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from edgetpu_driver.node_kit.process_entry import run_main
 
 
 def main() -> int:
-    """Run `main` of the module that the first argument names, which it does not get."""
+    """Run `main` of the module named by the first argument, with the other arguments."""
     return run_main(sys.argv.pop(1))
 
 

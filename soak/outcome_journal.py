@@ -17,20 +17,20 @@ class Outcome(Enum):
 
     RIGHT = "right"
     WRONG = "wrong"
-    """Differs from the expected result, or a correct request was refused as faulty."""
+    """The result differs from the expected one, or a correct request was refused as faulty."""
     LOST = "lost"
     """A request without an answer."""
     BUSY = "busy"
     EXPIRED = "expired"
-    """The deadline passed; wrong for a request without a deadline."""
+    """The deadline has passed; wrong for a request without a deadline."""
     UNAVAILABLE = "unavailable"
     """Refused because the driver or the device was absent or had failed."""
     UNKNOWN_MODEL = "unknown_model"
     """The driver does not have the client's model: it was restarted or cleaned up."""
     NOT_VALID = "not_valid"
-    """A result that is not valid although something could be measured."""
+    """A result that is not valid although a measurement was possible."""
     NOT_JUDGED = "not_judged"
-    """A result with an unknown truth, such as in the frames after a restart."""
+    """A result whose truth is unknown, for instance just after a restart."""
 
 
 Judgement = tuple[Outcome, str]
@@ -44,7 +44,7 @@ NOTED = (Outcome.WRONG, *NEEDS_CAUSE)
 
 @dataclass(frozen=True)
 class Note:
-    """One outcome that is logged. Times are of the monotonic clock, which all processes share, s."""
+    """One logged outcome. Times are in s of the monotonic clock, which all processes share."""
 
     begin: float
     end: float
@@ -55,7 +55,7 @@ class Note:
 class Journal:
     """Writes the outcomes of one process to a file: counts once a second, and notes one by one.
 
-    An existing file is continued, so that a restarted process adds to it. `clock` gives monotonic seconds.
+    An existing file is continued, so that a restarted process adds to it. `clock` returns monotonic time, s.
     """
 
     PERIOD = 1.0
@@ -68,7 +68,7 @@ class Journal:
         self._written = self._clock()
 
     def add(self, outcome: Outcome, what: str, begin: float, detail: str = "") -> None:
-        """Count an outcome of `what`, a kind of request or a node. begin: when it was sent or stamped, s."""
+        """Count an outcome of `what`, a kind of request or a node. begin: time of sending or stamp, s."""
         self._counts[f"{what} {outcome.value}"] += 1
         if outcome in NOTED:
             self._write(
@@ -77,7 +77,7 @@ class Journal:
         self.flush()
 
     def flush(self, *, now: bool = False) -> None:
-        """Write the counts since the last line if a second has passed, or now."""
+        """Write the counts since the last line if a second has passed; `now`: in any case."""
         time_ = self._clock()
         if self._counts and (now or time_ - self._written >= self.PERIOD):
             self._write({"end": time_, "counts": dict(self._counts)})
@@ -90,7 +90,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class Counted:
-    """How often an outcome occurred in the second before `end`."""
+    """Number of times that an outcome occurred in the second before `end`."""
 
     end: float
     what: str
@@ -123,20 +123,20 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """A time in which chaos may have kept the driver from answering, monotonic s."""
+    """An interval of monotonic time, s, in which chaos may have kept the driver from answering."""
 
     begin: float
     end: float
     ends_requests: bool
-    """Whether requests in progress may remain unanswered: the driver was killed."""
+    """Whether requests in progress may remain unanswered because the driver was killed."""
     forgets_models: bool = False
     """Whether the driver has no models afterwards, which a client may notice much later."""
     stick: int | None = None
-    """The stick that it is limited to: as long as another one works, the driver has to answer."""
+    """The only stick that is affected: as long as another one works, the driver must answer."""
 
 
 NOTICED_AFTER = 40.0
-"""Seconds in which every client has sent a request for its model."""
+"""Time within which every client has sent a request for its model, s."""
 
 
 def explains(disturbance: Disturbance, note: Note) -> bool:
@@ -152,7 +152,7 @@ def explains(disturbance: Disturbance, note: Note) -> bool:
 
 
 def unexplained(notes: list[Note], disturbances: list[Disturbance], sticks: int) -> list[Note]:
-    """The notes in NEEDS_CAUSE that no disturbance of the driver explains, nor disturbances of all sticks."""
+    """The notes in NEEDS_CAUSE that no disturbance of the driver explains, nor one of every stick."""
     of_driver = [each for each in disturbances if each.stick is None]
     of_sticks = [each for each in disturbances if each.stick is not None]
 

@@ -1,4 +1,4 @@
-"""Memory, threads and file descriptors of a process, and how they have grown over its life."""
+"""Memory, threads and file descriptors of a process, and their growth over its life."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from soak.chaos.chaos_schedule import BUSY_SECONDS, END_SECONDS, QUIET_SECONDS
 SETTLED = 60.0
 """Age of a process from which growth is measured, s."""
 _WINDOW = BUSY_SECONDS + QUIET_SECONDS
-"""Seconds over which the median of samples is taken, from that age on and at the end: what waits in the heap
-of a process differs between the turns of the schedule, and a window has one of each. The END_SECONDS of a
-run, which are quiet as well, are left out."""
+"""Length of the windows over which medians of samples are taken, from SETTLED and at the end, s. The heap of
+a process differs between the busy and the quiet turns of the schedule, so a window has one of each. The last
+END_SECONDS of a run, which are quiet as well, are left out."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class Sample:
     own: float
     """Memory of the process alone, MB."""
     shared: float
-    """Its share of the middleware's shared memory, MB. Segments of 16 MB are filled bit by bit, and the share
-    grows when others that have them mapped end."""
+    """Its share of the middleware's shared memory, MB. Segments of 16 MB are filled gradually, and the share
+    grows when other processes that have mapped them end."""
     threads: int
     files: int
-    """Open file descriptors."""
+    """Number of open file descriptors."""
 
 
 def sample(process: str, pid: int, time: float, started: float) -> Sample | None:
-    """Read /proc; None if the process has ended."""
+    """Read a sample from /proc; None if the process has ended. started: monotonic time, s."""
     root = Path("/proc") / str(pid)
     try:
         rollup = (root / "smaps_rollup").read_text()
@@ -79,7 +79,7 @@ class Growth:
 
     process: str
     seconds: float
-    """Seconds between the two."""
+    """Time between the two windows, s."""
     first: float
     last: float
 
@@ -90,7 +90,7 @@ class Growth:
 
 
 def growths(samples: Sequence[Sample], value: Callable[[Sample], float]) -> list[Growth]:
-    """The growth of each process that lived long enough to have one, in the order of their starts."""
+    """The growth of each process that lived long enough, in the order of their starts."""
     lives: dict[int, list[Sample]] = {}
     for each in samples:
         lives.setdefault(each.pid, []).append(each)

@@ -16,7 +16,7 @@ from edgetpu_driver.node_kit.middleware.fast_dds_memory.killed_processes import 
 )
 
 STOP_SECONDS = 8.0
-"""Time for all processes to end after the interrupt, s."""
+"""Time limit for all processes to end after the interrupt, s."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _popen(
 
 
 class Processes:
-    """Running processes, each with a log; ended ones are restarted."""
+    """Running processes, each with a log; processes that end are restarted."""
 
     def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
         self._logs, self._environment = logs, environment
@@ -103,7 +103,7 @@ class Processes:
         return self._running[name].popen.pid
 
     def pids(self) -> dict[str, tuple[int, float]]:
-        """Process ID and start, monotonic s, of each running process."""
+        """Process ID and monotonic start time, s, of each running process."""
         return {
             name: (each.popen.pid, each.started)
             for name, each in self._running.items()
@@ -121,7 +121,7 @@ class Processes:
             return
 
     def kill(self, name: str, restart_after: float) -> None:
-        """Kill a process; it is restarted after `after` seconds."""
+        """Kill a process; `watch` restarts it after `restart_after` seconds."""
         running = self._running[name]
         if running.popen.poll() is None:
             running.popen.kill()
@@ -131,7 +131,7 @@ class Processes:
             running.restart_at = time.monotonic() + restart_after
 
     def watch(self) -> list[End]:
-        """Restart killed processes that are due, and those that ended by themselves, which are returned."""
+        """Restart killed processes that are due, and those that ended by themselves; return the latter."""
         found = []
         for name, running in self._running.items():
             if running.restart_at is not None:
@@ -169,7 +169,7 @@ def _stop(running: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """The child processes of a process."""
+    """Process IDs of the children of a process."""
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
         texts = [Path(f"/proc/{pid}/task/{task}/children").read_text() for task in tasks]

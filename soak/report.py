@@ -119,7 +119,7 @@ def _ends(panel: Axes, findings: Findings) -> None:
 
 
 def _curves(value: Callable[[Sample], float], panel: Axes, findings: Findings) -> None:
-    """A curve for each process, interrupted where it was restarted."""
+    """Draw a curve for each process, interrupted where the process was restarted."""
     lives: dict[str, dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
     for each in findings.samples:
         lives[each.process][each.pid].append(each)
@@ -143,4 +143,4 @@ _PLOTS: tuple[tuple[str, _Draw, float], ...] = (
     ("Threads", partial(_curves, lambda each: each.threads), 3.0),
     ("Open file descriptors", partial(_curves, lambda each: each.files), 3.0),
 )
-"""Headings, and the plot below each with its height, inches."""
+"""Headings, each with the function that draws its plot and the plot's height, inches."""

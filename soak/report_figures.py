@@ -12,7 +12,7 @@ from soak.run_evaluation import Findings
 
 AREA = "soak"
 LARGEST_GROWTH = 5.0
-"""Limit of the growth of memory, percent of that a minute after the start of the process."""
+"""Limit of the growth of memory, % of the memory a minute after the start of the process."""
 LEAST_VALID = 0.9
 """Least share of valid results among those of a node that could be valid."""
 _OTHER_GROWTHS: tuple[tuple[str, str, Callable[[Sample], float]], ...] = (
@@ -20,7 +20,7 @@ _OTHER_GROWTHS: tuple[tuple[str, str, Callable[[Sample], float]], ...] = (
     ("threads", "", lambda each: each.threads),
     ("file descriptors", "", lambda each: each.files),
 )
-"""Figures that are reported without a limit, in addition to memory."""
+"""Figures whose growth is reported without a limit, in addition to memory."""
 
 
 def rows(findings: Findings, case: str) -> Iterator[Row]:

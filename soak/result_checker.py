@@ -24,7 +24,7 @@ from soak.scenes import Stamps
 
 _DEPTH = 500
 _ANSWER_SECONDS = 10.0
-"""Time after which the training is requested again, s: the node may have been killed."""
+"""Time without an answer after which the training is requested again, s: the node may have been killed."""
 
 
 class ResultChecker(Node):

@@ -1,4 +1,4 @@
-"""One run: starts the graph, injects faults, samples its processes, and gathers the findings."""
+"""One run: starts the graph, injects faults, samples the processes, and gathers the findings."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from soak.run_evaluation import Findings, Images, Interval, gather
 from soak.run_setup import RESULT_CHECKER, SOURCES, Stage
 
 _STEP = 0.05
-"""Seconds between two checks of the schedule."""
+"""Longest time between two checks of the schedule, s."""
 _SAMPLE_PERIOD = 3.0
-"""Seconds between two samples of memory, threads and descriptors."""
+"""Time between two samples of memory, threads and descriptors, s."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Options:
     """The settings of a run."""
 
     seconds: float
-    """Duration, s; in simulated time its limit."""
+    """Duration, s; in simulated time, the limit of the real duration."""
     simulated_hours: float
     """Simulated time, hours; 0: the run is in real time."""
     sticks: int
@@ -46,8 +46,8 @@ def run(options: Options) -> Findings:
     import rclpy
     from rclpy.signals import SignalHandlerOptions
 
-    # It takes many answers in a round: the middleware brings a client those to all clients of a service, and
-    # rclpy's executor takes one a round, so that its own are pushed out of the queue in between.
+    # The suite's executor takes many answers in a round. The middleware delivers a client the answers to all
+    # clients of a service; rclpy's executor takes one a round, so the client's own could drop out of the queue.
     from edgetpu_driver.node_kit.executor.executor import make_executor
 
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)  # KeyboardInterrupt ends it
@@ -123,7 +123,7 @@ class _Run:
                 self._sample()
 
     def _is_over(self) -> bool:
-        """Whether the run is in simulated time."""
+        """Whether all images of a run in simulated time have been published; False in real time."""
         return 0 < self._stage.images <= self._stage.images_done()
 
     def _sample(self) -> None:

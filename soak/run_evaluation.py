@@ -18,25 +18,25 @@ from soak.result_messages import MATRIX_TOPICS
 NODES = (*CAMERAS, *MATRIX_TOPICS)
 """The nodes whose results are checked."""
 _LAST_SECONDS = 6.0
-"""Time at the end of each quiet turn in which every node has to publish a result, s."""
+"""Time at the end of each quiet turn in which every node must publish a result, s."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A time, monotonic s."""
+    """An interval of monotonic time, s."""
 
     begin: float
     end: float
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Length of the interval, s."""
         return self.end - self.begin
 
 
 @dataclass(frozen=True)
 class Images:
-    """The images of a run in simulated time, one for each second of it."""
+    """Numbers of images of a run in simulated time, which has one image a second."""
 
     shown: int
     planned: int
@@ -51,9 +51,9 @@ class Findings:
     notes: Sequence[Note]
     samples: Sequence[Sample]
     unexplained: Sequence[Note]
-    """Requests that were lost or refused without a disturbance of the driver."""
+    """Requests that were lost or refused and that no disturbance explains."""
     silences: Sequence[str]
-    """Nodes that published nothing at the end of a quiet turn, with the time."""
+    """Nodes that published nothing at the end of a quiet turn, each with the time, as text."""
     ends: Sequence[End]
     """Processes that ended without being killed."""
     actions: int
@@ -88,17 +88,17 @@ class Findings:
 
     @property
     def unproven(self) -> list[str]:
-        """Nodes of which no result was right."""
+        """Nodes without a single right result."""
         return [node for node in NODES if not self.of(node, Outcome.RIGHT)]
 
     @property
     def least_valid(self) -> float:
-        """The least share of valid results among those of a node that could be valid; 1 without any."""
+        """The lowest share, over nodes, of valid results among those that could be valid; 1 without any."""
         counts = [(self.of(node, Outcome.RIGHT), self.of(node, Outcome.NOT_VALID)) for node in NODES]
         return min((right / (right + bad) for right, bad in counts if right + bad), default=1.0)
 
     def of(self, what: str, outcome: Outcome) -> int:
-        """The number of outcomes of one kind of request, or of one node."""
+        """The number of outcomes of one kind, for a kind of request or a node."""
         return sum(each.count for each in self.counted if (each.what, each.outcome) == (what, outcome))
 
 
@@ -111,7 +111,7 @@ def gather(
     processes: Processes,
     images: Images | None,
 ) -> Findings:
-    """Read the journals of the processes, and find failures that the actions do not explain."""
+    """Read the journals of the processes, and find the failures that the actions do not explain."""
     counted: list[Counted] = []
     notes: list[Note] = []
     for path in journals:
@@ -134,7 +134,7 @@ def gather(
 
 
 def silences(counted: Sequence[Counted], time: Interval, planned: float) -> list[str]:
-    """Nodes without a result in the last seconds of a quiet turn. planned: seconds of the schedule."""
+    """Nodes without a result in the last seconds of a quiet turn. planned: length of the schedule, s."""
     found = []
     for end in (each for each in quiet_ends(planned) if each <= time.seconds):
         late = Interval(time.begin + end - _LAST_SECONDS, time.begin + end)

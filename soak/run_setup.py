@@ -29,7 +29,7 @@ SOURCES, RESULT_CHECKER = "sources", "result_checker"
 _REAL_PERIOD_NS, _SIMULATED_PERIOD_NS = 100_000_000, 1_000_000_000
 _SIMULATED_START_NS = 1_700_000_000 * 10**9
 _CLIENT_PERIOD, _SIMULATED_CLIENT_PERIOD = 0.05, 0.5
-"""Periods of the foreign clients, s. Simulated time goes as fast as the nodes do."""
+"""Periods of the foreign clients in real and in simulated time, s. Simulated time is as fast as the nodes."""
 _PLACES_FILE = "soak"
 HOME = "ros_home"
 """The ROS_HOME of a run, in its output directory."""
@@ -59,13 +59,13 @@ class Stage:
     sticks: int
     seed: int
     images: int
-    """Number of images in simulated time; 0 in real time, where images come until the end."""
+    """Number of images in simulated time; 0 in real time, where images are published until the end."""
     start_ns: int
     environment: Mapping[str, str]
 
     @classmethod
     def prepare(cls, output: Path, sticks: int, seed: int, simulated_hours: float) -> Stage:
-        """Create the directory again, with models, places, pattern and rendered frames."""
+        """Create the directory anew, with models, places, pattern and rendered frames."""
         shutil.rmtree(output, ignore_errors=True)
         home, frames = output / HOME, output.parent / _FRAMES
         write_models(home / "edgetpu" / "models")
@@ -83,7 +83,7 @@ class Stage:
 
     @property
     def period_ns(self) -> int:
-        """Nanoseconds between two images."""
+        """Time between two images, ns."""
         return _SIMULATED_PERIOD_NS if self.images else _REAL_PERIOD_NS
 
     def journal(self, process: str) -> Path:
@@ -95,7 +95,7 @@ class Stage:
         return sorted(self.journal("").parent.glob("*.jsonl"))
 
     def images_done(self) -> int:
-        """Number of images shown so far in simulated time."""
+        """Number of images published so far in simulated time."""
         try:
             return int(self._progress.read_text())
         except (OSError, ValueError):
@@ -154,7 +154,7 @@ class Stage:
 
     @staticmethod
     def _as_node(module: str) -> tuple[str, ...]:
-        """With the memory settings of an installed node."""
+        """Command that runs a module with the memory settings of an installed node."""
         return sys.executable, "-m", "soak.node_settings", f"soak.{module}"
 
     def _ros(self, node: str) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ def _inherited() -> dict[str, str]:
 
 
 def _render(frames: Path) -> None:
-    """Write the frames of both cameras and the pattern, unless they are there from an earlier run."""
+    """Write the frames of both cameras and the pattern, unless an earlier run has left them."""
     described = frames / "scenes.json"
     text = json.dumps({name: repr(scene) for name, scene in SCENES.items()})
     if described.is_file() and described.read_text() == text:

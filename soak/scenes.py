@@ -1,7 +1,7 @@
 """The scenes of a run's two cameras: one looks around, the other drives towards a wall and back.
 
-Each repeats its frames. The stamp of an image says which frame it is, which determines what
-every result must be.
+Each repeats its frames. The stamp of an image identifies its frame, which determines what every result must
+be.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from edgetpu_dashboard.scene.scene import Pose, Scene
 
 FRAMES = 60
-"""Frames of one turn of each scene."""
+"""Number of frames after which each scene repeats."""
 _FRAMES_PER_SECOND = 10.0
-"""Frames a second of the motion. Images stamped at another rate only make it slower or faster."""
+"""Frame rate of the motion, Hz. Images that are stamped at another rate make it slower or faster."""
 
 
 @dataclass(frozen=True)
 class LookingAround(Scene):
-    """The camera looks around in a room with a lamp and a poster; the lamp goes off now and then."""
+    """The camera looks around in a room with a lamp and a poster; sometimes the lamp is off."""
 
     rate: float = _FRAMES_PER_SECOND
     frames: int = FRAMES
@@ -29,7 +29,7 @@ class LookingAround(Scene):
     turn: tuple[float, float] = (math.inf, math.inf)
 
     def pose(self, time: float) -> Pose:
-        """The camera at a time, s; it repeats after FRAMES."""
+        """Pose of the camera at a time, s; it repeats after FRAMES."""
         phase = 2 * math.pi * time * self.rate / self.frames
         yaw, tilt = math.radians(11.0) * math.sin(phase), math.radians(7.0) * math.sin(2 * phase)
         return Pose(np.zeros(3), yaw, tilt)
@@ -37,14 +37,14 @@ class LookingAround(Scene):
 
 @dataclass(frozen=True)
 class Driving(Scene):
-    """The camera drives straight towards a wall and back, each way at constant speed but for its ends."""
+    """The camera drives straight to a wall and back, at constant speed except where it reverses."""
 
     rate: float = _FRAMES_PER_SECOND
     frames: int = FRAMES
     turn: tuple[float, float] = (math.inf, math.inf)
     speed: float = 0.7
     ramp: float = 0.6
-    """Time in which it reverses, s."""
+    """Duration of a reversal, s."""
 
     @property
     def way(self) -> float:
@@ -52,7 +52,7 @@ class Driving(Scene):
         return self.frames / self.rate / 2
 
     def pose(self, time: float) -> Pose:
-        """The camera at a time, s; it repeats after FRAMES."""
+        """Pose of the camera at a time, s; it repeats after FRAMES."""
         ahead = time % (2 * self.way)
         ahead = min(ahead, 2 * self.way - ahead)
         half = self.ramp / 2
@@ -79,7 +79,7 @@ class Stamps:
     period_ns: int
 
     def index(self, stamp_ns: int) -> int | None:
-        """Number of the image of this stamp, from 0; None if no image has it."""
+        """Number of the image with this stamp, from 0; None if no image has it."""
         index, rest = divmod(stamp_ns - self.start_ns, self.period_ns)
         return index if index >= 0 and rest == 0 else None
 
@@ -89,5 +89,5 @@ class Stamps:
 
     @property
     def period(self) -> float:
-        """Seconds between two images."""
+        """Time between two images, s."""
         return 1e-9 * self.period_ns

@@ -1,4 +1,4 @@
-"""Carries out the actions of a schedule, logs each, and checks the answers to its requests."""
+"""Carries out the actions of a schedule, logs them, and checks the answers to their requests."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ SWAPPED_MODEL = "foreign_swapping/dense_64"
 """A loaded model to which malformed requests are sent."""
 
 RECOVERY_SECONDS = 8.0
-"""Time after a disturbance of the driver in which it still explains failures."""
+"""Time after a disturbance of the driver within which it still explains failures, s."""
 RESTART_SECONDS = 15.0
-"""The same after a kill: importing and discovery take seconds on a busy machine."""
+"""The same after a kill, s: importing and discovery take seconds on a busy machine."""
 START_UP_SECONDS = 18.0
-"""Time after the start of the run in which the driver starts."""
+"""Time after the start of the run within which the driver starts, s."""
 _FAULT_SECONDS = 3.0
-"""Time within which a fault meets its transfer."""
+"""Time within which the transfer of a pending fault comes, s."""
 _LOST_AFTER = 30.0
 
 _DEEP = QoSProfile(depth=1000)
@@ -61,7 +61,7 @@ _EFFECTS = {
     Kind.KILL_CHILD: RECOVERY_SECONDS,
     Kind.KILL: RESTART_SECONDS,
 }
-"""Kinds that may keep the driver from answering, each with the time after the action's `seconds`."""
+"""Kinds that may keep the driver from answering: for how long after the action's own `seconds`, s."""
 
 _OF_ONE_STICK = (Kind.FAULT, Kind.UNPLUG)
 
@@ -127,7 +127,7 @@ class Chaos:
         self._count_lost()
 
     def finish(self) -> None:
-        """Restore everything that was disturbed: at the end of a run all must work."""
+        """Restore everything that was disturbed: at the end of a run, all nodes must work."""
         for _, work in sorted(self._later, key=lambda each: each[0]):
             work()
         self._later.clear()
@@ -257,20 +257,20 @@ class Chaos:
         future.add_done_callback(answered)
 
     def _count_lost(self) -> None:
-        """Count requests without an answer; one to a node that was killed since counts as ended with it."""
+        """Count requests without an answer; those to a node that was killed since then are not judged."""
         now = time.monotonic()
         for key, (sent, service, _) in list(self._asked.items()):
             if now - sent > _LOST_AFTER:
                 del self._asked[key]
                 node = service.split("/")[1]
-                # Other processes notice the end of a process some seconds later.
+                # Other processes notice the end of a process only seconds later.
                 killed = any(name == node and sent - RESTART_SECONDS < at for at, name in self._kills)
                 outcome = Outcome.NOT_JUDGED if killed else Outcome.LOST
                 self._journal.add(outcome, "chaos", sent, f"no answer from {service}")
 
 
 class _Requests:
-    """Clients by the name of their service, and the requests that replace the weights of a node."""
+    """The clients of services, and the requests that replace the weights of a node."""
 
     def __init__(self, node: Node, frames: Path) -> None:
         self._node = node
@@ -287,12 +287,12 @@ class _Requests:
         """The client of a service, for requests of this type."""
         if service not in self._clients:
             kind = next(each for each in _SERVICES if each.Request is request)
-            # A client receives the answers to all clients of a service, and drops those beyond its queue.
+            # A client receives the answers to all clients of a service; those beyond its queue are lost.
             self._clients[service] = self._node.create_client(kind, service, qos_profile=_DEEP)
         return self._clients[service]
 
     def swap(self, node: str) -> tuple[str, Any]:
-        """Service and request that set the node's present weights again."""
+        """The service and the request that set the present weights of a node again."""
         if node == "spot_tracker":
             return f"/{node}/set_color", SetColor.Request(preset="red")
         request = SetTemplate.Request(patch=image_message(self._patch), view=image_message(self._view))
@@ -333,7 +333,7 @@ def _type(topic: str) -> Any:
 
 
 def _parameter_value(text: str) -> ParameterValue:
-    """The value of a parameter from text as in a parameter file."""
+    """The value of a parameter, given as text like in a parameter file."""
     value = float("nan") if text == "nan" else yaml.safe_load(text)
     if isinstance(value, bool):
         return ParameterValue(type=ParameterType.PARAMETER_BOOL, bool_value=value)

@@ -12,20 +12,20 @@ from edgetpu_driver.node_kit.node_table import DRIVER
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer, can_strike
 
 START_SECONDS = 30.0
-"""Time without actions after the start of the run, and of a driver after one that was killed, s. All nodes
-load their models in it, so that memory a minute after the start is that of all models."""
+"""Time without actions after the start of the run, and without kills after the start of another driver, s.
+All nodes load their models in it, so that memory a minute after the start includes all models."""
 END_SECONDS = 20.0
 """Time without actions at the end, in which every node has to recover, s."""
 BUSY_SECONDS, QUIET_SECONDS = 30.0, 15.0
-"""Lengths of alternating turns with and without actions, s; a failure in a quiet turn is not excused."""
+"""Lengths of the alternating turns with and without actions, s; no failure is excused in a quiet turn."""
 
 LIGHT_LOAD_SECONDS = 12.0
-"""Time at the end of a quiet turn with a light load, s: six in which the backlog of a saturated computer is
-done, and six in which every node has to publish."""
+"""Time at the end of a quiet turn with a light load, s: six for the backlog of a saturated computer, and six
+in which every node has to publish."""
 
 
 class Kind(Enum):
-    """What an action does; its arguments are in brackets."""
+    """What an action does, with its arguments in brackets."""
 
     FAULT = "fault"
     """A USB fault [name of the fault and of the transfer]."""
@@ -62,12 +62,12 @@ class Action:
     """One action of the schedule."""
 
     time: float
-    """Since the start of the run, s."""
+    """Time since the start of the run, s."""
     kind: Kind
     arguments: tuple[str, ...] = ()
     stick: int = 0
     after: int = 0
-    """Number of transfers before a fault."""
+    """Number of transfers that succeed before a fault."""
     times: int = 1
     seconds: float = 0.0
 
@@ -97,7 +97,7 @@ TOPICS = (
     "/signal",
     "/embedding",
 )
-"""Topics that malformed messages are published on."""
+"""Topics on which malformed messages are published."""
 IMAGE_DAMAGE = ("truncated", "flipped", "short", "encoding", "empty")
 OTHER_DAMAGE = ("truncated", "flipped", "values")
 BAD_REQUESTS = ("model", "shape", "dtype", "size", "weights", "batch")
@@ -130,7 +130,7 @@ BAD_PARAMETERS = (
 def make_schedule(
     seed: int, seconds: float, sticks: int, nodes: Sequence[str], killed_nodes: Sequence[str]
 ) -> list[Action]:
-    """All actions of a run, in order. nodes: all there are; killed_nodes: those that are killed."""
+    """All actions of a run, in order. nodes: all nodes of the run; killed_nodes: those that are killed."""
     chance = random.Random(seed)
     actions: list[Action] = []
     for kind, mean in MEAN_SECONDS.items():
@@ -144,9 +144,9 @@ def make_schedule(
 
 
 def _killing(names: Sequence[str], actions: Sequence[Action]) -> list[Action]:
-    """The actions, in order, with the nodes to kill: each in turn, so that all live equally long.
+    """The actions, in order, with the nodes to kill: each node in turn, so that all live equally long.
 
-    Those within START_SECONDS of the start of another driver are left out.
+    Kills within START_SECONDS of the start of another driver are left out.
     """
     turns = itertools.cycle(names)
     kept: list[Action] = []
@@ -163,7 +163,7 @@ def _killing(names: Sequence[str], actions: Sequence[Action]) -> list[Action]:
 
 
 def is_quiet(time: float, seconds: float) -> bool:
-    """Whether a time, s since the start of a run of that length, is in a turn without actions."""
+    """Whether `time`, s since the start of a run of `seconds`, is in a turn without actions."""
     if not START_SECONDS <= time < seconds - END_SECONDS:
         return True
     return (time - START_SECONDS) % (BUSY_SECONDS + QUIET_SECONDS) >= BUSY_SECONDS
@@ -172,19 +172,19 @@ def is_quiet(time: float, seconds: float) -> bool:
 def has_light_load(time: float, seconds: float) -> bool:
     """Whether clients are to send one request at a time: shortly before the end of each quiet turn.
 
-    Otherwise they send more than the computer can do, and a node that is silent may only be waiting its turn.
+    At other times they send more than the computer can handle, and a silent node may only be waiting.
     """
     return any(end - LIGHT_LOAD_SECONDS <= time for end in quiet_ends(seconds) if time <= end)
 
 
 def quiet_begins(seconds: float) -> list[float]:
-    """The times at which quiet turns begin, the last of which lasts to the end."""
+    """The times at which quiet turns begin, s; the last turn lasts to the end."""
     begins = [end - QUIET_SECONDS for end in quiet_ends(seconds)[:-1]]
     return [*begins, max(seconds - END_SECONDS, 0.0)]
 
 
 def quiet_ends(seconds: float) -> list[float]:
-    """The times at which a quiet turn ends, and the end of the run."""
+    """The times at which quiet turns end, s, including the end of the run."""
     turn = BUSY_SECONDS + QUIET_SECONDS
     ends = []
     end = START_SECONDS + turn
@@ -249,7 +249,7 @@ class _Fill:
         )
 
     def _kill(self, time: float) -> Action:
-        """Kill a node that `_killing` chooses."""
+        """Kill a node, which `_killing` chooses later."""
         return Action(time, Kind.KILL, seconds=self._chance.uniform(0.2, 2.0))
 
     def _malformed(self, time: float) -> Action:

@@ -1,4 +1,4 @@
-"""Malformed messages: what a damaged bag, a broken publisher or a buggy client sends."""
+"""Malformed messages, like those from a damaged bag, a broken publisher or a buggy client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgetpu_msgs.msg import Tensor
 from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetWeights
 
 _LENGTH_OF_FRAME_ID = 12
-"""Offset of the length of frame_id in a serialised message that begins with a header."""
+"""Offset of the length of frame_id, bytes, in a serialised message that begins with a header."""
 _NAN, _INFINITY = float("nan"), float("inf")
 
 
@@ -30,7 +30,7 @@ def message_of(topic: str) -> Any:
 
 
 def damaged(topic: str, damage: str, chance: random.Random) -> Any:
-    """A message of the topic's type with that damage, either a message or serialised bytes."""
+    """A message of the topic's type with this damage, as a message or as serialised bytes."""
     message = message_of(topic)
     if damage in ("truncated", "flipped"):
         return _damaged_bytes(bytes(serialize_message(message)), damage, chance)
@@ -51,7 +51,7 @@ def _damaged_bytes(data: bytes, damage: str, chance: random.Random) -> bytes:
 
 
 def bad_request(kind: str, model: str, chance: random.Random) -> tuple[str, Any]:
-    """A service and a request that the driver has to refuse. model: a loaded Dense model of 64 rows."""
+    """A service and a request that the driver must refuse. model: name of a loaded Dense model of 64 rows."""
     if kind == "model":
         return "load_model", LoadModel.Request(model=chance.choice(("no_such_model", "../../etc/passwd", "")))
     if kind == "weights":

@@ -1,4 +1,4 @@
-"""Whether results of the matrix nodes follow from the signal and the embeddings that a run publishes."""
+"""Checks whether results of the matrix nodes follow from the published signal and embeddings."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _SHARE_OF_NEXT = 0.3
 
 AMPLITUDE_TOLERANCE = 0.03
 SCORE_TOLERANCE = 0.02
-"""Tolerance of a score; the second best place differs by more than ten times as much."""
+"""Tolerance of a score; the second-best place differs by more than ten times as much."""
 PREDICTION_TOLERANCE = 0.15
-"""Largest error for a signal between -1.3 and 1.3."""
+"""Largest error of a prediction, for a signal between -1.3 and 1.3."""
 SETTLED_STEPS = 30
-"""Number of inputs without a gap after which the reservoir has forgotten a gap."""
+"""Number of inputs in a row after which the reservoir has forgotten a gap."""
 ENOUGH_SAMPLES = 150
 """Number of training samples after which the reservoir's readout is trained."""
 _LARGEST_RESIDUAL = 0.03
-"""Largest root mean square of the residual of a good training."""
+"""Largest root mean square residual of a good training."""
 
 
 def signal(index: int) -> float:
-    """The sample that is published with an image."""
+    """The sample that is published with the image number `index`."""
     turn = 2 * math.pi * (index % BLOCK) / BLOCK
     return PEAK_AMPLITUDE * math.sin(PEAK_BIN * turn) + _SECOND_AMPLITUDE * math.cos(_SECOND_BIN * turn)
 
@@ -52,7 +52,7 @@ def label(place: int) -> str:
 
 
 def write_places(path: Path) -> None:
-    """Write the file of places that the node starts with."""
+    """Write the file of places with which the node starts."""
     database = PlaceDatabase()
     for place, vector in enumerate(place_vectors()):
         database.add(label(place), vector)
@@ -61,14 +61,14 @@ def write_places(path: Path) -> None:
 
 
 def embedding(index: int, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The embedding that is published with an image: a view of the place `index` modulo PLACES."""
+    """The embedding that is published with image number `index`: a view of place `index` modulo PLACES."""
     view = (1 - _SHARE_OF_NEXT) * vectors[index % PLACES] + _SHARE_OF_NEXT * vectors[(index + 1) % PLACES]
     return np.asarray(view)
 
 
 @dataclass(frozen=True)
 class SpectrumResult:
-    """The values of a spectrum that are checked, without ROS types."""
+    """The checked values of a spectrum, without ROS types."""
 
     valid: bool
     sample_rate: float
@@ -77,7 +77,7 @@ class SpectrumResult:
 
 
 def judge_spectrum(result: SpectrumResult, period: float) -> Judgement:
-    """Compare the strongest line with that of the signal; `period`: of its samples, s."""
+    """Compare the strongest line with that of the signal; `period`: time between samples, s."""
     rate = 1 / period
     if abs(result.sample_rate / rate - 1) > 1e-3:
         return Outcome.WRONG, f"sample rate {result.sample_rate:.4f}, expected {rate:.4f}"
@@ -98,7 +98,7 @@ class PlaceCheck:
         self._vectors = place_vectors()
 
     def judge(self, index: int, valid: bool, found: str, score: float) -> Judgement:
-        """Compare the best match of the embedding of that number; `score`: its cosine."""
+        """Compare the best match of the embedding number `index`; `score`: its cosine."""
         view = embedding(index, self._vectors)
         cosines = self._vectors @ (view / np.linalg.norm(view))
         best = int(np.argmax(cosines))
@@ -119,7 +119,7 @@ class PredictionCheck:
         self._even = 0
 
     def judge(self, index: int, step: int, valid: bool, value: float) -> Judgement:
-        """Compare a prediction made from the sample of that number. `step`: of the reservoir."""
+        """Compare a prediction from the sample number `index`; `step`: step of the reservoir."""
         follows = (index - 1, step - 1) == self._last
         self._even = self._even + 1 if follows else 0
         self._last = index, step
@@ -134,16 +134,16 @@ class PredictionCheck:
 class ReadoutTraining:
     """Whether predictions come from a good readout, and when to train one.
 
-    A training begins to count samples anew, by which results of the readout before it are recognised.
+    A training restarts the count of samples, by which results of the previous readout are recognised.
     """
 
     def __init__(self) -> None:
         self.is_good = False
         self._samples = 0
-        """Of a good training that no result is known to come after; 0: there is none."""
+        """Number of samples of a good training that no result has followed yet; 0: there is none."""
 
     def wants(self, valid: bool, samples: int) -> bool:
-        """Take a result, and the samples since the last training; whether a training is to be requested."""
+        """Take a result with the samples since the last training; return whether to request a training."""
         if not valid and samples < ENOUGH_SAMPLES:  # the node was restarted
             self.is_good, self._samples = False, 0
         if valid and samples < self._samples:
@@ -151,9 +151,9 @@ class ReadoutTraining:
         return not self.is_good and not self._samples and samples >= ENOUGH_SAMPLES
 
     def done(self, samples: int, residual_rms: float) -> None:
-        """Take the answer to a successful request.
+        """Take the answer to a successful training request.
 
-        One that was repeated too early is answered with a readout of the few samples since the first.
+        If a request was repeated too early, the readout has only the few samples since the first request.
         """
         if samples >= ENOUGH_SAMPLES and residual_rms < _LARGEST_RESIDUAL:
             self._samples = samples

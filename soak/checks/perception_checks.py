@@ -24,7 +24,7 @@ CAMERAS = {
     "pattern_tracker": LOOKING,
     "looming": DRIVING,
 }
-"""The camera that each perception node looks at."""
+"""The camera of each perception node."""
 
 TOLERANCES = {
     ("spot_tracker", "x"): 0.01,
@@ -36,20 +36,20 @@ TOLERANCES = {
     ("pattern_tracker", "y"): 1.5,
     ("looming", "expansion_rate"): 0.05,
 }
-"""Largest error of a value, in its unit. Results of half a second earlier or later exceed it."""
+"""Largest error of a value, in its unit. Results that are half a second early or late exceed it."""
 
 MOST_SIGMAS = 4.0
-"""Largest error of a value, in standard deviations that the result gives for it. Where computers are busy few
-images come, and an error of more than its tolerance may well be one that the result tells."""
+"""Largest error of a value, in the result's own standard deviations. On a busy computer few images arrive,
+and an error above its tolerance may be covered by the standard deviation."""
 
 LARGEST_TURN = 2
-"""Images between the two of a flow result that is checked; the camera turns too far in more."""
+"""Largest number of steps between the images of a checked flow result; over more, the turn is too large."""
 LARGEST_SIGMAS = {"dx_sigma": 1.0, "dy_sigma": 1.0, "yaw_sigma": 0.02, "expansion_rate_sigma": 0.03}
-"""Standard deviations above which a result is not checked, as after a gap in the images."""
+"""Standard deviations above which a result is not checked, for instance after a gap in the images."""
 STEADY_SECONDS = 0.7
 """Time of constant speed after which a looming result is checked, s."""
 STEADY_IMAGES = 5
-"""Number of images that it must have compared in that time; on a loaded computer that takes longer."""
+"""Number of images that looming must have compared at constant speed; a loaded computer needs more time."""
 LONGEST_STEP = 1.0
 """Longest time between two images that looming compares, s."""
 
@@ -63,7 +63,7 @@ class Result:
     valid: bool
     values: Mapping[str, float]
     earlier_ns: int = 0
-    """Stamp of the image that it is relative to: the previous one for flow, the reference for the compass."""
+    """Stamp of the image that the result is relative to: the previous one (flow), the reference (compass)."""
 
 
 class PerceptionChecks:
@@ -76,7 +76,7 @@ class PerceptionChecks:
         self._displacements: dict[tuple[int, int], tuple[float, float]] = {}
         self._seen = {node: SeenStamps() for node in CAMERAS}
         self._compared: deque[int] = deque(maxlen=STEADY_IMAGES)
-        """The last images that looming has used."""
+        """Numbers of the last images that looming has used."""
 
     def judge(self, node: str, result: Result) -> Judgement:
         """The outcome of a result, and its difference from the truth if it is wrong."""
@@ -95,7 +95,7 @@ class PerceptionChecks:
 
     @staticmethod
     def _numbers_match(result: Result) -> bool:
-        """Check that valid results have finite numbers, and others none."""
+        """Check that valid results have only finite numbers, and others none."""
         return all(math.isfinite(value) == result.valid for value in result.values.values())
 
     def _compare(self, node: str, result: Result, index: int) -> Judgement:

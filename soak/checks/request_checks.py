@@ -1,7 +1,7 @@
 """The expected answers to requests of a foreign client, by the version of the model's weights.
 
-A client sets the weights `weights_of(version)` as that version, so that a result is judged by the version it
-names and by nothing that the client remembers.
+A client always sets the weights `weights_of(version)` as that version. So a result can be judged by the
+version it names, without any state of the client.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def judge_refusal(code: int, message: str, *, has_deadline: bool) -> Judgement:
 
 
 class ExpectedResults:
-    """The exact results of a model by the version of its weights, from engines of this process."""
+    """The exact results of a model for each version of its weights, from engines in this process."""
 
     _KEPT = 4
 
     def __init__(self, graph: bytes, weights_of: Callable[[int], NDArray[np.float32]]) -> None:
-        """weights_of: weights of a version from 1; version 0 are those of the file."""
+        """weights_of: gives the weights of a version from 1; version 0 has the weights of the file."""
         self._graph, self._weights_of = graph, weights_of
         self._engines: OrderedDict[int, CpuEngine] = OrderedDict()
 
@@ -65,7 +65,7 @@ class ExpectedResults:
         return self._engine(version).run(inputs)
 
     def judge(self, version: int, possible: range, inputs: Arrays, outputs: Arrays) -> Judgement:
-        """Compare a whole result. possible: see `judge_version_in_use`."""
+        """Compare all outputs of a result. possible: see `judge_version_in_use`."""
         judgement = judge_version_in_use(version, possible)
         if judgement[0] is Outcome.WRONG:
             return judgement
@@ -103,8 +103,8 @@ def compare(outputs: Arrays, expected: Arrays, what: str) -> Judgement:
 def judge_version_in_use(version: int, possible: range) -> Judgement:
     """Check the version that a result names.
 
-    possible: from the last version that the driver had acknowledged when the request was sent, to the last
-    that was requested.
+    possible: versions from the last one that was acknowledged when the request was sent, to the last one that
+    was requested.
     """
     if version not in possible:
         return (
@@ -123,12 +123,12 @@ def judge_version(version: int, expected: int) -> Judgement:
 
 @dataclass(frozen=True)
 class DenseScales:
-    """Real values of one quantisation step of a Dense model, from ~/load_model and the file."""
+    """Sizes of the quantisation steps of a Dense model in real units, from ~/load_model and the file."""
 
     inputs: float
     outputs: float
     weights: float
-    """The smallest scale of its rows."""
+    """The smallest scale of the rows of weights."""
 
 
 def product_bound(
@@ -140,8 +140,8 @@ def product_bound(
 ) -> NDArray[np.float64]:
     """The largest error of a product [B, M] of `matrix` [M, K] and `vectors` [B, K] without clipping.
 
-    Inputs, weights and the outputs of each of the `tiles` along K are rounded to a step at most. Weights may
-    have been scaled by a gain of at least 1/2, which doubles a step of theirs and of the outputs.
+    Inputs, weights and the outputs of each of the `tiles` along K are rounded by at most a step. Weights may
+    have been scaled by a gain of at least 1/2, which doubles the steps of weights and outputs.
     """
     weight_step = 2 * scales.weights * (1 + 1 / 64)
     output_step = 2 * scales.outputs * input_scale / scales.inputs
@@ -159,7 +159,7 @@ def judge_product(
     vectors: NDArray[np.floating],
     bound: NDArray[np.floating],
 ) -> Judgement:
-    """Compare a product with that in float64: each error within its bound, and a small error in total."""
+    """Compare a product with the product in float64: each error within its bound, and a small total error."""
     true = np.asarray(vectors, np.float64) @ np.asarray(matrix, np.float64).T
     if outputs.size != true.size:
         return Outcome.WRONG, f"{outputs.size} outputs, expected {true.size}"
@@ -177,5 +177,5 @@ def judge_product(
 
 
 LARGEST_PRODUCT_ERROR = 0.05
-"""Root mean square of the error of a whole product, relative to that of the product. Rounding to eight bits
-makes 0.01 to 0.02 in random matrices; the product of another matrix is off by more than 1."""
+"""Largest root mean square error of a product, relative to the root mean square of the product. With random
+matrices, rounding to 8 bits causes 0.01 to 0.02; the product of another matrix is off by more than 1."""

@@ -13,7 +13,7 @@ class SeenStamps:
         self._seen: OrderedDict[int, None] = OrderedDict()
 
     def is_new(self, stamp_ns: int) -> bool:
-        """Record the stamp; returns whether it is new."""
+        """Record the stamp and return whether it is new."""
         if stamp_ns in self._seen:
             return False
         self._seen[stamp_ns] = None
