@@ -1,1 +1,1 @@
-"""Measured figures, shared by `make bench` and `make accuracy`: a row, its table line and its JSON file."""
+"""Figures of `make bench`, `accuracy`, `drive` and `soak`: a row, its line in a table, and a JSON file."""

@@ -12,30 +12,30 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Row:
-    """A figure with what it is to reach."""
+    """A figure with its limit."""
 
     area: str
     """What is measured: an algorithm ("flow", "spot", ..) or a part of the driver ("formats", "link", ..)."""
     case: str
-    """The protocol, in a few words."""
+    """The protocol of the measurement, in a few words."""
     metric: str
-    """What was computed: "rmse", "within 0.25", "time / cv2.moments", ..."""
+    """What was computed from the results: "rmse", "within 0.25", "time / cv2.moments", ..."""
     value: float
     unit: str
     """Unit of the value: "px", "%", ..., "x" for a ratio to the baseline, empty for a count."""
     reach: float | None
-    """The least, or the most, that the value should be; None where the row is for information."""
+    """Limit of the value, the least or the most that it should be; None: the row is for information."""
     better: Literal["lower", "higher"]
     baseline: float | None = None
-    """The best known library on the same task, or a plain method measured in the same run."""
+    """Figure of the best known library on the same task, or of a plain method measured in the same run."""
     bound: float | None = None
-    """The same method in float64, unquantised."""
+    """Figure of the same method in float64, unquantised."""
     baseline_unit: str | None = None
-    """Unit of the baseline, where the value is a ratio to it; None: the value's own unit."""
+    """Unit of the baseline if the value is a ratio to it; None: the unit of the value."""
     instructions: float | None = None
-    """Million instructions of the work, where the processor counts them."""
+    """Millions of instructions of the work, where the processor counts them."""
     full_size_baseline: float | None = None
-    """The same plain method on the camera's images as they are, where `baseline` is at the model's size."""
+    """Figure of the plain method on images of the camera's size, where `baseline` is at the model's size."""
 
     @property
     def reached(self) -> bool:
@@ -46,7 +46,7 @@ class Row:
 
 
 _OPTIONAL = ("bound", "baseline_unit", "instructions", "full_size_baseline")
-"""Fields that the file leaves out where they are None."""
+"""Fields that the file omits if they are None."""
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
@@ -64,7 +64,7 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
 
 def _finite(value: object) -> object:
-    """The value, or None for infinity and NaN, which JSON does not have."""
+    """The value, or None for infinity and NaN, which JSON cannot represent."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
