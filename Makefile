@@ -70,13 +70,13 @@ types: setup
 
 pytest: setup
 	@echo "[test] unit and graph tests (pytest)"
-	# Many tests wait for processes, so three at a time where pytest-xdist is there; a file stays together, and
-	# the folder with the longest files comes first, so that none of them is left to the end. A process that
-	# crashes ends the run: with another in its place pytest-xdist may wait for ever.
+	# Many tests wait for processes, so three run at a time if pytest-xdist is installed. The tests of a file run
+	# in one process, and the folder with the longest files comes first, so that none of these runs last. A
+	# crash of a process ends the run: if pytest-xdist replaces the process, it may wait for ever.
 	parallel=$$($(RUN) python3 -c 'import xdist; print("-n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0")' 2>/dev/null || true)
 	$(RUN) python3 -m pytest $$parallel $(PAGE_TESTS:%=--ignore=%)
 	echo "[test] the page of the dashboard in a browser (pytest)"
-	# Next to other tests a browser falls behind on two cores. Status 5: nothing to run them with, all are skipped.
+	# On two cores a browser is too slow beside other tests. Status 5: their tools are missing, all are skipped.
 	$(RUN) python3 -m pytest $(PAGE_TESTS) || [ $$? -eq 5 ]
 
 bench: setup ## measure the driver; results go to build/bench/results.json

@@ -32,9 +32,9 @@ from selenium.webdriver.common.by import By  # noqa: E402  # isort: skip
 
 FOLDER = ROOT / "docs" / "images"
 JPEG_QUALITY = 55
-"""Text stays legible, and a picture is below 110 kB."""
+"""Quality of the pictures, 0 to 100: text stays legible, and a picture has less than 110 kB."""
 _SECONDS = 25
-"""Of curves in the pictures."""
+"""Length of the curves in the pictures, s."""
 
 _BALL = """
 const image = document.getElementById('live'), canvas = document.createElement('canvas');
@@ -49,7 +49,7 @@ for (let index = 0; index < data.length / 4; index++) {
 }
 return count ? [x / count / canvas.width - 0.5, y / count / canvas.height - 0.5] : null;
 """
-"""The position of the red ball of the scene, from the centre, as shares of the picture."""
+"""Script that finds the scene's red ball: its position from the centre, as shares of the picture."""
 
 
 class _Live(Dashboard):
@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def _track_ball(browser: Any) -> None:
-    """Have the spot tracker follow the ball for a while."""
+    """Let the spot tracker follow the ball for a while."""
     show(browser, "spot_tracker")
     wait(browser, lambda: pictures(browser) > 0)
 

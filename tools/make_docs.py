@@ -8,7 +8,7 @@ import pdoc
 
 
 def resolve(package: str) -> None:
-    """Load the names that a package imports on first use; pdoc looks for them in the module itself."""
+    """Load the names that a package imports only on first use, since pdoc looks for them in the module."""
     module = importlib.import_module(package)
     for name in getattr(module, "__all__", ()):
         setattr(module, name, getattr(module, name))

@@ -27,10 +27,10 @@ REMAPPINGS = (
     "reservoir:target:=optical_flow/flow",
     "spectrum:signal:=visual_compass/heading",
 )
-"""Of nodes that can be started on the page, so that each has something to work on."""
+"""Remappings of nodes that can be started on the page, so that each has inputs."""
 DEFAULT_NODES = "spot_tracker,looming,optical_flow,visual_compass,pattern_tracker"
 STARTED_ANYWAY = ("camera", "dashboard")
-"""Not among the nodes that the user chooses."""
+"""Nodes that are always started, whatever nodes the user chooses."""
 
 PARAMETERS = {
     "camera:width": "320",
@@ -42,7 +42,7 @@ PARAMETERS = {
     "spectrum:input_type": "edgetpu_msgs/msg/Heading",
     "spectrum:input_fields": "yaw_rate",
 }
-"""Of these nodes, besides those that the user chooses."""
+"""Parameters of these nodes, besides those that the user chooses."""
 
 
 def main() -> int:
@@ -80,12 +80,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _ros_arguments(given: argparse.Namespace) -> list[str]:
-    """The dashboard's ROS arguments, which the nodes that it starts get, too."""
+    """ROS arguments of the dashboard, which it passes to the nodes that it starts."""
     camera = [] if given.camera == "none" else ["camera"]
     parameters = {
         "host": f"'{given.host}'",
         "port": given.port,
-        "token": "'" + given.token.replace("'", "''") + "'",  # as YAML has it
+        "token": "'" + given.token.replace("'", "''") + "'",  # quoted as in YAML
         "start": f"[{','.join(['edgetpu', *camera, *names_in(given.nodes)])}]",
     }
     of_others = {
@@ -101,12 +101,12 @@ def _ros_arguments(given: argparse.Namespace) -> list[str]:
 
 
 def names_in(text: str) -> list[str]:
-    """The nodes in a list that is separated by commas, each once."""
+    """The nodes in a comma-separated list, without duplicates."""
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def problem_of(given: argparse.Namespace) -> str:
-    """Why the dashboard cannot run, with what helps; empty if it can."""
+    """The reason why the dashboard cannot run, with the remedy; empty if it can."""
     from edgetpu_dashboard.camera.capture_thread import SOURCES
     from edgetpu_driver.node_kit.node_table import node_table
 
@@ -127,7 +127,7 @@ def problem_of(given: argparse.Namespace) -> str:
 
 
 def _problem_of_address(host: str, port: int, token: str) -> str:
-    """Why the page cannot be served there, with what helps; empty if it can."""
+    """The reason why the page cannot be served at this address, with the remedy; empty if it can."""
     from edgetpu_dashboard.web import address
     from edgetpu_dashboard.web.access import is_local
 
@@ -151,7 +151,7 @@ def _problem_of_address(host: str, port: int, token: str) -> str:
 
 
 def browser_hint(host: str, port: str) -> str:
-    """How to see the page on a computer without a browser; empty if there is one."""
+    """A hint how to see the page if this computer has no browser; empty if it has one."""
     from edgetpu_dashboard.web.address import bracketed
 
     here = "127.0.0.1" if host == "0.0.0.0" else "[::1]" if host == "::" else bracketed(host)
@@ -164,7 +164,7 @@ def browser_hint(host: str, port: str) -> str:
 
 
 def _scene_model() -> Path:
-    """The embedding network of `make drive`, written to where the driver finds it."""
+    """Write the embedding network of `make drive` to a folder of the driver; return its path."""
     path = default_model_dir() / f"{NAME}.tflite"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(scene_network())
@@ -172,7 +172,7 @@ def _scene_model() -> Path:
 
 
 def _parameter_file(values: dict[str, str]) -> Path:
-    """A file that gives nodes parameters by name, in build/."""
+    """Write a parameter file with the values of nodes to build/; return its path."""
     path = ROOT / "build" / "live.yaml"
     path.parent.mkdir(exist_ok=True)
     sections: dict[str, list[str]] = {}

@@ -1,6 +1,6 @@
 """Reduce generated FlatBuffers bindings to enumerations and the functions that write tables.
 
-Files are read by `edgetpu_driver.files.flatbuffer`, which checks every offset; the generated readers do not.
+Files are read by `edgetpu_driver.files.flatbuffer`, which checks every offset, unlike the generated readers.
 """
 
 import ast
