@@ -12,8 +12,8 @@ EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; 0 if every node gave results, otherwise 1 and one line on standard error."""
-    try:  # here, so that a missing package is reported in one line
+    """Run the demo; return 0 if every node gave results, otherwise 1 after a line on standard error."""
+    try:  # imported here, so that a missing package is reported in one line
         from demo.options import parser
 
         options = parser().parse_args(arguments)
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run(options)
     except DemoError as error:
         return _print_error(str(error))
-    except OSError as error:  # of OUTPUT, above all
+    except OSError as error:  # mostly for OUTPUT
         return _print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
         _print_error("interrupted")

@@ -1,4 +1,4 @@
-"""Errors of the demo; each message is the one line that its user sees."""
+"""Errors of the demo; each message is the single line that the user sees."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ class DemoError(Exception):
 
 
 class UsageError(DemoError):
-    """An argument that names something that does not exist."""
+    """An argument names something that does not exist."""
 
 
 class BagError(DemoError):
-    """A bag that is missing, malformed or without the wanted images."""
+    """A bag is missing, is malformed or lacks the wanted images."""
 
 
 class GraphError(DemoError):
-    """A process of the ROS graph that did not start, did not get ready or died."""
+    """A process of the ROS graph did not start, did not get ready or died."""

@@ -1,4 +1,4 @@
-"""The model that the user names for a vision node, as parameters of that node and of the driver."""
+"""The model that the user names for a vision node, as parameters of the node and the driver."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Parameters = tuple[tuple[str, str], ...]
 def model_parameters(
     model: str | None, labels: str | None, nodes: Sequence[DemoNode]
 ) -> tuple[Parameters, Parameters]:
-    """Parameters of the driver, and of the one node whose model it is.
+    """Parameters of the driver, and of the one node that needs the model.
 
-    Raises UsageError if there is no such node or more than one, or no such file.
+    Raises UsageError if not exactly one node needs a model, or if a file does not exist.
     """
     if not model:
         if labels:

@@ -11,21 +11,18 @@ from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 
 @dataclass(frozen=True)
 class Value:
-    """One number of a result message, as it is recorded and plotted."""
+    """A number in a result message, and how it is recorded and plotted."""
 
     field: str
     meaning: str
     unit: str
-    sigma: str | None = None  # the field with its standard deviation
-    tolerance: float | None = None  # how far from the truth a result may be and still count as right
+    sigma: str | None = None  # name of the field with its standard deviation
+    tolerance: float | None = None  # largest error of a result that counts as right
 
 
 @dataclass(frozen=True)
 class DemoNode:
-    """How to start a node that takes images and how to read its results.
-
-    The values are those of the results, with what the demo knows of them.
-    """
+    """How to start a node that takes images, and how to read the values of its results."""
 
     name: str
     package: str
@@ -34,8 +31,8 @@ class DemoNode:
     values: tuple[Value, ...]
     marker: tuple[str, str] | None = None  # fields of a position in the picture, in units of `marker_unit`
     parameters: frozenset[str] = frozenset()
-    needs_model: bool = False  # whether its model is one that the user has
-    marker_unit: str = "half"  # "half": -1 at the centre of the first pixel to 1 at that of the last; or "px"
+    needs_model: bool = False  # whether the user has to provide its model
+    marker_unit: str = "half"  # "half": from -1 at the first pixel's centre to 1 at the last one's; or "px"
 
     @property
     def topic(self) -> str:
@@ -44,7 +41,7 @@ class DemoNode:
 
 
 def described(entry: NodeEntry) -> DemoNode | None:
-    """The node of an entry of the table; None for a node without images or a described result."""
+    """The node of an entry of the node table; None if it takes no images or describes no result."""
     kind = entry.load()
     results: ResultTopic | None = kind.results
     if results is None or kind.subject != "images":
@@ -69,7 +66,7 @@ def _value(node: str, value: ResultValue) -> Value:
 
 
 PIXEL_POSITIONS = {"pattern_tracker": ("x", "y")}
-"""Fields of a position in px of the image, by node."""
+"""By node: fields with a position in px of the image."""
 
 TOLERANCES = {
     ("spot_tracker", "x"): 0.05,
@@ -83,7 +80,7 @@ TOLERANCES = {
     ("pattern_tracker", "x"): 2.0,
     ("pattern_tracker", "y"): 2.0,
 }
-"""Tolerances of results that count as right, by node and field, in the unit of the field."""
+"""Largest errors of results that count as right, by node and field, in the unit of the field."""
 
 NODES = {node.name: node for node in map(described, node_table().values()) if node is not None}
 """The nodes of all installed packages that take images, by name."""
@@ -93,7 +90,7 @@ OWN_MODEL = {name: node for name, node in NODES.items() if not node.needs_model}
 
 
 def select(names: str) -> tuple[DemoNode, ...]:
-    """The nodes of a comma-separated list of names; UsageError for a name the table does not have."""
+    """The nodes in a comma-separated list of names; raises UsageError for an unknown name."""
     wanted = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     unknown = [name for name in wanted if name not in NODES]
     if unknown or not wanted:

@@ -82,7 +82,7 @@ def _add_nodes(options: argparse.ArgumentParser) -> None:
 
 
 def _rate(text: str) -> float | None:
-    """None for "max", otherwise the factor to the recorded speed."""
+    """Read --rate: the factor on the recorded speed; None for "max"."""
     return None if text == "max" else number(text, lambda value: value > 0, "max or a number above 0")
 
 

@@ -21,7 +21,7 @@ from edgetpu_driver.node_kit.installed_nodes.installed_executables import instal
 from edgetpu_driver.node_kit.middleware.middleware_profile import DEFAULT_DRIVER, profile_settings
 from edgetpu_driver.node_kit.process.process_end import starter_environment
 
-CONFIG = Path(__file__).resolve().parents[1] / "config"  # what the launch file uses too
+CONFIG = Path(__file__).resolve().parents[1] / "config"  # the same as in the launch file
 PARAMETERS = CONFIG / "edgetpu.yaml"
 _reservations: list[IO[str]] = []
 STOP_TIMEOUT = 2.7  # s between the interrupt and the kill
@@ -35,7 +35,7 @@ class Process:
     package: str
     executable: str
     parameters_file: Path | None = None
-    parameters: tuple[tuple[str, str], ...] = ()  # on top of the file
+    parameters: tuple[tuple[str, str], ...] = ()  # in addition to the file
     remappings: tuple[tuple[str, str], ...] = ()
 
     def command(self) -> list[str]:
@@ -44,7 +44,7 @@ class Process:
         if self.parameters_file:
             arguments += ["--params-file", str(self.parameters_file)]
         for name, value in self.parameters:
-            # With the node's name: otherwise the section of the node in the file would win.
+            # With the node's name, since otherwise the node's section in the file would have precedence.
             arguments += ["-p", f"{self.name}:{name}:={value}"]
         for old, new in self.remappings:
             arguments += ["-r", f"{old}:={new}"]
@@ -52,12 +52,12 @@ class Process:
 
 
 def as_parameter(value: str | Sequence[str]) -> str:
-    """Text, or a list of texts, as a value in `Process.parameters`; they are read as YAML."""
+    """A text, or a list of texts, as a value for `Process.parameters`, which is read as YAML."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def find_executable(package: str, executable: str) -> Path:
-    """Find an executable in the sourced ROS environment, as `ros2 run` does; GraphError."""
+    """Find an executable in the sourced ROS environment, as `ros2 run` does; raises GraphError."""
     path = installed_executable(package, executable)
     if path is None:
         raise GraphError(
@@ -71,8 +71,8 @@ def isolate(
 ) -> dict[str, str]:
     """Return environment variables for the graph: profiles for large images, discovery on this machine only.
 
-    `drivers`: full names of the drivers in the graph. A ROS domain that no process on this machine uses is
-    chosen unless one is set already.
+    `drivers`: full names of the drivers in the graph. Unless a ROS domain is set already, one is chosen that
+    no process on this machine uses.
     """
     settings = {"PYTHONUNBUFFERED": "1", "RCUTILS_COLORIZED_OUTPUT": "0"}
     if environment.get("ROS_DISTRO") == "humble":
@@ -86,7 +86,7 @@ def isolate(
 
 
 def _unused_domain() -> int:
-    """Find an unused domain from 1 to 100; these do not collide with the ephemeral ports of Linux."""
+    """Find an unused domain from 1 to 100, which do not collide with the ephemeral ports of Linux."""
     first = 1 + os.getpid() % 100
     for offset in range(100):
         domain = 1 + (first + offset - 1) % 100
@@ -96,16 +96,16 @@ def _unused_domain() -> int:
 
 
 def reserve_domain(domain: int) -> bool:
-    """Reserve an unused ROS domain until this process ends, against others that call this.
+    """Reserve an unused ROS domain until this process ends, against other processes that call this function.
 
-    Returns False if it is taken. Without a reservation two that start at once could choose the same, as a
-    domain is in use only once its first node has started.
+    Returns False if it is taken. Without a reservation, two processes that start at once could choose the
+    same domain, since a domain is in use only when its first node has started.
     """
     try:
         lock = open(Path(tempfile.gettempdir()) / f"edgetpu_domain_{domain}", "w")  # noqa: SIM115
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return False  # another user's
+        return False  # the file belongs to another user
     if domain_in_use(domain):
         lock.close()
         return False
@@ -124,7 +124,7 @@ def domain_in_use(domain: int) -> bool:
 
 
 class Graph:
-    """Running processes with a log each; a context manager that stops all of them."""
+    """Running processes, each with a log; a context manager that stops all of them."""
 
     def __init__(self, processes: Sequence[Process], log_directory: Path) -> None:
         self._wanted = processes
@@ -152,7 +152,7 @@ class Graph:
         return self._log_directory / f"{name}.log"
 
     def last_line(self, name: str) -> str:
-        """Return the last line that a process wrote; the error of a traceback."""
+        """Return the last line that a process wrote, which is the error if it ends with a traceback."""
         lines = self.log(name).read_text(errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
 
@@ -173,7 +173,7 @@ class Graph:
         try:
             while time.monotonic() < deadline and any(p.poll() is None for p in self._running.values()):
                 time.sleep(0.02)
-        finally:  # a second Ctrl-C ends the waiting, not the clean-up
+        finally:  # a second Ctrl-C ends the waiting, but not the clean-up
             for process in self._running.values():
                 _signal(process, signal.SIGKILL)
                 process.wait()
@@ -181,7 +181,7 @@ class Graph:
 
 
 def _start(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-    # A session of its own, so that Ctrl-C on a terminal reaches only the demo, which stops the rest in order.
+    # In its own session, so that Ctrl-C in a terminal reaches only the demo, which stops the rest in order.
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

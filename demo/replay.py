@@ -34,11 +34,11 @@ from edgetpu_msgs.msg import DeviceStatus
 
 DEBUG_TOPIC = "debug_image"  # below the name of a node
 RELIABLE = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
-TICK = 0.05  # s between two looks at the processes while nothing comes
-SETTLE = 0.2  # s for the first camera_info to arrive before the image that needs it
+TICK = 0.05  # s between two checks of the processes while no message arrives
+SETTLE = 0.2  # s in which the first camera_info arrives before its image is published
 MOST_LOST = 3  # images in a row without a result before the replay gives up
-# In the diagnostics of a perception node: its messages when only images are missing, and its counters of
-# images without a result.
+# In the diagnostics of a perception node: messages when only images are missing, and counters of images
+# without a result.
 IDLE = {"ok", "no images"}
 WITHOUT_RESULT = {"malformed", "failed", "dropped"}
 
@@ -49,12 +49,12 @@ class _Node:
 
     collector: Collector
     parameters: Any = None
-    """The client of its parameters."""
+    """Client of the node's parameters."""
     answer: Any = None
-    """The future of a request to it."""
+    """Future of the request to that client."""
     diagnosis: str = "no sign of it yet"
     needs_user: bool = False
-    """Whether the diagnosis is an error, which remains until a user changes something."""
+    """Whether the node reports an error, which remains until the user changes something."""
     malformed: int = 0
     without_result: int = 0
 
@@ -66,9 +66,9 @@ class _Node:
     def has_matched(self) -> bool:
         """Whether the node will receive messages that are published from now on.
 
-        A subscription is discovered here before the node has discovered the publisher, and messages that are
-        published in between are lost. The middleware announces the entities of a participant in order, and
-        the client of this request was created after the publisher: a node that answers knows both.
+        A subscription may be discovered here before the node has discovered the publisher, and messages in
+        between are lost. The middleware announces the entities of a participant in order, and the client of
+        this request was created after the publisher: a node that answers knows both.
         """
         if self.answer is None and self.parameters.service_is_ready():
             self.answer = self.parameters.call_async(GetParameters.Request())
@@ -95,8 +95,8 @@ class Replay:
         self._check = check
         self._nodes = {node.name: _Node(Collector(node.name, node.topic)) for node in nodes}
         self._driver = DeviceStatus(message="no sign of it yet")
-        self._unreadable = 0  # images of the bag that could not be published
-        self._lost = 0  # this many images in a row got no answer
+        self._unreadable = 0  # number of images of the bag that could not be published
+        self._lost = 0  # number of images in a row without an answer
         self.debug_frames = DebugFrames(evenly_spaced(topic.count, PICTURES))
         self._calibrated = False
 
@@ -104,7 +104,7 @@ class Replay:
         try:
             rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
             self._ros = rclpy.create_node("edgetpu_demo")
-        except RuntimeError as error:  # what rcl reports: an impossible ROS_DOMAIN_ID, no middleware
+        except RuntimeError as error:  # rcl reports an impossible ROS_DOMAIN_ID or missing middleware so
             raise GraphError(f"ROS does not start: {' '.join(str(error).split())}") from error
         self._executor = make_executor()
         self._executor.add_node(self._ros)
@@ -118,10 +118,10 @@ class Replay:
             if self._topic.camera_info
             else None
         )
-        # After the publishers: see has_matched.
+        # Created after the publishers, see has_matched.
         for name, node in self._nodes.items():
             node.parameters = self._ros.create_client(GetParameters, f"/{name}/get_parameters")
-        # Last, because discovery is in order: a node that publishes here knows the subscriptions above.
+        # Last, since discovery is in order: a node whose message arrives knows the subscriptions above.
         self._ros.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, RELIABLE)
         return self
 
@@ -133,10 +133,10 @@ class Replay:
         rclpy.try_shutdown()
 
     def wait_until_ready(self, timeout: float, say: Callable[[str], None]) -> None:
-        """Wait for the driver and the nodes, passing to `say` what is still missing.
+        """Wait for the driver and the nodes, and pass to `say` what is still missing.
 
         Raises:
-            GraphError: after `timeout` s something is still missing, or a node reports an error.
+            GraphError: something is still missing after `timeout` s, or a node reports an error.
         """
         deadline = time.monotonic() + timeout
         told = ""
@@ -159,12 +159,12 @@ class Replay:
         timeout: float,
         progress: Callable[[], None],
     ) -> dict[str, NodeResults]:
-        """Publish every image with its own stamp and collect the results, by node.
+        """Publish every image with its own stamp; return the results by node.
 
         Args:
             records: images and camera infos of the bag.
-            rate: how much faster than recorded; None: the next image as soon as every node has answered.
-            timeout: s after which an image without a result counts as lost.
+            rate: factor on the recorded speed; None: the next image as soon as every node has answered.
+            timeout: time after which an image without a result counts as lost, s.
             progress: called after each image.
         """
         began, first_ns = 0.0, None
@@ -186,7 +186,7 @@ class Replay:
         }
 
     def _show(self, record: Record, timeout: float) -> None:
-        """Publish an image and wait until every node is done with it."""
+        """Publish an image and wait until every node has processed it."""
         image = _message(record)
         nodes = self._nodes.values()
         before = [node.without_result for node in nodes]
@@ -214,7 +214,7 @@ class Replay:
                 self._wait_for_debug_images(number, answering, timeout)
 
     def _wait_for_debug_images(self, number: int, nodes: Sequence[_Node], timeout: float) -> None:
-        """Wait for the debug images of an image from the nodes that publish any."""
+        """Wait for the debug images of an image from the nodes that publish debug images."""
         names = [node.collector.name for node in nodes]
         publishing = [name for name in names if self._ros.count_publishers(f"/{name}/{DEBUG_TOPIC}")]
         self._spin_until(
@@ -231,7 +231,7 @@ class Replay:
             )
 
     def _calibrate(self, record: Record) -> None:
-        """Publish a camera_info; the first one gets the time to arrive before the next image does."""
+        """Publish a camera_info; wait after the first one, so that it arrives before the next image."""
         info = _message(record)
         if info is None or self._infos is None:
             return
@@ -246,7 +246,7 @@ class Replay:
         )
 
     def _spin_until(self, deadline: float, done: Callable[[], bool] = lambda: False) -> None:
-        """Process messages until `done` or the deadline, of time.monotonic()."""
+        """Process messages until `done()` is true or until the deadline, a time of time.monotonic()."""
         left = math.inf
         while left > 0 and not done():
             left = deadline - time.monotonic()
@@ -255,7 +255,7 @@ class Replay:
             self._check()
 
     def _missing(self) -> str:
-        """Say what is missing in the graph; empty if it is complete."""
+        """A text that says what is missing in the graph; empty if it is complete."""
         if self._driver.state != DeviceStatus.READY:
             return f"waiting for {DRIVER}: {self._driver.message or 'it is starting'}"
         if self._images.get_subscription_count() < len(self._nodes):

@@ -32,11 +32,11 @@ def run(options: argparse.Namespace) -> None:
     """Run the demo with the options of the command line.
 
     Raises:
-        DemoError: what the user named is not there, the graph failed, or a node gave no result at all.
+        DemoError: something that the user named does not exist, the graph failed, or a node gave no result.
     """
     terminal = Terminal()
     nodes = select(_wanted_nodes(options))
-    model_parameters(options.model, options.labels, nodes)  # before anything takes time
+    model_parameters(options.model, options.labels, nodes)  # reports wrong options before anything takes time
     if not options.params_file.is_file():
         raise UsageError(f"no parameter file at {options.params_file}")
     output: Path = options.output
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     path = options.bag or write_scene(output / "scene")
     with ImageBag(path, options.topic) as bag:
         os.environ.update(isolate())
-        os.environ.setdefault("ROS_HOME", str((output / "ros").resolve()))  # models and logs of the nodes
+        os.environ.setdefault("ROS_HOME", str((output / "ros").resolve()))  # for models and logs of the nodes
         results, debug = _replay(options, terminal, bag, nodes)
         write_json(output / "summary.json", summary(options.backend, path, results))
         terminal.say("writing the report")
@@ -102,7 +102,7 @@ def _replay(
 
 
 def _processes(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[DemoNode]) -> list[Process]:
-    """The processes that bringup.launch.py starts, with this bag as the camera."""
+    """The processes that bringup.launch.py would start, with this bag as the camera."""
     topic = bag.topic
     of_driver, of_model = model_parameters(options.model, options.labels, nodes)
     driver = Process(
@@ -114,7 +114,7 @@ def _processes(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[DemoN
     )
     parameters = [("image_transport", "compressed" if topic.compressed else "raw")]
     if options.rate is None:
-        # Every image counts, on its way too.
+        # No image may be lost, not even on its way to the node.
         parameters += [("qos_reliability", "reliable"), ("rate_limit", "0.0"), ("debug_rate", "0.0")]
     remappings = [("image", topic.base)]
     if topic.camera_info:
@@ -140,7 +140,7 @@ def _processes(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[DemoN
 
 
 def _targets(options: argparse.Namespace, bag: ImageBag, node: DemoNode) -> tuple[tuple[str, str], ...]:
-    """Parameters that say what to look for, unless the user's own parameter file says it."""
+    """Parameters that say what the node should look for, unless the user's parameter file says it."""
     if options.params_file != PARAMETERS:
         return ()
     known = bag.path / PARAMETERS_FILE

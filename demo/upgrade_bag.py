@@ -13,7 +13,7 @@ EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the bag NEW; 0 if that succeeded, otherwise 1 and one line on standard error."""
+    """Write the bag NEW; return 0 on success, otherwise 1 after a line on standard error."""
     parser = argparse.ArgumentParser(
         prog="python -m demo.upgrade_bag",
         description=(
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         from demo.bag.appended_fields import (
-            upgrade_bag,  # here, so that a missing package is reported in one line
+            upgrade_bag,  # imported here, so that a missing package is reported in one line
         )
 
         extended = upgrade_bag(options.old, options.new)

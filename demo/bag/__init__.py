@@ -1,1 +1,1 @@
-"""A bag that the demo replays: its images, a template cut out of them, and the truth about them."""
+"""A bag that the demo replays: its images, a template cut out of them, and the ground truth."""

@@ -1,7 +1,7 @@
-"""Rewrites a bag that an older version recorded: its edgetpu_msgs get the fields that were appended since.
+"""Rewrites a bag recorded by an older version: its edgetpu_msgs get the fields that were appended since then.
 
 A subscriber drops messages that are shorter than its type, so the results in such a bag do not reach
-today's nodes and tools. Images and all other messages are copied as they are.
+today's nodes and tools. Images and all other messages are copied unchanged.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from demo.errors import BagError
 
 PACKAGE = "edgetpu_msgs"
 _APPENDED = bytes(256)
-"""Zeros behind a message, more than the appended fields of any type take: each becomes 0, false or empty."""
+"""Zeros after a message, enough for the appended fields of every type: they become 0, false or empty."""
 
 
 def upgrade_bag(source: Path, target: Path) -> Mapping[str, int]:
-    """Write the messages of one bag into a new one (mcap), those of edgetpu_msgs with today's fields.
+    """Write the messages of a bag to a new one (mcap), those of edgetpu_msgs with today's fields.
 
     Fields that the recording lacks are 0, false or empty.
 
@@ -38,10 +38,10 @@ def upgrade_bag(source: Path, target: Path) -> Mapping[str, int]:
         target: directory to write; must not exist.
 
     Returns:
-        For each topic with extended messages their number.
+        The number of extended messages of each topic that has any.
 
     Raises:
-        BagError: the source cannot be read, or has a message that is not a prefix of today's type; or the
+        BagError: the source cannot be read or has a message that is not a prefix of today's type, or the
             target exists or cannot be written.
     """
     if target.exists():
@@ -78,7 +78,7 @@ def _write(target: Path, reader: Reader, source: Path) -> Mapping[str, int]:
 
 
 def _messages(reader: Reader, source: Path) -> Iterator[tuple[Connection, int, bytes]]:
-    """The messages of a bag; BagError if one cannot be read."""
+    """Yield the messages of a bag; raises BagError if one cannot be read."""
     try:
         for connection, time_ns, data in reader.messages():
             yield connection, time_ns, bytes(data)
@@ -87,10 +87,10 @@ def _messages(reader: Reader, source: Path) -> Iterator[tuple[Connection, int, b
 
 
 def extended_message(data: bytes, msgtype: str) -> bytes:
-    """A serialised message (CDR) of edgetpu_msgs with all of today's fields; itself if it has them.
+    """A serialised message (CDR) of edgetpu_msgs with all of today's fields; unchanged if it has them.
 
     Raises:
-        BagError: the type does not exist, or the message is not the beginning of one.
+        BagError: the type does not exist, or the message is not a prefix of it.
     """
     package, _, name = msgtype.split("/")
     kind: Any = getattr(import_module(f"{package}.msg"), name, None)
@@ -103,7 +103,7 @@ def extended_message(data: bytes, msgtype: str) -> bytes:
 
 
 def _todays_types() -> Typestore:
-    """The types of ROS 2 and those of the installed edgetpu_msgs."""
+    """The types of ROS 2 and of the installed edgetpu_msgs."""
     store = get_typestore(Stores.ROS2_JAZZY)
     types: dict[str, Any] = {}
     for path in (get_package_share_path(PACKAGE) / "msg").glob("*.msg"):

@@ -22,27 +22,27 @@ from edgetpu_driver.images.encodings import (
 )
 
 WIDEST = 480  # px; larger frames are shrunk for the report
-PICTURES = 60  # in the report, of each node
+PICTURES = 60  # largest number of pictures of each node in the report
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One picture, as a data URL, and the image it shows."""
+    """A picture as a data URL, and the image that it shows."""
 
-    number: int  # among the images of the bag, from 0
+    number: int  # of the image in the bag, from 0
     stamp_ns: int
-    width: int  # px of the full image
+    width: int  # of the full image, px
     height: int
     url: str
 
 
 def evenly_spaced(count: int, wanted: int) -> list[int]:
-    """Return at most `wanted` of the numbers below `count`, first and last among them."""
+    """Return at most `wanted` of the numbers below `count`, including the first and the last."""
     return sorted({round(number) for number in np.linspace(0, count - 1, min(count, wanted))})
 
 
 def read_frames(bag: ImageBag, wanted: int = PICTURES) -> Iterator[Frame]:
-    """Yield evenly spaced images of the bag; malformed ones are left out."""
+    """Yield evenly spaced images of the bag; malformed images are left out."""
     numbers = set(evenly_spaced(bag.topic.count, wanted))
     images = (record for record in bag.records() if record.topic == bag.topic.name)
     for number, record in enumerate(images):
@@ -57,10 +57,10 @@ def read_frames(bag: ImageBag, wanted: int = PICTURES) -> Iterator[Frame]:
 
 
 def decode_record(record: Record) -> Pixels:
-    """Decode the image of a record to RGB; ImageError for a malformed one."""
+    """Decode the image of a record to RGB; raises ImageError for a malformed image."""
     try:
         message: Any = get_typestore(Stores.ROS2_JAZZY).deserialize_cdr(record.cdr, record.type)
-    except Exception as error:  # the parser raises many types for a damaged message
+    except Exception as error:  # the parser raises errors of many types for a damaged message
         raise ImageError(ImageFault.CONTENT, f"expected a {record.type}; got {error}") from error
     if record.type == COMPRESSED_IMAGE:
         return to_rgb(decode_compressed(message.data, message.format))

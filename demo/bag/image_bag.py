@@ -27,7 +27,7 @@ Quaternion = tuple[float, float, float, float]  # x, y, z, w
 
 @dataclass(frozen=True)
 class ImageTopic:
-    """A topic with images and its camera_info, under the names of image_transport."""
+    """A topic with images and its camera_info, named as by image_transport."""
 
     name: str
     type: str
@@ -41,7 +41,7 @@ class ImageTopic:
 
     @property
     def base(self) -> str:
-        """Name of the topic without its transport."""
+        """Name of the topic without the suffix of its transport."""
         return self.name.removesuffix("/compressed") if self.compressed else self.name
 
     @property
@@ -52,7 +52,7 @@ class ImageTopic:
 
 @dataclass(frozen=True)
 class Record:
-    """One message of the bag, still serialised."""
+    """One serialised message of the bag."""
 
     topic: str
     type: str
@@ -69,11 +69,11 @@ class ImageBag:
 
         Args:
             path: a rosbag2 directory, or one .mcap or .db3 file. A directory without a usable
-                metadata.yaml is read if it holds one such file.
-            topic: which images; may be left out when the bag has one image topic.
+                metadata.yaml is read if it has exactly one such file.
+            topic: topic of the images; may be omitted if the bag has one image topic.
 
         Raises:
-            BagError: nothing there, no rosbag2 or a truncated one, or not exactly one image topic.
+            BagError: there is no rosbag2 or a truncated one, or not exactly one image topic.
         """
         self.path = path
         self._reader = open_bag(path)
@@ -92,7 +92,7 @@ class ImageBag:
         self._reader.close()
 
     def records(self) -> Iterator[Record]:
-        """Yield the images and camera infos in the order they were recorded.
+        """Yield the images and camera infos in the order in which they were recorded.
 
         Raises:
             BagError: the next message cannot be read.
@@ -103,7 +103,7 @@ class ImageBag:
         return self._records([c for c in self._reader.connections if wanted.get(c.topic) == c.msgtype])
 
     def orientations(self) -> Iterator[tuple[int, Quaternion]]:
-        """Yield stamp, ns, and orientation of the camera, if the bag has exactly one such topic."""
+        """Yield stamp, ns, and orientation of the camera, if exactly one topic has orientations."""
         connections = [c for c in self._reader.connections if c.msgtype == ORIENTATION]
         if len(connections) != 1:
             return
@@ -129,7 +129,7 @@ class ImageBag:
             yield Record(connection.topic, connection.msgtype, time_ns, header_stamp(data), data)
 
     def _damaged(self, error: Exception) -> BagError:
-        """The error for what rosbags raised, which lets many types through, or made of a damaged file."""
+        """BagError for an error of rosbags, which raises many types, or of a damaged file."""
         return (
             error if isinstance(error, BagError) else BagError(f"{self.path} is damaged: {one_line(error)}")
         )
@@ -161,10 +161,10 @@ class ImageBag:
 
 
 def open_bag(path: Path) -> Reader:
-    """Open a rosbag2 directory or file, by its only file if metadata.yaml is missing or damaged.
+    """Open a rosbag2 directory or file; without a good metadata.yaml, the only file of the directory.
 
     Raises:
-        BagError: nothing there, no rosbag2, or a truncated one.
+        BagError: there is no rosbag2, or a truncated one.
     """
     if not path.exists():
         raise BagError(f"no bag at {path}")
@@ -189,7 +189,7 @@ def open_bag(path: Path) -> Reader:
 
 
 def _open_reader(path: Path) -> Reader:
-    """Open a directory with metadata.yaml, or a file; BagError with the commands that may restore it."""
+    """Open a directory with metadata.yaml, or a file; raises BagError with commands that may restore it."""
     try:
         reader = Reader(path)
         reader.open()
@@ -210,8 +210,8 @@ def _open_reader(path: Path) -> Reader:
 def header_stamp(cdr: bytes) -> int:
     """Return the stamp, in ns, of a serialised message that begins with a std_msgs/Header.
 
-    A CDR message begins with four bytes the second of which is the byte order (1: little endian); the
-    stamp follows as int32 seconds and uint32 nanoseconds. Zero for a message too short to have one.
+    A CDR message begins with four bytes, of which the second gives the byte order (1: little endian); the
+    stamp follows as int32 seconds and uint32 nanoseconds. Zero for a message too short for a stamp.
     """
     if len(cdr) < 12:
         return 0

@@ -12,11 +12,11 @@ from demo.bag.image_bag import ImageBag
 from edgetpu_driver.images.encodings import ImageError, Pixels, to_grey
 
 PART = 4
-"""Ratio of the image's size to the pattern's, as between the tracker's search image and template."""
+"""Size of the image relative to the pattern, as of the tracker's search image relative to its template."""
 
 
 def write_pattern(bag: ImageBag, path: Path) -> bool:
-    """Write the part of the first good image with the most contrast as a PNG; False if there is none."""
+    """Write the part of the first good image with the most contrast as a PNG; False if no image is good."""
     for record in bag.records():
         if record.topic != bag.topic.name:
             continue
@@ -31,7 +31,7 @@ def write_pattern(bag: ImageBag, path: Path) -> bool:
 
 
 def _strongest(pixels: Pixels) -> Pixels:
-    """Return the part of a grey image, clear of its border, with the most contrast."""
+    """Return the part of a grey image with the most contrast, clear of the border."""
     height, width = (max(size // PART, 1) for size in pixels.shape)
     corners = [
         (top, left)

@@ -11,8 +11,8 @@ from pathlib import Path
 from demo.bag.image_bag import Quaternion
 from demo.errors import BagError
 
-# In the bag's directory: {node: {"stamp_ns": [...], field: [...], ...}}; null where there is nothing
-# or nothing is known. "valid" is a field too.
+# File in the bag's directory: {node: {"stamp_ns": [...], field: [...], ...}}. Fields, which include "valid",
+# are null where there is nothing to measure or nothing is known.
 TRUTH_FILE = "truth.json"
 
 Row = Mapping[str, object]  # one result: "stamp_ns", "valid" and the values of the node
@@ -20,12 +20,12 @@ Row = Mapping[str, object]  # one result: "stamp_ns", "valid" and the values of 
 
 @dataclass(frozen=True)
 class Deviation:
-    """Errors of the measured values of one field, in the unit of the field."""
+    """Errors of the measured values of a field, in the field's unit."""
 
     field: str
     rmse: float
     worst: float
-    count: int  # results that had both a value and a truth
+    count: int  # results with both a value and a truth
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Truth:
         self._rows = dict(zip(self.stamps_ns, rows, strict=True))
 
     def at(self, stamp_ns: int, field: str) -> float | bool | None:
-        """Return the true value at a stamp; None where there is nothing to measure or nothing is known."""
+        """Return the true value at a stamp; None if there is nothing to measure or nothing is known."""
         return self._rows.get(stamp_ns, {}).get(field)
 
     def deviation(self, rows: Sequence[Row], field: str) -> Deviation | None:
-        """Compare a field of the results with the truth; None when no result has both."""
+        """Compare a field of the results with the truth; None if no result has both a value and a truth."""
         differences = []
         for row in rows:
             measured, true = row.get(field), self.at(_stamp(row), field)
@@ -63,9 +63,9 @@ class Truth:
         return Deviation(field, rmse, max(abs(d) for d in differences), len(differences))
 
     def judge(self, rows: Sequence[Row], tolerances: Mapping[str, float]) -> Judgement:
-        """Count the results that can be compared, and those that are valid when they should be and accurate.
+        """Count the results that can be compared, and the right ones: valid as they should be, and accurate.
 
-        Where it is not known whether a result should be valid, only valid ones are compared.
+        If it is not known whether a result should be valid, it is compared only if it is valid.
         """
         outcomes = [outcome for row in rows if (outcome := self._is_right(row, tolerances)) is not None]
         return Judgement(sum(outcomes), len(outcomes))
@@ -93,9 +93,9 @@ def load_truth(bag: Path) -> dict[str, Truth]:
 
 
 def heading_truth(orientations: Iterable[tuple[int, Quaternion]]) -> dict[str, Truth]:
-    """Compute the true heading from a camera's recorded orientations, if there are any.
+    """Compute the true heading from a camera's recorded orientations; empty without any.
 
-    Yaw is the turn about the vertical axis of the image (y, down), zero at the first image.
+    Yaw is the rotation about the vertical axis of the image (y, down) since the first image.
     """
     stamps, yaw = [], []
     for stamp_ns, (_, y, _, w) in orientations:

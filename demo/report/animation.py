@@ -1,4 +1,4 @@
-"""An animated GIF of the camera and the debug images of the nodes side by side."""
+"""An animated GIF of the camera's images and the nodes' debug images side by side."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ MARKS = (
     (240, 220, 60),
     (60, 160, 230),
 )
-"""Colours of the lamp and of the nodes' drawings, which a palette made from the pictures would lack."""
+"""Colours of the lamp and of the nodes' drawings, which a palette computed from the pictures would lack."""
 MILLISECONDS = 250  # between two frames
-FRAMES = 36  # at most
+FRAMES = 36  # largest number of frames
 
 
 def write_animation(path: Path, camera: Sequence[Frame], nodes: Mapping[str, Sequence[Frame]]) -> None:
@@ -59,7 +59,7 @@ def _mosaic(frames: Mapping[str, Frame]) -> Pixels:
 
 
 def _tile(name: str, frame: Frame) -> Pixels:
-    """A picture under its title; noise is smoothed, because it would take most of the file."""
+    """A picture below its title, with the noise smoothed, since noise would take most of the file."""
     data = np.frombuffer(base64.b64decode(frame.url.partition(",")[2]), np.uint8)
     bgr = cv2.bilateralFilter(cv2.imdecode(data, cv2.IMREAD_COLOR), 9, 40, 5)
     picture = cv2.cvtColor(cv2.resize(bgr, TILE, interpolation=cv2.INTER_AREA), cv2.COLOR_BGR2RGB)

@@ -1,4 +1,4 @@
-"""The debug images that the nodes publish during a replay, kept as pictures for the report."""
+"""The nodes' debug images of a replay, kept as pictures for the report."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from edgetpu_driver.node_kit.messages.message_stamps import nanoseconds_of
 
 
 class DebugFrames:
-    """Debug images of some of the images shown, by node."""
+    """Debug images of selected images, by node."""
 
     def __init__(self, numbers: list[int]) -> None:
-        """Keep the debug images of the images with these numbers, from 0."""
+        """numbers: of the images whose debug images are kept, counted from 0."""
         self._wanted = set(numbers)
         self._numbers: dict[int, int] = {}  # by stamp, ns
         self._frames: dict[str, dict[int, Frame]] = {}
 
     def shown(self, number: int, stamp_ns: int) -> bool:
-        """Note that an image is shown to the nodes; returns whether its debug images are wanted."""
+        """Record that an image is shown to the nodes; return whether its debug images are wanted."""
         if number in self._wanted:
             self._numbers[stamp_ns] = number
         return number in self._wanted
@@ -38,7 +38,7 @@ class DebugFrames:
         self._frames.setdefault(node, {})[number] = frame
 
     def has(self, node: str, number: int) -> bool:
-        """Whether the debug image for that number has arrived."""
+        """Whether the node's debug image of the image `number` has arrived."""
         return number in self._frames.get(node, {})
 
     def of(self, node: str) -> list[Frame]:

@@ -21,7 +21,7 @@ Array = npt.NDArray[np.float64]
 
 MEASURED, TRUE, INVALID, LATENCY = "#0b6bb5", "#8fdca8", "#f6d5d0", "#6b4fa0"
 STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # the page's own font
+    "svg.fonttype": "none",  # in the font of the page
     "font.size": 9.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -45,12 +45,12 @@ PANEL_HEIGHT = 1.35
 LEFT, RIGHT, TOP, BOTTOM, BETWEEN = 0.75, 0.1, 0.25, 0.5, 0.33
 """Margins of a figure and the space between its panels, inches: two lines of label, a title, a scale.
 
-Fixed: matplotlib's own layouts draw everything twice to find them.
+They are fixed, since matplotlib's layouts draw everything twice to compute them.
 """
 
 
 def plot(node: DemoNode, results: NodeResults, truth: Truth | None, width: float = WIDE) -> str:
-    """Draw the values with their sigma, the truth where known, confidence and latency; SVG."""
+    """Draw the values with their sigmas, the truth where known, confidence and latency; return the SVG."""
     stamps = column(results.rows, "stamp_ns")
     start = stamps[0]
     times = (stamps - start) * 1e-9
@@ -79,7 +79,7 @@ def plot(node: DemoNode, results: NodeResults, truth: Truth | None, width: float
 
 
 def _margins(width: float, count: int) -> dict[str, float]:
-    """The margins as shares of a figure's size, and the space between panels as a share of a panel's."""
+    """The margins as shares of the figure's size, and the space between panels as a share of a panel."""
     height = PANEL_HEIGHT * count
     panel = (height - TOP - BOTTOM - (count - 1) * BETWEEN) / count
     return {
@@ -136,12 +136,12 @@ def _latency(panel: Axes, times: Array, results: NodeResults) -> None:
 
 
 def _legend(panel: Axes) -> None:
-    """A title above the panel, where it covers nothing."""
+    """Draw the legend above the panel, where it covers nothing."""
     panel.legend(loc="lower right", bbox_to_anchor=(1.0, 0.97), ncols=3, borderaxespad=0.0, borderpad=0.1)
 
 
 def _shade_invalid(panel: Axes, times: Array, rows: Sequence[Row]) -> None:
-    """Colour the stretches of results with `valid` false, half way to the neighbours that are valid."""
+    """Shade the times of results that are not valid, up to half-way to the valid neighbours."""
     edges = np.concatenate([times[:1], (times[:-1] + times[1:]) / 2, times[-1:]])
     invalid = np.array([0, *(row["valid"] is False for row in rows), 0])
     changes = np.diff(invalid)

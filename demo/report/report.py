@@ -20,10 +20,10 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 ENOUGH_RIGHT = 0.95
-"""Share of the compared results that agree with the truth, for a good verdict."""
+"""Share of the compared results that must agree with the truth for a good verdict."""
 
 ENOUGH_VALID = 0.9
-"""Share of valid results for a good verdict where no truth is known."""
+"""Share of results that must be valid for a good verdict if no truth is known."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,21 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """One node in the report."""
+    """The section of one node in the report."""
 
     node: DemoNode
     results: NodeResults
     verdict: str  # "good", "incomplete" or "bad"
     headline: str
     cards: tuple[tuple[str, str], ...]  # label, value
-    deviations: tuple[tuple[Deviation, str], ...]  # with the unit
-    never: tuple[str, ...]  # values that were never a number in this run
+    deviations: tuple[tuple[Deviation, str], ...]  # each with its unit
+    never: tuple[str, ...]  # names of the values that were never a number in this run
     pictures: tuple[Picture, ...]
     plots: tuple[str, str]  # SVG for a desktop and for a phone; empty without results
 
     @property
     def frames_json(self) -> str:
-        """The pictures for the script of the page."""
+        """The pictures as JSON for the script of the page."""
         return json.dumps([{"url": p.frame.url, "true": p.true, "caption": p.caption} for p in self.pictures])
 
 
@@ -63,7 +63,7 @@ def write_report(
     frames: Mapping[str, Sequence[Frame]],
     settings: Mapping[str, str],
 ) -> None:
-    """Write the page, with the frames of each node; `settings` are shown as they are."""
+    """Write the page, with the frames of each node; `settings` are shown unchanged."""
     sections = [
         _section(node, results[node.name], truths.get(node.name), frames[node.name]) for node in nodes
     ]
@@ -96,7 +96,7 @@ def _section(node: DemoNode, results: NodeResults, truth: Truth | None, frames: 
 
 
 def _verdict(results: NodeResults, judgement: Judgement | None) -> str:
-    """Summarise in one word how many results are valid and, as far as the truth is known, right."""
+    """Summarise in a word how many results are valid and, where the truth is known, right."""
     if not results.valid:
         return "bad"
     share, enough = results.valid / len(results.rows), ENOUGH_VALID
@@ -147,7 +147,7 @@ def _caption(node: DemoNode, row: Row | None) -> str:
 
 
 def _position(node: DemoNode, frame: Frame, values: Sequence[object]) -> tuple[float, float] | None:
-    """Convert the fields of a marker to px from the top left edge of the image."""
+    """Convert the fields of a marker to px from the top left corner of the image; None without a position."""
     x, y = values
     if not (_finite(x) and _finite(y)):
         return None

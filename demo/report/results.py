@@ -1,4 +1,4 @@
-"""The results of the nodes: rows, counts and latencies, and the summary of them."""
+"""The results of the nodes: rows, counts and latencies, and their summary."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class NodeResults:
 
     name: str
     topic: str
-    images: int = 0  # handed to the node
-    malformed: int = 0  # of these, refused by the node as malformed images
+    images: int = 0  # number of images shown to the node
+    malformed: int = 0  # number of these images that the node refused as malformed
     rows: list[Row] = field(default_factory=list)  # in the order of the images
     latencies: list[float] = field(default_factory=list)  # s from image to result, one for each row
 
@@ -36,28 +36,28 @@ class NodeResults:
         return sum(row["valid"] is True for row in self.rows)
 
     def latency_ms(self, percentile: float) -> float:
-        """Return a percentile of the latency in ms; NaN without results."""
+        """Return a percentile of the latency, ms; NaN without results."""
         return float(np.percentile(self.latencies, percentile)) * 1e3 if self.latencies else math.nan
 
 
 class Collector:
-    """Pairs the results of one node with the images they belong to, by stamp."""
+    """Matches the results of one node with the images that they belong to, by stamp."""
 
     def __init__(self, name: str, topic: str) -> None:
         self.name = name
         self.topic = topic
         self._sent: list[float] = []
-        self._unanswered: dict[int, deque[int]] = defaultdict(deque)  # images of a stamp, oldest first
+        self._unanswered: dict[int, deque[int]] = defaultdict(deque)  # images by stamp, oldest first
         self._answers: dict[int, tuple[Row, float]] = {}
 
     def sent(self, stamp_ns: int, now: float) -> int:
-        """Note that an image was published, at `now` in s; returns its number."""
+        """Record that an image was published at `now`, s; return its number."""
         self._unanswered[stamp_ns].append(len(self._sent))
         self._sent.append(now)
         return len(self._sent) - 1
 
     def received(self, stamp_ns: int, values: Row, now: float) -> bool:
-        """Note a result, at `now` in s; False when it belongs to no image."""
+        """Record a result at `now`, s; return False if it belongs to no image."""
         if not self._unanswered.get(stamp_ns):
             return False
         image = self._unanswered[stamp_ns].popleft()
@@ -67,7 +67,7 @@ class Collector:
         return True
 
     def answered(self, image: int) -> bool:
-        """Whether the image of that number has a result."""
+        """Whether the image of this number has a result."""
         return image in self._answers
 
     @property

@@ -31,7 +31,7 @@ class Terminal:
 
     @contextmanager
     def counting(self, what: str, total: int) -> Iterator[Callable[[], None]]:
-        """Count up to `total`, one a call: a bar on a terminal, ten lines elsewhere."""
+        """Give a function that counts one per call, up to `total`: a bar on a terminal, else ten lines."""
         if not self._progress.is_terminal:
             yield self._line_counter(what, total)
             return

@@ -1,4 +1,4 @@
-"""Writes the rendered scene into a bag, and its ground truth next to it."""
+"""Writes the rendered scene to a bag, with its ground truth next to the images."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ TOPIC = "/camera/image_raw"
 INFO_TOPIC = "/camera/camera_info"
 FRAME_ID = "camera_optical_frame"
 PATTERN_FILE = "pattern.png"
-"""The poster as the first frame shows it, for the pattern tracker."""
+"""File with the poster as it appears in the first frame, for the pattern tracker."""
 PARAMETERS_FILE = "parameters.json"
-"""What the nodes are to look for in this scene, parameters by node."""
+"""File with parameters by node, which say what the nodes should look for in this scene."""
 
 
 def write_scene(directory: Path, scene: Scene | None = None) -> Path:
-    """Render the scene into a bag of images and camera_info, in place of an earlier one.
+    """Render the scene to a bag of images and camera_info, which replaces an earlier one; return its path.
 
-    BagError if the directory has anything else.
+    Raises BagError if the directory has other contents.
     """
     scene = scene or Scene()
     if directory.exists():

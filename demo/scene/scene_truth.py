@@ -1,4 +1,4 @@
-"""What each perception node should measure in every frame of the rendered scene, from its geometry."""
+"""True values for each perception node in every frame of the rendered scene, from its geometry."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Value = float | bool | None
 Columns = dict[str, list[Value]]
 
 SETTLING = 0.5
-"""Seconds after the drive has reached its speed, in which looming may still be gathering evidence."""
+"""Time after the drive has reached its speed in which looming may still be gathering evidence, s."""
 
 
 def truth_of(scene: Scene) -> dict[str, Columns]:
-    """Return the true values by node and field, one a frame; None where nothing is known or there."""
+    """Return the true values of each frame by node and field; None where nothing is known or visible."""
     tables: dict[str, Callable[[Scene, int], Mapping[str, Value]]] = {
         "spot_tracker": _lamp,
         "looming": _approach,
@@ -49,7 +49,7 @@ def _lamp(scene: Scene, frame: int) -> Mapping[str, Value]:
 
 
 def _poster(scene: Scene, frame: int) -> Mapping[str, Value]:
-    """Centre of the poster until the drive shows it larger; not valid while it is out of view."""
+    """Centre of the poster, until the drive makes it look larger; not valid while it is out of view."""
     time = scene.time(frame)
     if time >= scene.drive:
         return {"valid": None, "x": None, "y": None}
@@ -61,7 +61,7 @@ def _poster(scene: Scene, frame: int) -> Mapping[str, Value]:
 
 
 def _heading(scene: Scene, frame: int) -> Mapping[str, Value]:
-    """Yaw since the first frame; of the drive, which a visual compass is not made for, nothing is stated."""
+    """Yaw since the first frame; unknown during the drive, for which a visual compass is not made."""
     time, step = scene.time(frame), 1e-4
     drives = time >= scene.drive
     yaw = None if drives else scene.pose(time).yaw
@@ -70,7 +70,7 @@ def _heading(scene: Scene, frame: int) -> Mapping[str, Value]:
 
 
 def _flow(scene: Scene, frame: int) -> Mapping[str, Value]:
-    """Motion of most of the content that two frames share; the drive moves it evenly to all sides."""
+    """Median motion of the content that two frames share; in the drive, it moves equally to all sides."""
     if frame == 0:
         return {"valid": False, "dx": None, "dy": None}
     if scene.time(frame) >= scene.drive:
@@ -80,9 +80,9 @@ def _flow(scene: Scene, frame: int) -> Mapping[str, Value]:
 
 
 def median_displacement(scene: Scene, before: int, now: int) -> tuple[float, float]:
-    """Median displacement, px, of the content that two frames share between which the camera only turned.
+    """Median displacement, px, of the content that two frames share, if the camera only turned in between.
 
-    The node measures what most of the image does, and a turn moves the edges further than the rest.
+    The node measures the motion of most of the image, and a turn moves the edges further than the rest.
     """
     from_world = [scene.pose(scene.time(each)).camera_from_world for each in (before, now)]
     columns, rows = np.meshgrid(np.arange(0.0, scene.width, 8), np.arange(0.0, scene.height, 8))
@@ -95,7 +95,7 @@ def median_displacement(scene: Scene, before: int, now: int) -> tuple[float, flo
 
 
 def _approach(scene: Scene, frame: int) -> Mapping[str, Value]:
-    """Time to contact with the wall ahead, once the drive has its speed."""
+    """Time to contact with the wall ahead, after the drive has reached its speed."""
     time = scene.time(frame)
     if time < scene.drive + RAMP + SETTLING:
         return {"valid": None, "expansion_rate": None, "ttc": None}
@@ -104,7 +104,7 @@ def _approach(scene: Scene, frame: int) -> Mapping[str, Value]:
 
 
 def _visible(scene: Scene, found: tuple[float, float] | None, across: float, down: float) -> bool | None:
-    """Whether a thing of these half sizes, px, is in the picture; None if a part of it is."""
+    """Whether an object with these half sizes, px, is in the picture; None if only a part of it is."""
     if found is None:
         return False
     inside = across <= found[0] <= scene.width - 1 - across and down <= found[1] <= scene.height - 1 - down
