@@ -1,1 +1,1 @@
-"""Fuzzing of all parsers: malformed input must raise ModelFormatError quickly and in bounded memory."""
+"""Fuzzing of parsers, perception algorithms, running nodes, and the order of the driver's threads."""

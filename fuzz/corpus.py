@@ -1,4 +1,4 @@
-"""Valid inputs to mutate: real compiled models if available, and models built and packed here."""
+"""Valid inputs to mutate: real compiled models where available, and models built and packed here."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Sample:
     name: str
     data: bytes = field(repr=False)
     payloads: tuple[bytes, ...] = field(default=(), repr=False)
-    """Payloads: ranges of arbitrary bytes that are not worth mutating."""
+    """Contents of arbitrary bytes, which are not worth mutating."""
 
     @cached_property
     def structure(self) -> NDArray[np.uint32]:
-        """Positions outside payloads and long runs of zeros."""
+        """Positions of the bytes outside payloads and long runs of zeros, uint32 [n]."""
         mask = np.ones(len(self.data), bool)
         for payload in (*self.payloads, bytes(_SHORTEST_PAYLOAD)):
             start = self.data.find(payload) if len(payload) >= _SHORTEST_PAYLOAD else -1
@@ -44,7 +44,7 @@ class Sample:
 
 
 def models() -> list[Sample]:
-    """Whole .tflite files, compiled and not."""
+    """Whole .tflite files, some of them compiled."""
     return [*_built(), *_golden()]
 
 

@@ -1,4 +1,4 @@
-"""Images and stamps that no camera sends; the perception algorithms may raise only their own errors."""
+"""Images and stamps that no camera sends; perception algorithms may only raise EdgeTpuErrors."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from edgetpu_perception import (
 )
 
 IMAGES = 40
-"""Number of images of a sequence."""
+"""Number of images in a sequence."""
 _WIDTH, _HEIGHT = 320, 240
 _STAMPS = (0.0, -5.0, 5.0, 1e3, 2e9, 2.0**31 - 1, -(2.0**31))
-"""Times to which a clock jumps, s: of a robot without a clock, of a bag, and the ends of a stamp's range."""
+"""Times to which the clock jumps, s: for a robot without a clock, a bag, and the ends of a stamp's range."""
 _STEPS = (0.0, 1e-9, 1e-6, 10.0, 1e3)
-"""Periods of the images other than the camera's own, s."""
+"""Periods of images, s, in addition to the camera's own."""
 _PERIOD = 0.033
 _NEEDS_CAMERA = "bearing"
-"""Prefix of fields that are NaN without intrinsics."""
+"""Prefix of the fields that are NaN without intrinsics."""
 _MAY_BE_UNKNOWN = ("diameter",)
-"""Fields of a valid result that may be NaN by their documentation."""
+"""Fields of a valid result that may be NaN according to their documentation."""
 _ALGORITHMS: dict[str, Callable[[], Any]] = {
     "spot_tracker": SpotTracker,
     "looming": Looming,
@@ -45,9 +45,9 @@ Image = NDArray[np.uint8]
 
 
 def run_sequence(seed: int) -> int:
-    """Show a sequence to each algorithm; returns the number of results.
+    """Show a sequence to each algorithm; return the number of results.
 
-    Raises AssertionError for another exception than EdgeTpuError, and for a valid result with NaN in it.
+    Raises AssertionError for exceptions other than EdgeTpuError, and for a valid result with NaN in it.
     """
     results = 0
     for name, create in _ALGORITHMS.items():

@@ -1,4 +1,4 @@
-"""Runs damaged graphs like users' graphs in the driver: checked, then by LiteRT in a separate process."""
+"""Runs damaged graphs as the driver runs users' graphs: checked, then in LiteRT in a separate process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _LIMITS = ProcessLimits(memory=256 << 20, load_seconds=1.0, run_seconds=1.0)
 
 
 class IsolatedRuns:
-    """Runs graphs in one process, which is replaced when it dies, and counts how they ended."""
+    """Runs graphs in a process, which is replaced when it dies, and counts the outcomes."""
 
     def __init__(self, outcomes: Counter[str]) -> None:
         self._outcomes = outcomes
         self._process: LiteRtProcess | None = None
 
     def run(self, data: bytes) -> None:
-        """Check, load and run one graph on zeros. Raises ModelFormatError, ModelUnsupportedError."""
+        """Check and load a graph, and run it on zeros; raises ModelFormatError or ModelUnsupportedError."""
         try:
             graph = check_graph(data).subgraphs[0]
             refuse_fatal_scales("the graph", graph)

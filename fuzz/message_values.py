@@ -58,7 +58,7 @@ class MessageValues:
     """Draws messages from a seed."""
 
     def __init__(self, seed: int, words: Sequence[str] = ()) -> None:
-        """`words`: texts with a meaning for the receiver, such as names of models."""
+        """`words`: texts that mean something to the receiver, such as names of models."""
         self.random = random.Random(seed)
         self._texts = (*_TEXTS, *words, *words)
 

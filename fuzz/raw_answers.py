@@ -1,4 +1,4 @@
-"""Makes the services of this process answer with arbitrary bytes, which rclpy cannot do."""
+"""Makes services of this process answer with arbitrary bytes, which is not possible with rclpy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgetpu_driver.node_kit.middleware.type_callbacks import Function, TypeCall
 
 
 class RawAnswers:
-    """The answers of all services of one type, beginning with given bytes.
+    """Makes the answers of all services of one type begin with given bytes.
 
     The serialiser of the type is replaced by a function that overwrites what it has written. Needs Fast DDS.
     """
@@ -16,7 +16,7 @@ class RawAnswers:
     def __init__(self, kind: Any) -> None:
         """`kind`: the type of the services."""
         self.begin = b""
-        """What answers begin with, the encapsulation included; they must be at least as long."""
+        """First bytes of the answers, including the encapsulation; answers must be at least as long."""
         self._callbacks = TypeCallbacks(kind.Response)
         self._original = self._callbacks.table.serialise
         self._serialise = Function(self._original)

@@ -1,4 +1,4 @@
-"""Programs of users on a virtual chip, which may run them, hang or refuse them, but must not crash."""
+"""Users' programs on a virtual chip, which may run or refuse them or hang, but must not crash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEPS = 16
 
 
 def program_samples() -> list[Sample]:
-    """The two programs of a matrix, and one of the scalar core alone."""
+    """The two programs of a matrix, and a program for the scalar core only."""
     matrix = DenseProgram(256, Requantisation(1.0, -128.0, 127.0, 128, 0, 128))
     builder = ProgramBuilder()
     for register in range(4):
@@ -32,7 +32,10 @@ def program_samples() -> list[Sample]:
 
 
 def run_program(data: bytes) -> tuple[str, int]:
-    """Step through a program, run it and send what it requests; returns why it hangs, and its events."""
+    """Step through a program, run it and send what it requests.
+
+    Returns the reason why it hangs, and the number of its events.
+    """
     chip = Processor(ProgramLibrary())
     chip.control(_HALT, _ALL_TAGS)
     chip.take(HEADER.pack(len(data), Tag.INSTRUCTIONS) + data, _ALL_TAGS)

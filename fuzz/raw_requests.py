@@ -1,7 +1,7 @@
-"""Sends arbitrary bytes as the request of a service, through the middleware's C interface; rclpy cannot.
+"""Sends arbitrary bytes as a request to a service through the middleware's C interface, as rclpy cannot.
 
-DDS carries requests on a topic of its own, whose name has no leading slash, so a publisher of rclpy cannot
-have it. Needs a middleware library that exports `rmw_create_publisher` and similar functions.
+DDS carries requests on a topic whose name has no leading slash, on which rclpy cannot publish. The middleware
+library must export `rmw_create_publisher` and similar functions.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RawRequests:
     """Publishes bytes on the request topic of one service."""
 
     def __init__(self, node: Node, kind: Any, service: str) -> None:
-        """`service`: its full name. OSError where the middleware does not allow it."""
+        """`service`: full name of the service. Raises OSError if the middleware does not support this."""
         self._library = _middleware()
         self._request = f"rq{service}Request".encode()
         get_node = ctypes.CDLL(_loaded("librcl.so")).rcl_node_get_rmw_handle
@@ -93,7 +93,7 @@ class RawRequests:
         return count.value > 0
 
     def send(self, data: bytes) -> bool:
-        """Send bytes as a request; returns whether the middleware accepted them."""
+        """Send bytes as a request; return whether the middleware accepted them."""
         buffer = ctypes.create_string_buffer(data, max(1, len(data)))
         message = _Bytes(ctypes.cast(buffer, ctypes.c_void_p), len(data), len(data))
         return int(self._publish(self._publisher, ctypes.byref(message), None)) == 0
@@ -110,7 +110,7 @@ def _middleware() -> ctypes.CDLL:
 
 
 def _loaded(name: str) -> str:
-    """The path of a library of this process; empty if it is not loaded."""
+    """The path of a library that this process has loaded; empty if it has not."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.rpartition(" ")[2]
         if Path(path).name.startswith(name):

@@ -1,4 +1,4 @@
-"""Checks that nodes still publish results of good messages, because a node may answer services only."""
+"""Checks that nodes still publish results of good messages: a broken node might still answer services."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from std_msgs.msg import Float32MultiArray, Header
 from fuzz.message_values import class_named
 
 _PERIOD = 0.05
-"""Seconds between two good messages."""
+"""Time between two good messages, s."""
 _SAMPLES = 10
-"""Samples of a signal in that time: a spectrum needs some hundreds."""
+"""Number of samples in each message of a signal: a spectrum needs some hundreds."""
 _NO_RESULTS = ("heartbeat", "debug_image", "label_info", "labels", "status", "transition_event")
-"""Topics of a node without results."""
+"""Topics of a node that carry no results."""
 _SIZE = (48, 64)
 SpinUntil = Callable[[Callable[[], bool], float], bool]
 
@@ -40,7 +40,7 @@ class ResultWatch:
         self._sent = 0
 
     def silent(self, names: Iterable[str], seconds: float) -> list[str]:
-        """The nodes that have published nothing after this time of good messages, s."""
+        """Send good messages for `seconds`; return the nodes that have published no result."""
         waiting = set(names)
         for name in waiting:
             self._watch(name)
@@ -96,4 +96,4 @@ _GOOD: dict[str, Callable[[int], Any]] = {
     "sensor_msgs/msg/Image": _image,
     "std_msgs/msg/Float32MultiArray": _signal,
 }
-"""Makes the good message of that number, by its type."""
+"""By message type: makes the good message of a number."""

@@ -1,8 +1,8 @@
 """Fuzzes the ROS boundary: every topic and service of every node, found in the running graph.
 
 Each node of the table runs in its own process. Subscriptions get damaged serialised messages and
-readable ones with extreme values, services get both as requests. Readable requests must be answered. After
-each batch the node must run, answer, and publish results of good messages if it did before.
+well-formed ones with extreme values; services get both as requests. Well-formed requests must be answered.
+After each batch the node must run, answer, and publish results of good messages if it did so before.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from testdata.running_nodes.peak_memory import peak_memory
 
 _START_SECONDS = 60.0
 _ANSWER_SECONDS = 30.0
-"""Time to answer a readable request, on a busy machine."""
+"""Time limit for the answer to a well-formed request, for a busy machine, s."""
 _RESULT_SECONDS = 10.0
-"""Time for a first result of every node that needs no further models."""
+"""Time limit for a first result of every node that needs no further models, s."""
 _AT_ONCE = 8
-"""Requests in flight."""
+"""Number of requests in flight."""
 _PAUSE = 0.002
-"""Seconds between two messages, so that queues do not drop most of them."""
+"""Time between two messages, s, so that queues do not drop most of them."""
 _MATCHED_SECONDS = 5.0
 QOS_MESSAGES = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-"""Suits every subscription: one to a latched topic gets nothing from a volatile publisher."""
+"""QoS that matches every subscription: one to a latched topic does not match a volatile publisher."""
 _LARGEST_MEMORY = 2048
 """Limit of a node's memory, MiB."""
 _WORDS = ("dense_256", "dense_64", "x", "fuzz", "roi", "min_confidence", "rate_limit", "red", "mono8", "rgb8")
@@ -82,7 +82,7 @@ class GraphReport:
     endpoints: int = 0
     nodes: int = 0
     watched: list[str] = field(default_factory=list)
-    """Nodes that published results of good messages before, and must do so afterwards."""
+    """Nodes that published results of good messages before, and must still do so afterwards."""
     findings: list[str] = field(default_factory=list)
 
 
@@ -98,7 +98,7 @@ class _Process:
         self.start()
 
     def start(self) -> None:
-        """Start the process; also after it has ended."""
+        """Start the process, or restart it after it has ended."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdout=log, stderr=subprocess.STDOUT, env=self._environment
@@ -126,7 +126,7 @@ class _Process:
 
     @property
     def peak_memory(self) -> float:
-        """Largest resident memory so far, MiB."""
+        """Largest resident memory of the process so far, MiB."""
         try:
             return peak_memory(self._process.pid)
         except OSError:
@@ -150,7 +150,7 @@ class GraphFuzzer:
     """Sends messages and requests to nodes; a context manager that runs them."""
 
     def __init__(self, seed: int, names: tuple[str, ...] = (), backend: str = "cpu") -> None:
-        """`names`: the nodes besides the driver; all by default."""
+        """`names`: the nodes to fuzz in addition to the driver; all by default."""
         self._values = MessageValues(seed, _WORDS)
         table = all_nodes()
         self._names = (DRIVER, *(name for name in names or table if name != DRIVER))
@@ -159,7 +159,7 @@ class GraphFuzzer:
         self._held = ExitStack()
 
     def __enter__(self) -> GraphFuzzer:
-        # Keep other graphs on this machine or its network out of it.
+        # Keep the graph separate from others on this machine or its network.
         os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))
         os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
         folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="fuzz_")))
@@ -192,7 +192,7 @@ class GraphFuzzer:
     def run(self, inputs: int, advance: Callable[[], None]) -> None:
         """Send `inputs` messages and requests, the same number to each endpoint."""
         endpoints = [each for name in self._names for each in self._endpoints(name)]
-        # Transitions come last, as they unload the driver's models.
+        # Transitions come last, since they unload the driver's models.
         endpoints.sort(key=lambda each: each.kind is ChangeState)
         self.report.endpoints, self.report.nodes = len(endpoints), len(self._names)
         for each in endpoints:
@@ -212,13 +212,13 @@ class GraphFuzzer:
     def _feed_topic(self, endpoint: _Endpoint, count: int, advance: Callable[[], None]) -> None:
         publisher = self._node.create_publisher(endpoint.kind, endpoint.name, QOS_MESSAGES)
         matched = self._spin_until(lambda: publisher.get_subscription_count() > 0, _MATCHED_SECONDS)
-        if not matched and endpoint in self._endpoints(endpoint.node):  # parameters may have ended it
+        if not matched and endpoint in self._endpoints(endpoint.node):  # a parameter may have closed it
             self.report.findings.append(f"{endpoint}: messages do not arrive")
         for _ in range(count):
             message = self._values.message(endpoint.kind)
             if self._values.random.random() < 0.7:
                 message = self._values.damaged(bytes(serialize_message(message)))
-            # The middleware refuses bytes that are more than any message of a type without sequences has.
+            # The middleware refuses more bytes than any message of a type without sequences can have.
             with suppress(_rclpy.RCLError):
                 publisher.publish(message)
                 self.report.messages += 1
@@ -262,7 +262,7 @@ class GraphFuzzer:
         return request
 
     def _check(self, endpoint: _Endpoint) -> None:
-        """Note a finding if the node has ended, does not answer or exceeds its memory; then restart it."""
+        """Report a node that has ended, does not answer or exceeds its memory, and restart it."""
         process = self._processes[endpoint.node]
         finding = process.ended
         if not finding and not self._answers(endpoint.node):
@@ -284,7 +284,7 @@ class GraphFuzzer:
             )
 
     def _report(self, endpoint: _Endpoint, finding: str) -> None:
-        """Note a finding, and restart the node."""
+        """Record a finding, and restart the node."""
         self.report.findings.append(f"{endpoint}: {finding}")
         process = self._processes[endpoint.node]
         process.__exit__()
@@ -299,7 +299,7 @@ class GraphFuzzer:
         return [Parameter(name=each, value=value) for each, value in zip(names, values, strict=False)]
 
     def _restore_parameters(self, name: str) -> None:
-        """Restore the initial parameters of a watched node, as some valid ones stop its results."""
+        """Restore the initial parameters of a watched node, since some valid values stop its results."""
         parameters = self._parameters.get(name, [])
         self._call(SetParameters, f"/{name}/set_parameters", SetParameters.Request(parameters=parameters))
 
@@ -308,7 +308,7 @@ class GraphFuzzer:
             raise TimeoutError(f"{name} did not start: {self._processes[name].ended or 'it answers nothing'}")
 
     def _answers(self, name: str) -> bool:
-        """Whether a node answers and is in the graph, where it may appear a little later."""
+        """Whether a node answers and is in the graph, in which it may appear a little later."""
         request = ListParameters.Request()
         if self._call(ListParameters, f"/{name}/list_parameters", request) is None:
             return False

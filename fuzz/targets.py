@@ -44,7 +44,7 @@ _WORDS = 64  # an instruction of 16 bytes becomes an object of twenty numbers
 
 @dataclass(frozen=True)
 class Target:
-    """A parser: accepts any bytes and raises its `refusals` only."""
+    """A parser, which must accept any bytes and may raise only its `refusals`."""
 
     name: str
     samples: Sequence[Sample]
@@ -52,13 +52,13 @@ class Target:
     share: float
     """Share of all inputs."""
     memory_ratio: int = 16
-    """Allowed memory as a multiple of the input's size."""
+    """Limit of memory, as a multiple of the input's size."""
     seconds: float = 2.0
-    """Time limit per input, for a busy machine with memory tracing; a millisecond is usual."""
+    """Time limit per input, s, for a busy machine with memory tracing; a millisecond is usual."""
     refusals: tuple[type[Exception], ...] = (ModelFormatError, ModelUnsupportedError)
-    """Exceptions that it may raise."""
+    """Exceptions that the parser may raise."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Number of inputs by outcome, if there are more outcomes than two."""
+    """Number of inputs by outcome, if there are more than two outcomes."""
 
 
 def targets() -> list[Target]:
@@ -120,7 +120,7 @@ def _labels(data: bytes) -> object:
 
 
 def isolated_graphs(models: Sequence[Sample]) -> Target:
-    """The checks of graphs, and LiteRT in a separate process for those that pass."""
+    """The checks of graphs, followed by LiteRT in a separate process for graphs that pass."""
     graphs = [each for each in models if not each.name.endswith("_edgetpu") and len(each.data) < 100_000]
     outcomes: Counter[str] = Counter()
     return Target(
@@ -219,7 +219,7 @@ def _operations_from_text(data: bytes) -> None:
 
 
 def _parameters(graph: bytes) -> Callable[[bytes], object]:
-    """Parameter bytes for an unchanged graph."""
+    """A parser of the parameter bytes of an unchanged graph."""
     model = parse_model(graph)
 
     def parse(data: bytes) -> object:

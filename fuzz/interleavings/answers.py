@@ -16,7 +16,7 @@ from fuzz.interleavings.fake_models import FakeStep, matrices_of, run_steps
 from fuzz.interleavings.fake_sticks import INPUT, SIZE, weights_of
 
 _ROUNDING = 0.06
-"""Largest difference of a product from that in real numbers, for each column."""
+"""Largest error of a product, per column."""
 
 
 @dataclass(eq=False)
@@ -27,9 +27,9 @@ class Call:
     name: str
     argument: Any = None
     at_least: int = 0
-    """Version of the weights that were in effect when it was submitted."""
+    """Version of the weights that were in effect when the request was submitted."""
     model: HostedModel | None = None
-    """The model it went to; None if it may have been another of the same name."""
+    """The model that it used; None if it may have been another model of the same name."""
     answers: list[Any] = field(default_factory=list)
     refused: bool = False
 
@@ -56,7 +56,7 @@ class Answers:
         begin: Callable[[Callable[[Any], None]], object],
         argument: Any = None,
     ) -> Call:
-        """Submit a request, which may be refused, and keep its answer."""
+        """Submit a request, which may be refused, and record its answer."""
         call = Call(kind, name, argument)
 
         def model() -> HostedModel | None:
@@ -99,7 +99,7 @@ class Answers:
                     self._check_product(call, answer)
 
     def _weights(self, call: Call, version: int) -> list[WeightRequest]:
-        """Weights of this version of a model of that name, or set on it after it was unloaded."""
+        """The requests that may have set weights `version`, including those that found the model unloaded."""
         return [
             each.argument
             for each in self.calls
@@ -141,10 +141,10 @@ class Answers:
 
 
 def fits(request: WeightRequest) -> bool:
-    """Whether weights take one tile."""
+    """Whether weights fit into one tile."""
     return all(size <= SIZE for size in request.weights.shape)
 
 
 def random_input(random: np.random.Generator) -> NDArray[np.int8]:
-    """The input of an inference."""
+    """A random input of an inference: int8[1, SIZE]."""
     return random.integers(-127, 128, INPUT.shape, np.int8)

@@ -1,6 +1,6 @@
-"""Models of several steps, on fake sticks and on a fake CPU: how they are read, and their expected outputs.
+"""Models of several steps on fake sticks and a fake CPU: how they are read, and their expected outputs.
 
-The content of such a file says where its steps run: `b"steps dc 1"` has one on a stick and one on the CPU.
+The content of a file says where its steps run: `b"steps dc 1"` has one step on a stick, then one on the CPU.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fuzz.interleavings.thread_controller import ThreadController
 
 _MAGIC = b"steps "
 _FAILURES = 0.02
-"""Share of the runs of steps on the CPU that fail."""
+"""Share of runs on the CPU that fail."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class FakeStep:
     """One step of a model."""
 
     data: bytes
-    """Identifies its weights."""
+    """Bytes that determine its weights."""
     on_device: bool
     segment: int
 
     @property
     def weights(self) -> NDArray[np.int8]:
-        """The weights of the file: int8[SIZE, SIZE]."""
+        """The weights in the file: int8[SIZE, SIZE]."""
         return weights_of_file(self.data)
 
 
@@ -58,7 +58,7 @@ def steps_of(contents: Sequence[bytes]) -> tuple[FakeStep, ...]:
 def run_steps(
     steps: Sequence[FakeStep], inputs: NDArray[np.int8], weights: NDArray[np.int8] | None = None
 ) -> NDArray[np.int8]:
-    """The output of steps: int8[1, SIZE]. weights: of those on a stick; None: those of their files."""
+    """The output of steps: int8[1, SIZE]. weights: of the steps on a stick; None: weights of the files."""
     for step in steps:
         inputs = product(weights if weights is not None and step.on_device else step.weights, inputs)
     return inputs
@@ -72,7 +72,7 @@ class FakeCpu(CpuPartsBackend):
         self.controller = controller
         self.random = random.Random(controller.random.random())
         self.attached = 0
-        """Engines that were not closed."""
+        """Number of engines that have not been closed."""
         self.in_use = False
 
     def attach(self, model: ParsedModel) -> Any:
@@ -115,7 +115,7 @@ class FakeCpuEngine:
 
 
 class Reader:
-    """Reads models of several steps for fake sticks, and leaves others to the backend."""
+    """Reads models of several steps for fake sticks, and leaves other models to the backend."""
 
     def __init__(self, cpu: FakeCpu) -> None:
         self._cpu = cpu
@@ -124,7 +124,7 @@ class Reader:
     def read(
         self, backend: Backend, files: Sequence[tuple[Path, bytes]], limits: ProcessLimits | None = None
     ) -> ReadModel:
-        """See read_model. The segments of a pipeline displace each other, the parts of one file do not."""
+        """See read_model. Segments of a pipeline displace each other on a stick; parts of one file do not."""
         contents = [data for _, data in files]
         steps = steps_of(contents)
         if len(steps) == 1:

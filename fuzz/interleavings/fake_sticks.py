@@ -1,4 +1,4 @@
-"""Sticks without transfers: each runs small Dense models, fails on request, and detects misuse."""
+"""Sticks without USB: they run small Dense models, fail on request, and detect misuse."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from fuzz.interleavings.thread_controller import ThreadController
 
 SIZE = 4
-"""Rows and columns of every model."""
+"""Number of rows and columns of every model."""
 INPUT = TensorSpec("x", (1, SIZE), np.dtype(np.int8), 1 / 127, 0)
 OUTPUT = TensorSpec("y", (1, SIZE), np.dtype(np.int8), SIZE / 127, 0)
 TENSOR = WeightTensor(
@@ -35,16 +35,16 @@ TENSOR = WeightTensor(
 BROKEN = b"broken"
 """Content of a file that cannot be parsed."""
 PICKY = b"picky"
-"""Content of a file that runs on the first stick only."""
+"""Content of a file that runs only on the first stick."""
 
 
 def weights_of_file(data: bytes) -> NDArray[np.int8]:
-    """The weights a model has before any are set: int8[SIZE, SIZE]."""
+    """The weights in a model's file: int8[SIZE, SIZE]."""
     return np.random.default_rng(list(data)).integers(-127, 128, (SIZE, SIZE), np.int8)
 
 
 def weights_of(request: WeightRequest) -> NDArray[np.int8]:
-    """The weights that a request of at most SIZE x SIZE sets."""
+    """The weights that a request of at most SIZE x SIZE sets: int8[SIZE, SIZE]."""
     quantiser = WeightQuantiser(TENSOR)
     quantiser.quantise(request)
     return quantiser.values.copy()
@@ -60,7 +60,7 @@ class FakeStick:
     """The device at one port of the bus."""
 
     def __init__(self, controller: ThreadController, number: int, simulated: bool) -> None:
-        """simulated: it has its own clock."""
+        """simulated: whether it has a clock of its own."""
         self.controller = controller
         self.number = number
         self.bus_path = f"1-{number + 1}"
@@ -72,18 +72,18 @@ class FakeStick:
         """Additional time of a transfer, s."""
         self.attach_seconds = 0.0
         self.session = 0
-        """Number of the present session; 0 if it is not open."""
+        """Number of the present session; 0 if the stick is not open."""
         self.opened = 0
         self.attached = 0
-        """Engines of the present session that were not closed."""
+        """Number of engines of the present session that have not been closed."""
         self.clock = 0.0
         self.simulated = simulated
         self.memory: FakeEngine | None = None
-        """The engine whose parameters were sent last."""
+        """The engine whose parameters are in the stick's memory."""
         self._in_use = False
 
     def use(self, seconds: float, session: int) -> None:
-        """Simulate a transfer of this duration. Raises DeviceError."""
+        """Simulate a transfer of this duration; raises DeviceError if it fails."""
         assert not self._in_use, "two threads use a stick at the same time"
         assert session == self.session, "an engine is used after its device was closed"
         self._in_use = True

@@ -1,4 +1,4 @@
-"""The parts of `threading`, `queue` and `time` that the host uses, on a ThreadController."""
+"""The parts of `threading`, `queue` and `time` that the host uses, implemented on a ThreadController."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fuzz.interleavings.thread_controller import ControlledThread, ThreadControl
 
 
 class Lock:
-    """Replaces threading.Lock, and threading.RLock if it is reentrant."""
+    """Replaces threading.Lock or, if reentrant, threading.RLock."""
 
     def __init__(self, controller: ThreadController, reentrant: bool = False) -> None:
         self._controller = controller
@@ -143,7 +143,7 @@ class Timer(Thread):
 
 
 def _replacements(controller: ThreadController) -> dict[str, object]:
-    """Replacements for the names that modules import."""
+    """Replacements by the names that modules import."""
 
     def current_thread() -> object:
         me = controller.current
@@ -172,9 +172,9 @@ def _replacements(controller: ThreadController) -> dict[str, object]:
 
 @contextmanager
 def replaced(modules: Sequence[ModuleType], controller: ThreadController) -> Iterator[None]:
-    """Have modules use a controller's threads, locks, queues and clock.
+    """Let modules use a controller's threads, locks, queues and clock.
 
-    Raises AttributeError where a module uses something else of `threading` or `time`.
+    A module raises AttributeError if it uses anything else of `threading` or `time`.
     """
     before = [
         (module, name, vars(module)[name], replacement)

@@ -1,4 +1,4 @@
-"""A host on fake sticks, whose threads run in a steady order."""
+"""A host on fake sticks whose threads run in a deterministic order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WEIGHTS = WeightRequest(np.full((SIZE, SIZE), 0.5, np.float32))
 
 
 class Stage:
-    """A host on fake sticks, whose first thread, that of the test, runs whenever it can."""
+    """A host on fake sticks; the first thread, which is that of the test, runs whenever it can."""
 
     def __init__(self, directory: Path) -> None:
         self.controller = ThreadController(0, steady=True)
@@ -28,7 +28,7 @@ class Stage:
         self._directory = directory
 
     def make_host(self, sticks: int = 1, **options: Any) -> ModelHost:
-        """A connected host on the first of the sticks."""
+        """A connected host on the first `sticks` sticks."""
         backends = [FakeBackend(stick) for stick in self.sticks[:sticks]]
         host = ModelHost(options.pop("backends", backends), [self._directory], **options)
         host.connect()

@@ -1,4 +1,4 @@
-"""One run of a host: clients, faults and changes that follow from a seed, and the conditions at the end."""
+"""One run of a host: clients, faults and changes drawn from a seed, and the conditions at its end."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ FILES = {
 """Contents of the model files by stem."""
 PIPELINES = ("first", "second"), ("first", "second", "third")
 NAMES = ("a", "b", "c", "picky")
-"""Names that models are loaded under."""
+"""Names under which models are loaded."""
 PATIENCE = 60.0
-"""Simulated seconds within which everything must be answered once the faults are over."""
+"""Simulated time after the last fault within which every request must be answered, s."""
 _HOST = "edgetpu_driver.host."
 _TRACED = "edgetpu_driver/host/"
 
@@ -58,7 +58,7 @@ class Outcome:
 
     calls: int
     answered: int
-    """Calls with a result, not with an error."""
+    """Number of calls with a result instead of an error."""
     switches: int
 
 
@@ -80,7 +80,7 @@ class _Log(logging.Handler):
 
 
 def host_modules() -> list[ModuleType]:
-    """The modules whose threads are controlled."""
+    """The modules of the host whose threads are controlled."""
     return [module for name, module in sorted(sys.modules.items()) if name.startswith(_HOST)]
 
 
@@ -91,7 +91,7 @@ def write_files(directory: Path) -> None:
 
 
 def run_seed(seed: int, directory: Path) -> Outcome:
-    """Run a seed with the model files of a directory. Raises AssertionError with what went wrong."""
+    """Run a seed with the model files in a directory; raises AssertionError if something goes wrong."""
     controller = ThreadController(seed, _TRACED)
     log = _Log()
     logger = logging.getLogger("edgetpu_driver")
@@ -160,7 +160,7 @@ class Scenario:
         return [FakeBackend(stick)]
 
     def run(self) -> None:
-        """Everything, as the first thread."""
+        """Run the whole scenario, as the first thread."""
         self._start()
         self._begin("chaos", self._make_chaos)
         for number in range(self._random.randint(2, 4)):
@@ -205,7 +205,7 @@ class Scenario:
         if self._random.random() < self._pauses:
             self._controller.sleep(self._random.uniform(0.0, most))
 
-    # What the threads do.
+    # Work of the threads.
 
     def _be_client(self, client: str) -> None:
         invoke: Callable[[str], None] = self._invoke
@@ -302,10 +302,10 @@ class Scenario:
         for stick in self._sticks:
             stick.plugged, stick.failures, stick.warm = True, 0, False
 
-    # The conditions at the end.
+    # Conditions at the end.
 
     def _check_rest(self) -> None:
-        """No work is left: the sticks are idle, nothing is claimed, unloaded models are released."""
+        """Check that no work is left: sticks are idle, nothing is claimed, unloaded models are released."""
         scheduler, sticks = self._host._scheduler, self._sticks
 
         def is_ready() -> bool:
@@ -319,7 +319,7 @@ class Scenario:
             self._controller.sleep(0.1)
         else:
             raise AssertionError(f"the sticks are not ready again\n{self._state()}")
-        for name in NAMES:  # as they are now, each must run
+        for name in NAMES:
             with suppress(EdgeTpuError):
                 self._host.unload(name)
         self._controller.sleep(1.0)
@@ -335,13 +335,13 @@ class Scenario:
         self._check_cpu_rest()
 
     def _check_cpu_rest(self) -> None:
-        """The same of the CPU."""
+        """Check the same for the CPU."""
         scheduler = self._host._whole.cpu.scheduler
         assert not scheduler.waiting, f"{scheduler.waiting} requests wait for the CPU\n{self._state()}"
         assert not scheduler.models, f"steps are kept: {[m.name for m in scheduler.models]}\n{self._state()}"
         for slot in scheduler.slots:
             assert (slot.running, slot.parked) == (None, set()), self._state()
-        # A close drops engines, whose processes then end.
+        # Closing the host in the middle of a run drops engines, whose processes then end.
         assert self._closes or not self._cpu.attached, f"{self._cpu.attached} engines of the CPU are left"
 
     def _check_closed(self) -> None:

@@ -19,19 +19,19 @@ _TICK = 1e-6
 """Time that passes with each reading of the clock, s."""
 _MOST_SWITCHES = 2_000_000
 _DELAYS = 0.01
-"""Share of the switches after which a sleeping thread continues before those that could run."""
+"""Share of the switches at which a sleeping thread continues before the runnable ones."""
 
 
 _LONGEST_DELAY = 0.1
-"""Longest delay of a runnable thread in that way, s."""
+"""Longest delay of a runnable thread by such a switch, s."""
 
 
 class InterleavingError(AssertionError):
-    """The threads wait for each other, or do not end."""
+    """Raised if threads wait for each other or do not end."""
 
 
 class AbandonedError(BaseException):
-    """Ends a thread of a run that has failed."""
+    """Raised in the threads of a failed run to end them."""
 
 
 class ControlledThread:
@@ -42,11 +42,11 @@ class ControlledThread:
         self.gate = _thread.allocate_lock()
         self.gate.acquire()
         self.rank = 0.0
-        """The thread of the highest rank runs."""
+        """Priority: the thread with the highest rank runs."""
         self.is_ready: Callable[[], bool] | None = None
-        """What it waits for; None: nothing."""
+        """Condition that the thread waits for; None: it does not wait."""
         self.until = inf
-        """Time until which it waits, s."""
+        """Time until which the thread waits, s."""
         self.finished = False
         self.handle: object = None
         self.real: threading.Thread | None = None
@@ -56,14 +56,14 @@ class ControlledThread:
 class ThreadController:
     """Decides which thread runs.
 
-    Each thread has a random rank, and the one of the highest rank runs until it waits. At any point where
-    threads may be switched, and at lines of the traced files, its rank may be drawn again. That is close to
-    what a loaded machine does: some threads are slow, for a while, at a random place. The clock stands still
-    while a thread runs, except for a microsecond with each reading.
+    Each thread has a random rank, and the thread with the highest rank runs until it waits. At any point
+    where threads may be switched, and at lines of the traced files, the rank of the running thread may be
+    drawn again. This resembles a loaded machine, on which threads are slow for a while at random places. The
+    clock stands still while a thread runs, except for a microsecond with each reading.
     """
 
     def __init__(self, seed: int, traced: str = "", *, steady: bool = False) -> None:
-        """traced: a part of the file names of the modules in which threads are switched at any line.
+        """traced: part of the file names of the modules in which threads may be switched at any line.
 
         steady: the first thread runs whenever it can, and the others only while it waits.
         """
@@ -84,26 +84,26 @@ class ThreadController:
             self._main.rank = inf
         self._adopt(self._main)
 
-    # For the primitives.
+    # Methods for the primitives.
 
     @property
     def current(self) -> ControlledThread | None:
-        """The thread that calls, if it belongs to the run; None after the run."""
+        """The calling thread; None if it does not belong to the run, or after the run."""
         return None if self._abandoned else self._by_ident.get(_thread.get_ident())
 
     def monotonic(self) -> float:
-        """The time, s."""
+        """The present time, s."""
         self.now += _TICK
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Let the others run for a time."""
+        """Let the other threads run for `seconds`."""
         self.wait(lambda: False, seconds)
 
     def wait(self, is_ready: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait until a condition holds; return whether it does."""
+        """Wait until a condition holds, at most for `timeout` s; return whether it holds."""
         me = self.current
-        if me is None:  # after the run, when the garbage is collected
+        if me is None:  # after the run, during garbage collection
             return is_ready()
         self._redraw_rank(me, self._redraw)
         me.is_ready, me.until = is_ready, inf if timeout is None else self.now + max(timeout, 0.0)
@@ -111,7 +111,7 @@ class ThreadController:
         return is_ready()
 
     def pause(self) -> None:
-        """A point at which another thread may continue."""
+        """Let another thread continue, if its turn has come."""
         me = self.current
         if me is not None and self._redraw_rank(me, self._redraw):
             self._switch(me)
@@ -134,7 +134,7 @@ class ThreadController:
                 self.failed = error
             sys.settrace(None)
             thread.finished = True
-            # Objects released when this thread ends may call primitives, but are not scheduled any more.
+            # Objects released when this thread ends may call primitives, but these no longer switch threads.
             del self._by_ident[thread.ident]
             if not self._abandoned:
                 self._hand_over(self._chosen())
@@ -144,7 +144,7 @@ class ThreadController:
         self.pause()
         return thread
 
-    # For the scenario, whose thread is the first.
+    # Methods for the scenario, which runs in the first thread.
 
     def run(self, work: Callable[[], None]) -> None:
         """Run a function as the first thread; end all others if it fails."""
@@ -206,7 +206,7 @@ class ThreadController:
         other.gate.release()
 
     def _chosen(self) -> ControlledThread:
-        """The thread to continue."""
+        """The thread that continues next."""
         self.switches += 1
         alive = [thread for thread in self._threads if not thread.finished]
         ready = [each for each in alive if each.is_ready is None or each.until <= self.now or each.is_ready()]
