@@ -1,8 +1,8 @@
 """Models, recordings and pictures that are not in the repository, found by their SHA-256.
 
-golden.csv and data.csv say what the files are, where each was published and at which commit. These columns
-are empty for files made for this project; README.md says what those were made from. Tests, accuracy, bench
-and fuzz find all such files here.
+golden.csv and data.csv list the files, with the repository, path and commit where each was published. These
+columns are empty for files made for this project; README.md says from what they were made. Tests, accuracy,
+bench and fuzz find all such files here.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ _HERE = Path(__file__).resolve().parent
 _SHARED = _HERE.parents[1] / "shared"
 
 GOLDEN = KnownFiles(_HERE / "golden.csv", "EDGETPU_GOLDEN", _SHARED / "golden", "golden models")
-"""Models that Google's compiler wrote, their graphs and sidecars, and what they put on the wire."""
+"""Models that Google's compiler wrote, their graphs and sidecars, and recordings of their transfers."""
 
 DATA = KnownFiles(_HERE / "data.csv", "EDGETPU_DATA", _SHARED / "data", "pictures")
 """Photographs, clips and bags of real cameras."""
@@ -32,6 +32,6 @@ COMPILED_MODELS = (
     "posenet_mobilenet_v1_075_353_481_16_quant_decoder",
     "ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2",
 )
-"""Stems of compiled models, one of each arrangement of layers and outputs."""
+"""Stems of compiled models, one for each arrangement of layers and outputs."""
 
 __all__ = ["COMPILED_MODELS", "DATA", "GOLDEN", "KnownFiles", "MissingFileError", "ModelFolder"]

@@ -1,4 +1,4 @@
-"""The demo in a separate process, forked from one that has imported it."""
+"""The demo in a separate process, forked from a process that has imported it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO
 from testdata.running_nodes.node_forker import NodeForker, content
 
 LONGEST_RUN = 400.0
-"""Seconds; a run of some hundred images takes a tenth of it on an idle machine."""
+"""Time limit of a run, s; some hundred images take a tenth of it on an idle machine."""
 
 
 class DemoProcess:
@@ -29,25 +29,25 @@ class DemoProcess:
 
     @property
     def output(self) -> str:
-        """What it has printed."""
+        """What the demo has printed on standard output."""
         return content(self._output)
 
     @property
     def errors(self) -> str:
-        """What it has printed on standard error."""
+        """What the demo has printed on standard error."""
         return content(self._errors)
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is still running."""
         return self._process.poll() is None
 
     def wait(self) -> int:
-        """Wait until it ends; its exit status."""
+        """Wait until the process ends; return its exit status."""
         return self._process.wait(LONGEST_RUN)
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send a signal to the process."""
         self._process.send_signal(number)
 
 

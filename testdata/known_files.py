@@ -16,14 +16,14 @@ _SKIPPED_FOLDERS = {".git"}
 
 
 class MissingFileError(Exception):
-    """A known file is in none of the folders; the text says which variable to set."""
+    """Raised if a known file is in none of the folders; the text names the variable to set."""
 
 
 @dataclass(frozen=True)
 class KnownFile:
     """One row of the table.
 
-    name: what the repository calls it. repository, commit, path: where it was published, "" if it was not.
+    name: name of the file in this repository. repository, commit, path: where it was published, or "".
     """
 
     name: str
@@ -35,13 +35,13 @@ class KnownFile:
 
 
 class KnownFiles:
-    """The files of one table. The folders are read when the first file is asked for, and only once."""
+    """The files of one table. The folders are read only once, when the first file is requested."""
 
     def __init__(self, table: Path, variable: str, default: Path, noun: str) -> None:
         """Read the table.
 
-        table: a CSV file with the fields of KnownFile. variable: names the folders, separated by ":".
-        default: the folder that is searched if the variable is not set. noun: what the files are.
+        table: a CSV file with the fields of KnownFile. variable: environment variable with the folders,
+        separated by ":". default: folder to search if the variable is not set. noun: term for the files.
         """
         self.variable = variable
         self.noun = noun
@@ -51,7 +51,7 @@ class KnownFiles:
 
     @property
     def missing_reason(self) -> str:
-        """One sentence for everything that cannot be done without these files."""
+        """A sentence that explains why something is not possible without these files."""
         return f"no {self.noun} (set {self.variable}, see README.md)"
 
     @property
@@ -61,26 +61,26 @@ class KnownFiles:
         return tuple(map(Path, filter(None, named.split(os.pathsep)))) if named else (self._default,)
 
     def names(self, start: str = "", end: str = "") -> tuple[str, ...]:
-        """Names in the table that start and end so, sorted."""
+        """Sorted names in the table that begin with `start` and end with `end`."""
         return tuple(sorted(name for name in self._files if name.startswith(start) and name.endswith(end)))
 
     def sha256(self, name: str) -> str:
-        """Return the digest of a file of the table in hex; the file need not be present."""
+        """Return the SHA-256 of a file of the table in hex; the file need not be present."""
         return self._files[name].sha256
 
     def path(self, name: str) -> Path:
-        """Return where a file of the table lies. Raises MissingFileError if it is in none of the folders."""
+        """Return the path of a file of the table; raises MissingFileError if it is in none of the folders."""
         path = self.find(name)
         if path is None:
             raise MissingFileError(f"{self.missing_reason}: {name} is missing")
         return path
 
     def find(self, name: str) -> Path | None:
-        """Return where a file of the table lies, None if it is in none of the folders."""
+        """Return the path of a file of the table; None if it is in none of the folders."""
         return self._present.get(self._files[name].sha256)
 
     def gather(self, start: str, folder: Path) -> Path:
-        """Put the present files whose names start so into `folder`, each under its name; return `folder`.
+        """Put the present files whose names begin with `start` into `folder`, by name; return `folder`.
 
         Models expect their sidecars, and bags their metadata, in the same folder.
         """
@@ -109,7 +109,7 @@ def _known_file(name: str, sha256: str, bytes: str, repository: str, commit: str
 
 
 def _files_in(folders: tuple[Path, ...]) -> Iterator[Path]:
-    """Give every regular file below the folders, in a fixed order."""
+    """Yield every regular file below the folders, in a fixed order."""
     for top in folders:
         for folder, subfolders, names in os.walk(top):
             subfolders[:] = sorted(set(subfolders) - _SKIPPED_FOLDERS)
@@ -117,7 +117,7 @@ def _files_in(folders: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
-    """Make a hard link, since ModelDirectories resolves symbolic links, or a copy on another file system."""
+    """Make a hard link, as ModelDirectories resolves symbolic links; on another file system, make a copy."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(OSError):
         os.link(source.resolve(), target)

@@ -10,7 +10,7 @@ _MODELS = "models/"
 
 
 class ModelFolder:
-    """A folder of the golden models that are present, and only of those in the table."""
+    """A folder with those golden models of the table that are present, and nothing else."""
 
     def __init__(self, golden: KnownFiles, folder: Path) -> None:
         """Fill the empty `folder`."""
@@ -18,10 +18,10 @@ class ModelFolder:
         self._golden = golden
 
     def model(self, name: str) -> Path:
-        """Return the path of a model, graph or sidecar by its file name. Raises MissingFileError."""
+        """Return the path of a model, graph or sidecar by file name; raises MissingFileError."""
         self._golden.path(_MODELS + name)
         return self.path / name
 
     def models(self, end: str = ".tflite") -> tuple[Path, ...]:
-        """Return the paths of all models that end so. Raises MissingFileError if one is missing."""
+        """Return the paths of all models whose names end so; raises MissingFileError if one is missing."""
         return tuple(self.model(name.removeprefix(_MODELS)) for name in self._golden.names(_MODELS, end))

@@ -18,9 +18,9 @@ import pytest
 from testdata import DATA, GOLDEN, KnownFiles, MissingFileError, ModelFolder
 
 _HANGS = 700.0
-"""Seconds; pytest-timeout ends any test before that, unless the interpreter's lock is held."""
+"""Time after which a test counts as hanging, s; pytest-timeout ends tests earlier, unless the GIL is held."""
 _STDERR = pytest.StashKey[int]()
-"""Descriptor of standard error, which is captured during tests."""
+"""Key of the descriptor of standard error, which is captured during tests."""
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
 
 @pytest.fixture
 def recorded_bag(tmp_path: Path) -> Callable[[str], Path]:
-    """Give the folder of a bag of a real camera by its name."""
+    """A function that returns the folder of a bag of a real camera by its name."""
 
     def folder(name: str) -> Path:
         start = f"bags/{name}/"
@@ -44,9 +44,9 @@ def recorded_bag(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.fixture
 def caplog(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    """See pytest; also catches what loggers say that were made after ROS's `launch` was imported.
+    """See pytest; also catches records of loggers that were made after ROS's `launch` was imported.
 
-    pytest imports it in each run where launch_pytest is installed. Loggers made since do not pass records on.
+    If launch_pytest is installed, pytest always imports `launch`, and later loggers do not propagate records.
     """
     for name, logger in logging.root.manager.loggerDict.items():
         if name.startswith("edgetpu_") and isinstance(logger, logging.Logger):
@@ -55,7 +55,7 @@ def caplog(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep standard error for the stacks of a test that hangs."""
+    """Keep standard error open for the stacks of a test that hangs."""
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
         config.stash[_STDERR] = os.dup(2)
@@ -65,8 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """End the process, with the stacks of its threads, if a test hangs and holds the interpreter's lock.
 
-    Fast DDS waits for ever while a participant is deleted if a discovery begins at the same time, with all
-    of a processor's time (Fast-DDS issue 6513). rclpy holds the lock meanwhile, so no other thread runs.
+    If a discovery begins while a participant is deleted, Fast DDS may wait for ever, at full processor load
+    (Fast-DDS issue 6513). rclpy holds the lock meanwhile, so no other thread runs.
     """
     faulthandler.dump_traceback_later(_HANGS, exit=True, file=item.config.stash[_STDERR])
     try:
@@ -77,7 +77,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
-    """Make a skip of a test that a missing file ended, as pytest does with unittest.SkipTest."""
+    """Count a test that a missing file ended as skipped, as pytest does with unittest.SkipTest."""
     if call.excinfo is not None and isinstance(call.excinfo.value, MissingFileError):
         reason = str(call.excinfo.value)
         with pytest.raises(pytest.skip.Exception) as skipped:
@@ -86,7 +86,7 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say how many tests were skipped for want of files."""
+    """Say how many tests were skipped because files are missing."""
     skipped = terminalreporter.stats.get("skipped", [])
     for files in (GOLDEN, DATA):
         count = sum(files.missing_reason in str(report.longrepr) for report in skipped)

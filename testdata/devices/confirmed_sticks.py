@@ -1,4 +1,4 @@
-"""Sticks on which steps of `edgetpu confirm` fail, and the outcome of a step."""
+"""Sticks on which steps of `edgetpu confirm` fail, and functions that run steps on them."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def step(name: str) -> Step:
 
 
 def run(stick: VirtualEdgeTpu, *names: str, models: list[Path] | None = None) -> Course:
-    """Run steps on a stick, all without names."""
+    """Run the steps with these names on a stick; without names, all steps."""
     trial = TrialStick(stick, firmware=FIRMWARE, models=models or [], simulated=True)
     return run_steps(trial, [step(name) for name in names or NAMES], lambda: None)
 
 
 def outcome(stick: VirtualEdgeTpu, name: str, models: list[Path] | None = None) -> Outcome:
-    """Run one step on a stick; its outcome."""
+    """Run one step on a stick; return its outcome."""
     (found,) = run(stick, name, models=models).outcomes
     return found
 
 
 class Lying(VirtualEdgeTpu):
-    """A register reads as a given value."""
+    """A stick one of whose registers reads as a given value."""
 
     def __init__(self, register: int, value: int, **options: Any) -> None:
         super().__init__(**options)
@@ -57,14 +57,14 @@ class Lying(VirtualEdgeTpu):
     def ctrl_transfer(
         self,
         dev_handle: Any,
-        bmRequestType: int,  # noqa: N803 - of pyusb
+        bmRequestType: int,  # noqa: N803 - names of pyusb
         bRequest: int,  # noqa: N803
         wValue: int,  # noqa: N803
         wIndex: int,  # noqa: N803
         data: Any,
         timeout: int,
     ) -> int:
-        """Answer a control transfer, untruthfully for the register."""
+        """Answer a control transfer, with the wrong value for the register."""
         count = super().ctrl_transfer(dev_handle, bmRequestType, bRequest, wValue, wIndex, data, timeout)
         if bmRequestType == _VENDOR_IN and wIndex << 16 | wValue == self.register and self.lies():
             data[:count] = array("B", self.value.to_bytes(count, "little"))
@@ -72,7 +72,7 @@ class Lying(VirtualEdgeTpu):
 
 
 class FaultyWhileWaiting(Lying):
-    """It reports an error as long as a program waits for its inputs."""
+    """A stick that reports an error while a program waits for its inputs."""
 
     def __init__(self) -> None:
         super().__init__(Register.hib_error_status, 2)
@@ -83,7 +83,7 @@ class FaultyWhileWaiting(Lying):
 
 
 class StopsWhenItsClockChanges(Lying):
-    """The chip hangs once the clock has another rate than that of bring-up."""
+    """A stick that hangs when the clock no longer has the rate of bring-up."""
 
     def __init__(self) -> None:
         super().__init__(Register.omc0_dc, 0)
@@ -100,7 +100,7 @@ class StopsWhenItsClockChanges(Lying):
 
 
 class TakesNoPayloadWithTheHeader(VirtualEdgeTpu):
-    """It needs the header of a frame in a separate transfer."""
+    """A stick that needs the header of a frame in a separate transfer."""
 
     def bulk_write(self, dev_handle: Any, ep: int, intf: int, data: Any, timeout: int) -> int:
         """Stall if a payload comes with the header."""
@@ -111,27 +111,27 @@ class TakesNoPayloadWithTheHeader(VirtualEdgeTpu):
 
 
 class SendsLeftovers(VirtualEdgeTpu):
-    """Whoever waits a little finds more output."""
+    """A stick with more output after the expected end."""
 
     def bulk_read(self, dev_handle: Any, ep: int, intf: int, buff: Any, timeout: int) -> int:
-        """Answer, even where nothing is due."""
+        """Answer even the read that checks that nothing is left."""
         if timeout == QUIET_MS:
             return len(buff)
         return super().bulk_read(dev_handle, ep, intf, buff, timeout)
 
 
 class NeverQuiet(VirtualEdgeTpu):
-    """It loses the event that ends a program whose output was not read."""
+    """A stick that loses the event at the end of a program whose output was not read."""
 
     def bulk_read(self, dev_handle: Any, ep: int, intf: int, buff: Any, timeout: int) -> int:
-        """Read, but without that event."""
+        """Read, but never that event."""
         if timeout == QUIET_MS and ep == _EVENTS:
             raise USBTimeoutError("timed out", errno=errno.ETIMEDOUT)
         return super().bulk_read(dev_handle, ep, intf, buff, timeout)
 
 
 class Slow(VirtualEdgeTpu):
-    """Every transfer to it takes 5 ms."""
+    """A stick on which each transfer from the host takes 5 ms longer."""
 
     def bulk_write(self, dev_handle: Any, ep: int, intf: int, data: Any, timeout: int) -> int:
         """Write, 5 ms late."""
@@ -140,7 +140,7 @@ class Slow(VirtualEdgeTpu):
 
 
 class AlwaysWarns(VirtualEdgeTpu):
-    """Its thermal warning cannot be acknowledged."""
+    """A stick whose thermal warning cannot be acknowledged."""
 
     def intr_read(self, dev_handle: Any, ep: int, intf: int, buff: Any, timeout: int) -> int:
         """Warn, then read the interrupt."""
@@ -149,10 +149,10 @@ class AlwaysWarns(VirtualEdgeTpu):
 
 
 class ComesBackElsewhere(VirtualEdgeTpu):
-    """With its firmware it is at another port."""
+    """A stick that is at another port once it runs its firmware."""
 
     def get_device_descriptor(self, dev: Any) -> Any:
-        """Its descriptor, with the port where it is now."""
+        """The descriptor, with the present port."""
         descriptor = super().get_device_descriptor(dev)
         if not self._chip.boot_mode:
             descriptor.port_numbers = (4,)
@@ -160,14 +160,14 @@ class ComesBackElsewhere(VirtualEdgeTpu):
 
 
 def failing(fault: Fault, on: Transfer, after: int = 0, *, boot_mode: bool = False) -> VirtualEdgeTpu:
-    """A stick whose transfers of one kind fail from a certain one on."""
+    """A stick whose transfers of one kind fail after the first `after` of them."""
     stick = VirtualEdgeTpu(boot_mode=boot_mode)
     stick.fail(fault, on, after, times=1000)
     return stick
 
 
 class DoesNotComeBack(SendsLeftovers):
-    """After the first step that fails it does not come up again."""
+    """A stick that does not come back after the reset that follows the first failed step."""
 
     resets = 0
 
@@ -180,7 +180,7 @@ class DoesNotComeBack(SendsLeftovers):
 
 
 class InterruptedInAStep(VirtualEdgeTpu):
-    """The user presses Ctrl-C while it is asked for leftovers."""
+    """A stick during whose check for leftovers the user presses Ctrl-C."""
 
     def bulk_read(self, dev_handle: Any, ep: int, intf: int, buff: Any, timeout: int) -> int:
         """Read, or be interrupted."""
@@ -190,7 +190,7 @@ class InterruptedInAStep(VirtualEdgeTpu):
 
 
 class PulledOutAndInterrupted(StopsWhenItsClockChanges):
-    """The user pulls it out at the first transfer with another clock, and presses Ctrl-C."""
+    """A stick that the user pulls out at the first transfer with another clock, and then presses Ctrl-C."""
 
     def bulk_write(self, dev_handle: Any, ep: int, intf: int, data: Any, timeout: int) -> int:
         """Write, or be interrupted."""
@@ -202,7 +202,7 @@ class PulledOutAndInterrupted(StopsWhenItsClockChanges):
 
 
 class InterruptedInItsRecovery(SendsLeftovers):
-    """The user presses Ctrl-C while it is reset after a failed step."""
+    """A stick during whose reset after a failed step the user presses Ctrl-C."""
 
     resets = 0
 
@@ -215,7 +215,7 @@ class InterruptedInItsRecovery(SendsLeftovers):
 
 
 class InterruptedWhileClosing(VirtualEdgeTpu):
-    """The user presses Ctrl-C while it is closed; it is first released before that, for its reset."""
+    """A stick during whose closing, its second release after that of its reset, the user presses Ctrl-C."""
 
     releases = 0
 

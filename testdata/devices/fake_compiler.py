@@ -1,4 +1,4 @@
-"""A program that behaves as edgetpu_compiler 16 does, and a call of the command that runs it."""
+"""A program that behaves like edgetpu_compiler 16, and a call of the command that runs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from edgetpu_driver.cli.main import main
 
-# Options, text and files as of the real compiler; it copies models from the folder `compiled` next to it.
+# Has options, text and files of the real compiler, but copies models from the folder `compiled` beside it.
 FAKE = """#!{python}
 import pathlib, subprocess, sys, time
 
@@ -52,6 +52,6 @@ MakeCompiler = Callable[..., Path]
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, Any]:
-    """The exit status and the JSON of `edgetpu models compile`."""
+    """Run `edgetpu models compile`; return its exit status and its JSON."""
     code = main(["models", "compile", *map(str, arguments), "--json"])
     return code, json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""A device for `ModelHost` whose presence and failures are set by the test; its models add one."""
+"""A device for `ModelHost` whose presence and failures are set by the test; its models add 1."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONES = {"input": np.ones((1, 4), np.uint8)}
 
 
 class PlusOneEngine:
-    """Adds one; raises `failure` once if set."""
+    """Adds 1; raises `failure` once if it is set."""
 
     inputs = (INPUT,)
     outputs = (OUTPUT,)
@@ -37,11 +37,11 @@ class PlusOneEngine:
         self._source = source
 
     def close(self) -> None:
-        """Note the model."""
+        """Record that the model was closed."""
         self._backend.closed.append(self._source)
 
     def run(self, inputs: Any) -> dict[str, Any]:
-        """Add one; waits while the backend holds."""
+        """Add 1; wait while the backend holds inferences."""
         check_inputs(self.inputs, inputs)
         self._backend.begun.set()
         self._backend.release.wait(PATIENCE)
@@ -63,7 +63,7 @@ class FakeBackend:
         self.failure: Exception | None = None
         self.opened = 0
         self.deaths = 0
-        """Times that the process of a graph dies when an engine is made."""
+        """Number of times that a graph's process dies while an engine is made."""
         self.parsed = 0
         self.closed: list[bytes] = []
         self.begun, self.release, self.parsing = threading.Event(), threading.Event(), threading.Event()
@@ -71,7 +71,7 @@ class FakeBackend:
         self.parsing.set()
 
     def hold(self) -> None:
-        """Let the next inference begin and not end."""
+        """Let the next inference begin but not end."""
         self.begun.clear()
         self.release.clear()
 
@@ -84,13 +84,13 @@ class FakeBackend:
         return ParsedModel((INPUT,), (OUTPUT,), Placement.CACHED, len(data), 7, data)
 
     def adopt(self, model: ParsedModel) -> None:
-        """Parse it again."""
+        """Parse the model again."""
         self.parse(Path(), model.source)
 
     simulated_time = None
 
     def open(self, on_phase: Any = None) -> None:  # noqa: ARG002
-        """Count, or raise `absence`."""
+        """Count the call, or raise `absence`."""
         if self.absence is not None:
             raise self.absence
         self.opened += 1
@@ -99,7 +99,7 @@ class FakeBackend:
         """Do nothing."""
 
     def attach(self, model: ParsedModel) -> PlusOneEngine:
-        """Make an engine, unless the model is b"too large" or its process is to die."""
+        """Make an engine; fails if the model is b"too large" or its process has to die."""
         if model.source == b"too large":
             raise ModelUnsupportedError("does not fit")
         if self.deaths:
@@ -112,11 +112,11 @@ class FakeBackend:
         self.preset = preset
 
     def read(self) -> Readings:
-        """Give fixed readings, or raise `absence`."""
+        """Return fixed readings, or raise `absence`."""
         if self.absence is not None:
             raise self.absence
         return Readings(serial="S1", uploads=self.opened, recoveries=2)
 
     def registers(self) -> tuple[RegisterValue, ...]:
-        """Give one register."""
+        """Return one register."""
         return (RegisterValue("scu_ctrl_0", 0x1A30C, 5),)

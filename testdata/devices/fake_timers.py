@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Timer:
-    """Stands for a timer of rclpy."""
+    """Replaces a timer of rclpy."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback, self.running = callback, True
@@ -21,11 +21,11 @@ class Timer:
 
 
 class Clock:
-    """Stands for the module `time`."""
+    """Replaces the module `time`."""
 
     now = 100.0
-    """s."""
+    """The present time, s."""
 
     def monotonic(self) -> float:
-        """The time, s."""
+        """The present time, s."""
         return self.now

@@ -1,4 +1,4 @@
-"""A host with one matrix, and the weights that its results were computed with."""
+"""A host with one matrix, and the weights with which its results were computed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ONES = {"x": np.full((1, SIZE), 255, np.uint8)}
 
 
 def corner(value: float) -> WeightRequest:
-    """A matrix with one value in it."""
+    """A request that sets a corner of the weights to a 1x1 matrix."""
     return WeightRequest(np.array([[value]], np.float32))
 
 
 def effective(inference: InferenceResult) -> float:
-    """The weight value that a result was computed with, to the model's resolution."""
+    """The weight with which a result was computed, to the model's resolution."""
     return float((int(inference.outputs["y"][0, 0]) - 128) * dense.output_scale(SIZE))
 
 

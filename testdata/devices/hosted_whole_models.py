@@ -14,7 +14,7 @@ SEGMENTS = [f"chain_segment_{number}_of_3" for number in range(3)]
 
 
 def by_litert(graph: bytes, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """What LiteRT computes of a graph."""
+    """LiteRT's outputs of a graph for these inputs."""
     return CpuEngine(graph).run(inputs)
 
 

@@ -11,7 +11,7 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
 
 FIRMWARE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
-"""Firmware for a virtual stick in boot mode, which takes any."""
+"""Firmware for a virtual stick in boot mode, which accepts any firmware."""
 
 
 def backend_of(stick: VirtualEdgeTpu) -> VirtualStickBackend:

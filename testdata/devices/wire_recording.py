@@ -1,9 +1,9 @@
 """The transfers between a compiled model and a stick, in the form of the recordings golden/wire/*.json.
 
-A recording lists the executables of a model with their transfers in order. A frame that is sent is given
-by its tag, the length of its payload, and the SHA-256 of header (u32 length, u32 tag, little endian) and
-payload. The inputs are a pattern: byte i of the k-th input layer is (31 i + 7 + 13 k) % 256, and zeros where
-a transfer reads past the layer.
+A recording lists the executables of a model with their transfers in order. A sent frame is described by its
+tag, the length of its payload, and the SHA-256 of header (u32 length, u32 tag, little endian) and payload.
+The inputs are a pattern: byte i of the k-th input layer is (31 i + 7 + 13 k) % 256; beyond the end of the
+layer, bytes are 0.
 """
 
 from __future__ import annotations

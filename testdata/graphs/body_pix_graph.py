@@ -1,4 +1,4 @@
-"""A graph of BodyPix's form: maps from convolutions, poses and masks from PosenetDecoderOp."""
+"""A graph like BodyPix: convolutions give maps, and PosenetDecoderOp makes poses and masks of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 
 HEIGHT, WIDTH, STRIDE = 305, 481, 16
 DECODED = {"heatmaps": 17, "short_offsets": 34, "mid_offsets": 64, "long_offsets": 34}
-"""Channels of the maps that the decoder takes."""
+"""Number of channels of each map that the decoder reads."""
 OUTPUTS = 5
-"""Outputs of the decoder."""
+"""Number of outputs of the decoder."""
 MOST = 3
 
 

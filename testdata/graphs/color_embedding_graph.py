@@ -1,4 +1,4 @@
-"""An embedding model that fits on a page: the mean colour of the image, as 8 values."""
+"""A tiny embedding model: the mean colour of the image, as 8 values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SIZE, VALUES = 8, 8
 
 
 def color_embedding_graph() -> bytes:
-    """A graph of an image, uint8 [1, 8, 8, 3], whose output is its mean colour and five zeros."""
+    """A graph from an image, uint8 [1, 8, 8, 3], to its mean colour followed by five zeros."""
     graph = GraphBuilder("color_embedding")
     image = graph.input("image", (1, SIZE, SIZE, 3), np.uint8, scale=1.0, zero_point=0)
     colors = graph.quantize(image, np.int8, scale=1.0, zero_point=-128)

@@ -1,7 +1,7 @@
 """Compiled graphs with operators before, between and after their parts for the Edge TPU, for tests.
 
-Compiled files of that kind come from Google's compiler only; these have the same structure, and packages for
-the virtual stick in them.
+Real files of that kind come only from Google's compiler; these have the same structure, with packages for the
+virtual stick.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIZE = 8
 def source_graph(parts: int = 2) -> bytes:
     """From uint8 "image" [1, 8]: for each part a QUANTIZE, a matrix in int8 and a QUANTIZE back to uint8.
 
-    The outputs are uint8 "last" and, before it, int8 "b0", which the first matrix gives.
+    The outputs are int8 "b0", that of the first matrix, and uint8 "last".
     """
     builder = GraphBuilder("source")
     value = builder.input("image", (1, SIZE), np.uint8, scale=SCALE, zero_point=128)
@@ -42,7 +42,7 @@ def source_graph(parts: int = 2) -> bytes:
 
 @cache
 def compiled_graph(parts: int = 2, name: str = "parts") -> bytes:
-    """The graph with every matrix compiled for the Edge TPU."""
+    """The source graph with every matrix compiled for the Edge TPU."""
     source = source_graph(parts)
     builder = GraphBuilder("compiled")
     value = builder.input("image", (1, SIZE), np.uint8, scale=SCALE, zero_point=128)
@@ -76,7 +76,7 @@ def segments(count: int = 2) -> tuple[bytes, tuple[bytes, ...]]:
 def edge_tpu_operator(
     builder: GraphBuilder, inputs: Sequence[TensorSpec], graph: bytes, name: str
 ) -> tuple[TensorSpec, ...]:
-    """Add the operator that stands for `graph` once it is compiled; its outputs."""
+    """Add the operator that contains the compiled `graph`; return its outputs."""
     packed = parse_model(pack(graph, name=name)).subgraphs[0]
     (operator,) = packed.operators
     options = bytes(operator.custom_options)

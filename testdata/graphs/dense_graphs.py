@@ -1,4 +1,4 @@
-"""Graphs of one matrix, and what the chip and LiteRT compute with them."""
+"""Graphs of one matrix, and the results of the chip and of LiteRT for them."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def matrix_graph(
 
 
 def compiled(graph: bytes) -> CompiledModel:
-    """The graph as it is compiled here."""
+    """The graph, compiled by the suite."""
     return CompiledModel.parse(compile_dense(graph).file, "matrix")
 
 
 def requantisation(model: CompiledModel) -> Requantisation:
-    """How the program of a model rounds its sums."""
+    """The requantisation that the program of a model applies to its sums."""
     (chunk,) = cut([model.execution.bitstreams[0].data])
     assert not chunk.obstacle
     (found,) = (read_requantisation(each) for each in chunk.operations if requantises(each))
@@ -71,7 +71,7 @@ def requantisation(model: CompiledModel) -> Requantisation:
 
 
 def chip_product(model: CompiledModel, values: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """What the chip computes of input bytes, by the documented arithmetic and the file's own bytes."""
+    """The chip's outputs for input bytes, by the documented arithmetic from the bytes of the file."""
     size = model.execution.inputs[0].size_bytes
     layout, blob = DenseLayout(size), np.frombuffer(model.parameters.cached, np.uint8)
     wire = np.zeros(size, np.int64)
@@ -85,7 +85,7 @@ def chip_product(model: CompiledModel, values: NDArray[np.uint8]) -> NDArray[np.
 
 
 def litert_product(graph: bytes, values: NDArray[Any]) -> NDArray[Any]:
-    """What LiteRT computes of a graph."""
+    """LiteRT's outputs of a graph for these inputs."""
     pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
     from edgetpu_driver.engines.cpu_engine import CpuEngine
 
@@ -94,12 +94,12 @@ def litert_product(graph: bytes, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def difference(left: NDArray[Any], right: NDArray[Any]) -> int:
-    """The largest difference of two results, steps."""
+    """The largest difference between two results, in steps."""
     return int(np.abs(left.astype(int) - right.astype(int)).max())
 
 
 def two_layers() -> bytes:
-    """A graph of two layers, which is no single matrix."""
+    """A graph of two layers instead of a single matrix."""
     graph = GraphBuilder("two")
     x = graph.input("x", (1, 4), np.int8, scale=1.0, zero_point=0)
     for _ in range(2):

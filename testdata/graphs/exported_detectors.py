@@ -1,4 +1,4 @@
-"""Detectors exported with outputs that describe two objects, and the objects they find."""
+"""Exported detectors whose outputs describe two objects, and checks of the objects found."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from testdata.graphs.exported_graphs import Values, exported_graph
 
 SIZE = 160
 CELLS = 525
-"""20x20, 10x10 and 5x5."""
+"""Number of cells: 20x20, 10x10 and 5x5."""
 IMAGE = np.zeros((2 * SIZE, 2 * SIZE, 3), np.uint8)
 STEP = 1 / 200
-"""Quantisation step of the outputs, whose values are all multiples of it: what comes back is exact."""
+"""Quantisation step of the outputs; all values are multiples of it, so that results are exact."""
 CAT = (3, 0.9, (0.25, 0.5, 0.2, 0.1))
 DOG = (1, 0.6, (0.75, 0.25, 0.4, 0.3))
-"""Class, score, and centre and size of the box as parts of the image."""
+"""Class, score, and centre and size of the box in shares of the image."""
 
 
 def detector(path: Path, outputs: Mapping[str, Values], size: int = SIZE, **options: Any) -> Detector:
-    """A detector of a file with these outputs."""
+    """A detector with a model file at `path` that has these outputs."""
     file = path / "exported.tflite"
     file.write_bytes(exported_graph(size, size, outputs))
     return Detector(file, **options)
@@ -34,7 +34,7 @@ def detector(path: Path, outputs: Mapping[str, Values], size: int = SIZE, **opti
 def rows(
     count: int, channels: int, objects: Sequence[Any] = (CAT, DOG), first: int = 4
 ) -> NDArray[np.float64]:
-    """[count, channels]: each object in one row, and with a lower score in the next one."""
+    """Rows, [count, channels], with each object in one row, and with a lower score in the next row."""
     values = np.zeros((count, channels))
     for number, (class_id, score, box) in enumerate(objects):
         for row, factor in ((7 * number + 5, 1.0), (7 * number + 6, 0.5)):
@@ -44,7 +44,7 @@ def rows(
 
 
 def check(found: Sequence[Detection], objects: Sequence[Any] = (CAT, DOG)) -> None:
-    """These objects and no others, in px of IMAGE."""
+    """Check that exactly these objects were found, in px of IMAGE."""
     assert [each.class_id for each in found] == [class_id for class_id, _, _ in objects]
     for each, (_, score, box) in zip(found, objects, strict=True):
         assert each.score == pytest.approx(score, abs=1e-5)
@@ -53,7 +53,7 @@ def check(found: Sequence[Detection], objects: Sequence[Any] = (CAT, DOG)) -> No
 
 
 def corners_of(objects: Sequence[Any]) -> list[list[float]]:
-    """Rows of corners, score and class."""
+    """Objects as rows of corners, score and class."""
     return [
         [x - width / 2, y - height / 2, x + width / 2, y + height / 2, score, class_id]
         for class_id, score, (x, y, width, height) in objects

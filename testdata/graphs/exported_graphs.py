@@ -1,4 +1,4 @@
-"""Graphs with the inputs and outputs of exported models, which give the same results for every image."""
+"""Graphs with the inputs and outputs of exported models, whose results do not depend on the image."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POST_PROCESS = "TFLite_Detection_PostProcess"
 
 
 class Values(NamedTuple):
-    """What an int8 output holds."""
+    """The values of an int8 output."""
 
     real: NDArray[Any]
     scale: float
@@ -26,7 +26,7 @@ class Values(NamedTuple):
 
 
 class _Graph(GraphBuilder):
-    """A graph whose outputs are constants that depend on the image formally."""
+    """A graph whose outputs are constants, but formally depend on the image."""
 
     def __init__(self, height: int, width: int, dtype: DTypeLike) -> None:
         super().__init__("exported")
@@ -36,7 +36,7 @@ class _Graph(GraphBuilder):
         self._mean = self.reshape(self.average_pool_2d(grey, (height, width)), (1, 3))
 
     def fixed(self, name: str, values: Values) -> TensorSpec:
-        """An int8 tensor with these values, as near as its steps are."""
+        """An int8 tensor with these values, rounded to its steps."""
         steps = (
             np.clip(np.rint(values.real / values.scale) + values.zero_point, -128, 127) - values.zero_point
         )
@@ -51,19 +51,19 @@ class _Graph(GraphBuilder):
         return self.reshape(flat, values.real.shape, name=name)
 
     def dequantized(self, x: TensorSpec) -> TensorSpec:
-        """DEQUANTIZE."""
+        """Add a DEQUANTIZE operator."""
         result = self._activation(TensorSpec(f"{x.name} in float", x.shape, np.dtype(np.float32), 0.0, 0))
         operands = (self._position(result.name, x),), (self._index[result.name],)
         self._operators.append(OperatorRecord("DEQUANTIZE", 2, *operands))
         return result
 
     def floats(self, name: str, values: NDArray[np.float32]) -> TensorSpec:
-        """A constant."""
+        """Add a float32 constant."""
         return self._constant(name, np.ascontiguousarray(values, np.float32))
 
 
 def exported_graph(height: int, width: int, outputs: Mapping[str, Values]) -> bytes:
-    """int8 "image" [1, height, width, 3] to these int8 outputs."""
+    """A graph from int8 "image" [1, height, width, 3] to these int8 outputs."""
     graph = _Graph(height, width, np.int8)
     for name, values in outputs.items():
         graph.output(graph.fixed(name, values))
@@ -78,7 +78,7 @@ def post_processed_graph(
     anchors: NDArray[np.float32],
     **options: float,
 ) -> bytes:
-    """uint8 "image" to the outputs of TFLite_Detection_PostProcess, which has the anchors."""
+    """A graph from uint8 "image" to the outputs of TFLite_Detection_PostProcess with these anchors."""
     graph = _Graph(height, width, np.uint8)
     inputs = [graph.dequantized(graph.fixed(*each)) for each in (("boxes", encodings), ("scores", scores))]
     most = int(options["max_detections"])

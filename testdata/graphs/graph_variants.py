@@ -1,4 +1,4 @@
-"""Graphs with the same operators and shapes but other weights, biases and quantisation, as if retrained."""
+"""Graphs with the same operators and shapes, but other weights, biases and quantisation, as if retrained."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MOVING = (
 )
 _FIXED_RESULTS = ("SOFTMAX", "LOGISTIC")
 _FIXED = ("SUB",)
-"""Operators whose scales a compiled program cannot be given."""
+"""Operators whose scales cannot be changed in a compiled program."""
 _UNSIGNED_SHIFT = 128
 
 
 class GraphVariant:
-    """Draws a variant of a graph, always the same for the same seed.
+    """Draws a variant of a graph, always the same one for a seed.
 
-    scales: whether scales differ; zero_points: whether those do that a compiled program can be given.
+    scales: whether scales differ; zero_points: whether zero points differ, if a compiled program allows it.
     """
 
     def __init__(self, data: bytes, seed: int, *, scales: bool = True, zero_points: bool = True) -> None:
@@ -74,14 +74,14 @@ class GraphVariant:
         before = tensor.quantization
         points = before.zero_points
         key = _key(tensor)
-        # A zero point of 0 is that of an activation without negative values, and stays.
+        # A zero point of 0 belongs to an activation without negative values, and stays.
         if zero_point is not None and self._zero_points and key is not None and key[1]:
             points = np.array([zero_point - (_UNSIGNED_SHIFT if tensor.dtype == np.int8 else 0)])
         self._numerics[index] = Quantization((before.scales * np.float32(factor)).astype(np.float32), points)
         self._changes[index] = TensorChange(quantization=self._numerics[index])
 
     def _alike(self, index: int) -> set[int]:
-        """Tensors with the same quantisation, because only operators that move values are between them."""
+        """Tensors that must have the same quantisation, since the operators between them only move values."""
         alike, waiting = {index}, [index]
         while waiting:
             current = waiting.pop()
@@ -125,7 +125,7 @@ class GraphVariant:
 
 
 def with_quantization(data: bytes, changes: dict[str, tuple[float, int]]) -> bytes:
-    """The graph with other scales and zero points of tensors by name, and nothing else."""
+    """The graph with other scales and zero points for tensors by name, otherwise unchanged."""
     graph = parse_model(data).subgraphs[0]
     edit = GraphEdit(data)
     edit.change(
@@ -146,7 +146,7 @@ def _named(graph: Subgraph, changes: dict[str, tuple[float, int]]) -> Iterator[t
 
 
 def _key(tensor: Tensor) -> tuple[float, int] | None:
-    """Scale and zero point as the chip has it; None if the tensor has no scale or several."""
+    """Scale and zero point in the chip's form; None if the tensor has no scale or several scales."""
     quantization = tensor.quantization
     if quantization.scales.size != 1 or tensor.dtype.itemsize != 1:
         return None

@@ -1,4 +1,4 @@
-"""Model files with metadata, after the published metadata_schema.fbs, for tests."""
+"""Model files with metadata according to the published metadata_schema.fbs, for tests."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _TENSOR_AXIS_LABELS = 2
 
 
 class TableWriter:
-    """Writes tables of a FlatBuffer, given as dicts from the index of a field to its value.
+    """Writes tables of a FlatBuffer, which are given as dicts from the index of a field to its value.
 
-    Values: int (32 bits), (int, bytes) of another size, str, bytes, a dict for a table, a list of int, float
-    or dict.
+    Values are int (32 bits), (int, number of bytes) for another size, str, bytes, a dict for a table, or a
+    list of int, float or dict.
     """
 
     def __init__(self) -> None:
         self._builder = flatbuffers.Builder(0)
 
     def finish(self, root: Mapping[int, Any], identifier: bytes) -> bytes:
-        """The file with this root table."""
+        """Return the file with this root table."""
         self._builder.Finish(self._table(root), file_identifier=identifier)
         return bytes(self._builder.Output())
 
@@ -74,9 +74,9 @@ def model_with_metadata(
     labels: Mapping[str, bytes] | None = None,
     image_type: int = _UINT8,
 ) -> bytes:
-    """A model that copies nothing to nothing: input "image" [1, 8, 8, 3] and outputs "out0", "out1" ..
+    """A model without operators: input "image" [1, 8, 8, 3] and outputs "out0", "out1" ..
 
-    labels: content of a file of labels of the first output by its name.
+    labels: contents of label files of the first output, by file name.
     """
     names = list(output_names) or ["value"]
     normalisation = {0: (_NORMALISATION_OPTIONS, b""), 1: {0: list(mean), 1: list(std)}}
@@ -105,7 +105,7 @@ def model_with_metadata(
 
 
 def with_files(model: bytes, files: Mapping[str, bytes]) -> bytes:
-    """A model with files in a zip archive at its end."""
+    """A model with these files in a zip archive at its end."""
     if not files:
         return model
     archive = io.BytesIO()

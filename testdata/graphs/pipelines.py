@@ -1,7 +1,7 @@
 """Pipelines for the virtual stick: a graph cut into segments of about equal work, each packed as a model.
 
-Google's compiler cuts its graphs in the same way. Like its segments these have one caching token and begin at
-the same place of the chip's memory.
+Google's compiler cuts graphs in the same way. As there, the segments share a caching token and begin at the
+same place in the chip's memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edgetpu_driver.virtual.simulated_timing import SUPER_SPEED, compute_cycles,
 
 
 def cut_into_segments(graph: bytes, count: int) -> list[bytes]:
-    """Cut a graph where a single tensor passes on, so that the longest segment takes the least time."""
+    """Cut a graph where a single tensor passes on, so that the slowest segment takes the least time."""
     subgraph = parse_model(graph).subgraphs[0]
     places = [0, *_passages(subgraph), len(subgraph.operators)]
     times = [_seconds(subgraph, *each) for each in pairwise(places)]
@@ -37,7 +37,7 @@ def cut_into_segments(graph: bytes, count: int) -> list[bytes]:
 
 
 def compile_pipeline(graph: bytes, count: int, name: str) -> dict[str, bytes]:
-    """The segments of a graph, packed for the virtual stick, by their file names, in order."""
+    """The segments of a graph, packed for the virtual stick, by file name and in order."""
     token = caching_token(graph)
     stems = [f"{name}_segment_{number}_of_{count}" for number in range(count)]
     segments = zip(stems, cut_into_segments(graph, count), strict=True)
@@ -45,7 +45,7 @@ def compile_pipeline(graph: bytes, count: int, name: str) -> dict[str, bytes]:
 
 
 def _passages(graph: Subgraph) -> list[int]:
-    """Numbers of the operators before which a single tensor is all that passes on."""
+    """Numbers of the operators before which only a single tensor passes on."""
     return [place for place in range(1, len(graph.operators)) if len(_passing(graph, place)) == 1]
 
 
@@ -62,12 +62,12 @@ def _passing(graph: Subgraph, place: int) -> list[str]:
 
 
 def _transfer(graph: Subgraph, place: int) -> float:
-    """Seconds to move what passes at a place."""
+    """Time to transfer the tensors that pass at a place, s."""
     names = set(_passing(graph, place))
     return sum(SUPER_SPEED.bulk(prod(tensor.shape)) for tensor in graph.tensors if tensor.name in names)
 
 
 def _seconds(graph: Subgraph, first: int, last: int) -> float:
-    """Seconds of the chip for some operators."""
+    """Time that the chip takes for the operators from `first` to `last`, s."""
     operators = graph.operators[first:last]
     return compute_seconds(compute_cycles(replace(graph, operators=operators)), 1)

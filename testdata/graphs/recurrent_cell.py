@@ -1,4 +1,4 @@
-"""A graph with a state that LiteRT keeps: a cell whose output is the sum of its input and its last output."""
+"""A graph whose state LiteRT keeps: a cell whose output is the sum of its input and its last output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgetpu_driver.tflite.model_writer import OperatorRecord, write_model
 
 
 def recurrent_cell() -> bytes:
-    """float32 "x" [1, 1] to "y" [1, 1], the sum of all inputs since the state was zero."""
+    """A graph from float32 "x" [1, 1] to "y" [1, 1], the sum of all inputs since the state was zero."""
     tensors = [
         _tensor("x", (1, 1)),
         _tensor("weights", (1, 1), 1.0),

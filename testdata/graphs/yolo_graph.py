@@ -1,4 +1,4 @@
-"""A graph with the input and the output of a YOLOv8 in 8 bits, that finds the same objects in every image."""
+"""A graph with the input and the output of an 8-bit YOLOv8 that finds the same objects in every image."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SCALE, _ZERO_POINT = 1 / 250, -128
 
 
 def yolo_graph(objects: Sequence[tuple[int, float, Sequence[float]]], classes: int) -> bytes:
-    """int8 "image" [1, 32, 32, 3] to int8 "output" [1, 4 + classes, 21].
+    """A graph from int8 "image" [1, 32, 32, 3] to int8 "output" [1, 4 + classes, 21].
 
-    objects: class, score, and x, y, width and height as parts of the image, of each.
+    objects: class, score, and x, y, width and height of each in shares of the image.
     """
     values = np.zeros((4 + classes, CELLS))
     for cell, (class_id, score, box) in enumerate(objects):
@@ -27,7 +27,7 @@ def yolo_graph(objects: Sequence[tuple[int, float, Sequence[float]]], classes: i
 
 
 def _constant_graph(values: NDArray[np.float64]) -> bytes:
-    """The image's mean, times 0, plus the values."""
+    """A graph that adds 0 times the image's mean to the values."""
     builder = GraphBuilder("detector")
     image = builder.input("image", (1, SIZE, SIZE, 3), np.int8, scale=1 / 255, zero_point=-128)
     mean = builder.reshape(builder.average_pool_2d(image, SIZE), (1, 3))

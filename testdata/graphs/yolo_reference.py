@@ -1,6 +1,6 @@
 """YOLO outputs decoded step by step in float64, from the published definitions of the heads.
 
-A reference for the suite's decoders, with which it shares no code. It is not optimised.
+This is a reference for the suite's decoders, with which it shares no code. It is not optimised.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 Real = NDArray[np.float64]
 
 STRIDES = (8, 16, 32)
-"""Px of the input to a cell of each grid, of the published models."""
+"""Side of a cell of each grid, px of the input, in the published models."""
 V5_ANCHORS = (
     ((10, 13), (16, 30), (33, 23)),
     ((30, 61), (62, 45), (59, 119)),
     ((116, 90), (156, 198), (373, 326)),
 )
-"""Width and height, px, of the anchors of each grid of the published YOLOv5 models."""
+"""Width and height of the anchors of each grid in the published YOLOv5 models, px."""
 BINS = 16
-"""Of the distribution of each of a box's four distances, YOLOv8 and later."""
+"""Number of bins in the distribution of each of a box's four distances, in YOLOv8 and later."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class PlainBox:
     class_id: int
     score: float
     corners: tuple[float, ...]
-    """x_min, y_min, x_max, y_max, px of the input."""
+    """Corners x_min, y_min, x_max and y_max, px of the input."""
 
 
 def grid_sizes(height: int, width: int) -> list[tuple[int, int]]:
@@ -56,20 +56,20 @@ def _box(row: Real, probabilities: Real, objectness: float, unit: tuple[float, f
 
 
 def rows_with_objectness(rows: Real, unit: tuple[float, float]) -> Iterator[PlainBox]:
-    """YOLOv5: [n, 5 + classes], centre, size, objectness, probability of each class given an object.
+    """YOLOv5: rows [n, 5 + classes] of centre, size, objectness, and class probabilities given an object.
 
-    unit: width and height of the input in px if the coordinates are parts of it, else ones.
+    unit: width and height of the input, px, if the coordinates are shares of the input; otherwise ones.
     """
     return (_box(row[:4], row[5:], float(row[4]), unit) for row in rows)
 
 
 def rows_without_objectness(rows: Real, unit: tuple[float, float]) -> Iterator[PlainBox]:
-    """YOLOv8 and 11: [n, 4 + classes], centre, size, probability of each class."""
+    """YOLOv8 and 11: rows [n, 4 + classes] of centre, size, and probability of each class."""
     return (_box(row[:4], row[4:], 1.0, unit) for row in rows)
 
 
 def anchor_maps(maps: Sequence[Real]) -> Iterator[PlainBox]:
-    """YOLOv5 before its last step: of each grid logits [rows, columns, anchors, 5 + classes]."""
+    """YOLOv5 before its last step: logits of each grid, [rows, columns, anchors, 5 + classes]."""
     for values, stride, shapes in zip(maps, STRIDES, V5_ANCHORS, strict=True):
         for row, column, anchor in np.ndindex(values.shape[:3]):
             part = sigmoid(values[row, column, anchor])
@@ -81,8 +81,8 @@ def anchor_maps(maps: Sequence[Real]) -> Iterator[PlainBox]:
 def distribution_maps(boxes: Sequence[Real], logits: Sequence[Real]) -> Iterator[PlainBox]:
     """YOLOv8 and 11 before their last step.
 
-    boxes: of each grid [rows, columns, 64], logits of the distances to the left, upper, right and lower edge.
-    logits: of each grid [rows, columns, classes].
+    boxes: for each grid, [rows, columns, 64], logits of the distances to the left, upper, right and lower
+    edge. logits: for each grid, [rows, columns, classes], logits of the classes.
     """
     for box_map, class_map, stride in zip(boxes, logits, STRIDES, strict=True):
         for row, column in np.ndindex(box_map.shape[:2]):
@@ -98,9 +98,9 @@ def distribution_maps(boxes: Sequence[Real], logits: Sequence[Real]) -> Iterator
 def objects(
     boxes: Iterator[PlainBox], least: float, overlap: float, most: int, height: int, width: int
 ) -> list[PlainBox]:
-    """The boxes that are left by non-maximum suppression of each class, cut at the edges of the input.
+    """The boxes that remain after non-maximum suppression in each class, clipped to the input, best first.
 
-    least: score, and overlap: intersection over union, both 0..1. The highest score is the first.
+    least: lowest score, 0..1. overlap: largest intersection over union, 0..1. most: largest number of boxes.
     """
     found = sorted((box for box in boxes if box.score >= least), key=lambda box: -box.score)
     kept: list[PlainBox] = []
@@ -118,7 +118,7 @@ def objects(
 
 
 def intersection_over_union(first: PlainBox, second: PlainBox) -> float:
-    """Of two boxes, 0..1."""
+    """Intersection over union of two boxes, 0..1."""
     a, b = first.corners, second.corners
     width = min(a[2], b[2]) - max(a[0], b[0])
     height = min(a[3], b[3]) - max(a[1], b[1])

@@ -1,1 +1,1 @@
-"""Pictures made for tests, and the results expected for them."""
+"""Pictures made for tests, and their expected results."""

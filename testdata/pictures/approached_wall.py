@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 
 FOCAL = 45.0
-"""Px of a 64 px image: a field of view of 71 deg."""
+"""Focal length for an image of 64 px, px: a field of view of 71 deg."""
 Image = NDArray[np.uint8]
 
 
 TEXELS = 1024
-"""Of 1 cm, the width and height of a texture; its middle is at x = y = 0."""
+"""Width and height of a texture in texels of 1 cm; its middle is at x = y = 0."""
 EVERYWHERE = np.ones((TEXELS, TEXELS), np.float32)
 SQUARE = np.zeros((TEXELS, TEXELS), np.float32)
 SQUARE[TEXELS // 2 - 150 : TEXELS // 2 + 150, TEXELS // 2 - 150 : TEXELS // 2 + 150] = 1
@@ -28,7 +28,7 @@ Texture = NDArray[np.float32]
 
 @cache
 def _drawn(seed: int) -> tuple[list[Texture], np.random.Generator]:
-    """The textures of two walls, and the numbers that follow those they were drawn from."""
+    """The textures of two walls, and the random generator after drawing them."""
     random = np.random.default_rng(seed)
     return [_texture(random), _texture(random)], random
 
@@ -42,7 +42,7 @@ def _texture(random: np.random.Generator) -> Texture:
 
 
 class Wall:
-    """A wall at z = 4 m with texture of all sizes, or a square of it in front of another wall."""
+    """A wall at z = 4 m with texture on all scales, or a square of it in front of another wall."""
 
     def __init__(self, seed: int = 1, size: int = 64, noise: float = 4.0) -> None:
         textures, random = _drawn(seed)
@@ -56,7 +56,10 @@ class Wall:
         turn: tuple[float, float, float] = (0.0, 0.0, 0.0),
         behind: float = 0.0,
     ) -> Image:
-        """View from (x, 0, z), turned by axis * rad; `behind`: m from a 3 m wide square to the other wall."""
+        """View from (x, 0, z), m, turned by a rotation vector, rad.
+
+        `behind`: distance from a 3 m wide square to the other wall, m; 0: there is only one wall.
+        """
         fine = 4 * self.size
         focal = FOCAL * fine / 64
         camera = np.array([[focal, 0, fine / 2 - 0.5], [0, focal, fine / 2 - 0.5], [0, 0, 1]])
@@ -81,17 +84,17 @@ class Wall:
 
 
 def watch(looming: Looming, view: Callable[[float], Image], seconds: float) -> list[LoomingResult]:
-    """Results at 30 Hz for the view at each time."""
+    """Results at 30 Hz for the views at each time."""
     stamps = np.arange(round(30 * seconds)) / 30
     return [looming.update(view(stamp), stamp) for stamp in stamps.tolist()]
 
 
 def claimed(results: list[LoomingResult]) -> int:
-    """Number of results with an approach."""
+    """Number of results that claim an approach."""
     return sum(result.approaching for result in results)
 
 
 def errors(results: list[LoomingResult], start: float = 4.0, speed: float = 1.0) -> NDArray[np.float64]:
-    """Relative errors of the time to contact from frame 10 on; inf where there is none."""
+    """Relative errors of the time to contact from frame 10; inf where there is no time."""
     told = [(r.ttc if r.valid else math.inf, (start - speed * r.stamp) / speed) for r in results[10:]]
     return np.array([abs(found / true - 1) for found, true in told])

@@ -1,4 +1,4 @@
-"""A model whose outputs are given, for tests of decoders."""
+"""A model with given outputs, for tests of decoders."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 IMAGE = np.zeros((16, 24, 3), np.uint8)
-"""Any image."""
+"""An image, which may be any, since outputs do not depend on it."""
 
 
 class FixedOutputs:
     """An engine that answers every image with the same arrays.
 
-    Float arrays are outputs without a scale; others are given as (array, scale, zero point).
+    Float arrays are outputs without a scale; quantised outputs are given as (array, scale, zero point).
     """
 
     def __init__(self, height: int, width: int, outputs: Mapping[str, Any]) -> None:
@@ -32,7 +32,7 @@ class FixedOutputs:
         )
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """The arrays, whatever the image."""
+        """Return the arrays, whatever the image is."""
         assert set(inputs) == {"image"}
         return dict(self._arrays)
 
@@ -40,7 +40,7 @@ class FixedOutputs:
 def spec(
     name: str, shape: Sequence[int], dtype: Any = np.float32, scale: float = 0.0, zero_point: int = 0
 ) -> TensorSpec:
-    """A specification, by default of a float32 tensor."""
+    """A tensor's specification, by default float32."""
     return TensorSpec(name, tuple(shape), np.dtype(dtype), scale, zero_point)
 
 

@@ -1,4 +1,4 @@
-"""A camera that turns before a wall with little texture across, and somebody who goes along with it."""
+"""A camera that turns before a wall with little horizontal texture, and a person who moves along with it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from testdata.pictures.turning_camera import CAMERA, IMAGE
 
 _PIXELS_PER_DEGREE = 8
 _PERSON_WIDTH, _PERSON_HEIGHT = 14, 44
-"""px of the picture."""
+"""Size of the person, px of the picture."""
 
 
 class PasserBy:
-    """A wall around the camera, and a person before it with more contrast."""
+    """A wall around the camera, and a person in front of it with more contrast."""
 
     def __init__(self, seed: int, stretch: float) -> None:
-        """`stretch`: width over height of what the wall shows."""
+        """`stretch`: ratio of width to height of the wall's texture."""
         self._random = np.random.default_rng(seed)
         self._wall = self._noise(128, 2048, 30.0, stretch)
         self._person = self._noise(128, 128, 90.0, 1.0)
@@ -29,7 +29,7 @@ class PasserBy:
         self._height = (self._y - CAMERA.cy) / CAMERA.fy / np.hypot(across, 1.0)
 
     def image(self, yaw: float, left: float | None = None) -> IMAGE:
-        """The picture of a camera turned right, deg; `left`: column at which the person begins, or nobody."""
+        """Picture of a camera turned right by `yaw` deg; `left`: left column of the person; None: nobody."""
         columns = 1024 + _PIXELS_PER_DEGREE * (self._angle + yaw)
         grey = _sampled(self._wall, columns, 64 + 60 * self._height)
         if left is not None:
@@ -40,7 +40,7 @@ class PasserBy:
         return image
 
     def _noise(self, height: int, width: int, contrast: float, stretch: float) -> NDArray[np.float32]:
-        """Noise on every scale, grey levels."""
+        """Noise on all scales, grey levels."""
         levels = np.zeros((height, width), np.float32)
         for cells in (4, 8, 16, 32, 64):
             shape = cells, max(round(cells * width / height / stretch), 2)

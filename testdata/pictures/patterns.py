@@ -1,4 +1,4 @@
-"""Pictures to find a patch in, and the patches."""
+"""Pictures in which patches are to be found, and the patches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = [(64, 8), (64, 16), (128, 16), (128, 32)]
 
 
 def texture(seed: int, side: int = 64, blur: float = 1.5) -> Image:
-    """Smooth random blobs: every patch is unlike every other."""
+    """Smooth random blobs, in which all patches differ."""
     noise = np.random.default_rng(seed).normal(size=(side, side))
     smooth = cv2.GaussianBlur(noise, (0, 0), blur)
     return pixels(128 + 45 * smooth / smooth.std())
@@ -29,7 +29,7 @@ def cut(image: Image, x: int, y: int, side: int = 16) -> Image:
 
 
 def moved(image: Image, dx: float, dy: float, turn: float = 0.0, size: float = 1.0) -> NDArray[np.float32]:
-    """The image turned (degrees) and scaled about its middle, then moved."""
+    """The image, turned by `turn` deg and scaled by `size` about its middle, then moved by dx, dy px."""
     middle = (image.shape[0] - 1) / 2
     matrix = cv2.getRotationMatrix2D((middle, middle), -turn, size)
     matrix[:, 2] += dx, dy
@@ -51,20 +51,20 @@ def pixels(image: NDArray[np.floating]) -> Image:
 
 @dataclass
 class Photograph:
-    """A photograph reduced to an image, and patches of it."""
+    """A photograph reduced to an image, and its patches."""
 
     image: Image
     random: np.random.Generator
 
     def patches(self, side: int, count: int) -> Iterator[tuple[Image, float, float]]:
-        """Patches with their centres, clear of the border."""
+        """Yield patches, clear of the border, with their centres."""
         for _ in range(count):
             x, y = self.random.integers(4, len(self.image) - side - 3, 2)
             yield cut(self.image, x, y, side), x + (side - 1) / 2, y + (side - 1) / 2
 
 
 def photographs(search: int) -> list[Photograph]:
-    """Four photographs reduced to this side, px."""
+    """Four photographs, reduced to search x search px."""
     images = (_reduced(name, search) for name in ("camera", "coins", "chelsea", "gravel"))
     return [Photograph(image, np.random.default_rng(index)) for index, image in enumerate(images)]
 

@@ -15,15 +15,15 @@ class ReferencePose(NamedTuple):
 
     score: float
     keypoint_scores: NDArray[np.float64]
-    """[17], 0..1."""
+    """Scores of the keypoints, [17], 0..1."""
     x: NDArray[np.float64]
-    """[17], 0..1 of the picture's width."""
+    """Positions, [17], in shares of the picture's width."""
     y: NDArray[np.float64]
-    """[17], 0..1 of the picture's height."""
+    """Positions, [17], in shares of the picture's height."""
 
 
 def read_reference_poses(path: Path) -> list[ReferencePose]:
-    """Read a file of one line per keypoint with its pose, the poses in the file's order."""
+    """Read a file with one line for each keypoint of each pose; return the poses in the file's order."""
     with path.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     poses = []

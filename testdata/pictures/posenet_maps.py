@@ -1,4 +1,4 @@
-"""Maps as PoseNet would make them for people whose keypoints are known."""
+"""Maps like those of PoseNet, for people whose keypoints are known."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgetpu_driver.engines.cpu_operators.posenet_decoder import EDGES, KEYPOINT
 
 STRIDE = 16
 _REACH = 2
-"""Cells around a keypoint in which its offsets are known."""
+"""Distance from a keypoint within which its offsets are known, cells."""
 _ABSENT = -6.0
 _PEAK = 5.0
 
@@ -20,18 +20,18 @@ _STANDING = (
     *((28.0, -21.0), (28.0, 21.0), (60.0, -33.0), (60.0, 33.0), (90.0, -37.0), (90.0, 37.0)),
     *((95.0, -14.0), (95.0, 14.0), (140.0, -16.0), (140.0, 16.0), (190.0, -18.0), (190.0, 18.0)),
 )
-"""y and x of a standing person's keypoints from the nose, px."""
+"""Keypoints of a standing person, y and x from the nose, px."""
 
 
 def person(y: float, x: float) -> NDArray[np.float64]:
-    """Keypoints, [17, 2], y and x in px, of a person whose nose is at a position."""
+    """Keypoints, [17, 2], y and x in px, of a person whose nose is at (y, x)."""
     return np.add(_STANDING, (y, x))
 
 
 def maps(height: int, width: int, people: Sequence[NDArray[np.float64]]) -> tuple[Field, Field, Field]:
     """Heatmaps, short-range and mid-range offsets, float32, of a picture with these people.
 
-    A cell has the offsets to and from the keypoint that is nearest to it.
+    A cell has the offsets to and from the nearest keypoint.
     """
     heat = np.full((height, width, KEYPOINTS), _ABSENT, np.float32)
     short = np.zeros((height, width, 2, KEYPOINTS), np.float32)
@@ -53,6 +53,6 @@ def maps(height: int, width: int, people: Sequence[NDArray[np.float64]]) -> tupl
 
 
 def quantised(field: Field, scale: float, zero_point: int) -> Field:
-    """The map in uint8."""
+    """The map, quantised to uint8."""
     steps = np.rint(field.values / scale) + zero_point
     return Field(np.clip(steps, 0, 255).astype(np.uint8), scale, zero_point)

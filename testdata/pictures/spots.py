@@ -1,4 +1,4 @@
-"""Pictures of one spot, and how far from it the tracker's results are."""
+"""Pictures of one spot, and errors of the tracker's results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Scene = tuple[NDArray[np.uint8], tuple[float, float]]
 
 
 def block(y: int, x: int, size: int = 4, level: int = 255) -> NDArray[np.uint8]:
-    """A 64x64 image, black but for a square whose first pixel is (x, y)."""
+    """A black 64x64 image with a square whose first pixel is (x, y)."""
     image = np.zeros((64, 64), np.uint8)
     image[y : y + size, x : x + size] = level
     return image
@@ -26,7 +26,7 @@ def in_px(result: SpotResult) -> tuple[float, float]:
 
 
 def rmse(tracker: SpotTracker, make: Callable[[], Scene], count: int = 150) -> float:
-    """The root mean square distance of results to the centres of so many spots, px."""
+    """Root mean square distance of results from the centres of `count` spots, px."""
     errors = []
     for _ in range(count):
         image, center = make()

@@ -15,14 +15,14 @@ from edgetpu_perception.visual_compass.visual_compass import HeadingResult, Visu
 
 FOCAL = 32 / math.tan(math.radians(75) / 2)
 CAMERA = Pinhole(64, 64, FOCAL, FOCAL, 31.5, 31.5)
-"""The camera of the pictures: 64x64 px that see 75 deg."""
+"""The camera of the pictures: 64x64 px, a field of view of 75 deg."""
 FRAME = 1 / 30
-"""Seconds from one image to the next."""
+"""Time from one image to the next, s."""
 IMAGE = NDArray[np.uint8]
 
 
 class World:
-    """A picture on a sphere made of waves, with an exact grey level in every direction."""
+    """A picture on a sphere, composed of waves, with an exact grey level in every direction."""
 
     def __init__(self, camera: Pinhole = CAMERA, seed: int = 7, waves: int = 60) -> None:
         self.random = np.random.default_rng(seed)
@@ -46,7 +46,7 @@ class World:
         return self.noisy(self._grey(yaw, pitch, roll), noise)
 
     def noisy(self, grey: NDArray[np.float32], noise: float) -> IMAGE:
-        """Image of these grey levels with noise of this standard deviation."""
+        """Image of these grey levels with noise; `noise`: standard deviation, grey levels."""
         levels = grey + self.random.normal(0, noise, self.shape)
         image: IMAGE = np.clip(np.rint(levels), 0, 255).astype(np.uint8)
         return image
@@ -70,7 +70,7 @@ def play(
     times: Sequence[float] | None = None,
     pitch: Callable[[float], float] = lambda _: 0.0,
 ) -> list[HeadingResult]:
-    """Results of a camera at these yaws, deg, one frame each."""
+    """Results of the compass for a camera at these yaws, deg, with one frame for each."""
     world, compass = World(camera), compass or VisualCompass(camera=camera)
     times = [FRAME * number for number in range(len(yaws))] if times is None else times
     return [
@@ -79,10 +79,10 @@ def play(
 
 
 def degrees(results: Sequence[HeadingResult], name: str) -> NDArray[np.float64]:
-    """A field of the results, which is in rad, in deg."""
+    """A field of the results, converted from rad to deg."""
     return np.degrees([getattr(result, name) for result in results])
 
 
 def rms(errors: NDArray[np.float64]) -> float:
-    """The root of the mean square."""
+    """Root mean square."""
     return float(np.sqrt(np.mean(np.square(errors))))

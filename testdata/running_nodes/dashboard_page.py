@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from testdata.running_nodes import live_tools  # noqa: F401 - where Selenium may be
+from testdata.running_nodes import live_tools  # noqa: F401 - may provide Selenium
 from testdata.running_nodes.node_forker import NodeForker, content
 from testdata.timeouts import PATIENCE
 
@@ -36,28 +36,28 @@ from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 SIZES = {"wide": (1500, 950), "phone": (390, 844)}
-"""Of the page, px."""
+"""Widths and heights of the page, px."""
 _POLL = 0.1
-"""Seconds between two looks at the page."""
+"""Time between two checks of the page, s."""
 _REACTION = 0.3
-"""Seconds after which an action that the page does not show is repeated."""
+"""Time after which an action without effect on the page is repeated, s."""
 
 needs_browser = pytest.mark.skipif(
     not (BROWSER and DRIVER), reason="no browser: apt install chromium chromium-driver"
 )
 at_every_size = pytest.mark.parametrize("browser", SIZES.values(), ids=SIZES, indirect=True)
-"""For tests of layout, of places in the picture and of one control of each kind. The others need one size."""
+"""For tests of layout, of positions in the picture and of one control of each kind; others need one size."""
 
 
 def free_port() -> int:
-    """A TCP port that nobody uses."""
+    """An unused TCP port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 class Dashboard:
-    """A dashboard in a separate process, which `forker` makes; see `dashboard_forker`."""
+    """A dashboard in a separate process, which `forker` starts; see `dashboard_forker`."""
 
     def __init__(self, forker: NodeForker | None, *parameters: str) -> None:
         self.port = free_port()
@@ -73,13 +73,13 @@ class Dashboard:
         self._process: Any = self._forker.start(self._arguments, self._log)
 
     def stop(self) -> None:
-        """Stop the process, which must end in good order."""
+        """Stop the process, which must end cleanly."""
         self._process.send_signal(signal.SIGINT)
         assert self._process.wait(PATIENCE) == 0
         sys.stderr.write(content(self._log))
 
     def complaints(self) -> list[str]:
-        """Errors that it has logged so far."""
+        """Errors that the dashboard has logged so far."""
         return [line for line in content(self._log).splitlines() if "[ERROR]" in line]
 
     def await_page(self) -> None:
@@ -91,11 +91,11 @@ class Dashboard:
 
     @property
     def address(self) -> str:
-        """Of the page."""
+        """Address of the page."""
         return f"http://127.0.0.1:{self.port}/"
 
     def answers(self, path: str = "", **headers: str) -> int | None:
-        """The status of a request; None if nobody listens yet."""
+        """The HTTP status of a request; None if the server does not listen yet."""
         try:
             request = urllib.request.Request(self.address + path, headers=headers)
             with urllib.request.urlopen(request, timeout=20.0) as response:
@@ -134,18 +134,18 @@ def empty_browser() -> Iterator[Any]:
 
 @contextmanager
 def page_of(dashboard: Dashboard, size: tuple[int, int], browser: Any) -> Iterator[Any]:
-    """The browser showing the page, so many px wide and high, and nothing afterwards."""
-    # A window cannot be as narrow as a phone.
+    """The browser with the page, in a size of (width, height) px; afterwards it shows nothing."""
+    # Set through metrics, since a window cannot be as narrow as a phone.
     metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    errors_in_console(browser)  # of an earlier page
+    errors_in_console(browser)  # drops errors of an earlier page
     browser.get(dashboard.address)
     yield browser
     browser.get("about:blank")
 
 
 def wait(browser: Any, condition: Callable[[], Any]) -> Any:
-    """Wait until a condition holds; return its value. The page may be drawn anew meanwhile."""
+    """Wait until a condition holds; return its value. The page may be redrawn in the meantime."""
     waiting = WebDriverWait(browser, PATIENCE, _POLL, [StaleElementReferenceException])
     try:
         return waiting.until(lambda _browser: condition())
@@ -166,13 +166,13 @@ def text(browser: Any, selector: str) -> str:
 
 
 def press(browser: Any, selector: str) -> None:
-    """Click an element, which may come later, wherever it is."""
+    """Click an element, which may appear later and anywhere."""
     wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, selector))
     browser.execute_script(f"document.querySelector(`{selector}`).click()")
 
 
 def show(browser: Any, node: str) -> None:
-    """Have the page show a node."""
+    """Make the page show a node."""
     press(browser, f"#node_{node}")
     wait(browser, lambda: text(browser, ".stage .title") == node)
 
@@ -198,30 +198,30 @@ def choose(browser: Any, name: str, option: str) -> None:
         return [each for each in options if each.text == option]
 
     (element,) = wait(browser, found)
-    browser.execute_script("arguments[0].click()", element)  # a notice may lie over it
+    browser.execute_script("arguments[0].click()", element)  # a notification may cover it
 
 
 def upload(browser: Any, name: str, path: Path) -> None:
-    """Give a file to an upload."""
+    """Upload a file with an upload control."""
     field = f"[data-id={name}] input[type=file]"
     (chooser,) = wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, field))
     chooser.send_keys(str(path))
 
 
 def show_actions(browser: Any, node: str) -> None:
-    """Have the page show the actions of a running node."""
+    """Make the page show the actions of a running node."""
     show(browser, node)
     wait(browser, lambda: text(browser, "#state") == "running")
     press(browser, "[data-id=tab_actions]")
 
 
 def press_until(browser: Any, selector: str, words: str) -> None:
-    """Click until the page says something: the node may not be ready for the first click."""
+    """Click until the page shows a text: the node may not be ready for the first click."""
     repeat_until(browser, lambda: press(browser, selector), words)
 
 
 def repeat_until(browser: Any, action: Callable[[], None], *words: str) -> None:
-    """Do something until the page says one of these."""
+    """Repeat an action until the page shows one of these texts."""
 
     def says() -> bool:
         said = text(browser, "body")
@@ -246,5 +246,5 @@ def drag(browser: Any, start: tuple[int, int], end: tuple[int, int]) -> None:
 
 
 def errors_in_console(browser: Any) -> list[str]:
-    """What the browser has complained of."""
+    """Errors in the browser's console since the last call."""
     return [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]

@@ -18,5 +18,5 @@ def numbers(*values: int, **fields: Any) -> Tensor:
 
 
 def outcome(response: Any) -> tuple[bool, int, str]:
-    """What every answer holds: success, error code and message."""
+    """The fields that all answers have: success, error code and message."""
     return response.success, response.error.value, response.message

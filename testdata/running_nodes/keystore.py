@@ -1,6 +1,6 @@
 """A keystore of SROS 2 for tests: keys, certificates, governance and the permissions of a policy file.
 
-On a robot, `ros2 security` makes it. It needs the command openssl.
+On a robot, `ros2 security` makes the keystore. This module needs the command openssl.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _sign(authority: Path, text: str, target: Path) -> None:
 
 
 def _governance(domain: int) -> str:
-    """Everybody proves who he is, everything is encrypted, and permissions count for every topic."""
+    """Governance: all participants authenticate, all data is encrypted, permissions apply to every topic."""
     dds = ET.Element("dds")
     rule = ET.SubElement(ET.SubElement(dds, "domain_access_rules"), "domain_rule")
     _domains(rule, domain)
@@ -88,7 +88,7 @@ def _governance(domain: int) -> str:
 
 
 def _permissions(enclave: ET.Element, domain: int) -> str:
-    """The DDS topics that the profiles of an enclave need; all others are denied."""
+    """Permissions for the DDS topics that the profiles of an enclave need; all others are denied."""
     path = enclave.attrib["path"]
     dds = ET.Element("dds")
     grant = ET.SubElement(ET.SubElement(dds, "permissions"), "grant", name=path)
@@ -106,7 +106,7 @@ def _permissions(enclave: ET.Element, domain: int) -> str:
 
 
 def _dds_rights(enclave: ET.Element) -> Iterator[tuple[str, str]]:
-    """A service is two topics; its server writes the replies, its clients write the requests."""
+    """Yield rights and DDS topics. A service has two topics: its server writes replies, clients requests."""
     for right in ("publish", "subscribe"):
         yield right, "ros_discovery_info"
         yield from ((right, f"rt{name}") for name in _names(enclave, right))

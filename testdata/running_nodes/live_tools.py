@@ -1,4 +1,4 @@
-"""Lets Python find what `tools/install_extra.sh live` has installed."""
+"""Makes the packages importable that `tools/install_extra.sh live` has installed."""
 
 from __future__ import annotations
 

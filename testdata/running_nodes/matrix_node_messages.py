@@ -16,11 +16,11 @@ from edgetpu_msgs.srv import (
 
 MATRIX = "edgetpu_matrix"
 QUEUE_DEPTH = 1000
-"""Messages; so long that nothing is lost if a process stands still for a while."""
+"""Number of messages, large enough to lose none if a process stands still for a while."""
 
 
 def options(directory: Path) -> dict[str, Any]:
-    """Parameters of every matrix node: what it writes goes to that directory, and no message is lost."""
+    """Parameters of every matrix node: it writes to the directory, and loses no message."""
     return {
         "model_dir": directory,
         "directory": directory,
@@ -31,12 +31,12 @@ def options(directory: Path) -> dict[str, Any]:
 
 
 def start_matrix_driver(start_node: Callable[..., Any], directory: Path) -> Any:
-    """Start a driver with a virtual stick and the models of that directory."""
+    """Start a driver with a virtual stick and the models in the directory."""
     return start_node("edgetpu_driver", "edgetpu_node", backend="virtual", model_dirs=f"['{directory}']")
 
 
 def numbers(values: Any) -> Float32MultiArray:
-    """A message of these values."""
+    """A message with these values."""
     return Float32MultiArray(data=np.atleast_1d(values).astype(np.float32).tolist())
 
 
@@ -59,25 +59,25 @@ class Exchange:
         graph.meet(results.rpartition("/")[0])
 
     def say(self, message: Any) -> None:
-        """Publish."""
+        """Publish a message."""
         self._publisher.publish(message)
 
     def wait(self, count: int = 1) -> list[Any]:
-        """Wait for a number of results, and remove and return them."""
+        """Wait for `count` results, remove them and return them."""
         self._graph.spin_until(lambda: len(self.results) >= count)
         found: list[Any] = self.results[:count]
         del self.results[:count]
         return found
 
     def ask(self, message: Any) -> Any:
-        """Publish, and wait for the results."""
+        """Publish a message, and wait for its result."""
         self.results.clear()
         self.say(message)
         return self.wait()[0]
 
 
 def train(graph: Any, node: str, samples: int, **options: Any) -> Any:
-    """Train a readout once so many samples with their targets have come; the answer."""
+    """Train a readout as soon as `samples` samples with targets have arrived; return the answer."""
     answers: list[Any] = []
 
     def trained() -> bool:

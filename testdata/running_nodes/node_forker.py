@@ -1,4 +1,4 @@
-"""Starts processes as forks of one that has imported their modules, which saves time at the start.
+"""Starts processes as forks of a process that has imported their modules, which saves start-up time.
 
 Importing ROS, NumPy, OpenCV and a node takes most of a second of processor time. `python -m
 testdata.running_nodes.node_forker` imports them once and forks for each request; a fork then runs the same
@@ -31,27 +31,27 @@ from typing import IO
 from edgetpu_driver.node_kit.process.stop_signals import stop_signals
 
 _LARGEST_REQUEST = 1 << 17
-"""Bytes; more than the arguments and the environment of a node take."""
+"""Size of the buffer for a request, bytes: more than the arguments and environment of a node need."""
 
 _PRINT_STACKS = signal.SIGUSR2
-"""No node handles it."""
+"""Signal that makes a process print its stacks; no node handles it otherwise."""
 
 _ALSO = (
     "ai_edge_litert.interpreter",
     "edgetpu_driver.node_kit.process.spin",
     "edgetpu_perception.nodes.single_process_entry",
 )
-"""What nodes import later."""
+"""Modules that nodes import later, which are imported before forking, too."""
 
 _PERIOD = 0.2
-"""Seconds between two diagnostics, and between two attempts to load a model: a fifth of those of nodes, for
+"""Time between two diagnostics, and between two attempts to load a model, s: a fifth of the usual time, for
 tests that wait for the next one."""
 
 
 class NodeForker:
-    """The process that forks, as its users see it. Not thread-safe.
+    """The interface of the forking process. Not thread-safe.
 
-    modules: what it imports, for other programs than nodes; by default the nodes.
+    modules: modules that it imports, for programs other than nodes; by default those of the nodes.
     """
 
     def __init__(self, *modules: str) -> None:
@@ -65,9 +65,9 @@ class NodeForker:
             )
 
     def start(self, arguments: list[str], output: IO[str], errors: IO[str] | None = None) -> ForkedProcess:
-        """Run the console script of the path arguments[0], or the module arguments[1] after "-m".
+        """Run the console script at the path arguments[0], or the module arguments[1] after "-m".
 
-        `output` gets what it prints, `errors` what it prints as errors, if given.
+        `output` receives its standard output and, unless `errors` is given, its standard error.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = json.dumps([arguments, dict(os.environ), os.getcwd()]).encode()
@@ -83,12 +83,12 @@ class NodeForker:
 
 
 def content(file: IO[str]) -> str:
-    """What a process has written to a file. It writes at the same offset: a seek would move that."""
+    """What a process has written to a file. It shares the file's offset, which a seek would move."""
     return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")
 
 
 class ForkedProcess:
-    """A process; the methods are those of subprocess.Popen."""
+    """A forked process, with methods like those of subprocess.Popen."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -102,7 +102,7 @@ class ForkedProcess:
         return None
 
     def wait(self, timeout: float) -> int:
-        """The exit status once the process has ended. Raises TimeoutError after so many seconds."""
+        """Wait for the process to end; return its exit status. Raises TimeoutError after `timeout` s."""
         if self._status is None:
             self._connection.settimeout(timeout)
             self._status = int(self._connection.recv(64))
@@ -110,16 +110,16 @@ class ForkedProcess:
         return self._status
 
     def print_stacks(self) -> None:
-        """Let the process print where each of its threads is."""
+        """Let the process print the stacks of its threads."""
         self.send_signal(_PRINT_STACKS)
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal unless it has ended."""
+        """Send a signal to the process unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -139,11 +139,11 @@ def _import_nodes() -> None:
     for name in _ALSO:
         importlib.import_module(name)
     _load_type_supports()
-    # The first log message of a process takes as long as this: rclpy looks for the module that logs, and
-    # `inspect` resolves the path of every module for that.
+    # The first log message of a process would take this time: rclpy looks for the module that logs, for which
+    # `inspect` resolves the path of every module.
     inspect.getmodule(inspect.currentframe())
     for name in [name for name in sys.modules if name.startswith("edgetpu_driver.nodes.")]:
-        del sys.modules[name]  # to be imported by the fork: a default is made of its environment
+        del sys.modules[name]  # the fork imports it: a default depends on its environment
 
 
 def _load_type_supports() -> None:
@@ -158,7 +158,7 @@ def _load_type_supports() -> None:
 
 
 def _serve(requests: socket.socket) -> list[str]:
-    """Fork for each request. Returns the arguments in a fork, and [] when there will be no more requests."""
+    """Fork for each request. Returns the arguments in a fork, and [] after the last request."""
     selector = selectors.DefaultSelector()
     selector.register(requests, selectors.EVENT_READ)
     while True:
@@ -166,7 +166,7 @@ def _serve(requests: socket.socket) -> list[str]:
             if key.fileobj is not requests:
                 pid, connection = key.data
                 _, status = os.waitpid(pid, 0)
-                with suppress(OSError):  # nothing waits for it any more
+                with suppress(OSError):  # nobody waits for it any more
                     connection.send(str(os.waitstatus_to_exitcode(status)).encode())
                 selector.unregister(key.fileobj)
                 os.close(int(key.fd))
@@ -190,8 +190,8 @@ def _serve(requests: socket.socket) -> list[str]:
 def _fork() -> int:
     """os.fork() for processes with LTTng, through which ROS traces.
 
-    Its library starts threads when it is loaded. Unless it knows of the fork, it cancels them when the forked
-    process ends, which does not have them, and crashes.
+    Its library starts threads when it is loaded. Unless it is told of the fork, it cancels them at the end of
+    the forked process, which does not have these threads, and crashes.
     """
     lines = Path("/proc/self/maps").read_text().splitlines()
     path = next((line.split()[-1] for line in lines if re.search(r"/liblttng-ust(-\w+)?\.so", line)), None)
@@ -230,19 +230,19 @@ def _is_module(arguments: list[str]) -> bool:
 
 
 def _run_module(arguments: list[str]) -> None:
-    """As `python -m` does."""
+    """Run a module as `python -m` does."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv[:] = arguments[1:]
     runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
-    os._exit(0)  # as a node that is still being imported does
+    os._exit(0)  # like a node that is still being imported
 
 
 def main(descriptor: int, modules: list[str]) -> int:
-    """Import the modules, or the nodes, and serve requests; in a fork, the exit status of the program."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the forks' parent outlives them
+    """Import the modules, or the nodes, and serve requests; in a fork, return the program's exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal: this process must outlive its forks
     for name in modules:
         importlib.import_module(name)
     if not modules:

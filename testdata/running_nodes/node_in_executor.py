@@ -18,12 +18,12 @@ class Bench(SpinningNode):
         super().__init__(StaticSingleThreadedExecutor)
 
     def settle(self) -> None:
-        """Work off everything that is ready now."""
+        """Run all callbacks that are ready now."""
         for _ in range(20):
             self.executor.spin_once(0.005)
 
     def client_of(self, callback: Any, **options: Any) -> Any:
-        """A service with that callback, and a client of it that has found it."""
+        """Create a service with this callback; return a client that has discovered the service."""
         self.node.create_service(Trigger, "ask", callback, **options)
         client = self.node.create_client(Trigger, "ask", callback_group=ReentrantCallbackGroup())
         self.spin_until(client.service_is_ready)

@@ -15,8 +15,8 @@ from testdata.running_nodes.ros_graph import Graph, NodeProcess
 class NodeWithDriver:
     """A perception node with its own driver, shown one image after the other.
 
-    golden: models that the driver has, too. executable: the node's; it publishes messages of the type `kind`
-    on ~/`topic`. models: where it and the driver have their models. parameters: of the node.
+    golden: further models of the driver. executable: of the node, which publishes messages of the type `kind`
+    on ~/`topic`. models: folder of the models of node and driver. parameters: of the node.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class NodeWithDriver:
         graph.spin_until(lambda: self._images.get_subscription_count() == 1)
 
     def start_node_process(self, **parameters: Any) -> None:
-        """Start the perception node, or restart it after it was killed, with these changes."""
+        """Start the perception node, or restart it after a kill, with these changes of its parameters."""
         self.process = self._start_node(
             "edgetpu_perception",
             self._executable,
@@ -70,10 +70,10 @@ class NodeWithDriver:
         return self._graph.call(kind, f"/{self._name}/{service}", **request)
 
     def change(self, image_of: Callable[[int], Any], kind: Any, service: str, **request: Any) -> Any:
-        """Call a service that changes the node's model on the driver, again while the driver is not in time.
+        """Call a service that changes the node's model on the driver; repeat it while the driver is too slow.
 
-        On a busy computer it may not answer for 2 s. Then the service is refused until it has loaded the
-        model again, and the node works on images again.
+        On a busy computer the driver may not answer for 2 s. Then the service is refused until the node has
+        loaded the model again and works on images again.
         """
         answer = self.call(kind, service, **request)
         while answer.error.value == answer.error.UNAVAILABLE:
@@ -86,7 +86,7 @@ class NodeWithDriver:
         return self._graph.call_at_once(kind, f"/{self._name}/{service}", requests)
 
     def look(self, image_of: Callable[[int], Any]) -> Any:
-        """What comes of the next image that the node works on; `image_of` makes it for a stamp, s."""
+        """The result for the next image that the node processes; `image_of` makes images for a stamp, s."""
         first = self._second = self._second + 1
 
         def answers() -> list[Any]:
@@ -103,7 +103,7 @@ class NodeWithDriver:
 
     @contextlib.contextmanager
     def watching(self, image_of: Callable[[int], Any]) -> Iterator[None]:
-        """Show it images from another thread; `results` are theirs only."""
+        """Show images to the node from another thread; `results` has only the results of these images."""
         stop = threading.Event()
 
         def publish() -> None:
@@ -121,7 +121,7 @@ class NodeWithDriver:
             publisher.join()
 
     def next_result(self) -> Any:
-        """While it is watching: the first result of an image that is shown after this call."""
+        """The first result of an image that is shown after this call; only within watching()."""
         shown = self._second
 
         def answers() -> list[Any]:

@@ -1,4 +1,4 @@
-"""The dashboard, with time to stop: the tests are about its page."""
+"""The dashboard with a generous time limit for stopping, since the tests are about its page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from testdata.timeouts import PATIENCE
 
 
 def main() -> int:
-    """Run it until a signal stops it."""
+    """Run the dashboard until a signal stops it."""
     from edgetpu_driver.node_kit.process import spin
 
     spin.STOP_DEADLINE = PATIENCE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def peak_memory(pid: int) -> float:
-    """Largest resident memory of a running process so far, MiB; OSError if there is none with this ID."""
+    """Largest resident memory of a process so far, MiB; raises OSError if there is no such process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     # A process that has ended and is not reaped yet has no memory.
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)

@@ -1,4 +1,4 @@
-"""Ports in shared memory as Fast DDS makes them, and their messages; and what a running process has there."""
+"""Fast DDS's ports in shared memory and their messages: artificial ones, and those of a running process."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ OK, DEAD = 0b111, 0b110
 """Flags of a port: that it can be used, that it has one receiver, and that it has one at all."""
 
 _NUMBER = 4_000_000_000
-"""Of a port that no participant has: those have 16 bits."""
+"""Number of a port that no participant has: numbers of participants' ports have 16 bits."""
 _CAPACITY = 512
-"""Messages that wait at most."""
+"""Largest number of messages that wait in a port."""
 _QUEUE_BYTES, _STATE_BYTES = _CAPACITY * 20, 16
 _AFTER_FLAGS = 50
-"""Bytes."""
+"""Number of bytes between the flags and the listeners."""
 LISTENERS = 1024 * 20
-"""Bytes of the states of a port's listeners, which stand before the name of its domain."""
+"""Number of bytes with the states of a port's listeners, which precede the name of its domain."""
 USED, WAITS, READS = 0b1, 0b10, 0b100
-"""State of a listener, in its first byte: that there is one, that it waits, and that it reads a message."""
+"""Bits of a listener's state, in its first byte: it exists, it waits, it reads a message."""
 
 
 class SentMessage:
-    """A message in the segment of its sender; it waits in so many ports and has so many readers."""
+    """A message in the segment of its sender, which waits in `ports` ports and has `readers` readers."""
 
     IDENTIFIER = bytes(range(8))
     _COUNTS_AT = 16
@@ -51,7 +51,7 @@ class SentMessage:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """In how many ports it waits, and how many readers it has; nothing else has changed."""
+        """Number of ports in which it waits, and of its readers; asserts that nothing else has changed."""
         data = self._path.read_bytes()
         assert data[: self._COUNTS_AT] == b"\xff" * self._COUNTS_AT
         assert data[self._COUNTS_AT + 8 :] == b"\xff" * 8
@@ -59,7 +59,7 @@ class SentMessage:
         return counts >> 24 & 0xFFFFF, counts >> 44
 
     def reuse(self) -> None:
-        """Have its sender use its memory for another message, which waits in one port."""
+        """Let the sender reuse the memory for another message, which waits in one port."""
         SentMessage(self._path.parent, ports=1, version=6)
 
     def remove(self) -> None:
@@ -68,9 +68,9 @@ class SentMessage:
 
 
 class PortFiles:
-    """The two files of a port; whoever locks `lock` is its receiver.
+    """The two files of a port; the process that has locked `lock` is its receiver.
 
-    waiting, read: descriptors of the messages that wait in it, and of the one that its listener reads.
+    waiting, read: descriptors of the messages that wait in the port, and of the one that its listener reads.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class PortFiles:
 
     @property
     def flags(self) -> int:
-        """Its present flags."""
+        """Present flags of the port."""
         return self.flags_in(self.path.read_bytes())
 
     @property
@@ -109,53 +109,53 @@ class PortFiles:
 
     @contextlib.contextmanager
     def received(self) -> Iterator[None]:
-        """Be its receiver, who lives."""
+        """Be the port's receiver, which is alive."""
         with self.lock.open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     @contextlib.contextmanager
     def mapped(self) -> Iterator[mmap.mmap]:
-        """Have it open, as a process that receives from it or sends to it has."""
+        """Map the port, like a process that receives from it or sends to it."""
         with self.path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
             yield memory
 
     def flags_in(self, memory: mmap.mmap | bytes) -> int:
-        """Its flags as they are in that memory."""
+        """Flags of the port in this memory."""
         (flags,) = struct.unpack_from("=I", memory, self._flags_at)
         return int(flags)
 
     def replace_port(self) -> None:
-        """Put a new file in place of the port, as who takes it for dead does."""
+        """Replace the port by a new file, like a process that takes it for dead."""
         other = self.path.with_name("other")
         other.write_bytes(self.path.read_bytes())
         other.rename(self.path)
 
     def remove(self) -> None:
-        """Delete its files."""
+        """Delete the files of the port."""
         self.path.unlink()
         self.lock.unlink()
 
 
 def ports_of(pid: int) -> list[Path]:
-    """The ports from which a process receives: it holds their locks."""
+    """The ports from which a process receives: those whose locks it holds."""
     return _locked(pid, r"(.*/fast(?:rtps|dds)_port\d+)_el")
 
 
 def keeps_ports(pid: int) -> bool:
-    """Whether others find the ports from which a process receives: no other process has replaced one."""
+    """Whether others can find the ports from which a process receives: none of them has been replaced."""
     return not any(lost_ports(SHARED_MEMORY, Path(f"/proc/{pid}")))
 
 
 def segments_of(pid: int) -> list[Path]:
-    """The segments of a process with the messages that it sends."""
+    """The segments with the messages that a process sends."""
     return _locked(pid, r"(.*/fast(?:rtps|dds)_[0-9a-f]{16})_el")
 
 
 def _locked(pid: int, lock: str) -> list[Path]:
     found = []
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+        with contextlib.suppress(FileNotFoundError):  # closed in the meantime
             if match := re.fullmatch(lock, os.readlink(descriptor)):
                 found.append(Path(match[1]))
     return found

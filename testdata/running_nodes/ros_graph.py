@@ -1,4 +1,4 @@
-"""Nodes in separate processes, and the node of the test."""
+"""Nodes in separate processes, and the test's own node."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from testdata.running_nodes.node_forker import NodeForker, content
 from testdata.timeouts import PATIENCE
 
 STOP_SECONDS = 5.0
-"""Seconds after SIGINT until `ros2 launch` sends SIGTERM."""
+"""Time after SIGINT until `ros2 launch` sends SIGTERM, s."""
 
 
 class NodeProcess:
-    """A node started as `ros2 run` would, but forked; everything it prints is kept."""
+    """A node, started as by `ros2 run` but forked; everything that it prints is kept."""
 
     def __init__(self, forker: NodeForker, package: str, executable: str, arguments: list[str]) -> None:
         from ament_index_python.packages import get_package_prefix
@@ -32,11 +32,11 @@ class NodeProcess:
 
     @property
     def output(self) -> str:
-        """What it has printed."""
+        """What the node has printed."""
         return content(self._log)
 
     def wait(self) -> int:
-        """Wait for the process to end by itself; its exit status."""
+        """Wait for the process to end by itself; return its exit status."""
         try:
             return self._process.wait(PATIENCE)
         except TimeoutError:
@@ -45,7 +45,7 @@ class NodeProcess:
             pytest.fail(f"the node did not end within {PATIENCE:g} s:\n{self.output}")
 
     def stop(self, number: int = signal.SIGINT) -> None:
-        """Ask it to stop and assert that it does, in time, with status 0 and no complaint."""
+        """Ask the node to stop; assert that it does so in time, with status 0 and without complaints."""
         start = time.monotonic()
         self._process.send_signal(number)
         status = self.wait()
@@ -56,29 +56,29 @@ class NodeProcess:
         assert seconds < STOP_SECONDS
 
     def end(self) -> None:
-        """Have it stop, unless it has ended, and wait until then."""
+        """Stop the node, unless it has ended, and wait for its end."""
         self._process.send_signal(signal.SIGINT)
         self.wait()
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """End the node as by a crash."""
         self._process.kill()
         self._process.wait(PATIENCE)
 
     @property
     def pid(self) -> int:
-        """Number of the process."""
+        """Process ID of the node."""
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the node is still running."""
         return self._process.poll() is None
 
 
 @dataclass(frozen=True)
 class _Meeting:
-    """The client that a node was met with, and what was made here until then."""
+    """The client by which a node was met, and the entities that had been made here until then."""
 
     client: Any
     known: frozenset[Any]
@@ -108,7 +108,7 @@ class Graph:
         rclpy.shutdown()
 
     def add_node(self, node: Any) -> None:
-        """Spin this node, too."""
+        """Also spin this node."""
         self._executor.add_node(node)
 
     def remove_node(self, node: Any) -> None:
@@ -116,24 +116,24 @@ class Graph:
         self._executor.remove_node(node)
 
     def spin_until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-        """Run callbacks until the condition holds; fails when it does not in time."""
+        """Run callbacks until the condition holds; fail if it does not within `seconds`."""
         from testdata.running_nodes.spinning_node import spin_until
 
         spin_until(condition, lambda: self._executor.spin_once(timeout_sec=0.05), seconds)
 
     def spin_for(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-        """Run callbacks for so long, or until the condition holds."""
+        """Run callbacks for `seconds`, or until the condition `until` holds."""
         end = time.monotonic() + seconds
         while not until() and time.monotonic() < end:
             self._executor.spin_once(timeout_sec=0.01)
 
     def call(self, kind: Any, service: str, **fields: Any) -> Any:
-        """Call a service ~/x of a node once it is found; return the response."""
+        """Call a service ~/x of a node when it has been discovered; return the response."""
         (response,) = self.call_at_once(kind, service, [fields])
         return response
 
     def call_at_once(self, kind: Any, service: str, requests: list[dict[str, Any]]) -> list[Any]:
-        """Send requests, at most 10 (the depth of the queue), without waiting in between; the responses."""
+        """Send up to 10 requests (the depth of the queue) without waiting in between; return the answers."""
         client = self._clients.get(service)
         if client is None:
             client = self._clients[service] = self.node.create_client(kind, service)
@@ -146,8 +146,8 @@ class Graph:
     def meet(self, node: str) -> None:
         """Wait until a node knows all subscriptions and clients that were made here so far.
 
-        What it publishes and answers before is lost (ros2/rmw_fastrtps issue 842). It gets to know them in
-        the order in which they were made, and so the newest of them last: the client that is made here.
+        Its messages and answers before that are lost (ros2/rmw_fastrtps issue 842). A node discovers entities
+        in the order in which they were made, and therefore the newest one last: the client that is made here.
         """
         from rcl_interfaces.srv import GetParameters
 
@@ -159,7 +159,7 @@ class Graph:
         )
 
     def _client_to_meet(self, node: str) -> Any:
-        """A client of the node that is newer than all subscriptions and all other clients here."""
+        """A client of the node that is newer than all subscriptions and other clients made here."""
         from rcl_interfaces.srv import GetParameters
 
         meeting = self._meetings.pop(node, None)
@@ -176,7 +176,7 @@ class Graph:
         return client
 
     def await_device(self, driver: str = "/edgetpu") -> None:
-        """Wait until a driver says that its device is ready. Before, models load but requests fail."""
+        """Wait until a driver reports its device as ready. Before that, models load, but requests fail."""
         from rclpy.qos import DurabilityPolicy, QoSProfile
 
         from edgetpu_msgs.msg import DeviceStatus
@@ -190,13 +190,13 @@ class Graph:
         self.node.destroy_subscription(subscription)
 
     def collect(self, kind: Any, topic: str, qos: Any = 10) -> list[Any]:
-        """Subscribe; the list fills while the graph spins."""
+        """Subscribe to a topic; return a list that fills with messages while the graph spins."""
         messages: list[Any] = []
         self.node.create_subscription(kind, topic, messages.append, qos)
         return messages
 
     def diagnostics(self) -> list[Any]:
-        """The reports of all nodes since the first call; the list fills while the graph spins."""
+        """The diagnostics of all nodes since the first call, in a list that fills while the graph spins."""
         from diagnostic_msgs.msg import DiagnosticArray
 
         if self._diagnostics is None:

@@ -1,4 +1,4 @@
-"""A running spot tracker node, and the images that it is shown."""
+"""A running spot tracker node, and images to show it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PERCEPTION, DRIVER = "edgetpu_perception", "edgetpu_driver"
 
 
 def spot(y: int = 20, x: int = 40) -> np.ndarray:
-    """A bright block of 4x4 pixels in 64x64; its centre is 1.5 pixels further right and down."""
+    """A 64x64 image with a bright block of 4x4 px; its centre is 1.5 px to the right of and below (x, y)."""
     image = np.zeros((64, 64), np.uint8)
     image[y : y + 4, x : x + 4] = 255
     return image
@@ -47,12 +47,12 @@ def image_message(second: int, image: np.ndarray, encoding: str = "mono8") -> Im
 
 
 def values(message: Any) -> str:
-    """All fields, so that two messages with NaN in the same places compare equal."""
+    """All fields as text, so that two messages with NaN in the same places compare equal."""
     return repr(message)
 
 
 class Tracker:
-    """A running tracker as its users see it: publishes images, collects what comes out."""
+    """A running tracker from a user's view: publishes images and collects the results."""
 
     def __init__(self, graph: Any, name: str, process: Any, image_type: Any = Image) -> None:
         self._graph, self.name, self.process = graph, name, process
@@ -64,15 +64,15 @@ class Tracker:
         graph.spin_until(lambda: self.images.get_subscription_count() == 1)
 
     def warm_up(self) -> None:
-        """Show images until results come: publishers and subscribers take a while to discover each other.
+        """Show images until results arrive: publishers and subscribers take a while to discover each other.
 
-        What is shown next has the only result that comes then.
+        After that, the next result belongs to the next image that is shown.
         """
         second = 0
 
         def answers() -> bool:
             nonlocal second
-            second += 1  # a rate limit must not take them for one image
+            second += 1  # a rate limit must not drop it
             self.images.publish(image_message(second, spot()))
             self._graph.spin_for(0.1, lambda: bool(self.results))
             return bool(self.results)
@@ -93,7 +93,7 @@ class Tracker:
         return answers()[0]
 
     def diagnostic(self) -> Any:
-        """The first report that this node makes from now on."""
+        """The first diagnostics that the node publishes after this call."""
         count, now = len(self._reports), self._graph.node.get_clock().now()
 
         def ours() -> list[Any]:
@@ -105,7 +105,7 @@ class Tracker:
         return ours()[0]
 
     def counters(self) -> dict[str, int]:
-        """What the next report has counted."""
+        """The counters in the next diagnostics."""
         return {pair.key: int(pair.value) for pair in self.diagnostic().values}
 
 
@@ -118,7 +118,7 @@ def start_tracker(
     warm_up: bool = True,
     **parameters: Any,
 ) -> Tracker:
-    """Start a tracker node with its own name and camera; parameters by keyword."""
+    """Start a tracker node with a name and a camera of its own; parameters are given by keyword."""
     camera = f"/{name}_camera"
     process = start_node(
         PERCEPTION,
@@ -134,7 +134,7 @@ def start_tracker(
 
 
 def set_parameter(graph: Any, node: str, name: str, value: float | list[int]) -> Any:
-    """Set a parameter of a node; rcl_interfaces/SetParametersResult."""
+    """Set a parameter of a node; return the rcl_interfaces/SetParametersResult."""
     if isinstance(value, list):
         message = ParameterValue(type=ParameterType.PARAMETER_INTEGER_ARRAY, integer_array_value=value)
     else:

@@ -1,4 +1,4 @@
-"""Spin until something has happened; and a node with the executor under test that spins it."""
+"""Spinning until a condition holds, and a node with the executor under test."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ RESEND_SECONDS = 0.25
 def spin_until(
     condition: Callable[[], bool], spin_once: Callable[[], object], seconds: float = PATIENCE
 ) -> None:
-    """Call `spin_once` as long as the condition does not hold; fail if it does not in time.
+    """Call `spin_once` until the condition holds; fail if it does not hold within `seconds`.
 
-    Meanwhile ports of this process that another one has replaced are renewed, as in nodes.
+    As in nodes, ports of this process that another process has replaced are renewed in the meantime.
     """
     end = time.monotonic() + seconds
     ports = Periodic(LOOK_PERIOD, renew_lost_ports)
@@ -34,9 +34,9 @@ def spin_until(
 
 
 def ask_until_answered(client: Client, request: Any, spin_once: Callable[[], object]) -> Any:
-    """Send a request again and again, until there is an answer to one, which is returned.
+    """Send a request repeatedly until one is answered; return the answer.
 
-    What a node answers before it knows the client is lost (ros2/rmw_fastrtps issue 842).
+    Answers of a node that has not discovered the client yet are lost (ros2/rmw_fastrtps issue 842).
     """
     futures: list[Any] = []
     resend_at = 0.0
@@ -69,9 +69,9 @@ class SpinningNode:
         self.context.try_shutdown()
 
     def ask(self, client: Client, request: Any) -> Any:
-        """Send a request until it is answered; the answer."""
+        """Send a request repeatedly until one is answered; return the answer."""
         return ask_until_answered(client, request, lambda: self.executor.spin_once(0.1))
 
     def spin_until(self, condition: Callable[[], bool]) -> None:
-        """Spin as long as the condition does not hold."""
+        """Spin until the condition holds."""
         spin_until(condition, lambda: self.executor.spin_once(0.1))

@@ -56,7 +56,7 @@ def model(node: str) -> Path:
 
 
 def labels_file() -> Path:
-    """The names of the classes of ImageNet."""
+    """The file with the names of ImageNet's classes."""
     return GOLDEN.path("vision/imagenet_labels.txt")
 
 
@@ -69,7 +69,7 @@ def message(second: int, image: np.ndarray) -> Image:
 
 
 def instances_file() -> bytes:
-    """A YOLO model of instance segmentation that finds class 3 left of the middle of any image."""
+    """A YOLO model for instance segmentation that finds class 3 left of the middle of every image."""
     rows, prototypes = np.zeros((525, 116)), np.ones((40, 40, 32))
     rows[5, :4], rows[5, 4 + 3], rows[5, 84] = (0.5, 0.5, 0.5, 0.5), 0.9, 0.5
     prototypes[:, 20:] = -1
@@ -80,8 +80,8 @@ def instances_file() -> bytes:
 class Nodes:
     """The vision nodes and their driver in one process, shown one image after the other.
 
-    share_camera: they look at one topic, as on a robot. Otherwise each has its own, and an image costs the
-    inferences of the nodes that are asked about it only.
+    share_camera: all subscribe to one topic, as on a robot. Otherwise each has its own, and an image costs
+    only the inferences of the nodes to which it is shown.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Nodes:
         topics = {
             node: f"/{backend}_camera" if share_camera else f"/{backend}_camera/{node}" for node in models
         }
-        # In this order: a compiled model without its graph may lie among the others.
+        # Reversed, since a compiled model without its graph may be in the folder of the others.
         folders = sorted({str(model(node).parent) for node in models}, reverse=True)
         folders += [str(folder)] if folder else []
         self.process = start_node(
@@ -127,14 +127,14 @@ class Nodes:
             graph.meet(f"/{node}")
 
     def jump(self) -> None:
-        """Let the next image come long after the last one."""
+        """Let the stamp of the next image be much later than that of the last one."""
         self._second += 100
 
     def show(self, image: np.ndarray, *nodes: str) -> dict[str, Any]:
         """Publish one image to these nodes, to all by default, and wait for their results.
 
-        It is published again from time to time: on a busy machine a first inference may take longer than
-        its deadline.
+        The image is published repeatedly: on a busy machine the first inference may take longer than its
+        deadline.
         """
         self._second += 1
         return self.replay(message(self._second, image), *nodes)
@@ -163,7 +163,7 @@ class Nodes:
         return answers()
 
     def publish(self, image: np.ndarray) -> Image:
-        """Publish one image to all nodes and wait for nothing."""
+        """Publish one image to all nodes without waiting for results; return the message."""
         self._second += 1
         shown = message(self._second, image)
         self._publish(shown, tuple(self.models))
@@ -174,13 +174,13 @@ class Nodes:
             camera.publish(shown)
 
     def set(self, node: str, name: str, value: ParameterValue) -> Any:
-        """Set a parameter; rcl_interfaces/SetParametersResult."""
+        """Set a parameter; return the rcl_interfaces/SetParametersResult."""
         parameters = [Parameter(name=name, value=value)]
         (result,) = self.graph.call(SetParameters, f"/{node}/set_parameters", parameters=parameters).results
         return result
 
     def set_text(self, node: str, name: str, text: str) -> Any:
-        """Set a parameter that is a text."""
+        """Set a string parameter."""
         return self.set(node, name, ParameterValue(type=ParameterType.PARAMETER_STRING, string_value=text))
 
     def problem(self, node: str) -> str:

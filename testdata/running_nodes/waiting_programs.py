@@ -1,4 +1,4 @@
-"""Programs in separate processes, which print a line when they reach the point that a test waits for."""
+"""Programs in separate processes that print a line when they reach the point for which a test waits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 class WaitingPrograms:
-    """Starts Python programs, and kills those that are left."""
+    """Starts Python programs, and kills the remaining ones at the end."""
 
     def __init__(self) -> None:
         self._processes: list[subprocess.Popen[str]] = []
@@ -26,7 +26,7 @@ class WaitingPrograms:
         return process
 
     def close(self) -> None:
-        """End all of them."""
+        """Kill all programs that are still running."""
         for process in self._processes:
             process.kill()
             process.communicate()
