@@ -47,7 +47,7 @@ def run(options: Options) -> Findings:
     from rclpy.signals import SignalHandlerOptions
 
     # The suite's executor takes many answers in a round. The middleware delivers a client the answers to all
-    # clients of a service; rclpy's executor takes one a round, so the client's own could drop out of the queue.
+    # clients of a service; rclpy's executor takes one a round, so the client could lose its own.
     from edgetpu_driver.node_kit.executor.executor import make_executor
 
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)  # KeyboardInterrupt ends it
