@@ -1,8 +1,8 @@
 # To be sourced by bash: the ROS environment of this repository.
 #
-# With a ROS 2 sourced already only our own install tree is added. Otherwise the virtual environment made by
-# tools/setup.sh takes its place: its interpreter, its ament prefix and the library folders of its wheels
-# (which would otherwise make every Python process start twice to find them).
+# If a ROS 2 is already sourced, only our own install tree is added. Otherwise the virtual environment of
+# tools/setup.sh is used: its interpreter, its ament prefix and the library folders of its wheels (without
+# these, every Python process would start twice to find them).
 
 _edgetpu_root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Generates, next to every FlatBuffers schema of the driver, the Python functions that write its tables.
-# Needs flatc 2.0.8 (Debian and Ubuntu: apt-get install flatbuffers-compiler); another version writes other code.
+# Needs flatc 2.0.8 (Debian and Ubuntu: apt-get install flatbuffers-compiler); others write other code.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

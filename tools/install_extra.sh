@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Install what is optional from requirements-NAME.txt into build/NAME_tools, unless it is there; prints that folder:
-# tools/install_extra.sh live, drive or docs.
+# Install the optional packages of requirements-NAME.txt into build/NAME_tools, unless they are there, and
+# print this folder: tools/install_extra.sh live, drive or docs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run `python -m drive` with MuJoCo, which is installed into build/drive_tools the first time.
+# Run `python -m drive` with MuJoCo, which the first run installs into build/drive_tools.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run the dashboard with the nodes, the camera and the driver named; arguments are those of tools/run_live.py.
+# Run the dashboard with the named nodes, camera and driver; the arguments are those of tools/run_live.py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

