@@ -1,7 +1,7 @@
 """Point the CMake files of the ROS wheels at this interpreter.
 
-The wheels name two folders of the machine on which they were built: those of Python's and NumPy's headers.
-To build interface packages, CMake needs the folders of this environment.
+The wheels carry two folders of the machine they were built on: Python's headers and NumPy's headers. CMake
+needs the ones of this environment to build interface packages.
 """
 
 import re
@@ -17,7 +17,7 @@ BUILD_MACHINE_FOLDERS = {
 
 
 def relocate(cmake_file: Path) -> None:
-    """Replace the foreign folders in one file; files without such folders are not changed."""
+    """Rewrite the foreign folders in one file; files without any are left alone."""
     text = original = cmake_file.read_text()
     for foreign, local in BUILD_MACHINE_FOLDERS.items():
         text = foreign.sub(lambda _, local=local: local, text)
