@@ -18,7 +18,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class Section:
-    """One area of the report."""
+    """One area in the report."""
 
     name: str
     rows: tuple[Row, ...]

@@ -23,7 +23,7 @@ from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetWeights
 FLOOD_MODEL = "dense_256"
 """The model that keeps the driver busy."""
 OTHER_MODEL = "spot_bright_64x64"
-"""The model of the client that is measured; a flood of loads also loads it."""
+"""The model of the client that is measured; a flood of loads loads it, too."""
 _SIDE = 256
 
 _BATCH, _PASSES = 20_000, 64

@@ -16,7 +16,7 @@ Normally distributed values need 4, sparse ones such as spectra of lines need mo
 
 
 def ideally_rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round to 255 symmetric steps at the scale with the least mean square error; in the values' unit."""
+    """Round to 255 symmetric steps of the one scale with the least mean square error; in the values' unit."""
     scales = values.std() / _LARGEST * _DEVIATIONS_AT_LARGEST
     rounded = (np.clip(np.rint(values / scale), -_LARGEST, _LARGEST) * scale for scale in scales)
     return min(rounded, key=lambda each: float(np.mean((each - values) ** 2)))

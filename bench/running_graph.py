@@ -127,7 +127,7 @@ class Session:
         return graph
 
     def set_template(self, graph: Graph) -> None:
-        """Set a part of the scene as the template of the suite's pattern tracker."""
+        """Set a part of the scene as template of the suite's pattern tracker."""
         from bench.camera import TEMPLATE, image_message, scene
 
         service: Any = importlib.import_module("edgetpu_msgs.srv").SetTemplate
@@ -185,7 +185,7 @@ class Session:
         self._node.create_subscription(result.message_type, topic, receive, qos, raw=True)
 
     def _show(self, graph: Graph, rate: float, seconds: float) -> int:
-        """Let the camera publish to a graph, receive the results, and return the number of images."""
+        """Let the camera publish to a graph, and receive the results; return the number of images."""
         assert self._camera.stdin is not None
         self._camera.stdin.write(f"{graph.namespace} {rate} {seconds}\n")
         self._camera.stdin.flush()

@@ -8,7 +8,7 @@ class DemoError(Exception):
 
 
 class UsageError(DemoError):
-    """An argument names something that does not exist."""
+    """An argument that names something that does not exist."""
 
 
 class BagError(DemoError):
@@ -16,4 +16,4 @@ class BagError(DemoError):
 
 
 class GraphError(DemoError):
-    """A process of the ROS graph did not start, did not get ready or died."""
+    """A process of the ROS graph that did not start, did not get ready or died."""

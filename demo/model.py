@@ -1,4 +1,4 @@
-"""The model that the user names for a vision node, as parameters of the node and the driver."""
+"""The model that the user names for a vision node, as parameters of that node and of the driver."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def isolate(
 
 
 def _unused_domain() -> int:
-    """Find an unused domain from 1 to 100, which do not collide with the ephemeral ports of Linux."""
+    """Find an unused domain from 1 to 100; these do not collide with the ephemeral ports of Linux."""
     first = 1 + os.getpid() % 100
     for offset in range(100):
         domain = 1 + (first + offset - 1) % 100

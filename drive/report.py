@@ -95,7 +95,7 @@ def _row(row: Row) -> str:
 
 
 def _plot(scenario: type[Scenario], outcomes: Sequence[Outcome]) -> str:
-    """Draw each quantity over time, with a line for each world; return the picture as base64."""
+    """Draw each quantity over time, a line a world; the picture as base64."""
     height = 1.7 * len(scenario.quantities)
     figure, axes = plt.subplots(len(scenario.quantities), 1, sharex=True, figsize=(9, height), squeeze=False)
     for number, (axis, quantity) in enumerate(zip(axes[:, 0], scenario.quantities, strict=True), 1):

@@ -49,7 +49,7 @@ class Truth:
     spot: InImage | None
     """Position of the object that spot_tracker should find; None: there is none."""
     pattern: InImage | None
-    """Position of the template of pattern_tracker; None: there is none."""
+    """Position of the template of pattern_tracker; None: it has none."""
 
     @classmethod
     def of(cls, world: World, seconds: float) -> Truth:
@@ -111,7 +111,7 @@ class Record:
         self._views.append(_View(seconds, camera, world.surfaces(camera.rays(camera.grid(*GRID)))))
 
     def measure(self, message: Any, seconds: float) -> None:
-        """Store the result for the image of this time with the true values."""
+        """Store the result of an image of this time with the true values."""
         if isinstance(message, PlaceMatch):
             self.places.append((seconds, message))
         for quantity, value, sigma, true in self._numbers(message, seconds):

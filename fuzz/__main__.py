@@ -23,7 +23,7 @@ _Outcome = TypeVar("_Outcome")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzz every target; return 0 if nothing was found."""
+    """Fuzz every target; returns 0 if nothing was found."""
     parser = _parser()
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed
@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(target: Target, inputs: int, seed: int) -> bool:
-    """Fuzz one target and report; return whether something was found."""
+    """Fuzz one target and report; returns whether something was found."""
     totals = Totals()
     begin = time.monotonic()
     try:
@@ -117,7 +117,7 @@ def _run(target: Target, inputs: int, seed: int) -> bool:
 
 
 def _run_sequences(count: int, seed: int) -> bool:
-    """Show sequences of images to the perception algorithms; return whether something was found."""
+    """Show sequences of images to the perception algorithms; returns whether something was found."""
     from fuzz.image_sequences import run_sequence
 
     begin = time.monotonic()
@@ -132,7 +132,7 @@ def _run_sequences(count: int, seed: int) -> bool:
 
 
 def _run_threads(orders: int, seed: int) -> bool:
-    """Run the threads of the driver's host in many orders; return whether something was found."""
+    """Run the threads of the driver's host in many orders; returns whether something was found."""
     from fuzz.interleavings.scenario import run_seed, write_files
 
     begin = time.monotonic()
@@ -163,7 +163,7 @@ def _run_seeds(name: str, first: int, count: int, run: Callable[[int], _Outcome]
 
 
 def _run_graph(messages: int, seed: int) -> bool:
-    """Fuzz the running nodes and report; return whether something was found."""
+    """Fuzz the running nodes and report; returns whether something was found."""
     try:
         from fuzz.ros_graph import GraphFuzzer
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Valid inputs to mutate: real compiled models where available, and models built and packed here."""
+"""Valid inputs to mutate: real compiled models if available, and models built and packed here."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from fuzz.mutations import Mutant, mutants
 from fuzz.targets import Target
 
 MEMORY_FLOOR = 2 << 20
-"""Memory allowed per input in addition to a multiple of its size, bytes."""
+"""Memory allowed per input in addition to the multiple of its size, bytes."""
 
 
 class FuzzError(AssertionError):
@@ -35,8 +35,8 @@ class Totals:
 def fuzz(target: Target, inputs: int, number: int, totals: Totals, advance: Callable[[], None]) -> None:
     """Run a target on a number of inputs generated from a seed.
 
-    Raises the target's unexpected exception, for the smallest input found that causes it; Hypothesis adds
-    this input to the exception's notes.
+    Raises the target's unexpected exception for the smallest input found that causes it; Hypothesis adds the
+    input to the exception's notes.
     """
 
     @seed(number)

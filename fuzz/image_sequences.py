@@ -22,15 +22,15 @@ from edgetpu_perception import (
 )
 
 IMAGES = 40
-"""Number of images in a sequence."""
+"""Number of images of a sequence."""
 _WIDTH, _HEIGHT = 320, 240
 _STAMPS = (0.0, -5.0, 5.0, 1e3, 2e9, 2.0**31 - 1, -(2.0**31))
-"""Times to which the clock jumps, s: for a robot without a clock, a bag, and the ends of a stamp's range."""
+"""Times to which a clock jumps, s: of a robot without a clock, of a bag, and the ends of a stamp's range."""
 _STEPS = (0.0, 1e-9, 1e-6, 10.0, 1e3)
 """Periods of images, s, in addition to the camera's own."""
 _PERIOD = 0.033
 _NEEDS_CAMERA = "bearing"
-"""Prefix of the fields that are NaN without intrinsics."""
+"""Prefix of fields that are NaN without intrinsics."""
 _MAY_BE_UNKNOWN = ("diameter",)
 """Fields of a valid result that may be NaN according to their documentation."""
 _ALGORITHMS: dict[str, Callable[[], Any]] = {

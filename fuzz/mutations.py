@@ -93,7 +93,7 @@ class Mutant:
 
 @st.composite
 def mutants(draw: st.DrawFn, samples: Sequence[Sample]) -> Mutant:
-    """Any of the samples, mutated mostly within its structure."""
+    """Any of the samples, mutated mostly in its structure."""
     sample = draw(st.sampled_from(samples))
     kinds = (draw(st.sampled_from(_KINDS)) for _ in range(draw(st.sampled_from(_COUNTS))))
     return Mutant(sample, tuple(kind(draw, len(sample.data), draw(_positions(sample))) for kind in kinds))

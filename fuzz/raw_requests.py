@@ -93,7 +93,7 @@ class RawRequests:
         return count.value > 0
 
     def send(self, data: bytes) -> bool:
-        """Send bytes as a request; return whether the middleware accepted them."""
+        """Send bytes as a request; returns whether the middleware accepted them."""
         buffer = ctypes.create_string_buffer(data, max(1, len(data)))
         message = _Bytes(ctypes.cast(buffer, ctypes.c_void_p), len(data), len(data))
         return int(self._publish(self._publisher, ctypes.byref(message), None)) == 0

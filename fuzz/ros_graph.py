@@ -308,7 +308,7 @@ class GraphFuzzer:
             raise TimeoutError(f"{name} did not start: {self._processes[name].ended or 'it answers nothing'}")
 
     def _answers(self, name: str) -> bool:
-        """Whether a node answers and is in the graph, in which it may appear a little later."""
+        """Whether a node answers and is in the graph, where it may appear a little later."""
         request = ListParameters.Request()
         if self._call(ListParameters, f"/{name}/list_parameters", request) is None:
             return False

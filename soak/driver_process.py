@@ -71,12 +71,12 @@ class SoakDriverNode(DriverNode):
         super().__init__()
 
     def make_backends(self) -> list[Backend]:
-        """One backend for each stick. A stick keeps its state if the node is configured again."""
+        """One backend for each stick. A stick keeps its state when the node is configured again."""
         return [_backend(stick) for stick in self._sticks]
 
 
 def make_sticks(count: int) -> list[VirtualEdgeTpu]:
-    """Sticks at ports 1 to `count` of one bus, each with a serial number."""
+    """Sticks at the ports 1 to `count` of one bus, each with a serial number."""
     return [VirtualEdgeTpu(serial=f"soak{n}", bus=_BUS, ports=(n,)) for n in range(1, count + 1)]
 
 

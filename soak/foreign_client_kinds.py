@@ -155,7 +155,7 @@ class _SettingClient(ForeignClient):
         raise NotImplementedError
 
     def possible_versions(self, acknowledged: int) -> range:
-        """The versions that a result may name. acknowledged: version when the request was sent."""
+        """The versions that a result may name. acknowledged: the version when its request was sent."""
         return range(acknowledged, self.newest + 1)
 
     def _set(self) -> None:

@@ -22,7 +22,7 @@ class Outcome(Enum):
     """A request without an answer."""
     BUSY = "busy"
     EXPIRED = "expired"
-    """The deadline has passed; wrong for a request without a deadline."""
+    """The deadline passed; wrong for a request without a deadline."""
     UNAVAILABLE = "unavailable"
     """Refused because the driver or the device was absent or had failed."""
     UNKNOWN_MODEL = "unknown_model"

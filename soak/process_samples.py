@@ -90,7 +90,7 @@ class Growth:
 
 
 def growths(samples: Sequence[Sample], value: Callable[[Sample], float]) -> list[Growth]:
-    """The growth of each process that lived long enough, in the order of their starts."""
+    """The growth of each process that lived long enough to have one, in the order of their starts."""
     lives: dict[int, list[Sample]] = {}
     for each in samples:
         lives.setdefault(each.pid, []).append(each)

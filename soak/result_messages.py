@@ -37,7 +37,7 @@ _FIELDS = {
 
 
 def result_topics(nodes: Iterable[str]) -> dict[str, tuple[Any, str]]:
-    """Type and topic of the results of each of these perception nodes."""
+    """Type and topic of the results of these perception nodes."""
     table = node_table()
     found = {}
     for name in nodes:

@@ -1,4 +1,4 @@
-"""One run: starts the graph, injects faults, samples the processes, and gathers the findings."""
+"""One run: starts the graph, injects faults, samples its processes, and gathers the findings."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from soak.result_messages import MATRIX_TOPICS
 NODES = (*CAMERAS, *MATRIX_TOPICS)
 """The nodes whose results are checked."""
 _LAST_SECONDS = 6.0
-"""Time at the end of each quiet turn in which every node must publish a result, s."""
+"""Time at the end of each quiet turn in which every node has to publish a result, s."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def gather(
     processes: Processes,
     images: Images | None,
 ) -> Findings:
-    """Read the journals of the processes, and find the failures that the actions do not explain."""
+    """Read the journals of the processes, and find failures that the actions do not explain."""
     counted: list[Counted] = []
     notes: list[Note] = []
     for path in journals:

@@ -79,7 +79,7 @@ class Stamps:
     period_ns: int
 
     def index(self, stamp_ns: int) -> int | None:
-        """Number of the image with this stamp, from 0; None if no image has it."""
+        """Number of the image of this stamp, from 0; None if no image has it."""
         index, rest = divmod(stamp_ns - self.start_ns, self.period_ns)
         return index if index >= 0 and rest == 0 else None
 

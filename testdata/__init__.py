@@ -32,6 +32,6 @@ COMPILED_MODELS = (
     "posenet_mobilenet_v1_075_353_481_16_quant_decoder",
     "ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2",
 )
-"""Stems of compiled models, one for each arrangement of layers and outputs."""
+"""Stems of compiled models, one of each arrangement of layers and outputs."""
 
 __all__ = ["COMPILED_MODELS", "DATA", "GOLDEN", "KnownFiles", "MissingFileError", "ModelFolder"]

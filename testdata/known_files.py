@@ -109,7 +109,7 @@ def _known_file(name: str, sha256: str, bytes: str, repository: str, commit: str
 
 
 def _files_in(folders: tuple[Path, ...]) -> Iterator[Path]:
-    """Yield every regular file below the folders, in a fixed order."""
+    """Give every regular file below the folders, in a fixed order."""
     for top in folders:
         for folder, subfolders, names in os.walk(top):
             subfolders[:] = sorted(set(subfolders) - _SKIPPED_FOLDERS)

@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def _track_ball(browser: Any) -> None:
-    """Let the spot tracker follow the ball for a while."""
+    """Have the spot tracker follow the ball for a while."""
     show(browser, "spot_tracker")
     wait(browser, lambda: pictures(browser) > 0)
 

@@ -229,7 +229,7 @@ def _cut_axis(scene: Scene) -> int:
 
 
 def _steady(tracker: SpotTracker, count: int) -> float:
-    """Percentage of pictures with two spots in which the earlier one is found within 0.5 px."""
+    """Percentage of pictures with two spots in which the earlier one is found to 0.5 px."""
     held: list[bool] = []
     for alone, both in scenes.pairs(count, 10):
         tracker.update(alone.image)

@@ -28,7 +28,7 @@ DIMMED = (0.4, 0.9)
 """Range of the factor by which the photographs behind a white ball are darkened."""
 
 OpenTracker = Callable[[str | None], SpotTracker]
-"""Opens a tracker of a colour."""
+"""Makes a tracker of a colour."""
 
 
 def measure(open_tracker: OpenTracker, quick: bool = False) -> list[Row]:

@@ -54,7 +54,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Track:
-    """Results of a run frame by frame, in deg and deg/s; NaN where not valid."""
+    """Results of a run frame by frame, deg and deg/s; NaN if not valid."""
 
     turn: Turn | None
     true_yaw: Floats

@@ -34,7 +34,7 @@ SIZES = ((64, 64), (WIDTH, HEIGHT))
 
 
 OpenTracker = Callable[[str | None], SpotTracker]
-"""Opens a tracker of a colour, or of brightness for None."""
+"""Makes a tracker of a colour, or of brightness for None."""
 
 
 def measure(open_tracker: OpenTracker, quick: bool = False) -> list[Row]:

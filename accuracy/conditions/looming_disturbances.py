@@ -1,4 +1,4 @@
-"""Accuracy of the time to contact with slanted planes and with independently moving objects."""
+"""Accuracy of the time to contact at slanted planes, and with independently moving objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uncertainty of looming after a change of speed, when only few of the images arrive."""
+"""Uncertainty of looming after a change of speed, where few of the images arrive."""
 
 from __future__ import annotations
 

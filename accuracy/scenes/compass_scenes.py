@@ -130,7 +130,7 @@ class OwnParts:
 
 @dataclass(frozen=True)
 class HardTurn:
-    """A full turn with noise of 8 grey levels, wobble of 3 deg, motion blur and steps in the exposure."""
+    """A full turn with noise of 8 grey levels, wobble of 3 deg, motion blur and steps of the exposure."""
 
     panorama: str
     rate: float

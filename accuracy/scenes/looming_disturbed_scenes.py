@@ -130,7 +130,7 @@ def approaching(
 
 
 def crossing(name: str, behind: str, random: np.random.Generator) -> Target:
-    """An object of 15 to 25 % of the width crosses the view of a camera that stands still, at 30 Hz."""
+    """An object of 15 to 25 % of the width crosses the view of a camera that stands still, 30 Hz."""
     width = WIDTH * random.uniform(0.15, 0.25)
     ratio, speed = random.uniform(0.8, 1.8), random.uniform(60.0, 160.0) * random.choice([-1, 1])
     y, slope = HEIGHT * random.uniform(0.35, 0.65), random.uniform(-0.2, 0.2)

@@ -179,7 +179,7 @@ class Course:
 
 
 def approach(photo: NDArray[np.float32], size: int, random: np.random.Generator) -> Course:
-    """Straight on at 1 m/s, with the focus of expansion anywhere in the frame."""
+    """Straight on at 1 m/s; the focus of expansion is anywhere in the frame."""
     view = View(size, math.radians(random.uniform(60, 90)), NOISE)
     focus = random.uniform(-0.5, 0.5, 2) * 2 * math.tan(view.fov / 2)
     panel = _panel(photo, view, random)

@@ -30,7 +30,7 @@ TURNED = tuple(
 """Photographs wrapped around cameras that only turn: those with texture in every direction."""
 
 GROUND = (1.5, 1.5, 1.5)
-"""Half the width, height and depth, m, of a hall whose far wall serves as the ground."""
+"""Half of the width, height and depth, m, of a hall whose far wall serves as the ground."""
 
 Scene = tuple[Pinhole, tuple[float, float, float], float, Pose, Floats, Floats]
 """Camera, half sizes of the hall in m, time between the pictures in s, pose of the first picture, velocity

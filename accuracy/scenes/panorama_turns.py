@@ -47,7 +47,7 @@ def pinhole(width: int, height: int, fov: float, distortion: tuple[float, ...] =
 
 
 def orientation(yaw: float, pitch: float = 0.0) -> Matrix:
-    """Orientation after a turn `yaw` deg to the left, then `pitch` deg up; columns are the optical axes."""
+    """Orientation after a turn by `yaw` deg left, then `pitch` deg up; columns are the optical axes."""
     left = cv2.Rodrigues(np.array([0.0, -math.radians(yaw), 0.0]))[0]
     turned: Matrix = left @ cv2.Rodrigues(np.array([math.radians(pitch), 0.0, 0.0]))[0]
     return turned

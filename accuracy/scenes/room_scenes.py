@@ -25,7 +25,7 @@ STEPS = 8
 """Number of integration steps of the path between two images."""
 
 ROOM = (3.0, 1.3, 6.0)
-"""Half the width, height and depth of a room, m."""
+"""Half of the width, height and depth of a room, m."""
 START = (0.0, 0.8, -5.0)
 """Start of the camera, m from the middle of the room: half a metre above the floor."""
 

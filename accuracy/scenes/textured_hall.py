@@ -40,7 +40,7 @@ class Hall:
     """A hall with a texture on each of its six walls."""
 
     half: tuple[float, float, float]
-    """Half its width, height and depth, m: x to the right, y down, z ahead."""
+    """Half of its width, height and depth, m: x to the right, y down, z ahead."""
     walls: tuple[Texture, ...]
     """Grey levels on the left, right, ceiling, floor, rear and front walls: [TEXELS, TEXELS] each."""
 

@@ -37,7 +37,7 @@ _START_TIMEOUT = 60.0
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure for three minutes, or for one if `quick`; no rows without NiceGUI."""
+    """Measure for three minutes, or one if `quick`; no rows without NiceGUI."""
     if not LIVE_TOOLS.is_dir():
         print(
             "[bench] dashboard: NiceGUI is not installed: tools/run.sh tools/install_extra.sh live",

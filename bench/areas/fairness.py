@@ -35,7 +35,7 @@ _ROUNDS, _QUICK_ROUNDS = 10, 3
 load on the machine delays some of them by more than the limits."""
 _PATIENCE = 30.0
 _ANSWER_PATIENCE = 1.0
-"""Time after the last request of a turn within which answers count, s."""
+"""Time after the last request of a turn in which answers count, s."""
 _ADDED_REACH = 2.0
 """Limit of the delay that a flood adds in the driver, ms, in addition to its longest single transfer: on the
 CPU one run of the flood's model, a tenth of a millisecond. A flood of loads has no limit: each load prepares
@@ -171,7 +171,7 @@ class _TimedClient:
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure for eight minutes, or for three if `quick`."""
+    """Measure for eight minutes, or three if `quick`."""
     os.environ.update(isolate(drivers=("/a/edgetpu", "/b/edgetpu")))
     rounds = _QUICK_ROUNDS if quick else _ROUNDS
     with tempfile.TemporaryDirectory() as models, _drivers(Path(models)):

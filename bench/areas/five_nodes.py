@@ -37,7 +37,7 @@ Measured = tuple[Turn, Turn]
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure for ten minutes, or for two if `quick`."""
+    """Measure for ten minutes, or two if `quick`."""
     os.environ.update(isolate())
     seconds = _QUICK_TURN_SECONDS if quick else _TURN_SECONDS
     pairs = 3 if quick else _PAIRS

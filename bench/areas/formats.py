@@ -1,6 +1,6 @@
 """Work on bytes: relayout of outputs, encoding of parameters, parsing of models.
 
-Baseline: a copy of the same bytes; of parsing, opening the same file with LiteRT.
+Baseline: a copy of the same bytes; for parsing, opening the same file with LiteRT.
 """
 
 from __future__ import annotations

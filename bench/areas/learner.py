@@ -1,4 +1,4 @@
-"""The host's cost of learning a new class, from its embeddings to the layer that is set on a Dense model.
+"""The host's cost of learning: a new class, from its embeddings to a layer that is set on a Dense model.
 
 Baseline: the same regression by SciPy's L-BFGS over all weights, as a user would write it, on the same
 examples, without a device.
@@ -36,7 +36,7 @@ _USABLE_SECONDS = 0.2
 
 
 def rows() -> Iterator[Row]:
-    """Measure in a process in which NumPy has one thread, as in the nodes."""
+    """Measure in a process where NumPy has one thread, as it has in the nodes."""
     before = os.environ.get(_THREADS)
     os.environ[_THREADS] = "1"
     try:

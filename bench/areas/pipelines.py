@@ -219,7 +219,7 @@ def _matrices(count: int, size: int) -> bytes:
 
 
 def _detector() -> bytes:
-    """A graph with the input of a detector and about as many weights: 6.3 MB."""
+    """A graph with the input of a detector, and about as many weights: 6.3 MB."""
     builder = GraphBuilder("detector")
     random = np.random.default_rng(0)
     image = builder.input("image", (1, 300, 300, 3), np.uint8, scale=1 / 128, zero_point=128)

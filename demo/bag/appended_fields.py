@@ -103,7 +103,7 @@ def extended_message(data: bytes, msgtype: str) -> bytes:
 
 
 def _todays_types() -> Typestore:
-    """The types of ROS 2 and of the installed edgetpu_msgs."""
+    """The types of ROS 2 and those of the installed edgetpu_msgs."""
     store = get_typestore(Stores.ROS2_JAZZY)
     types: dict[str, Any] = {}
     for path in (get_package_share_path(PACKAGE) / "msg").glob("*.msg"):

@@ -92,7 +92,7 @@ class ImageBag:
         self._reader.close()
 
     def records(self) -> Iterator[Record]:
-        """Yield the images and camera infos in the order in which they were recorded.
+        """Yield the images and camera infos in the order they were recorded.
 
         Raises:
             BagError: the next message cannot be read.

@@ -47,7 +47,7 @@ class Truth:
         self._rows = dict(zip(self.stamps_ns, rows, strict=True))
 
     def at(self, stamp_ns: int, field: str) -> float | bool | None:
-        """Return the true value at a stamp; None if there is nothing to measure or nothing is known."""
+        """Return the true value at a stamp; None where there is nothing to measure or nothing is known."""
         return self._rows.get(stamp_ns, {}).get(field)
 
     def deviation(self, rows: Sequence[Row], field: str) -> Deviation | None:

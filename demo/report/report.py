@@ -20,7 +20,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 ENOUGH_RIGHT = 0.95
-"""Share of the compared results that must agree with the truth for a good verdict."""
+"""Share of the compared results that agree with the truth, for a good verdict."""
 
 ENOUGH_VALID = 0.9
 """Share of results that must be valid for a good verdict if no truth is known."""

@@ -36,7 +36,7 @@ class NodeResults:
         return sum(row["valid"] is True for row in self.rows)
 
     def latency_ms(self, percentile: float) -> float:
-        """Return a percentile of the latency, ms; NaN without results."""
+        """Return a percentile of the latency in ms; NaN without results."""
         return float(np.percentile(self.latencies, percentile)) * 1e3 if self.latencies else math.nan
 
 
@@ -67,7 +67,7 @@ class Collector:
         return True
 
     def answered(self, image: int) -> bool:
-        """Whether the image of this number has a result."""
+        """Whether the image of that number has a result."""
         return image in self._answers
 
     @property

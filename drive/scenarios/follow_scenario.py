@@ -75,7 +75,7 @@ class Follow(Scenario):
 
 
 class FollowByPolicy(Follow):
-    """Turn towards a lamp by a policy on the stick that was trained on the visual servo."""
+    """Turn towards a lamp by a policy on the stick that was trained by the visual servo."""
 
     name = "follow_policy"
     nodes = ("spot_tracker", "policy")

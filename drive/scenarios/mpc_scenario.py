@@ -131,7 +131,7 @@ class MpcScenario(SystemScenario):
         return other
 
     def compare(self, seed: int) -> tuple[dict[str, float], States]:
-        """Run in the world of this seed on the stick and in float64; figures, and the stick's states."""
+        """Run in the world of this seed by the stick and in float64; the figures, and the stick's states."""
         stick = self._stick
         began = stick.now()
         found = self._run(seed, stick, stick.now)

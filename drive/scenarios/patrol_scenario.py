@@ -233,7 +233,7 @@ def _forget_all(robot: SimulatedRobot) -> None:
 
 
 def _answers(robot: SimulatedRobot, flat: Flat, looking: Sequence[bool]) -> list[Answer]:
-    """The answers for the images of this world that were taken in a room, not in a doorway."""
+    """The answers to the images of this world that were taken in a room, not in a doorway."""
     answers = []
     for seconds, match in robot.record.places:
         tick = round(seconds / PERIOD) - 1

@@ -18,9 +18,9 @@ class InImage:
     """Where something appears in an image."""
 
     x: float
-    """Column of its middle, px from the centre of the first pixel; NaN behind the camera."""
+    """Column of the middle, px from the centre of the first pixel; NaN behind the camera."""
     y: float
-    """Row of its middle, px."""
+    """Row of the middle, px."""
     whole: bool
     """Whether all of it is in the image."""
     absent: bool

@@ -15,7 +15,7 @@ PANEL = 2.5
 PANELS = 3
 """Number of panels side by side, which together are wider than the camera's view."""
 THICKNESS = 0.002
-"""Half the thickness of panels and poster, m: small, so that the poster is as far away as the wall."""
+"""Half the thickness of panels and of the poster, m; small, so that the poster is as far away as the wall."""
 WALL_DISTANCE, LARGEST_SLANT = (4.2, 4.8), math.radians(15)
 """Range of the wall's distance from the start along the camera's axis, m, and largest slant, rad. Looming
 allows 40 degrees."""

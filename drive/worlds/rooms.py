@@ -14,7 +14,7 @@ from drive.worlds.robot_world import ROOM, Box
 COLUMNS, ROWS = 3, 2
 """Number of rooms along x and along y."""
 FLAT = ROOM - 0.2
-"""Width and length of the flat, which is inside the world's walls, m."""
+"""Width and length of the flat, which is inside of the world's walls, m."""
 WIDTH, LENGTH = FLAT / COLUMNS, FLAT / ROWS
 """Size of a room along x and along y, m."""
 DOOR = 1.0

@@ -40,7 +40,7 @@ class FakeStep:
 
     @property
     def weights(self) -> NDArray[np.int8]:
-        """The weights in the file: int8[SIZE, SIZE]."""
+        """The weights of the file: int8[SIZE, SIZE]."""
         return weights_of_file(self.data)
 
 

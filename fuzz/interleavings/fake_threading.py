@@ -143,7 +143,7 @@ class Timer(Thread):
 
 
 def _replacements(controller: ThreadController) -> dict[str, object]:
-    """Replacements by the names that modules import."""
+    """Replacements for the names that modules import."""
 
     def current_thread() -> object:
         me = controller.current

@@ -31,7 +31,7 @@ SETTLED_STEPS = 30
 ENOUGH_SAMPLES = 150
 """Number of training samples after which the reservoir's readout is trained."""
 _LARGEST_RESIDUAL = 0.03
-"""Largest root mean square residual of a good training."""
+"""Largest root mean square of the residual of a good training."""
 
 
 def signal(index: int) -> float:

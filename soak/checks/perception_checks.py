@@ -95,7 +95,7 @@ class PerceptionChecks:
 
     @staticmethod
     def _numbers_match(result: Result) -> bool:
-        """Check that valid results have only finite numbers, and others none."""
+        """Check that valid results have finite numbers, and others none."""
         return all(math.isfinite(value) == result.valid for value in result.values.values())
 
     def _compare(self, node: str, result: Result, index: int) -> Judgement:

@@ -51,7 +51,7 @@ def judge_refusal(code: int, message: str, *, has_deadline: bool) -> Judgement:
 
 
 class ExpectedResults:
-    """The exact results of a model for each version of its weights, from engines in this process."""
+    """The exact results of a model by the version of its weights, from engines of this process."""
 
     _KEPT = 4
 

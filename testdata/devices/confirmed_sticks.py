@@ -38,7 +38,7 @@ def run(stick: VirtualEdgeTpu, *names: str, models: list[Path] | None = None) ->
 
 
 def outcome(stick: VirtualEdgeTpu, name: str, models: list[Path] | None = None) -> Outcome:
-    """Run one step on a stick; return its outcome."""
+    """Run one step on a stick; its outcome."""
     (found,) = run(stick, name, models=models).outcomes
     return found
 

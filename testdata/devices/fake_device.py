@@ -112,7 +112,7 @@ class FakeBackend:
         self.preset = preset
 
     def read(self) -> Readings:
-        """Return fixed readings, or raise `absence`."""
+        """Give fixed readings, or raise `absence`."""
         if self.absence is not None:
             raise self.absence
         return Readings(serial="S1", uploads=self.opened, recoveries=2)

@@ -1,4 +1,4 @@
-"""Graphs with the same operators and shapes, but other weights, biases and quantisation, as if retrained."""
+"""Graphs with the same operators and shapes but other weights, biases and quantisation, as if retrained."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def model_with_metadata(
 
 
 def with_files(model: bytes, files: Mapping[str, bytes]) -> bytes:
-    """A model with these files in a zip archive at its end."""
+    """A model with files in a zip archive at its end."""
     if not files:
         return model
     archive = io.BytesIO()

@@ -45,7 +45,7 @@ def compile_pipeline(graph: bytes, count: int, name: str) -> dict[str, bytes]:
 
 
 def _passages(graph: Subgraph) -> list[int]:
-    """Numbers of the operators before which only a single tensor passes on."""
+    """Numbers of the operators before which a single tensor is all that passes on."""
     return [place for place in range(1, len(graph.operators)) if len(_passing(graph, place)) == 1]
 
 

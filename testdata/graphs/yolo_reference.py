@@ -1,6 +1,6 @@
 """YOLO outputs decoded step by step in float64, from the published definitions of the heads.
 
-This is a reference for the suite's decoders, with which it shares no code. It is not optimised.
+A reference for the suite's decoders, with which it shares no code. It is not optimised.
 """
 
 from __future__ import annotations

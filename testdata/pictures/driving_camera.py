@@ -32,7 +32,7 @@ class Walls(World):
 
 
 class Room(World):
-    """Walls, floor and ceiling with waves of 0.6 m or more."""
+    """Walls, floor and ceiling with waves of 0.6 m and more."""
 
     def __init__(self, seed: int = 7) -> None:
         super().__init__(CAMERA, seed)

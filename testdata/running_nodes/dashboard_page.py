@@ -172,7 +172,7 @@ def press(browser: Any, selector: str) -> None:
 
 
 def show(browser: Any, node: str) -> None:
-    """Make the page show a node."""
+    """Have the page show a node."""
     press(browser, f"#node_{node}")
     wait(browser, lambda: text(browser, ".stage .title") == node)
 
@@ -209,7 +209,7 @@ def upload(browser: Any, name: str, path: Path) -> None:
 
 
 def show_actions(browser: Any, node: str) -> None:
-    """Make the page show the actions of a running node."""
+    """Have the page show the actions of a running node."""
     show(browser, node)
     wait(browser, lambda: text(browser, "#state") == "running")
     press(browser, "[data-id=tab_actions]")

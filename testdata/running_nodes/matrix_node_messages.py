@@ -31,12 +31,12 @@ def options(directory: Path) -> dict[str, Any]:
 
 
 def start_matrix_driver(start_node: Callable[..., Any], directory: Path) -> Any:
-    """Start a driver with a virtual stick and the models in the directory."""
+    """Start a driver with a virtual stick and the models of that directory."""
     return start_node("edgetpu_driver", "edgetpu_node", backend="virtual", model_dirs=f"['{directory}']")
 
 
 def numbers(values: Any) -> Float32MultiArray:
-    """A message with these values."""
+    """A message of these values."""
     return Float32MultiArray(data=np.atleast_1d(values).astype(np.float32).tolist())
 
 

@@ -36,7 +36,7 @@ class NodeProcess:
         return content(self._log)
 
     def wait(self) -> int:
-        """Wait for the process to end by itself; return its exit status."""
+        """Wait for the process to end by itself; its exit status."""
         try:
             return self._process.wait(PATIENCE)
         except TimeoutError:
@@ -159,7 +159,7 @@ class Graph:
         )
 
     def _client_to_meet(self, node: str) -> Any:
-        """A client of the node that is newer than all subscriptions and other clients made here."""
+        """A client of the node that is newer than all subscriptions and all other clients here."""
         from rcl_interfaces.srv import GetParameters
 
         meeting = self._meetings.pop(node, None)

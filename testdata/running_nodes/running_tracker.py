@@ -134,7 +134,7 @@ def start_tracker(
 
 
 def set_parameter(graph: Any, node: str, name: str, value: float | list[int]) -> Any:
-    """Set a parameter of a node; return the rcl_interfaces/SetParametersResult."""
+    """Set a parameter of a node; rcl_interfaces/SetParametersResult."""
     if isinstance(value, list):
         message = ParameterValue(type=ParameterType.PARAMETER_INTEGER_ARRAY, integer_array_value=value)
     else:

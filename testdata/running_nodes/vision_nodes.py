@@ -174,7 +174,7 @@ class Nodes:
             camera.publish(shown)
 
     def set(self, node: str, name: str, value: ParameterValue) -> Any:
-        """Set a parameter; return the rcl_interfaces/SetParametersResult."""
+        """Set a parameter; rcl_interfaces/SetParametersResult."""
         parameters = [Parameter(name=name, value=value)]
         (result,) = self.graph.call(SetParameters, f"/{node}/set_parameters", parameters=parameters).results
         return result
