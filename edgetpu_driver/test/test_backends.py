@@ -367,6 +367,21 @@ def test_devices_that_make_no_sense_are_refused(name: str, devices: list[str]) -
         make_backends(name, devices)
 
 
+@pytest.mark.parametrize("name", ["usb", "virtual"])
+def test_an_unknown_clock_preset_is_refused_before_a_stick_is_opened(name: str) -> None:
+    with pytest.raises(InputError, match="expected a clock preset of low, medium, high, max; got fast"):
+        make_backend(name, preset="fast")
+
+
+def test_an_open_stick_refuses_an_unknown_clock_preset_and_keeps_its_own(stick: VirtualEdgeTpu) -> None:
+    backend = backend_of(stick)
+    backend.open()
+    with pytest.raises(InputError, match="expected a clock preset of low, medium, high, max; got fast"):
+        backend.set_clock("fast")
+    assert backend.read().clock_preset == "high"
+    backend.close()
+
+
 def test_all_means_any_stick_while_none_is_connected() -> None:
     assert len(make_backends("virtual", ["all"])) == 1
 

@@ -159,7 +159,7 @@ class Backend(Protocol):
         ...
 
     def set_clock(self, preset: str) -> None:
-        """Run the open device at one of the clock presets from now on. Raises DeviceError."""
+        """Run the open device at a clock preset from now on. Raises InputError, DeviceError."""
         ...
 
     def read(self) -> Readings:

@@ -165,13 +165,13 @@ def _connected_or_none() -> tuple[str, ...]:
 
 def _stick_options(serial: str, bus_path: str, firmware: str, preset: str) -> dict[str, Any]:
     """The options that EdgeTpu.open and ProgramRunner.open share, from text; an empty text means None."""
-    from edgetpu_driver.usb.chip_clock import ClockPreset
+    from edgetpu_driver.usb.chip_clock import clock_preset
 
     return {
         "serial": serial or None,
         "firmware": user_path(firmware) if firmware else None,
         "bus_path": bus_path or None,
-        "preset": ClockPreset(preset),
+        "preset": clock_preset(preset),
     }
 
 

@@ -161,10 +161,8 @@ class StickBackend:
         return parts
 
     def set_clock(self, preset: str) -> None:
-        """Change the clock of the chip. Raises DeviceError."""
-        from edgetpu_driver.usb.chip_clock import ClockPreset
-
-        self._opened().set_clock(ClockPreset(preset))
+        """Change the clock of the chip. Raises InputError for an unknown preset, DeviceError."""
+        self._opened().set_clock(preset)
 
     def read(self) -> Readings:
         """Read thermometer and counters."""
