@@ -118,7 +118,7 @@ def test_selftest_of_a_compiled_model_wants_its_graph(
     path = tmp_path / "x_edgetpu.tflite"
     path.write_bytes(b"")
     assert main(["selftest", "--model", str(path)]) == 1
-    assert f"{tmp_path / 'x.tflite'}, which is not there" in capsys.readouterr().err
+    assert f"expected the graph {tmp_path / 'x.tflite'} to compare results with" in capsys.readouterr().err
 
 
 def test_an_array_is_given_the_extents_of_one_it_lacks() -> None:

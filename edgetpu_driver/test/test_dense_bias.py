@@ -71,7 +71,7 @@ def test_after_a_relu_the_bias_rides_on_the_largest_value() -> None:
 def test_a_bias_of_less_than_half_a_step_that_has_no_room_is_said_to_be_left_out() -> None:
     model = compiled(matrix_graph(256, 256, bias=np.full(256, 60, np.int32)))
     assert (model.execution.inputs[0].size_bytes, model.input_padding) == (256, b"")
-    assert model.remark.startswith("the bias is left out, which is at most 0.059 output steps; ")
+    assert model.remark.startswith("the bias, of at most 0.059 output steps, is left out; ")
 
 
 @pytest.mark.parametrize("zero_point", [-128, 0])

@@ -56,7 +56,7 @@ def test_values_are_left_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{a: 1, a: 2}", "the key 'a' is there twice"),
+        ("{a: 1, a: 2}", "the key 'a' occurs twice"),
         ("&a [*a]", "expected YAML without aliases"),
         ("0x" + "f" * 17, "expected integers of at most 64 bits"),
     ],

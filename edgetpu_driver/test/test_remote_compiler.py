@@ -143,7 +143,7 @@ def test_files_elsewhere_are_not_written(graphs: list[Path], tmp_path: Path) -> 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "", "a;b"])
 def test_what_names_no_computer_is_refused(host: str) -> None:
-    with pytest.raises(InputError, match="expected a computer as ssh names it"):
+    with pytest.raises(InputError, match="expected a destination for ssh"):
         RemoteCompiler(host)
 
 

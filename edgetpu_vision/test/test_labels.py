@@ -97,7 +97,7 @@ def test_usual_formats_are_read(text: str, names: tuple[str, ...]) -> None:
             "expected one label for each class in labels.txt; got two for class 0",
         ),
         (b'{"cat": 3, "dog": 3}', "expected one label for each class in labels.txt; got two for class 3"),
-        (b"names: {0: cat, 0: dog}\n", "expected YAML in labels.txt, .*: the key '0' is there twice"),
+        (b"names: {0: cat, 0: dog}\n", "expected YAML in labels.txt, .*: the key '0' occurs twice"),
         (
             b"names: {0: cat, 00: dog}\n",
             "expected one label for each class in labels.txt; got two for class 0",

@@ -157,8 +157,8 @@ def _add_benchmark(commands: Commands) -> None:
         commands,
         "benchmark",
         "measure how long a model takes",
-        "Runs it with random inputs and prints wall times on this computer. A virtual stick computes with "
-        "LiteRT, so its times say nothing about a real one.",
+        "Runs the model with random inputs and prints wall times on this computer. A virtual stick computes "
+        "with LiteRT, so its times say nothing about a real one.",
         module="benchmark",
     )
     _add_model(command)

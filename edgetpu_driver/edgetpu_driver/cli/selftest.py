@@ -122,7 +122,7 @@ class _Model:
         source = source_graph(path)
         if source is None:
             raise ModelNotFoundError(
-                f"results are compared with those of the graph {source_graphs(path)[0]}, which is not there"
+                f"expected the graph {source_graphs(path)[0]} to compare results with; there is no such file"
             )
         return read_model_file(source)
 

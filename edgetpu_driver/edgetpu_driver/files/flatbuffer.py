@@ -250,7 +250,7 @@ class Table:
         return position + offset
 
     def _outside(self, position: int, field: str) -> ModelFormatError:
-        what = "what stands at" if field else "the table at"
+        what = "the content at" if field else "the table at"
         return ModelFormatError(
             f"{self._named(field)}: {what} byte {position} is outside the {len(self._data)} bytes"
         )

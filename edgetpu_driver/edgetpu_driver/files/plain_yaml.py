@@ -58,7 +58,7 @@ class _TextLoader(_PlainLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in keys:
-                    raise yaml.YAMLError(f"the key '{key.value}' is there twice")
+                    raise yaml.YAMLError(f"the key '{key.value}' occurs twice")
                 keys.add(key.value)
         return super().construct_mapping(node, deep)
 

@@ -43,4 +43,4 @@ def check_label(label: str) -> None:
     except UnicodeEncodeError:
         raise InputError(f"expected a label that can be encoded in UTF-8; got {label!a}") from None
     if "\0" in label:
-        raise InputError(f"expected a label without a character of value 0; got {label!a}")
+        raise InputError(f"expected a label without a null character; got {label!a}")

@@ -256,7 +256,9 @@ class MatMul:
                 f"expected inputs [{self.shape[1]}] or a batch of them; got shape {list(vectors.shape)}"
             )
         if not np.all(np.isfinite(vectors)):
-            raise InputError("expected inputs that are finite as float32; got others")
+            raise InputError(
+                "expected inputs that are finite as float32; got NaN, infinity or values beyond float32"
+            )
         if input_scale is not None and not 0 < input_scale < np.inf:
             raise InputError(f"expected an input scale above 0; got {input_scale}")
         if not 1 <= passes <= MAX_PASSES:

@@ -147,7 +147,9 @@ class MatrixPlan:
         if values.shape != (self.shape[1],):
             raise InputError(f"expected a vector of {self.shape[1]} values; got shape {list(values.shape)}")
         if not np.all(np.abs(values) <= _LARGEST):
-            raise InputError("expected a vector of values that are finite as float32; got others")
+            raise InputError(
+                "expected a vector that is finite as float32; got NaN, infinity or values beyond float32"
+            )
         return values
 
     @cached_property

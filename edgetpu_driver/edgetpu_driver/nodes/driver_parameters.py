@@ -120,14 +120,14 @@ SETTINGS = (
     Setting(
         "litert_load_timeout",
         5.0,
-        "Time for that process to load its graph, s.",
+        "Time for a LiteRT process to load its graph, s.",
         minimum=0.1,
         maximum=600.0,
     ),
     Setting(
         "litert_run_timeout",
         5.0,
-        "Time for that process to run its graph once, s.",
+        "Time for a LiteRT process to run its graph once, s.",
         minimum=0.1,
         maximum=600.0,
     ),
@@ -169,7 +169,7 @@ SETTINGS = (
     ),
     Setting("max_batch", _LIMITS.batch, "Vectors in one product.", 1, 2**31 - 1),
     Setting("max_passes", _LIMITS.passes, "Repetitions of one product.", 1, 65536),
-    Setting("max_tiles", _LIMITS.tiles, "Tiles, the size of the model, that one matrix may take.", 1, 65536),
+    Setting("max_tiles", _LIMITS.tiles, "Tiles of the model's size that one matrix may take.", 1, 65536),
     Setting(
         "max_inferences",
         _LIMITS.inferences,
@@ -177,7 +177,7 @@ SETTINGS = (
         1,
         2**31 - 1,
     ),
-    Setting("max_models", _LIMITS.models, "Names that may be loaded.", 1, 65536),
+    Setting("max_models", _LIMITS.models, "Models that may be loaded, counted by name.", 1, 65536),
     Setting(
         "max_model_bytes",
         _LIMITS.model_bytes,

@@ -55,7 +55,7 @@ class RemoteCompiler:
 
     def __post_init__(self) -> None:
         if not _HOST.fullmatch(self.host):
-            raise InputError(f"expected a computer as ssh names it, such as user@name; got '{self.host}'")
+            raise InputError(f"expected a destination for ssh, such as user@host; got '{self.host}'")
 
     def __str__(self) -> str:
         return f"{self.program} on {self.host}"

@@ -82,7 +82,7 @@ class DenseProgramPlan:
             inputs = "1 unused input" if self.bias_columns == 1 else f"{self.bias_columns} unused inputs"
             notes.append(f"the bias is stored in {inputs}{held}, {error}")
         elif self.bias_error:
-            notes.append(f"the bias is left out, which is at most {self.bias_error:.2g} output steps")
+            notes.append(f"the bias, of at most {self.bias_error:.2g} output steps, is left out")
         return "; ".join([*notes, self.evidence, "never run on a stick"])
 
 

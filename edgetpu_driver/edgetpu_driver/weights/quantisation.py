@@ -114,7 +114,9 @@ class WeightQuantiser:
             if real_bias is not None:
                 scales = np.maximum(scales, self._scales_that_hold(real_bias[:rows]))
                 if not np.all(np.isfinite(scales)):
-                    raise InputError(f"expected a bias that rows can be rescaled for; got {real_bias[:rows]}")
+                    raise InputError(
+                        f"expected a bias small enough for rescaled rows; got {real_bias[:rows]}"
+                    )
         elif request.row_gains is not None:
             scales = _with_gains(scales, request.row_gains, rows)
         return scales
@@ -290,7 +292,7 @@ def _check_scales(
 ) -> None:
     if not np.all((scaled > 0) & np.isfinite(scaled)):
         raise InputError(
-            f"expected gains for weights of scales {scales} that float32 can hold; got {row_gains}"
+            f"expected gains that keep the weight scales {scales} within float32; got {row_gains}"
         )
 
 

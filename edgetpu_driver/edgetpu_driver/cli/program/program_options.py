@@ -75,7 +75,7 @@ def _add_run(commands: Commands) -> None:
         "--upload",
         type=Path,
         metavar="FILE",
-        help="a program to run first, which gets the parameters (they stay in the chip's memory)",
+        help="a program to run first; it receives the parameters, which stay in the chip's memory",
     )
     command.add_argument(
         "--output-bytes",
@@ -128,7 +128,7 @@ def _add_device(command: argparse.ArgumentParser) -> None:
     group = add_device_options(
         command,
         ("usb", "virtual"),
-        virtual="a virtual stick, which runs programs of the scalar core alone and those of matrices",
+        virtual="a virtual stick, which runs matrix programs and programs of the scalar core alone",
     )
     group.add_argument(
         "--timeout",

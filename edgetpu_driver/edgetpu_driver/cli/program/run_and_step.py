@@ -36,7 +36,7 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG
     upload = None if options.upload is None else program_bytes(options.upload)
     parameters, inputs = _data(options)
     if upload is not None and not parameters:
-        raise InputError("expected --parameters with --upload, which is the program that gets them")
+        raise InputError("expected --parameters with --upload: the uploaded program receives them")
     with _opened(options) as runner:
         if upload is not None:
             runner.run(upload, parameters=parameters)
